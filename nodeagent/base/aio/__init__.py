@@ -1,0 +1,8 @@
+"""Waiting and working on one event loop: clock, back-off, latest-value slots, owned tasks."""
+
+from nodeagent.base.aio.backoff import Backoff, BackoffTable
+from nodeagent.base.aio.clock import Clock, SystemClock
+from nodeagent.base.aio.limits import TokenBucket
+from nodeagent.base.aio.tasks import TaskOwner
+
+__all__ = ["Backoff", "BackoffTable", "Clock", "SystemClock", "TaskOwner", "TokenBucket"]

@@ -1,0 +1,73 @@
+"""The names by which the product is known on the wire and on disk: the placeholders of the specification.
+
+One place for both programs. The shipped defaults are the ecosystem's, so unmodified clients, servers, runtimes and
+credential providers work; ``--api-domain`` and its siblings change them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """All names that a deployment may change.
+
+    spec: documents 1, 2 and 3, the placeholders in angle brackets.
+    """
+
+    api_domain: str = "k8s.io"
+    """Domain part of API group names: ``events.<api_domain>``."""
+    label_domain: str = "kubernetes.io"
+    """``<platform_domain>`` in labels, annotations, secret types and signer names."""
+    media_domain: str = "kubernetes"
+    """``<platform_domain>`` in media types: ``application/vnd.<media_domain>.protobuf``."""
+    platform_dir: str = "kubernetes"
+    """``<platform_dir>`` in file system paths."""
+    system_namespace: str = "kube-system"
+    node_lease_namespace: str = "kube-node-lease"
+    hint_chain: str = "KUBE-IPTABLES-HINT"
+    """Firewall chain that other components look for."""
+    component: str = "kubelet"
+    """What the agent calls itself in events, user agents, reasons and file names that others read."""
+
+    @property
+    def protobuf_media_type(self) -> str:
+        return f"application/vnd.{self.media_domain}.protobuf"
+
+    @property
+    def config_group(self) -> str:
+        """Group of the configuration kinds in their native form."""
+        return f"nodeagent.config.{self.api_domain}"
+
+    @property
+    def reference_config_group(self) -> str:
+        """Group under which existing configuration files carry the same kinds."""
+        return f"kubelet.config.{self.api_domain}"
+
+    @property
+    def credential_group(self) -> str:
+        """Group of the exec protocol, as existing provider executables send and expect it."""
+        return f"credentialprovider.kubelet.{self.api_domain}"
+
+    def group(self, name: str) -> str:
+        """Return the full name of the API group *name*; the core group is the empty string."""
+        return f"{name}.{self.api_domain}" if name else ""
+
+    def label(self, name: str, prefix: str = "") -> str:
+        """Return a label or annotation key: ``label("hostname")``, ``label("instance-type", "node")``."""
+        return f"{prefix}.{self.label_domain}/{name}" if prefix else f"{self.label_domain}/{name}"
+
+
+class _Holder:
+    identity = Identity()
+
+
+def current() -> Identity:
+    """Return the identity in force."""
+    return _Holder.identity
+
+
+def configure(identity: Identity) -> None:
+    """Put *identity* in force; called once by a program before anything else is built."""
+    _Holder.identity = identity
