@@ -1,0 +1,142 @@
+"""Feature gates: named switches with a stage of maturity and a default."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Stage(Enum):
+    """How mature a feature is; the value is what metrics and listings show."""
+
+    ALPHA = "ALPHA"
+    BETA = "BETA"
+    GA = ""
+    DEPRECATED = "DEPRECATED"
+
+
+ALL_ALPHA = "AllAlpha"
+ALL_BETA = "AllBeta"
+_STAGE_WIDE = {ALL_ALPHA: Stage.ALPHA, ALL_BETA: Stage.BETA}
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureGate:
+    """One switch: its name, stage and default; a *locked* one cannot leave its default."""
+
+    name: str
+    stage: Stage
+    default: bool
+    locked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GateProblem:
+    """Why a setting is refused; ``rule`` is a sentence part about the gate *name*."""
+
+    name: str
+    value: object
+    rule: str
+
+
+class GateError(ValueError):
+    """Settings name an unknown gate, or change a locked one; ``problems`` holds every one."""
+
+    def __init__(self, problems: Iterable[GateProblem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(f"feature gate {problem.name}: {problem.rule}" for problem in self.problems))
+
+
+class FeatureGates:
+    """The state of all known gates under some settings.
+
+    ``AllAlpha`` and ``AllBeta`` move every gate of that stage that is neither named itself nor locked. Immutable.
+
+    :param known: every gate that exists here.
+    :param settings: gate name → on or off, from a file or a flag.
+    :param aliases: other spelling → name in *known*.
+    :raises GateError: a name is unknown or a locked gate would change.
+    """
+
+    def __init__(
+        self,
+        known: Iterable[FeatureGate],
+        settings: Mapping[str, bool] | None = None,
+        aliases: Mapping[str, str] | None = None,
+    ) -> None:
+        self._known = {gate.name: gate for gate in known}
+        named = {(aliases or {}).get(name, name): value for name, value in (settings or {}).items()}
+        problems = list(self._problems(named))
+        if problems:
+            raise GateError(problems)
+        self._named = named
+        self._state = {gate.name: self._compute(gate) for gate in self._known.values()}
+
+    def enabled(self, name: str) -> bool:
+        """Tell whether the feature is on.
+
+        :raises KeyError: there is no such gate, which is a mistake of the caller.
+        """
+        return self._state[name]
+
+    def switched_off(self, name: str) -> bool:
+        """Tell whether the settings name this gate and say ``false``."""
+        return self._named.get(name) is False
+
+    def warnings(self) -> list[str]:
+        """Return a sentence for each setting that will stop being possible."""
+        return [
+            f"feature gate {name} is {'generally available' if gate.stage is Stage.GA else 'deprecated'}; "
+            "setting it will be refused in a later release"
+            for name in self._named
+            if (gate := self._known.get(name)) is not None and gate.stage in (Stage.GA, Stage.DEPRECATED)
+        ]
+
+    def __iter__(self) -> Iterator[tuple[FeatureGate, bool]]:
+        """Yield each gate with its state, by name: what the metric and the listings show."""
+        for name in sorted(self._known):
+            yield self._known[name], self._state[name]
+
+    def _compute(self, gate: FeatureGate) -> bool:
+        if gate.name in self._named:
+            return self._named[gate.name]
+        if not gate.locked:
+            for wide, stage in _STAGE_WIDE.items():
+                if gate.stage is stage and wide in self._named:
+                    return self._named[wide]
+        return gate.default
+
+    def _problems(self, named: Mapping[str, bool]) -> Iterator[GateProblem]:
+        for name, value in named.items():
+            if name in _STAGE_WIDE:
+                continue
+            gate = self._known.get(name)
+            if gate is None:
+                near = difflib.get_close_matches(name, [*self._known, *_STAGE_WIDE], n=1, cutoff=0.75)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                yield GateProblem(name, value, f"is an unrecognized feature gate{hint}")
+            elif gate.locked and value != gate.default:
+                yield GateProblem(name, value, f"is locked to {str(gate.default).lower()}")
+
+
+def parse_gates(text: str) -> dict[str, bool]:
+    """Read the flag form ``A=true,B=false``.
+
+    :raises ValueError: an item has no ``=`` or a value that is not a boolean.
+    """
+    settings: dict[str, bool] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = item.partition("=")
+        flag = _BOOLEANS.get(value.strip())
+        if not equals or flag is None:
+            raise ValueError(f"has the item {item!r}, which is not NAME=true or NAME=false")
+        settings[name.strip()] = flag
+    return settings
+
+
+_BOOLEANS = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
