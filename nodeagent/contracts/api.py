@@ -1,0 +1,136 @@
+"""Requests to the API server, as plugins make them; ``context.api`` is ``None`` in standalone mode."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Where a kind lives; ``group`` is the short name (``events``), empty for the core group.
+
+    The API domain is added on the wire, except to groups that have a dot or none of their own.
+    """
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+    bare_group: bool = False
+    """Groups such as ``apps`` and ``policy`` carry no domain."""
+
+
+PODS = Resource("", "v1", "pods", "Pod")
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+SERVICES = Resource("", "v1", "services", "Service")
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+SECRETS = Resource("", "v1", "secrets", "Secret")
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+CORE_EVENTS = Resource("", "v1", "events", "Event")
+EVENTS = Resource("events", "v1", "events", "Event")
+LEASES = Resource("coordination", "v1", "leases", "Lease")
+RUNTIME_CLASSES = Resource("node", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
+
+
+class PatchType(StrEnum):
+    """Media types of patches."""
+
+    STRATEGIC = "application/strategic-merge-patch+json"
+    MERGE = "application/merge-patch+json"
+    JSON = "application/json-patch+json"
+
+
+class WatchType(StrEnum):
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent(Generic[T]):
+    type: WatchType
+    object: T
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T]):
+    items: list[T]
+    resource_version: str
+    continue_token: str = ""
+
+
+class Api(Protocol):
+    """A client of the API server.
+
+    Objects are given as plain dicts in the JSON shape and returned as *into* (``dict`` or a struct of
+    ``nodeagent.model``). Every call is bounded; failures are :class:`~nodeagent.errors.ApiError` and its kinds.
+    Calls wait for the client's rate limit (spec: config.platformAPIQPS, config.platformAPIBurst).
+    """
+
+    async def get(
+        self, resource: Resource, name: str, namespace: str = "", *, into: type[T], cached: bool = False
+    ) -> T:
+        """Read one object; *cached* lets the server answer from its cache."""
+        ...
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        into: type[T],
+        field_selector: str = "",
+        label_selector: str = "",
+        cached: bool = False,
+    ) -> Listing[T]:
+        """Read all matching objects, page by page."""
+        ...
+
+    def watch(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        into: type[T],
+        resource_version: str,
+        field_selector: str = "",
+        label_selector: str = "",
+    ) -> AsyncIterator[WatchEvent[T]]:
+        """Stream changes after *resource_version* until the server ends the watch.
+
+        :raises ApiGone: the version is too old; list again.
+        """
+        ...
+
+    async def create(
+        self, resource: Resource, obj: Mapping[str, Any], namespace: str = "", *, subresource: str = "", name: str = ""
+    ) -> dict[str, Any]: ...
+
+    async def update(
+        self, resource: Resource, name: str, obj: Mapping[str, Any], namespace: str = "", *, subresource: str = ""
+    ) -> dict[str, Any]: ...
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Mapping[str, Any] | list[Any],
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        patch_type: PatchType = PatchType.STRATEGIC,
+    ) -> dict[str, Any]: ...
+
+    async def delete(
+        self, resource: Resource, name: str, namespace: str = "", *, grace_seconds: int | None = None, uid: str = ""
+    ) -> None:
+        """Delete one object; with *uid* only if it is still that one. Not being there raises ApiNotFound."""
+        ...

@@ -1,0 +1,71 @@
+"""What the agent hands to its plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nodeagent.base.aio import Clock, TaskOwner
+from nodeagent.base.gates import FeatureGates
+from nodeagent.config.settings import NodeSettings
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.api import Api
+from nodeagent.contracts.cgroups import CgroupManager
+from nodeagent.contracts.events import EventRecorder
+from nodeagent.contracts.images import ImagePuller
+from nodeagent.contracts.objects import ObjectReader
+from nodeagent.contracts.pods import PodDirectory, PodSyncer
+from nodeagent.contracts.probes import Prober
+from nodeagent.contracts.runtime import ContainerRuntime, ImageService
+from nodeagent.contracts.volumes import VolumeManager
+from nodeagent.model.meta import ObjectReference
+
+
+@dataclass(slots=True, kw_only=True)
+class AgentContext:
+    """The node and its parts, filled in the order of the fields while the agent starts.
+
+    A provide hook may keep the context; it must not use a part before its own turn is over, because later parts are
+    set after earlier ones. ``None`` means "not in this mode" for ``api`` only.
+    """
+
+    config: NodeAgentConfiguration
+    gates: FeatureGates
+    settings: NodeSettings
+    clock: Clock
+    tasks: TaskOwner
+    """Owns what plugins start; closed before the clients."""
+    plugin_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Validated settings from ``--plugin-config`` by plugin name."""
+    api: Api | None = None
+    """The rate-limited client; ``None`` in standalone mode."""
+    new_api: Callable[[float, int], Api] | None = None
+    """Make another client with its own rate (queries a second, burst; 0 is unlimited), such as for events."""
+    node: Callable[[], Mapping[str, Any] | None] = lambda: None
+    """Return the node object as last read from or written to the API server."""
+    node_reference: Callable[[], ObjectReference] = ObjectReference
+    """Return a reference to this node, for events."""
+    recorder: EventRecorder = field(init=False)
+    runtime: ContainerRuntime = field(init=False)
+    images: ImageService = field(init=False)
+    objects: ObjectReader = field(init=False)
+    cgroups: CgroupManager = field(init=False)
+    volumes: VolumeManager = field(init=False)
+    puller: ImagePuller = field(init=False)
+    pods: PodDirectory = field(init=False)
+    prober: Prober = field(init=False)
+    syncer: PodSyncer = field(init=False)
+
+    @property
+    def node_name(self) -> str:
+        return self.settings.node_name
+
+    @property
+    def root_dir(self) -> Path:
+        return self.settings.root_dir
+
+    def pod_dir(self, pod_uid: str) -> Path:
+        """Return the directory of a pod: ``<root>/pods/<uid>``."""
+        return self.settings.root_dir / "pods" / pod_uid

@@ -1,0 +1,37 @@
+"""Telling people what happened (Events)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Protocol
+
+from nodeagent.model.meta import ObjectReference
+
+
+class EventType(StrEnum):
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+class EventRecorder(Protocol):
+    """Records events; recording never waits and never raises.
+
+    spec: config.eventRecordQPS, config.eventBurst
+    """
+
+    def record(
+        self,
+        regarding: ObjectReference,
+        type: EventType,
+        reason: str,
+        note: str,
+        *,
+        action: str = "",
+        related: ObjectReference | None = None,
+    ) -> None:
+        """Record that something happened to *regarding*; equal ones are folded into a series."""
+        ...
+
+    async def flush(self, timeout_seconds: float) -> None:
+        """Send what waits, within the limit; used at stop."""
+        ...

@@ -1,0 +1,50 @@
+"""Objects that pods refer to: config maps, secrets, services, service account tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from nodeagent.model.pod import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class BoundToken:
+    """A service account token bound to a pod."""
+
+    token: str = field(repr=False)
+    expires_at: datetime
+
+
+class ObjectReader(Protocol):
+    """Reads what pods refer to, kept fresh by the configured strategy.
+
+    In standalone mode every read raises :class:`~nodeagent.errors.ApiUnavailable` with a text that says so.
+    spec: config.configMapAndSecretChangeDetectionStrategy
+    """
+
+    def register_pod(self, pod: Pod) -> None:
+        """Keep what *pod* refers to fresh; repeatable."""
+        ...
+
+    def unregister_pod(self, pod_uid: str) -> None: ...
+
+    async def config_map(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """Return the config map, or ``None`` when it does not exist."""
+        ...
+
+    async def secret(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """Return the secret, or ``None`` when it does not exist."""
+        ...
+
+    async def services(self, namespace: str) -> Sequence[dict[str, Any]]:
+        """Return the services of *namespace*; raises until they have been listed once."""
+        ...
+
+    async def service_account_token(
+        self, pod: Pod, *, audience: str = "", expiration_seconds: int = 3600
+    ) -> BoundToken:
+        """Return a token bound to *pod*, refreshed before it expires."""
+        ...

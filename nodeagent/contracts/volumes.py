@@ -1,0 +1,63 @@
+"""Volumes of a pod: kinds of volume, and the manager that prepares all of one pod."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from nodeagent.model.pod import Pod, Volume
+
+
+@dataclass(frozen=True, slots=True)
+class MountedVolume:
+    """A volume that is ready to be mounted into containers."""
+
+    name: str
+    host_path: str
+    readonly: bool = False
+    selinux_relabel: bool = False
+
+
+class VolumeKind(Protocol):
+    """One kind of volume, such as ``emptyDir``."""
+
+    name: str
+    """Directory name under the pod's volumes, such as ``kubernetes.io~empty-dir``."""
+
+    def supports(self, volume: Volume) -> bool: ...
+
+    async def setup(self, pod: Pod, volume: Volume, directory: Path) -> MountedVolume:
+        """Prepare the volume; repeatable, and called again at each resync to refresh the content.
+
+        :param directory: where this volume's data belongs; its parent exists.
+        :raises VolumeError: it cannot be prepared now.
+        """
+        ...
+
+    async def teardown(self, pod_uid: str, directory: Path) -> None:
+        """Undo :meth:`setup`; repeatable, and called for leftovers of an earlier run of the agent too."""
+        ...
+
+
+class VolumeManager(Protocol):
+    """Prepares and releases all volumes of a pod."""
+
+    async def prepare(self, pod: Pod) -> Mapping[str, MountedVolume]:
+        """Return every volume by name, ready to use.
+
+        :raises VolumeError: naming the volumes that are not ready and why.
+        """
+        ...
+
+    async def release(self, pod_uid: str) -> None:
+        """Unmount and remove the volumes of a pod that has ended.
+
+        :raises VolumeError: something is still in use; call again.
+        """
+        ...
+
+    def pods_with_volumes(self) -> Sequence[str]:
+        """Return the UIDs of pods that have volume directories on disk, wanted or not."""
+        ...

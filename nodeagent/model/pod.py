@@ -1,0 +1,566 @@
+"""Pods as the API writes them (core/v1, release 1.29).
+
+Parts that only others decide on (affinity, topology spread, …) are kept as plain data so that a mirror pod shows
+them unchanged.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from nodeagent.model.meta import ObjectMeta, ObjectReference
+from nodeagent.model.wire import WireStruct
+
+QuantityText = str | int | float
+"""A quantity as written; files may carry bare numbers. Parse with ``nodeagent.base.quantity``."""
+ResourceList = dict[str, QuantityText]
+PlainObject = dict[str, Any]
+
+
+class PodPhase(StrEnum):
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+class RestartPolicy(StrEnum):
+    ALWAYS = "Always"
+    ON_FAILURE = "OnFailure"
+    NEVER = "Never"
+
+
+class ContainerKind(StrEnum):
+    """Which list of the spec a container stands in; the value is that list's field path."""
+
+    INIT = "spec.initContainers"
+    REGULAR = "spec.containers"
+    EPHEMERAL = "spec.ephemeralContainers"
+
+
+# --- containers -----------------------------------------------------------------------------------------------
+
+
+class ContainerPort(WireStruct):
+    container_port: int
+    name: str = ""
+    host_port: int = 0
+    protocol: str = "TCP"
+    host_ip: str = ""
+
+
+class ObjectFieldSelector(WireStruct):
+    field_path: str
+    api_version: str = "v1"
+
+
+class ResourceFieldSelector(WireStruct):
+    resource: str
+    container_name: str = ""
+    divisor: QuantityText = "0"
+
+
+class KeySelector(WireStruct):
+    """A key of a config map or secret."""
+
+    key: str
+    name: str = ""
+    optional: bool | None = None
+
+
+class EnvVarSource(WireStruct):
+    field_ref: ObjectFieldSelector | None = None
+    resource_field_ref: ResourceFieldSelector | None = None
+    config_map_key_ref: KeySelector | None = None
+    secret_key_ref: KeySelector | None = None
+
+
+class EnvVar(WireStruct):
+    name: str
+    value: str = ""
+    value_from: EnvVarSource | None = None
+
+
+class EnvFromRef(WireStruct):
+    name: str = ""
+    optional: bool | None = None
+
+
+class EnvFromSource(WireStruct):
+    prefix: str = ""
+    config_map_ref: EnvFromRef | None = None
+    secret_ref: EnvFromRef | None = None
+
+
+class ResourceRequirements(WireStruct):
+    limits: ResourceList | None = None
+    requests: ResourceList | None = None
+    claims: list[PlainObject] | None = None
+
+
+class VolumeMount(WireStruct):
+    name: str
+    mount_path: str
+    read_only: bool = False
+    sub_path: str = ""
+    sub_path_expr: str = ""
+    mount_propagation: str | None = None
+
+
+class VolumeDevice(WireStruct):
+    name: str
+    device_path: str
+
+
+class HttpHeader(WireStruct):
+    name: str
+    value: str
+
+
+class HttpGetAction(WireStruct):
+    port: int | str
+    path: str = ""
+    host: str = ""
+    scheme: str = "HTTP"
+    http_headers: list[HttpHeader] | None = None
+
+
+class TcpSocketAction(WireStruct):
+    port: int | str
+    host: str = ""
+
+
+class ExecAction(WireStruct):
+    command: list[str] | None = None
+
+
+class GrpcAction(WireStruct):
+    port: int
+    service: str = ""
+
+
+class SleepAction(WireStruct):
+    seconds: int
+
+
+class Probe(WireStruct):
+    """A check of a container; times in seconds."""
+
+    exec: ExecAction | None = None
+    http_get: HttpGetAction | None = None
+    tcp_socket: TcpSocketAction | None = None
+    grpc: GrpcAction | None = None
+    initial_delay_seconds: int = 0
+    timeout_seconds: int = 1
+    period_seconds: int = 10
+    success_threshold: int = 1
+    failure_threshold: int = 3
+    termination_grace_period_seconds: int | None = None
+
+
+class LifecycleHandler(WireStruct):
+    exec: ExecAction | None = None
+    http_get: HttpGetAction | None = None
+    tcp_socket: TcpSocketAction | None = None
+    sleep: SleepAction | None = None
+
+
+class Lifecycle(WireStruct):
+    post_start: LifecycleHandler | None = None
+    pre_stop: LifecycleHandler | None = None
+
+
+class Capabilities(WireStruct):
+    add: list[str] | None = None
+    drop: list[str] | None = None
+
+
+class SeLinuxOptions(WireStruct):
+    user: str = ""
+    role: str = ""
+    type: str = ""
+    level: str = ""
+
+
+class SeccompProfile(WireStruct):
+    type: str
+    localhost_profile: str | None = None
+
+
+class SecurityContext(WireStruct):
+    capabilities: Capabilities | None = None
+    privileged: bool | None = None
+    se_linux_options: SeLinuxOptions | None = None
+    run_as_user: int | None = None
+    run_as_group: int | None = None
+    run_as_non_root: bool | None = None
+    read_only_root_filesystem: bool | None = None
+    allow_privilege_escalation: bool | None = None
+    proc_mount: str | None = None
+    seccomp_profile: SeccompProfile | None = None
+    windows_options: PlainObject | None = None
+
+
+class Container(WireStruct):
+    """A container of any kind; ``target_container_name`` is set on ephemeral ones only."""
+
+    name: str
+    image: str = ""
+    command: list[str] | None = None
+    args: list[str] | None = None
+    working_dir: str = ""
+    ports: list[ContainerPort] | None = None
+    env_from: list[EnvFromSource] | None = None
+    env: list[EnvVar] | None = None
+    resources: ResourceRequirements = msgspec.field(default_factory=ResourceRequirements)
+    resize_policy: list[PlainObject] | None = None
+    restart_policy: str | None = None
+    volume_mounts: list[VolumeMount] | None = None
+    volume_devices: list[VolumeDevice] | None = None
+    liveness_probe: Probe | None = None
+    readiness_probe: Probe | None = None
+    startup_probe: Probe | None = None
+    lifecycle: Lifecycle | None = None
+    termination_message_path: str = ""
+    termination_message_policy: str = ""
+    image_pull_policy: str = ""
+    security_context: SecurityContext | None = None
+    stdin: bool = False
+    stdin_once: bool = False
+    tty: bool = False
+    target_container_name: str = ""
+
+    @property
+    def restartable_init(self) -> bool:
+        """Whether this init container is a sidecar (``restartPolicy: Always``)."""
+        return self.restart_policy == RestartPolicy.ALWAYS
+
+
+# --- volumes --------------------------------------------------------------------------------------------------
+
+
+class KeyToPath(WireStruct):
+    key: str
+    path: str
+    mode: int | None = None
+
+
+class EmptyDirVolume(WireStruct):
+    medium: str = ""
+    size_limit: QuantityText | None = None
+
+
+class HostPathVolume(WireStruct):
+    path: str
+    type: str | None = None
+
+
+class ConfigMapVolume(WireStruct):
+    name: str = ""
+    items: list[KeyToPath] | None = None
+    default_mode: int | None = None
+    optional: bool | None = None
+
+
+class SecretVolume(WireStruct):
+    secret_name: str = ""
+    items: list[KeyToPath] | None = None
+    default_mode: int | None = None
+    optional: bool | None = None
+
+
+class DownwardItem(WireStruct):
+    path: str
+    field_ref: ObjectFieldSelector | None = None
+    resource_field_ref: ResourceFieldSelector | None = None
+    mode: int | None = None
+
+
+class DownwardVolume(WireStruct):
+    items: list[DownwardItem] | None = None
+    default_mode: int | None = None
+
+
+class ProjectedObject(WireStruct):
+    """A secret or config map inside a projected volume."""
+
+    name: str = ""
+    items: list[KeyToPath] | None = None
+    optional: bool | None = None
+
+
+class ServiceAccountToken(WireStruct):
+    path: str
+    audience: str = ""
+    expiration_seconds: int | None = None
+
+
+class VolumeProjection(WireStruct):
+    secret: ProjectedObject | None = None
+    config_map: ProjectedObject | None = None
+    downward_api: DownwardVolume | None = msgspec.field(default=None, name="downwardAPI")
+    service_account_token: ServiceAccountToken | None = None
+    cluster_trust_bundle: PlainObject | None = None
+
+
+class ProjectedVolume(WireStruct):
+    sources: list[VolumeProjection] | None = None
+    default_mode: int | None = None
+
+
+class Volume(WireStruct):
+    """A volume; exactly one source is set. Sources that no bundled plugin mounts are kept as plain data."""
+
+    name: str
+    empty_dir: EmptyDirVolume | None = None
+    host_path: HostPathVolume | None = None
+    config_map: ConfigMapVolume | None = None
+    secret: SecretVolume | None = None
+    downward_api: DownwardVolume | None = msgspec.field(default=None, name="downwardAPI")
+    projected: ProjectedVolume | None = None
+    persistent_volume_claim: PlainObject | None = None
+    ephemeral: PlainObject | None = None
+    csi: PlainObject | None = None
+    nfs: PlainObject | None = None
+    iscsi: PlainObject | None = None
+    fc: PlainObject | None = None
+    flex_volume: PlainObject | None = None
+    git_repo: PlainObject | None = None
+
+
+# --- the pod --------------------------------------------------------------------------------------------------
+
+
+class Toleration(WireStruct):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class HostAlias(WireStruct):
+    ip: str
+    hostnames: list[str] | None = None
+
+
+class DnsOption(WireStruct):
+    name: str = ""
+    value: str | None = None
+
+
+class PodDnsConfig(WireStruct):
+    nameservers: list[str] | None = None
+    searches: list[str] | None = None
+    options: list[DnsOption] | None = None
+
+
+class Sysctl(WireStruct):
+    name: str
+    value: str
+
+
+class PodSecurityContext(WireStruct):
+    se_linux_options: SeLinuxOptions | None = None
+    run_as_user: int | None = None
+    run_as_group: int | None = None
+    run_as_non_root: bool | None = None
+    supplemental_groups: list[int] | None = None
+    fs_group: int | None = None
+    fs_group_change_policy: str | None = None
+    sysctls: list[Sysctl] | None = None
+    seccomp_profile: SeccompProfile | None = None
+    windows_options: PlainObject | None = None
+
+
+class LocalReference(WireStruct):
+    name: str = ""
+
+
+class ReadinessGate(WireStruct):
+    condition_type: str
+
+
+class PodOs(WireStruct):
+    name: str
+
+
+class PodSpec(WireStruct):
+    """The wanted pod; times in seconds."""
+
+    containers: list[Container] = msgspec.field(default_factory=list)
+    init_containers: list[Container] | None = None
+    ephemeral_containers: list[Container] | None = None
+    volumes: list[Volume] | None = None
+    restart_policy: str = "Always"
+    termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+    dns_policy: str = "ClusterFirst"
+    dns_config: PodDnsConfig | None = None
+    node_selector: dict[str, str] | None = None
+    service_account_name: str = ""
+    service_account: str = ""
+    automount_service_account_token: bool | None = None
+    node_name: str = ""
+    host_network: bool = False
+    host_pid: bool = False
+    host_ipc: bool = False
+    host_users: bool | None = None
+    share_process_namespace: bool | None = None
+    security_context: PodSecurityContext | None = None
+    image_pull_secrets: list[LocalReference] | None = None
+    hostname: str = ""
+    subdomain: str = ""
+    set_hostname_as_fqdn: bool | None = None
+    affinity: PlainObject | None = None
+    scheduler_name: str = ""
+    tolerations: list[Toleration] | None = None
+    host_aliases: list[HostAlias] | None = None
+    priority_class_name: str = ""
+    priority: int | None = None
+    preemption_policy: str | None = None
+    readiness_gates: list[ReadinessGate] | None = None
+    runtime_class_name: str | None = None
+    enable_service_links: bool | None = None
+    overhead: ResourceList | None = None
+    topology_spread_constraints: list[PlainObject] | None = None
+    os: PodOs | None = None
+    scheduling_gates: list[PlainObject] | None = None
+    resource_claims: list[PlainObject] | None = None
+
+
+# --- status ---------------------------------------------------------------------------------------------------
+
+
+class PodCondition(WireStruct):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_probe_time: datetime | None = None
+    last_transition_time: datetime | None = None
+
+
+class ContainerStateWaiting(WireStruct):
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerStateRunning(WireStruct):
+    started_at: datetime | None = None
+
+
+class ContainerStateTerminated(WireStruct, omit_defaults=True):
+    exit_code: int
+    signal: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    container_id: str = ""
+
+
+class ContainerState(WireStruct):
+    waiting: ContainerStateWaiting | None = None
+    running: ContainerStateRunning | None = None
+    terminated: ContainerStateTerminated | None = None
+
+
+class ContainerStatus(WireStruct, omit_defaults=False):
+    """The reported state of one container; required fields are always written."""
+
+    name: str
+    state: ContainerState = msgspec.field(default_factory=ContainerState)
+    last_state: ContainerState = msgspec.field(default_factory=ContainerState)
+    ready: bool = False
+    restart_count: int = 0
+    image: str = ""
+    image_id: str = ""
+    container_id: str | msgspec.UnsetType = msgspec.UNSET
+    started: bool | None = None
+
+
+class PodIp(WireStruct):
+    ip: str
+
+
+class PodStatus(WireStruct):
+    """The reported pod."""
+
+    phase: str = ""
+    conditions: list[PodCondition] | None = None
+    message: str = ""
+    reason: str = ""
+    nominated_node_name: str = ""
+    host_ip: str = ""
+    host_ips: list[PodIp] | None = None
+    pod_ip: str = ""
+    pod_ips: list[PodIp] | None = None
+    start_time: datetime | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    ephemeral_container_statuses: list[ContainerStatus] | None = None
+    qos_class: str = ""
+
+
+class Pod(WireStruct):
+    """A pod: what is wanted (``spec``) and what was last reported (``status``)."""
+
+    metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: PodStatus = msgspec.field(default_factory=PodStatus)
+    api_version: str = "v1"
+    kind: str = "Pod"
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace
+
+    @property
+    def full_name(self) -> str:
+        """``namespace/name``, as people write it."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the reported phase is final."""
+        return self.status.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
+
+    def containers(self) -> list[tuple[ContainerKind, Container]]:
+        """Return every container with its kind: init, regular, ephemeral."""
+        spec = self.spec
+        return [
+            *((ContainerKind.INIT, c) for c in spec.init_containers or ()),
+            *((ContainerKind.REGULAR, c) for c in spec.containers),
+            *((ContainerKind.EPHEMERAL, c) for c in spec.ephemeral_containers or ()),
+        ]
+
+    def reference(self, field_path: str = "") -> ObjectReference:
+        """Return a reference to this pod, or to a part of it."""
+        return ObjectReference(
+            kind="Pod",
+            namespace=self.namespace,
+            name=self.name,
+            uid=self.uid,
+            api_version="v1",
+            resource_version=self.metadata.resource_version,
+            field_path=field_path,
+        )
+
+
+def container_field_path(kind: ContainerKind, name: str) -> str:
+    """Return the field path that events about a container carry: ``spec.containers{web}``."""
+    return f"{kind.value}{{{name}}}"
