@@ -1,0 +1,20 @@
+"""Objects of the API in protobuf form, the default content type of an agent's requests (spec: config.contentType).
+
+The definitions in ``_proto/`` carry the field numbers as published; their field names are those of the JSON form, so
+that one table serves both. They are loaded a group at a time when first used: importing this package loads none.
+"""
+
+from __future__ import annotations
+
+from nodeagent.base.apiproto.codec import WatchFrameDecoder, decode, encode, encode_watch_frame, supports
+from nodeagent.base.apiproto.errors import ProtobufError, UnsupportedKindError
+
+__all__ = [
+    "ProtobufError",
+    "UnsupportedKindError",
+    "WatchFrameDecoder",
+    "decode",
+    "encode",
+    "encode_watch_frame",
+    "supports",
+]

@@ -1,0 +1,115 @@
+"""Objects of the API as protobuf: from the JSON-shaped dict to the envelope and back."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nodeagent.base.apiproto import framing, registry
+from nodeagent.base.apiproto.errors import ProtobufError, UnsupportedKindError
+
+if TYPE_CHECKING:
+    from nodeagent.base.apiproto.plans import Plans, Reader, Writer
+
+
+def supports(api_version: str, kind: str) -> bool:
+    """Tell whether *kind* of *api_version* has a protobuf form here; loads nothing."""
+    return registry.locate(api_version, kind) is not None
+
+
+def encode(obj: Mapping[str, Any]) -> bytes:
+    """Return *obj*, which says its ``apiVersion`` and ``kind``, in the envelope.
+
+    Members that the definitions do not know, and nulls, are left out.
+
+    :raises UnsupportedKindError: the kind has no protobuf form; send JSON.
+    :raises ProtobufError: a member has a value that its field cannot hold; the text names its path.
+    """
+    api_version, kind = obj.get("apiVersion") or "", obj.get("kind") or ""
+    codec = _codec(_locate(api_version, kind))
+    message = codec.message()
+    codec.write(message, obj)
+    return framing.wrap(framing.Envelope(api_version, kind, message.SerializeToString(deterministic=True)))
+
+
+def decode(data: bytes) -> dict[str, Any]:
+    """Return the object in the envelope *data* as its JSON form would be read.
+
+    Empty members are absent, as they are in JSON; an empty list of items is shown.
+
+    :raises UnsupportedKindError: the kind is not known here.
+    :raises ProtobufError: the bytes are no object in protobuf form.
+    """
+    from google.protobuf.message import DecodeError
+
+    envelope = framing.unwrap(data)
+    codec = _codec(_locate(envelope.api_version, envelope.kind))
+    try:
+        message = codec.message.FromString(envelope.raw)
+    except DecodeError as error:
+        raise ProtobufError(f"{envelope.kind}: {error}") from error
+    obj: dict[str, Any] = {"apiVersion": envelope.api_version, "kind": envelope.kind}
+    try:
+        obj.update(codec.read(message))
+    except (ValueError, OverflowError, OSError) as error:  # a time out of range, embedded JSON that is none
+        raise ProtobufError(f"{envelope.kind}: {error}") from error
+    if envelope.kind.endswith("List"):
+        obj.setdefault("items", [])
+    return obj
+
+
+def encode_watch_frame(event_type: str, envelope: bytes) -> bytes:
+    """Return a frame of a watch stream; *envelope* is what :func:`encode` made, so watchers may share it."""
+    return framing.wrap_event(event_type, envelope)
+
+
+class WatchFrameDecoder:
+    """Reads a watch stream as it arrives; holds at most one unfinished frame.
+
+    :param max_frame_bytes: a longer frame ends the stream with an error.
+    """
+
+    def __init__(self, max_frame_bytes: int = framing.MAX_FRAME_BYTES) -> None:
+        self._frames = framing.FrameSplitter(max_frame_bytes)
+
+    def feed(self, data: bytes) -> list[tuple[str, dict[str, Any]]]:
+        """Return the events that *data* completes, each with its type and object.
+
+        :raises ProtobufError: the stream is broken; nothing more can be read from it.
+        """
+        events = []
+        for frame in self._frames.feed(data):
+            event_type, envelope = framing.unwrap_event(frame)
+            events.append((event_type, decode(envelope)))
+        return events
+
+
+class _Codec(NamedTuple):
+    message: Any
+    """The message class."""
+    read: Reader
+    write: Writer
+
+
+def _locate(api_version: str, kind: str) -> registry.Location:
+    location = registry.locate(api_version, kind)
+    if location is None:
+        raise UnsupportedKindError(f"no protobuf form of kind {kind!r} in version {api_version!r}")
+    return location
+
+
+@cache
+def _codec(location: registry.Location) -> _Codec:
+    """Return what codes *location*; loads the definitions of its group the first time."""
+    module = importlib.import_module(f"nodeagent.base.apiproto._proto.{location.group}_v1_pb2")
+    message = getattr(module, location.message)
+    return _Codec(message, _plans().reader(message.DESCRIPTOR), _plans().writer(message.DESCRIPTOR))
+
+
+@cache
+def _plans() -> Plans:
+    from nodeagent.base.apiproto.plans import Plans
+
+    return Plans()

@@ -1,0 +1,200 @@
+"""Reading and writing plans: what to do with each field of a message, worked out once for each message type.
+
+A reading plan maps field descriptors to the JSON name and a converter, so that reading an object looks at the fields
+that are there and at nothing else. A field called ``inline`` holds fields that JSON shows in the outer object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from nodeagent.base.apiproto import special
+from nodeagent.base.apiproto.errors import ProtobufError
+
+Reader = Callable[[Any], Any]
+"""From a protobuf value to its JSON value; ``None`` is "not shown"."""
+Setter = Callable[[Any, Any], None]
+"""Puts a JSON value into a field of a message."""
+Writer = Callable[[Any, Mapping[str, Any]], None]
+"""Fills a message from a JSON object."""
+
+INLINE = "inline"
+
+
+class Plans:
+    """The plans made so far; they live as long as the process."""
+
+    def __init__(self) -> None:
+        self._readers: dict[str, Reader] = {}
+        self._setters: dict[str, dict[str, Setter]] = {}
+
+    # --- reading ----------------------------------------------------------------------------------------------
+
+    def reader(self, message: Descriptor) -> Reader:
+        """Return the reader of *message*."""
+        known = self._readers.get(message.full_name)
+        if known is not None:
+            return known
+        if message.full_name in special.BY_NAME:
+            return special.BY_NAME[message.full_name].read
+        plan: dict[FieldDescriptor, tuple[str, Reader | None]] = {}
+
+        def read(value: Any) -> dict[str, Any]:
+            shown = {}
+            for field, content in value.ListFields():
+                name, convert = plan[field]
+                if convert is None:
+                    shown[name] = content
+                    continue
+                converted = convert(content)
+                if name == INLINE:
+                    shown.update(converted)
+                elif converted is not None:
+                    shown[name] = converted
+            return shown
+
+        self._readers[message.full_name] = read  # before the fields: definitions may be recursive
+        for field in message.fields:
+            plan[field] = (field.name, self._field_reader(field))
+        return read
+
+    def _field_reader(self, field: FieldDescriptor) -> Reader | None:
+        if (map_value := _map_value(field)) is not None:
+            return self._map_reader(map_value)
+        one = self._value_reader(field)
+        if not field.is_repeated:
+            return one
+        if one is None:
+            return list
+        each = one
+        return lambda values: [each(value) for value in values]
+
+    def _map_reader(self, value_field: FieldDescriptor) -> Reader:
+        one = self._value_reader(value_field)
+        if one is None:
+            return lambda values: {key: values[key] for key in sorted(values)}
+        each = one
+        return lambda values: {key: each(values[key]) for key in sorted(values)}
+
+    def _value_reader(self, field: FieldDescriptor) -> Reader | None:
+        if field.message_type is not None:
+            return self.reader(field.message_type)
+        return special.read_bytes if field.type == FieldDescriptor.TYPE_BYTES else None
+
+    # --- writing ----------------------------------------------------------------------------------------------
+
+    def writer(self, message: Descriptor) -> Writer:
+        """Return what fills a *message*; members that the definition does not know are left out."""
+        known = special.BY_NAME.get(message.full_name)
+        if known is not None:
+            return known.write
+        setters = self._setters_of(message)
+
+        def write(target: Any, value: Mapping[str, Any]) -> None:
+            name = ""
+            try:
+                for name, content in value.items():
+                    if content is not None and (put := setters.get(name)) is not None:
+                        put(target, content)
+            except _MisfitError as error:
+                raise error.inside(name) from error.__cause__
+            except (TypeError, ValueError, AttributeError) as error:
+                raise _MisfitError(name, str(error)) from error
+
+        return write
+
+    def _setters_of(self, message: Descriptor) -> dict[str, Setter]:
+        known = self._setters.get(message.full_name)
+        if known is not None:
+            return known
+        setters = self._setters[message.full_name] = {}
+        for field in message.fields:
+            if field.name == INLINE and field.message_type is not None:
+                for name, inner in self._setters_of(field.message_type).items():
+                    setters[name] = _through_inline(inner)
+            else:
+                setters[field.name] = self._setter(field)
+        return setters
+
+    def _setter(self, field: FieldDescriptor) -> Setter:
+        if (map_value := _map_value(field)) is not None:
+            return self._map_setter(field.name, map_value)
+        if field.message_type is not None:
+            return _message_setter(field, self.writer(field.message_type))
+        convert = special.write_bytes if field.type == FieldDescriptor.TYPE_BYTES else None
+        return _scalar_setter(field, convert)
+
+    def _map_setter(self, name: str, value_field: FieldDescriptor) -> Setter:
+        if value_field.message_type is not None:
+            write = self.writer(value_field.message_type)
+
+            def put_messages(target: Any, values: Any) -> None:
+                container = getattr(target, name)
+                for key, value in values.items():
+                    write(container[key], value)
+
+            return put_messages
+        is_bytes = value_field.type == FieldDescriptor.TYPE_BYTES
+
+        def put_scalars(target: Any, values: Any) -> None:
+            container = getattr(target, name)
+            for key, value in values.items():
+                container[key] = special.write_bytes(value) if is_bytes else value
+
+        return put_scalars
+
+
+class _MisfitError(ProtobufError):
+    """A value does not fit its field; carries the path to it."""
+
+    def __init__(self, path: str, cause: str) -> None:
+        super().__init__(f"{path}: {cause}")
+        self._path, self._cause = path, cause
+
+    def inside(self, name: str) -> _MisfitError:
+        """Return the same complaint, seen from the object around."""
+        return _MisfitError(f"{name}.{self._path}" if self._path else name, self._cause)
+
+
+def _message_setter(field: FieldDescriptor, write: Writer) -> Setter:
+    name = field.name
+
+    def put_each(target: Any, values: Any) -> None:
+        add = getattr(target, name).add
+        for value in values:
+            write(add(), value)
+
+    def put_one(target: Any, value: Any) -> None:
+        inner = getattr(target, name)
+        inner.SetInParent()  # an empty object is not the same as none
+        write(inner, value)
+
+    return put_each if field.is_repeated else put_one
+
+
+def _scalar_setter(field: FieldDescriptor, convert: Callable[[Any], Any] | None) -> Setter:
+    name = field.name
+
+    def put_each(target: Any, values: Any) -> None:
+        getattr(target, name).extend(map(convert, values) if convert else values)
+
+    def put_one(target: Any, value: Any) -> None:
+        setattr(target, name, convert(value) if convert else value)
+
+    return put_each if field.is_repeated else put_one
+
+
+def _through_inline(inner: Setter) -> Setter:
+    def put(target: Any, value: Any) -> None:
+        inner(getattr(target, INLINE), value)
+
+    return put
+
+
+def _map_value(field: FieldDescriptor) -> FieldDescriptor | None:
+    """Return the field of a map's values, or ``None`` when *field* is no map."""
+    entry = field.message_type
+    return entry.fields_by_name["value"] if entry is not None and entry.GetOptions().map_entry else None

@@ -1,0 +1,128 @@
+"""Messages whose JSON form is not an object: times, quantities, int-or-string, embedded JSON, lists of text.
+
+A reader takes a message and returns its JSON value, or ``None`` where JSON has nothing; a writer fills a message.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import msgspec
+
+
+class Special(NamedTuple):
+    """How one such message is read and written."""
+
+    read: Callable[[Any], Any]
+    write: Callable[[Any, Any], None]
+
+
+def read_bytes(value: bytes) -> str:
+    """Return *value* as JSON carries bytes."""
+    return base64.b64encode(value).decode()
+
+
+def write_bytes(value: str | bytes) -> bytes:
+    """Return the bytes behind the base64 text *value*; bytes are taken as they are."""
+    return base64.b64decode(value, validate=True) if isinstance(value, str) else bytes(value)
+
+
+@lru_cache(maxsize=512)
+def _rfc3339(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+
+
+def _read_time(message: Any) -> str | None:
+    seconds = message.seconds
+    # an empty message is the zero time, which JSON shows as null
+    return _rfc3339(seconds) + "Z" if seconds or message.nanos else None
+
+
+def _write_time(message: Any, text: str) -> None:
+    message.seconds = int(_parse(text).timestamp() // 1)
+
+
+def _read_micro_time(message: Any) -> str | None:
+    seconds, nanos = message.seconds, message.nanos
+    return f"{_rfc3339(seconds)}.{nanos // 1000:06d}Z" if seconds or nanos else None
+
+
+def _write_micro_time(message: Any, text: str) -> None:
+    moment = _parse(text)
+    message.seconds = int(moment.replace(microsecond=0).timestamp())
+    message.nanos = moment.microsecond * 1000
+
+
+def _parse(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _read_quantity(message: Any) -> str:
+    text: str = message.string
+    return text or "0"
+
+
+def _write_quantity(message: Any, value: str | int | float) -> None:
+    message.string = str(value)
+
+
+def _read_int_or_string(message: Any) -> int | str:
+    value: int | str = message.strVal if message.type else message.intVal
+    return value
+
+
+def _write_int_or_string(message: Any, value: int | str) -> None:
+    if isinstance(value, str):
+        message.type, message.strVal = 1, value
+    else:
+        message.intVal = value
+
+
+def _read_json(data: bytes) -> Any:
+    return msgspec.json.decode(data) if data else None
+
+
+def _read_fields(message: Any) -> Any:
+    return _read_json(message.Raw)
+
+
+def _write_fields(message: Any, value: Any) -> None:
+    message.Raw = msgspec.json.encode(value)
+
+
+def _read_raw(message: Any) -> Any:
+    return _read_json(message.raw)
+
+
+def _write_raw(message: Any, value: Any) -> None:
+    message.raw = msgspec.json.encode(value)
+
+
+def _read_items(message: Any) -> list[str]:
+    return list(message.items)
+
+
+def _write_items(message: Any, values: list[str]) -> None:
+    message.items.extend(values)
+
+
+BY_NAME = MappingProxyType(
+    {
+        "nodeagent.api.meta.v1.Time": Special(_read_time, _write_time),
+        "nodeagent.api.meta.v1.MicroTime": Special(_read_micro_time, _write_micro_time),
+        "nodeagent.api.meta.v1.Quantity": Special(_read_quantity, _write_quantity),
+        "nodeagent.api.meta.v1.IntOrString": Special(_read_int_or_string, _write_int_or_string),
+        "nodeagent.api.meta.v1.FieldsV1": Special(_read_fields, _write_fields),
+        "nodeagent.api.meta.v1.RawExtension": Special(_read_raw, _write_raw),
+        "nodeagent.api.authentication.v1.ExtraValue": Special(_read_items, _write_items),
+        "nodeagent.api.authorization.v1.ExtraValue": Special(_read_items, _write_items),
+        "nodeagent.api.certificates.v1.ExtraValue": Special(_read_items, _write_items),
+    }
+)

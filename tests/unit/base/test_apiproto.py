@@ -1,0 +1,321 @@
+"""Objects keep their meaning on the way through protobuf, and the bytes are the published ones."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import subprocess
+import sys
+
+import pytest
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nodeagent.base import apiproto, identity
+from nodeagent.base.apiproto import registry, special
+
+
+def field(number: int, content: bytes) -> bytes:
+    """One length-delimited field, written by hand."""
+    assert len(content) < 128
+    return bytes((number << 3 | 2, len(content))) + content
+
+
+def envelope(api_version: bytes, kind: bytes, raw: bytes) -> bytes:
+    return b"k8s\x00" + field(1, field(1, api_version) + field(2, kind)) + field(2, raw) + b"\x1a\x00\x22\x00"
+
+
+LEASE = {
+    "apiVersion": "coordination.k8s.io/v1",
+    "kind": "Lease",
+    "metadata": {"name": "n1"},
+    "spec": {"holderIdentity": "n1", "leaseDurationSeconds": 40, "renewTime": "1970-01-01T00:00:05.000007Z"},
+}
+LEASE_BYTES = envelope(
+    b"coordination.k8s.io/v1",
+    b"Lease",
+    field(1, field(1, b"n1")) + field(2, field(1, b"n1") + b"\x10\x28" + field(4, b"\x08\x05\x10\xd8\x36")),
+)
+
+
+def test_an_object_becomes_the_published_bytes():
+    assert apiproto.encode(LEASE) == LEASE_BYTES
+
+
+def test_the_published_bytes_become_the_object():
+    assert apiproto.decode(LEASE_BYTES) == LEASE
+
+
+def test_empty_scalars_and_times_that_other_writers_send_are_not_shown():
+    raw = field(1, field(1, b"e") + field(3, b"") + b"\x38\x00" + field(8, b"")) + field(4, b"") + field(2, b"")
+
+    event = apiproto.decode(envelope(b"events.k8s.io/v1", b"Event", raw))
+
+    assert event == {"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e"}}
+
+
+def test_zeros_that_json_always_shows_survive():
+    status = {"name": "c", "ready": False, "restartCount": 0, "image": "", "imageID": "", "state": {}, "lastState": {}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "resources": {}}], "terminationGracePeriodSeconds": 0},
+        "status": {"containerStatuses": [status]},
+    }
+
+    assert apiproto.decode(apiproto.encode(pod)) == pod
+
+
+def test_members_of_inlined_messages_stand_in_the_outer_object():
+    probe = {"httpGet": {"path": "/", "port": "web"}, "periodSeconds": 3}
+    reference = {"configMapKeyRef": {"name": "settings", "key": "k", "optional": False}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {},
+        "spec": {
+            "volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "1Gi"}}],
+            "containers": [
+                {"name": "c", "livenessProbe": probe, "env": [{"name": "A", "valueFrom": reference}]},
+            ],
+            "ephemeralContainers": [{"name": "debug", "image": "busybox", "targetContainerName": "c"}],
+        },
+    }
+
+    assert apiproto.decode(apiproto.encode(pod)) == pod
+
+
+def test_bytes_int_or_string_quantities_and_embedded_json_keep_their_json_form():
+    managed = {"manager": "m", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:k": {}}}}
+    objects = [
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"managedFields": [managed]}, "data": {"k": "AAH/"}},
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {},
+            "spec": {
+                "clusterIP": "10.0.0.1",
+                "ports": [{"port": 80, "targetPort": 8080}, {"port": 81, "targetPort": "x"}],
+            },
+        },
+        {"apiVersion": "v1", "kind": "Node", "metadata": {}, "status": {"capacity": {"cpu": "2", "memory": "4Gi"}}},
+        {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": [{"kind": "Pod", "spec": {"nodeName": "n"}}]},
+        {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "metadata": {},
+            "spec": {"token": "t"},
+            "status": {"user": {"username": "u", "extra": {"scopes": ["a", "b"]}}},
+        },
+    ]
+
+    assert [apiproto.decode(apiproto.encode(obj)) for obj in objects] == objects
+
+
+def test_nulls_and_members_unknown_to_the_definitions_are_left_out():
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"creationTimestamp": None, "shoeSize": 44}, "x": [1]}
+
+    assert apiproto.decode(apiproto.encode(obj)) == {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}
+
+
+def test_an_empty_list_shows_its_items():
+    empty = {"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": []}
+
+    assert apiproto.decode(apiproto.encode(empty)) == empty
+
+
+def test_a_time_with_an_offset_is_the_same_moment_in_utc():
+    obj = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"creationTimestamp": "2024-01-02T04:04:05.9+01:00"},
+        "eventTime": "2024-01-02T03:04:05.1234567Z",
+    }
+
+    event = apiproto.decode(apiproto.encode(obj))
+
+    assert event["metadata"]["creationTimestamp"] == "2024-01-02T03:04:05Z"
+    assert event["eventTime"] == "2024-01-02T03:04:05.123456Z"
+
+
+def test_a_value_that_does_not_fit_is_named_by_its_path():
+    pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"ports": [{"containerPort": "http"}]}]}}
+
+    with pytest.raises(apiproto.ProtobufError, match=r"spec\.containers\.ports\.containerPort"):
+        apiproto.encode(pod)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"metadata": {"creationTimestamp": "yesterday"}},
+        {"metadata": {"labels": {"a": 1}}},
+        {"metadata": "m"},
+        {"metadata": []},
+        {"data": {"k": "not base64!"}},
+    ],
+)
+def test_values_of_the_wrong_form_are_refused(value):
+    with pytest.raises(apiproto.ProtobufError):
+        apiproto.encode({"apiVersion": "v1", "kind": "Secret", **value})
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        (b"", r"empty data \(<empty>\)"),
+        (b"{}", r"expected prefix \[107 56 115 0\] \(7b7d\)"),
+        (b"k8s\x00", r"empty body \(6b387300\)"),
+        (b"k8s\x00\x0a\x7f\x01", r"unexpected EOF \(6b3873000a7f01\)"),
+        (b"k8s\x00\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "varint"),
+        (b"k8s\x00\x0b", "illegal wire type"),
+        (envelope(b"v1", b"Pod", b"\x0a\x05"), "Pod"),
+        (envelope(b"v1", b"Pod", field(1, field(8, b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\x7f"))), "Pod"),
+        (b"k8s\x00" + field(1, field(1, b"v1") + field(2, b"\xff")), "UTF-8"),
+        (b"k8s\x00" + field(1, field(1, b"v1") + field(2, b"Pod")) + field(3, b"gzip"), "content encoding"),
+    ],
+)
+def test_bytes_that_are_no_object_are_refused_with_the_reason(data, complaint):
+    with pytest.raises(apiproto.ProtobufError, match=complaint):
+        apiproto.decode(data)
+
+
+@pytest.mark.parametrize(("api_version", "kind"), [("v1", "Shoe"), ("apps/v1", "Deployment"), ("v2", "Pod"), ("", "")])
+def test_kinds_without_protobuf_form_are_refused_as_such(api_version, kind):
+    assert not apiproto.supports(api_version, kind)
+    with pytest.raises(apiproto.UnsupportedKindError):
+        apiproto.encode({"apiVersion": api_version, "kind": kind})
+    with pytest.raises(apiproto.UnsupportedKindError):
+        apiproto.decode(envelope(api_version.encode(), kind.encode(), b""))
+
+
+def test_group_names_follow_the_api_domain(monkeypatch):
+    monkeypatch.setattr(identity, "current", lambda: identity.Identity(api_domain="example.com"))
+
+    assert apiproto.supports("coordination.example.com/v1", "Lease")
+    assert apiproto.supports("rbac.authorization.example.com/v1", "Role")
+    assert apiproto.supports("policy/v1", "Eviction")
+    assert not apiproto.supports("coordination.k8s.io/v1", "Lease")
+
+
+def test_any_group_version_may_carry_delete_options():
+    options = {
+        "apiVersion": "policy/v1",
+        "kind": "DeleteOptions",
+        "gracePeriodSeconds": 0,
+        "preconditions": {"uid": "u"},
+    }
+
+    assert apiproto.decode(apiproto.encode(options)) == options
+
+
+def test_importing_the_package_loads_no_definitions():
+    script = (
+        "import sys, nodeagent.base.apiproto as a; a.supports('v1', 'Pod');"
+        "sys.exit(any(m.startswith('google') or m.endswith('_pb2') for m in sys.modules))"
+    )
+
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+# --- watch streams --------------------------------------------------------------------------------------------
+
+
+def test_a_watch_frame_is_length_type_and_envelope():
+    frame = apiproto.encode_watch_frame("ADDED", b"k8s\x00")
+
+    assert frame == b"\x00\x00\x00\x0f" + field(1, b"ADDED") + field(2, field(1, b"k8s\x00"))
+
+
+@given(cuts=st.lists(st.integers(0, 400), max_size=6))
+def test_watch_events_come_out_whole_however_the_stream_is_cut(cuts):
+    lease = apiproto.encode(LEASE)
+    stream = apiproto.encode_watch_frame("ADDED", lease) + apiproto.encode_watch_frame("DELETED", lease)
+    bounds = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
+    decoder = apiproto.WatchFrameDecoder()
+
+    events = [event for a, b in itertools.pairwise(bounds) for event in decoder.feed(stream[a:b])]
+
+    assert events == [("ADDED", LEASE), ("DELETED", LEASE)]
+
+
+def test_a_frame_over_the_limit_ends_the_stream():
+    decoder = apiproto.WatchFrameDecoder(max_frame_bytes=100)
+
+    with pytest.raises(apiproto.ProtobufError, match="over the limit of 100"):
+        decoder.feed(b"\x00\x00\x00\x65")
+
+
+# --- every kind -----------------------------------------------------------------------------------------------
+
+ALL_KINDS = sorted((group, kind) for group, kinds in registry.KINDS.items() for kind in kinds)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+SPECIAL = {
+    "Time": st.integers(1, 4_000_000_000).map(lambda s: special._rfc3339(s) + "Z"),
+    "MicroTime": st.integers(1, 4_000_000_000).map(lambda s: special._rfc3339(s) + ".000012Z"),
+    "Quantity": st.sampled_from(["1", "500m", "3Gi"]),
+    "IntOrString": st.one_of(st.integers(0, 65535), TEXT),
+    "FieldsV1": st.dictionaries(TEXT, st.just({})),
+    "RawExtension": st.dictionaries(TEXT, st.integers()),
+    "ExtraValue": st.lists(TEXT, max_size=2),
+}
+INTEGERS = {
+    FieldDescriptor.TYPE_INT32: st.integers(1, 2**31 - 1),
+    FieldDescriptor.TYPE_INT64: st.integers(1, 2**63 - 1),
+}
+
+
+def objects(message: Descriptor, depth: int) -> st.SearchStrategy:
+    """JSON objects as *message* can hold them, with members that are not empty."""
+    if message.name in SPECIAL:
+        return SPECIAL[message.name]
+    inline = message.fields_by_name.get("inline")
+    members = {f.name: values(f, depth) for f in message.fields if f.name != "inline" and (depth > 0 or is_plain(f))}
+    own = st.fixed_dictionaries({}, optional=members)
+    if inline is None:
+        return own
+    return st.tuples(objects(inline.message_type, depth - 1), own).map(lambda both: both[0] | both[1])
+
+
+def is_plain(f: FieldDescriptor) -> bool:
+    return f.message_type is None or f.message_type.name in SPECIAL
+
+
+def values(f: FieldDescriptor, depth: int) -> st.SearchStrategy:
+    if f.message_type is not None and f.message_type.GetOptions().map_entry:
+        return st.dictionaries(TEXT, values(f.message_type.fields_by_name["value"], depth - 1), min_size=1, max_size=2)
+    if f.message_type is not None:
+        one = objects(f.message_type, depth - 1)
+    elif f.type in INTEGERS:
+        one = INTEGERS[f.type]
+    elif f.type == FieldDescriptor.TYPE_BOOL:
+        one = st.just(True)
+    elif f.type == FieldDescriptor.TYPE_BYTES:
+        one = st.binary(min_size=1, max_size=4).map(special.read_bytes)
+    else:
+        one = TEXT
+    return st.lists(one, min_size=1, max_size=2) if f.is_repeated else one
+
+
+@pytest.mark.parametrize(("group", "kind"), ALL_KINDS)
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_every_kind_keeps_every_member(group, kind, data):
+    module = importlib.import_module(f"nodeagent.base.apiproto._proto.{group}_v1_pb2")
+    prefix = {"core": "", "policy": "policy/", "rbac": "rbac.authorization.k8s.io/"}.get(group, f"{group}.k8s.io/")
+    obj = {"apiVersion": prefix + "v1", "kind": kind, **data.draw(objects(getattr(module, kind).DESCRIPTOR, 3))}
+    if kind.endswith("List"):
+        obj.setdefault("items", [])
+
+    assert apiproto.decode(apiproto.encode(obj)) == obj
+
+
+@given(raw=st.binary(max_size=200))
+def test_arbitrary_bytes_are_read_or_refused_but_nothing_else(raw):
+    try:
+        apiproto.decode(envelope(b"v1", b"Pod", raw[:100]))
+        apiproto.decode(b"k8s\x00" + raw)
+    except apiproto.ProtobufError:
+        pass
