@@ -1,0 +1,111 @@
+"""A record becomes one line: the text form and the JSON form."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+import msgspec
+
+from nodeagent.base.logging.levels import verbosity_of
+from nodeagent.base.logging.values import error_text, masked, pairs, plain
+
+_encode = msgspec.json.Encoder().encode
+_tracebacks = logging.Formatter()
+
+_JSON_KEYS = frozenset({"ts", "caller", "msg", "v", "logger", "stacktrace"})
+
+
+def text_line(record: logging.LogRecord) -> bytes:
+    """Return ``I0102 15:04:05.000000   pid file.py:123] "Message" key="value"`` and a line end.
+
+    Times are local. The line holds no control character, whatever the message and the values hold; a traceback
+    follows on indented lines of its own.
+    """
+    local = time.localtime(record.created)
+    micros = int(record.created % 1 * 1_000_000)
+    parts = [
+        f"{_severity(record.levelno)}{local.tm_mon:02d}{local.tm_mday:02d} "
+        f"{local.tm_hour:02d}:{local.tm_min:02d}:{local.tm_sec:02d}.{micros:06d} {record.process or 0:7d} "
+        f"{record.filename}:{record.lineno}] {_quoted(_message(record))}"
+    ]
+    if (error := _error(record)) is not None:
+        parts.append(f"err={_quoted(error_text(error))}")
+    parts.extend(f"{_key(key)}={_shown(value)}" for key, value in pairs(record))
+    line = " ".join(parts)
+    if trace := _trace(record):
+        line += "".join(f"\n    {row}" for row in trace.splitlines())
+    return masked(line).encode(errors="backslashreplace") + b"\n"
+
+
+def json_line(record: logging.LogRecord) -> bytes:
+    """Return one JSON object and a line end.
+
+    ``ts`` is in milliseconds since the epoch; ``v`` stands on what is no error. A pair that has the name of one of
+    the fixed keys gets a ``_`` behind it. A warning is told from information by the pair ``severity``.
+    """
+    line: dict[str, Any] = {
+        "ts": round(record.created * 1000, 3),
+        "caller": f"{record.filename}:{record.lineno}",
+        "msg": _message(record),
+    }
+    if record.levelno < logging.ERROR:
+        line["v"] = verbosity_of(record.levelno)
+    line["logger"] = record.name
+    if (error := _error(record)) is not None:
+        line["err"] = error_text(error)
+    if record.levelno >= logging.WARNING and record.levelno != logging.ERROR:
+        line["severity"] = "warning" if record.levelno < logging.ERROR else "fatal"
+    for key, value in pairs(record):
+        line[f"{key}_" if key in _JSON_KEYS else key] = value
+    if trace := _trace(record):
+        line["stacktrace"] = trace
+    return masked(_encode(line).decode()).encode() + b"\n"
+
+
+def _severity(level: int) -> str:
+    if level < logging.WARNING:
+        return "I"
+    if level < logging.ERROR:
+        return "W"
+    return "E" if level < logging.CRITICAL else "F"
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return str(plain(record.getMessage()))
+    except Exception as error:  # arguments that do not fit the message must not lose it
+        return f"{plain(str(record.msg))} ({type(error).__name__}: {error})"
+
+
+def _error(record: logging.LogRecord) -> BaseException | None:
+    return record.exc_info[1] if record.exc_info else None
+
+
+def _trace(record: logging.LogRecord) -> str:
+    parts = [_tracebacks.formatException(record.exc_info)] if record.exc_info and record.exc_info[1] else []
+    if record.stack_info:
+        parts.append(record.stack_info)
+    return str(plain("\n".join(parts)))
+
+
+def _key(key: str) -> str:
+    return key if key.isidentifier() else _quoted(key)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        return _quoted(value)
+    return _printable(_encode(value).decode())
+
+
+def _quoted(text: str) -> str:
+    return _printable(_encode(text).decode())
+
+
+def _printable(text: str) -> str:
+    """Escape what could steer a terminal; JSON leaves the upper control characters as they are."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -1,0 +1,125 @@
+"""The JSON format: one object a line, to standard output, or split and buffered."""
+
+from __future__ import annotations
+
+import io
+import logging
+from datetime import timedelta
+
+import pytest
+
+from nodeagent.base.logging import JSONOptions, v_level
+
+log = logging.getLogger(__name__)
+
+
+@pytest.mark.row("config.logging", "type.LoggingConfiguration.format")
+def test_writes_time_caller_message_verbosity_logger_and_pairs(streams):
+    streams.configure(format="json", verbosity=2)
+    record = log.makeRecord(log.name, v_level(2), "/src/worker.py", 7, "Synced", (), None, None, {"took": 0.5})
+    record.created = 1_700_000_000.1234
+
+    log.handle(record)
+
+    assert streams.out_lines() == [
+        f'{{"ts":1700000000123.4,"caller":"worker.py:7","msg":"Synced","v":2,"logger":"{log.name}","took":0.5}}'
+    ]
+
+
+def test_an_error_has_err_and_no_verbosity(streams):
+    streams.configure(format="json")
+
+    log.error("Failed", extra={"err": ValueError("why"), "after": timedelta(seconds=1.5)})
+
+    (line,) = streams.out_objects()
+    assert (line["err"], line["after"]) == ("why", "1.5s")
+    assert "v" not in line
+
+
+def test_an_unexpected_error_carries_its_traceback(streams):
+    streams.configure(format="json")
+
+    try:
+        raise ValueError("why")
+    except ValueError:
+        log.exception("Failed")
+
+    (line,) = streams.out_objects()
+    assert line["err"] == "why"
+    assert str(line["stacktrace"]).startswith("Traceback")
+
+
+def test_a_warning_is_told_from_information(streams):
+    streams.configure(format="json")
+
+    log.warning("Careful")
+    log.info("Fine")
+
+    assert [line.get("severity") for line in streams.out_objects()] == ["warning", None]
+
+
+def test_a_pair_does_not_replace_a_fixed_key(streams):
+    streams.configure(format="json")
+
+    log.info("M", extra={"ts": 1, "logger": "x"})
+
+    (line,) = streams.out_objects()
+    assert (line["ts_"], line["logger_"], line["logger"]) == (1, "x", log.name)
+
+
+@pytest.mark.row("type.LoggingOptions.InfoStream", "type.JSONOptions.splitStream")
+def test_unsplit_everything_goes_to_the_info_stream(streams):
+    streams.configure(format="json")
+
+    log.info("one")
+    log.error("two")
+
+    assert [line["msg"] for line in streams.out_objects()] == ["one", "two"]
+    assert streams.err_lines() == []
+
+
+@pytest.mark.row(
+    "type.LoggingConfiguration.options",
+    "type.FormatOptions.json",
+    "type.JSONOptions.splitStream",
+    "type.LoggingOptions.ErrorStream",
+    "type.LoggingOptions.InfoStream",
+)
+def test_split_errors_go_to_the_error_stream_and_the_rest_to_the_info_stream(streams):
+    streams.configure(format="json", json=JSONOptions(split_stream=True))
+
+    log.info("one")
+    log.warning("two")
+    log.error("three")
+
+    assert [line["msg"] for line in streams.out_objects()] == ["one", "two"]
+    assert [line["msg"] for line in streams.err_objects()] == ["three"]
+
+
+def test_options_of_a_format_not_chosen_change_nothing(streams):
+    streams.configure(format="text", json=JSONOptions(split_stream=True, info_buffer_bytes=1000))
+
+    log.info("one")
+
+    assert len(streams.err_lines()) == 1
+    assert streams.out_lines() == []
+
+
+@pytest.mark.row("type.LoggingOptions.ErrorStream", "type.LoggingOptions.InfoStream")
+def test_without_other_streams_the_ones_of_the_process_are_used(streams, monkeypatch):
+    import sys
+
+    from nodeagent.base.logging import LoggingOptions
+
+    out, err = io.BytesIO(), io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out))
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(err))
+    streams.options = LoggingOptions()
+    handle = streams.configure(format="json", json=JSONOptions(split_stream=True))
+
+    log.info("one")
+    log.error("two")
+    handle.flush()
+
+    assert b'"one"' in out.getvalue()
+    assert b'"two"' in err.getvalue()
