@@ -1,0 +1,497 @@
+"""The configuration as the agent reads it: one field a row of specification document 3, with its default.
+
+Names follow the document in ``snake_case``; ``msgspec.structs.fields`` gives the name in files. Lists are tuples, maps
+are dicts that nobody changes. What a field means stands in its annotation, from which the documentation, the flags and
+``nodeagent config explain`` are made. Values are as the file wrote them; a rule that says *case-insensitive* leaves
+comparing to the reader.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, Struct, field
+
+from nodeagent.base import identity
+from nodeagent.base.duration import Duration
+from nodeagent.base.quantity import Quantity
+from nodeagent.config.names import wire_name
+
+Int32 = Annotated[int, Meta(title="int32", ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, Meta(title="int64", ge=-(2**63), le=2**63 - 1)]
+UInt32 = Annotated[int, Meta(title="uint32", ge=0, le=2**32 - 1)]
+ResourceList = dict[str, Quantity]
+
+
+def doc(text: str) -> Meta:
+    """Say what a field means and which rule it keeps."""
+    return Meta(description=text)
+
+
+def seconds(amount: float) -> Duration:
+    """Return a duration, for defaults."""
+    return Duration.of(seconds=amount)
+
+
+class ConfigStruct(Struct, frozen=True, rename=wire_name, kw_only=True):
+    """Base of every configuration type; ``row`` starts the ids of its specification rows."""
+
+    row: ClassVar[str] = ""
+
+
+class X509Authentication(ConfigStruct, frozen=True):
+    row = "type.NodeAgentX509Authentication"
+
+    client_ca_file: Annotated[
+        str,
+        doc(
+            "PEM bundle; a client certificate signed by it gives the user (CommonName) and its groups (Organization). "
+            "Relative to the file."
+        ),
+    ] = ""
+
+
+class WebhookAuthentication(ConfigStruct, frozen=True):
+    row = "type.NodeAgentWebhookAuthentication"
+
+    enabled: Annotated[bool, doc("Bearer tokens are checked through the token review API.")] = True
+    cache_ttl: Annotated[Duration, doc("How long an answer is cached.")] = seconds(120)
+
+
+class AnonymousAuthentication(ConfigStruct, frozen=True):
+    row = "type.NodeAgentAnonymousAuthentication"
+
+    enabled: Annotated[bool, doc("A request that no other method rejected is anonymous.")] = False
+
+
+class Authentication(ConfigStruct, frozen=True):
+    row = "type.NodeAgentAuthentication"
+
+    x509: Annotated[X509Authentication, doc("Client certificates.")] = field(default_factory=X509Authentication)
+    webhook: Annotated[WebhookAuthentication, doc("Bearer tokens.")] = field(default_factory=WebhookAuthentication)
+    anonymous: Annotated[AnonymousAuthentication, doc("Requests without credentials.")] = field(
+        default_factory=AnonymousAuthentication
+    )
+
+
+class WebhookAuthorization(ConfigStruct, frozen=True):
+    row = "type.NodeAgentWebhookAuthorization"
+
+    cache_authorized_ttl: Annotated[Duration, doc("How long a yes is cached.")] = seconds(300)
+    cache_unauthorized_ttl: Annotated[Duration, doc("How long a no is cached.")] = seconds(30)
+
+
+class Authorization(ConfigStruct, frozen=True):
+    row = "type.NodeAgentAuthorization"
+
+    mode: Annotated[str, doc("AlwaysAllow or Webhook (subject access reviews).")] = "Webhook"
+    webhook: Annotated[WebhookAuthorization, doc("Caches of mode Webhook.")] = field(
+        default_factory=WebhookAuthorization
+    )
+
+
+class Taint(ConfigStruct, frozen=True):
+    """A taint as the node object carries it."""
+
+    key: Annotated[str, doc("Qualified name.")] = ""
+    value: Annotated[str, doc("Label value.")] = ""
+    effect: Annotated[str, doc("NoSchedule, PreferNoSchedule or NoExecute.")] = ""
+    time_added: Annotated[str | None, doc("Must be absent.")] = None
+
+
+class ShutdownGracePeriodByPodPriority(ConfigStruct, frozen=True):
+    row = "type.ShutdownGracePeriodByPodPriority"
+
+    priority: Annotated[Int32, doc("Lowest priority of the group.")] = 0
+    shutdown_grace_period_seconds: Annotated[
+        Int64, doc("Grace of pods whose priority lies from this value up to the next higher entry; not negative.")
+    ] = 0
+
+
+class MemorySwapConfiguration(ConfigStruct, frozen=True):
+    row = "type.MemorySwapConfiguration"
+
+    swap_behavior: Annotated[
+        str,
+        doc(
+            "Empty or LimitedSwap: memory and swap together stay within the pod's memory limit. "
+            "UnlimitedSwap: swap up to the allocatable limit. Needs the gate NodeSwap."
+        ),
+    ] = ""
+
+
+class MemoryReservation(ConfigStruct, frozen=True):
+    row = "type.MemoryReservation"
+
+    numa_node: Annotated[Int32, doc("NUMA node; not negative.")] = 0
+    limits: Annotated[ResourceList, doc("Reserved amounts of memory and hugepages-<size>; none may be zero.")] = {}
+
+
+class TimeOrMetaDuration(ConfigStruct, frozen=True):
+    """A duration that remembers whether it was text or a number of nanoseconds, and is written back as it came."""
+
+    row = "type.TimeOrMetaDuration"
+
+    duration: Duration = seconds(0)
+    serialize_as_string: bool = True
+
+
+class VModuleItem(ConfigStruct, frozen=True):
+    file_pattern: Annotated[
+        str, doc("Glob on the source file's name without extension; not empty, without '=' and ','.")
+    ] = ""
+    verbosity: Annotated[UInt32, doc("Threshold in matching files; at most 2147483647.")] = 0
+
+
+class JSONOptions(ConfigStruct, frozen=True):
+    row = "type.JSONOptions"
+
+    split_stream: Annotated[bool, doc("Errors to stderr, info to stdout with buffering. Alpha.")] = False
+    info_buffer_size: Annotated[
+        Quantity, doc("Size of the info buffer with split streams, at most 2Gi; 0 turns buffering off. Alpha.")
+    ] = Quantity(0)
+
+
+class FormatOptions(ConfigStruct, frozen=True):
+    row = "type.FormatOptions"
+
+    json: Annotated[JSONOptions, doc("Options of the format json. Alpha.")] = field(default_factory=JSONOptions)
+
+
+class LoggingConfiguration(ConfigStruct, frozen=True):
+    row = "type.LoggingConfiguration"
+
+    format: Annotated[str, doc("text or json; plugins may add formats.")] = "text"
+    flush_frequency: Annotated[
+        TimeOrMetaDuration, doc("Longest time between flushes; text is a duration, a number is nanoseconds.")
+    ] = TimeOrMetaDuration(duration=seconds(5))
+    verbosity: Annotated[UInt32, doc("Threshold for messages, 0 to 2147483647; errors are always logged.")] = 0
+    vmodule: Annotated[tuple[VModuleItem, ...], doc("Thresholds by file; format text only.")] = ()
+    options: Annotated[FormatOptions, doc("Options by format; need the gate LoggingAlphaOptions.")] = field(
+        default_factory=FormatOptions
+    )
+
+
+class TracingConfiguration(ConfigStruct, frozen=True):
+    row = "type.TracingConfiguration"
+
+    endpoint: Annotated[
+        str | None, doc("Collector; the connection has no TLS. Unset: localhost:4317. Schemes: none, dns, unix.")
+    ] = None
+    sampling_rate_per_million: Annotated[
+        Int32 | None, doc("Root spans sampled of a million, 0 to 1000000. Unset: only sampled parents are followed.")
+    ] = None
+
+
+def _protobuf() -> str:
+    return identity.current().protobuf_media_type
+
+
+def _volume_plugin_dir() -> str:
+    return f"/usr/libexec/{identity.current().platform_dir}/nodeagent-plugins/volume/exec/"
+
+
+def _eviction_hard() -> dict[str, str]:
+    return {
+        "memory.available": "100Mi",
+        "nodefs.available": "10%",
+        "nodefs.inodesFree": "5%",
+        "imagefs.available": "15%",
+    }
+
+
+class NodeAgentConfiguration(ConfigStruct, frozen=True):
+    """Everything the configuration file says about this node; read-only once loaded."""
+
+    row = "config"
+
+    # Serving
+
+    enable_server: Annotated[bool, doc("Serves the secured port.")] = True
+    address: Annotated[str, doc("IP address to serve on.")] = "0.0.0.0"  # noqa: S104  the documented default
+    port: Annotated[Int32, doc("Secured port, 1 to 65535.")] = 10250
+    read_only_port: Annotated[Int32, doc("Port without authentication, 1 to 65535; 0 turns it off.")] = 0
+    tls_cert_file: Annotated[
+        str,
+        doc(
+            "Serving certificate, its CA after it; relative to the file. Without certificate and key a self-signed "
+            "pair is made in --cert-dir."
+        ),
+    ] = ""
+    tls_private_key_file: Annotated[str, doc("Key of tlsCertFile; relative to the file.")] = ""
+    tls_cipher_suites: Annotated[
+        tuple[str, ...], doc("Allowed cipher suites up to TLS 1.2; those of TLS 1.3 are not configurable.")
+    ] = ()
+    tls_min_version: Annotated[str, doc("VersionTLS10 to VersionTLS13; empty is VersionTLS12.")] = ""
+    rotate_certificates: Annotated[bool, doc("Renews the client certificate through the certificates API.")] = False
+    server_tls_bootstrap: Annotated[
+        bool,
+        doc(
+            "Asks the certificates API for the serving certificate; needs an approver and the gate "
+            "RotateNodeAgentServerCertificate."
+        ),
+    ] = False
+    authentication: Annotated[Authentication, doc("How requests to the server are authenticated.")] = field(
+        default_factory=Authentication
+    )
+    authorization: Annotated[Authorization, doc("How requests to the server are authorized.")] = field(
+        default_factory=Authorization
+    )
+    enable_debugging_handlers: Annotated[bool, doc("Serves logs, exec, attach, run and port-forward.")] = True
+    enable_contention_profiling: Annotated[bool, doc("Block profiling; needs enableDebuggingHandlers.")] = False
+    healthz_port: Annotated[Int32, doc("Health port, 1 to 65535; 0 turns it off.")] = 10248
+    healthz_bind_address: Annotated[str, doc("IP address of the health port.")] = "127.0.0.1"
+    enable_system_log_handler: Annotated[bool, doc("Serves system logs under /logs/.")] = True
+    enable_system_log_query: Annotated[bool, doc("Answers log queries on /logs; needs enableSystemLogHandler.")] = False
+    enable_profiling_handler: Annotated[bool, doc("Serves /debug/pprof/.")] = True
+    enable_debug_flags_handler: Annotated[bool, doc("Serves /debug/flags/v.")] = True
+    streaming_connection_idle_timeout: Annotated[
+        Duration, doc("Idle time after which a streaming connection is closed.")
+    ] = seconds(4 * 3600)
+
+    # Pods, sync and registration
+
+    static_pod_path: Annotated[str, doc("Directory of static pods, or one file; relative to the file.")] = ""
+    static_pod_url: Annotated[str, doc("URL of static pods, http or https.")] = ""
+    static_pod_url_header: Annotated[
+        dict[str, tuple[str, ...]], doc("HTTP headers for staticPodURL; the values are never shown.")
+    ] = {}
+    sync_frequency: Annotated[Duration, doc("Longest time between two syncs of a pod; above 0.")] = seconds(60)
+    file_check_frequency: Annotated[Duration, doc("How often staticPodPath is read again.")] = seconds(20)
+    http_check_frequency: Annotated[Duration, doc("How often staticPodURL is asked.")] = seconds(20)
+    run_once: Annotated[bool, doc("Asks the API server once, runs those pods and the static ones, and exits.")] = False
+    register_node: Annotated[bool, doc("Registers the node with the API server.")] = True
+    register_with_taints: Annotated[
+        tuple[Taint, ...], doc("Taints of the node at its first registration; only with registerNode.")
+    ] = ()
+    provider_id: Annotated[str, doc("Unique id of the instance for an external provider.")] = ""
+    max_pods: Annotated[Int32, doc("Most pods on this node; not negative.")] = 110
+    pods_per_core: Annotated[Int32, doc("Most pods a core, at most maxPods; 0 sets no limit.")] = 0
+    pod_cidr: Annotated[str, doc("Pod addresses of a node without API server.")] = ""
+    pod_pids_limit: Annotated[Int64, doc("Most processes in a pod; -1 is no limit.")] = -1
+    node_status_update_frequency: Annotated[Duration, doc("How often node status is computed.")] = seconds(10)
+    node_status_report_frequency: Annotated[
+        Duration,
+        doc(
+            "How often unchanged node status is posted; a change is posted at once. Follows "
+            "nodeStatusUpdateFrequency when only that is set."
+        ),
+    ] = seconds(300)
+    node_lease_duration_seconds: Annotated[Int32, doc("Duration of the node's lease; above 0.")] = 40
+    node_status_max_images: Annotated[Int32, doc("Most images in node status; -1 is no cap, 0 reports none.")] = 50
+    shutdown_grace_period: Annotated[Duration, doc("Delay of a node shutdown; 0 or at least 1s.")] = seconds(0)
+    shutdown_grace_period_critical_pods: Annotated[
+        Duration, doc("Part of shutdownGracePeriod kept for critical pods; smaller than it.")
+    ] = seconds(0)
+    shutdown_grace_period_by_pod_priority: Annotated[
+        tuple[ShutdownGracePeriodByPodPriority, ...],
+        doc("Grace by priority; not together with the two fields above; needs the gate GracefulNodeShutdown."),
+    ] = ()
+
+    # Resources, cgroups, images
+
+    nodeagent_cgroups: Annotated[str, doc("Absolute cgroup of the agent; empty leaves it where it is.")] = ""
+    system_cgroups: Annotated[
+        str, doc("Absolute cgroup for processes outside containers; not '/'; needs cgroupRoot.")
+    ] = ""
+    cgroup_root: Annotated[str, doc("Root cgroup of pods; empty is '/' with cgroupsPerQOS.")] = ""
+    cgroups_per_qos: Annotated[bool, doc("Builds the cgroup hierarchy by QoS class.")] = True
+    cgroup_driver: Annotated[str, doc("cgroupfs or systemd; as the runtime's.")] = "cgroupfs"
+    cpu_manager_policy: Annotated[str, doc("none or static (case-insensitive).")] = "None"
+    cpu_manager_policy_options: Annotated[
+        dict[str, str],
+        doc(
+            "full-pcpus-only, distribute-cpus-across-numa, align-by-socket: true or false. Needs policy static and the "
+            "gate CPUManagerPolicyOptions."
+        ),
+    ] = {}
+    cpu_manager_reconcile_period: Annotated[Duration, doc("How often cpusets are compared and rewritten.")] = seconds(
+        10
+    )
+    memory_manager_policy: Annotated[str, doc("none or static (case-insensitive); needs the gate MemoryManager.")] = (
+        "none"
+    )
+    topology_manager_policy: Annotated[str, doc("none, best-effort, restricted or single-numa-node.")] = "none"
+    topology_manager_scope: Annotated[str, doc("container or pod.")] = "container"
+    topology_manager_policy_options: Annotated[
+        dict[str, str],
+        doc("prefer-closest-numa-nodes: true or false. Needs the gates TopologyManager and its …PolicyOptions."),
+    ] = {}
+    qos_reserved: Annotated[
+        dict[str, str], doc("memory: percentage reserved for guaranteed pods; needs the gate QOSReserved.")
+    ] = {}
+    runtime_request_timeout: Annotated[
+        Duration, doc("Bound of runtime requests other than pull, logs, exec and attach.")
+    ] = seconds(120)
+    hairpin_mode: Annotated[
+        str, doc("promiscuous-bridge, hairpin-veth or none; carried out by the runtime's network plugins.")
+    ] = "promiscuous-bridge"
+    resolv_conf: Annotated[
+        str, doc("Resolver file of pods with DNS policy Default; '' turns look-ups off. Relative to the file.")
+    ] = "/etc/resolv.conf"
+    cluster_domain: Annotated[str, doc("Search domain added to containers.")] = ""
+    cluster_dns: Annotated[tuple[str, ...], doc("IP addresses of the cluster's DNS servers.")] = ()
+    cpu_cfs_quota: Annotated[bool, doc("Enforces CPU limits by quota.")] = True
+    cpu_cfs_quota_period: Annotated[
+        Duration, doc("Quota period, 1ms to 1s; other than 100ms needs the gate CustomCPUCFSQuotaPeriod.")
+    ] = seconds(0.1)
+    max_open_files: Annotated[Int64, doc("Open files of the agent; not negative.")] = 1_000_000
+    oom_score_adj: Annotated[Int32, doc("OOM score of the agent, -1000 to 1000.")] = -999
+    image_minimum_gc_age: Annotated[Duration, doc("Unused age below which no image is collected.")] = seconds(120)
+    image_maximum_gc_age: Annotated[
+        Duration, doc("Unused age above which an image is collected; 0s: none; above imageMinimumGCAge.")
+    ] = seconds(0)
+    image_gc_high_threshold_percent: Annotated[
+        Int32, doc("Disk usage from which images are collected, 0 to 100; above the low threshold.")
+    ] = 85
+    image_gc_low_threshold_percent: Annotated[
+        Int32, doc("Disk usage down to which images are collected, 0 to 100; below the high threshold.")
+    ] = 80
+    volume_stats_agg_period: Annotated[Duration, doc("How often volume usage is measured; negative turns it off.")] = (
+        seconds(60)
+    )
+    serialize_image_pulls: Annotated[bool, doc("Pulls images one at a time.")] = True
+    max_parallel_image_pulls: Annotated[
+        Int32 | None, doc("Most pulls at a time, at least 1; only with serializeImagePulls false; unset: no limit.")
+    ] = None
+    enable_controller_attach_detach: Annotated[
+        bool, doc("The attach/detach controller manages volumes; CSI needs it.")
+    ] = True
+    protect_kernel_defaults: Annotated[bool, doc("Fails when kernel flags differ, instead of setting them.")] = False
+    make_iptables_util_chains: Annotated[bool, doc("Creates the hint chain for other components.")] = True
+    iptables_masquerade_bit: Annotated[Int32, doc("Deprecated, no effect; 0 to 31.")] = 14
+    iptables_drop_bit: Annotated[Int32, doc("Deprecated, no effect; 0 to 31.")] = 15
+    fail_swap_on: Annotated[bool, doc("Fails to start while swap is on.")] = True
+    memory_swap: Annotated[MemorySwapConfiguration, doc("Swap available to workloads.")] = field(
+        default_factory=MemorySwapConfiguration
+    )
+    container_log_max_size: Annotated[
+        str, doc("Size at which a container log is rotated, a quantity; negative turns rotation off.")
+    ] = "10Mi"
+    container_log_max_files: Annotated[Int32, doc("Log files kept a container; above 1.")] = 5
+    config_map_and_secret_change_detection_strategy: Annotated[str, doc("Get, Cache or Watch.")] = "Watch"  # noqa: S105
+    system_reserved: Annotated[dict[str, str], doc("cpu and memory kept for the system.")] = {}
+    platform_reserved: Annotated[
+        dict[str, str], doc("cpu, memory and ephemeral-storage kept for the platform's own components.")
+    ] = {}
+    reserved_system_cpus: Annotated[
+        str, doc("CPU list such as 0-3,8 kept for host and platform threads; not with the two reserved cgroups.")
+    ] = ""
+    system_reserved_cgroup: Annotated[str, doc("Absolute cgroup on which systemReserved is enforced.")] = ""
+    platform_reserved_cgroup: Annotated[str, doc("Absolute cgroup on which platformReserved is enforced.")] = ""
+    enforce_node_allocatable: Annotated[
+        tuple[str, ...], doc("none alone, or of pods, system-reserved and platform-reserved.")
+    ] = ("pods",)
+    allowed_unsafe_sysctls: Annotated[
+        tuple[str, ...], doc("Names of namespaced sysctls, or prefixes ending in '*', that pods may set.")
+    ] = ()
+    volume_plugin_dir: Annotated[str, doc("Directory of third-party volume plugins; relative to the file.")] = field(
+        default_factory=_volume_plugin_dir
+    )
+    kernel_memcg_notification: Annotated[bool, doc("Memory eviction by kernel notification; no polling.")] = False
+    reserved_memory: Annotated[
+        tuple[MemoryReservation, ...], doc("Memory kept on each NUMA node, for the memory manager's policy static.")
+    ] = ()
+    memory_throttling_factor: Annotated[
+        float | None, doc("Factor for memory.high, above 0 to 1; used with the gate MemoryQoS on cgroup v2.")
+    ] = 0.9
+    seccomp_default: Annotated[bool, doc("Containers without a profile get RuntimeDefault.")] = False
+    local_storage_capacity_isolation: Annotated[bool, doc("Ephemeral storage is counted, limited and evicted for.")] = (
+        True
+    )
+    container_runtime_endpoint: Annotated[str, doc("Required. Socket of the runtime: unix:///path.")] = ""
+    image_service_endpoint: Annotated[str, doc("Socket of the image service; empty is containerRuntimeEndpoint.")] = ""
+    feature_gates: Annotated[dict[str, bool], doc("Feature gate → on or off; the rest keep their defaults.")] = {}
+    content_type: Annotated[str, doc("Media type of requests to the API server: its protobuf type or JSON.")] = field(
+        default_factory=_protobuf
+    )
+    logging: Annotated[LoggingConfiguration, doc("Log format, thresholds and flushing.")] = field(
+        default_factory=LoggingConfiguration
+    )
+    tracing: Annotated[TracingConfiguration | None, doc("Trace export; needs the gate NodeAgentTracing.")] = None
+    show_hidden_metrics_for_version: Annotated[
+        str, doc("Previous minor version whose hidden metrics are shown: <major>.<minor>.")
+    ] = ""
+
+    # Limits
+
+    registry_pull_qps: Annotated[Int32, doc("Pulls a second; 0 is unlimited.")] = 5
+    registry_burst: Annotated[Int32, doc("Burst of pulls; used with registryPullQPS above 0.")] = 10
+    event_record_qps: Annotated[Int32, doc("Events created a second; 0 is unlimited.")] = 50
+    event_burst: Annotated[Int32, doc("Burst of events; used with eventRecordQPS above 0.")] = 100
+    platform_api_qps: Annotated[Int32, doc("Requests to the API server a second; not negative.")] = 50
+    platform_api_burst: Annotated[Int32, doc("Burst of requests to the API server; not negative.")] = 100
+
+    # Eviction
+
+    eviction_hard: Annotated[
+        dict[str, str],
+        doc("Signal → quantity or percentage below which pods are evicted at once; a map given replaces the default."),
+    ] = field(default_factory=_eviction_hard)
+    eviction_soft: Annotated[
+        dict[str, str], doc("Signal → quantity or percentage below which pods are evicted after a grace period.")
+    ] = {}
+    eviction_soft_grace_period: Annotated[
+        dict[str, str], doc("Signal → how long its soft threshold must be met; every soft signal needs one.")
+    ] = {}
+    eviction_minimum_reclaim: Annotated[
+        dict[str, str], doc("Signal → least quantity or percentage that an eviction brings back.")
+    ] = {}
+    eviction_pressure_transition_period: Annotated[
+        Duration, doc("How long a pressure condition stays after it was last seen.")
+    ] = seconds(300)
+    eviction_max_pod_grace_period: Annotated[
+        Int32, doc("Grace in seconds of pods evicted by a soft threshold, instead of their own; 0 keeps their own.")
+    ] = 0
+
+
+class ExecEnvVar(ConfigStruct, frozen=True):
+    row = "type.ExecEnvVar"
+
+    name: Annotated[str, doc("Required.")] = ""
+    value: Annotated[str, doc("Value of the variable.")] = ""
+
+
+class CredentialProvider(ConfigStruct, frozen=True):
+    row = "credential"
+
+    name: Annotated[str, doc("Required. File name of the executable in --image-credential-provider-bin-dir.")] = ""
+    match_images: Annotated[
+        tuple[str, ...], doc("Required. Image patterns: domain with globs by label, optional port and path.")
+    ] = ()
+    default_cache_duration: Annotated[
+        Duration | None, doc("Required. How long an answer is cached that does not say so itself; not negative.")
+    ] = None
+    api_version: Annotated[str, doc("Required. Version of the exec request and of the answer.")] = ""
+    args: Annotated[tuple[str, ...], doc("Arguments of the command.")] = ()
+    env: Annotated[tuple[ExecEnvVar, ...], doc("Variables on top of the agent's own.")] = ()
+
+
+class CredentialProviderConfig(ConfigStruct, frozen=True):
+    """Which executables give registry credentials; an earlier provider wins over a later one."""
+
+    row = "credential"
+
+    providers: Annotated[tuple[CredentialProvider, ...], doc("Required, at least one.")] = ()
+
+
+class ConfigMapNodeConfigSource(ConfigStruct, frozen=True):
+    """Where a checkpointed configuration came from; the names are those of the core API."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    kubelet_config_key: str = ""
+
+
+class NodeConfigSource(ConfigStruct, frozen=True):
+    config_map: ConfigMapNodeConfigSource | None = None
+
+
+class SerializedNodeConfigSource(ConfigStruct, frozen=True):
+    """Tracks a checkpointed configuration; kept readable for tools that still store it."""
+
+    row = "type.SerializedNodeConfigSource"
+
+    source: Annotated[NodeConfigSource, doc("The serialized source.")] = field(default_factory=NodeConfigSource)
