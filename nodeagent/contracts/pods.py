@@ -79,7 +79,17 @@ class PodSyncer(Protocol):
         ...
 
     async def sync_terminated(self, pod: Pod, observed: RuntimePod) -> None:
-        """Release what the pod held: volumes, cgroup, directories. Raises to be called again later."""
+        """Release what the pod held while it ran: volumes, cgroup, probes. Raises to be called again later.
+
+        Its dead containers and their logs stay: a finished pod can still be looked at.
+        """
+        ...
+
+    async def remove_pod(self, pod: Pod, observed: RuntimePod) -> None:
+        """Remove the dead containers, logs, sandboxes and directory of a terminated pod that nobody wants any more.
+
+        Raises to be called again later.
+        """
         ...
 
     async def remove_orphans(self, wanted: frozenset[str], observed: frozenset[str]) -> None:

@@ -1,0 +1,291 @@
+"""Finds, orders, disables and calls plugins.
+
+All plugins come through entry points of group ``nodeagent``, bundled ones included. Provide hooks are called through
+:meth:`PluginManager.provide` and :meth:`~PluginManager.provide_all`; moment hooks through :meth:`~PluginManager.ask`,
+:meth:`~PluginManager.announce`, :meth:`~PluginManager.fold` and :meth:`~PluginManager.gather`, which await one
+implementation after the other, so that every answer, failure and second has a plugin's name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import inspect
+import logging
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import pluggy
+
+from nodeagent import hookspecs
+from nodeagent.errors import NodeAgentError, PluginError
+
+GROUP = "nodeagent"
+MOMENT_DEADLINE_SECONDS = 10.0
+_KEPT_DECISIONS = 200
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """What a plugin answered."""
+
+    plugin: str
+    value: T
+
+
+@dataclass(slots=True)
+class HookStats:
+    """What one plugin spent in one hook."""
+
+    calls: int = 0
+    failures: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A choice that a plugin made about a pod, an image or the node."""
+
+    plugin: str
+    hook: str
+    subject: str
+    verdict: str
+    at: float
+
+
+@dataclass(slots=True)
+class PluginInfo:
+    """One plugin as ``nodeagent plugins list`` shows it."""
+
+    name: str
+    version: str = ""
+    origin: str = ""
+    hooks: tuple[str, ...] = ()
+    state: str = "loaded"
+    """``loaded``, ``disabled`` or ``failed: …``."""
+    stats: dict[str, HookStats] = field(default_factory=dict)
+
+
+class PluginManager:
+    """The plugins of one agent.
+
+    :param deadline_seconds: how long one implementation of a moment hook may take.
+    """
+
+    def __init__(self, *, deadline_seconds: float = MOMENT_DEADLINE_SECONDS) -> None:
+        self._pluggy = pluggy.PluginManager(GROUP)
+        self._pluggy.add_hookspecs(hookspecs)
+        self._infos: dict[str, PluginInfo] = {}
+        self._deadline = deadline_seconds
+        self._failing: set[tuple[str, str]] = set()
+        self.decisions: deque[Decision] = deque(maxlen=_KEPT_DECISIONS)
+
+    # --- loading ------------------------------------------------------------------------------------------
+
+    def load_entry_points(self, disabled: Iterable[str] = ()) -> None:
+        """Load every installed plugin in order of name; of two with one name, the one not bundled replaces the other.
+
+        :raises PluginError: a plugin cannot be imported, or breaks the rules of a hook.
+        """
+        turned_off = set(disabled)
+        for name, entry in sorted(_by_name(importlib.metadata.entry_points(group=GROUP)).items()):
+            origin, version = _origin(entry)
+            if name in turned_off:
+                self._infos[name] = PluginInfo(name, version, origin, state="disabled")
+                continue
+            try:
+                plugin = entry.load()
+            except Exception as error:  # whatever a foreign module raises, the operator needs its name
+                raise PluginError(name, f"cannot be imported from {entry.value}: {error!r}") from error
+            self.register(plugin, name=name, version=version, origin=origin)
+        for name in turned_off - set(self._infos):
+            raise PluginError(name, "cannot be disabled because it is not installed")
+
+    def register(self, plugin: object, *, name: str, version: str = "", origin: str = "") -> None:
+        """Add a plugin object; a part of a plugin is named ``plugin.part``.
+
+        :raises PluginError: the name is taken, or a hook is unknown or takes other arguments than the hook has.
+        """
+        try:
+            self._pluggy.register(plugin, name=name)
+            self._check(plugin, name)
+        except (pluggy.PluginValidationError, ValueError) as error:
+            raise PluginError(name, str(error)) from error
+        hooks = tuple(sorted(caller.name for caller in self._pluggy.get_hookcallers(plugin) or ()))
+        parent = self._infos.get(name.partition(".")[0])
+        if parent is not None and not version:
+            version, origin = parent.version, parent.origin
+        self._infos[name] = PluginInfo(name, version, origin, hooks)
+
+    def _check(self, plugin: object, name: str) -> None:
+        """Refuse hooks nobody calls, and plain functions where an awaitable is expected."""
+        known = {attribute for attribute in vars(hookspecs) if attribute.startswith("nodeagent_")}
+        for attribute in dir(plugin):
+            function = getattr(plugin, attribute, None)
+            if getattr(function, "nodeagent_impl", None) is None:
+                continue
+            if attribute not in known:
+                raise PluginError(name, f"implements {attribute}, which is no hook")
+            wants_async = inspect.iscoroutinefunction(getattr(hookspecs, attribute))
+            if wants_async != inspect.iscoroutinefunction(function):
+                kind = "async def" if wants_async else "plain def"
+                raise PluginError(name, f"{attribute} must be a {kind}")
+
+    def list(self) -> Sequence[PluginInfo]:
+        """Return every plugin that was found, in order of name."""
+        return [self._infos[name] for name in sorted(self._infos)]
+
+    # --- provide hooks ------------------------------------------------------------------------------------
+
+    def provide_all(self, hook: str, **arguments: Any) -> Sequence[Answer[Any]]:
+        """Call a provide hook on every plugin, in order of name, and return the answers that are not ``None``.
+
+        :raises PluginError: an implementation failed; errors of this project's own kind pass unchanged.
+        """
+        answers = []
+        for implementation in self._implementations(hook):
+            answer = self._call(hook, implementation, arguments)
+            if answer is not None:
+                answers.append(Answer(implementation.plugin_name, answer))
+        return answers
+
+    def provide(self, hook: str, **arguments: Any) -> Any:
+        """Call a provide hook until one plugin answers; third-party plugins are asked before bundled ones.
+
+        :raises PluginError: nobody answers, or an implementation failed.
+        """
+        for implementation in self._implementations(hook, foreign_first=True):
+            answer = self._call(hook, implementation, arguments)
+            if answer is not None:
+                self._decide(implementation.plugin_name, hook, "agent", type(answer).__name__)
+                return answer
+        raise PluginError("-", f"no plugin provides {hook.removeprefix('nodeagent_provide_')}")
+
+    def _call(self, hook: str, implementation: pluggy.HookImpl, arguments: Mapping[str, Any]) -> Any:
+        name = implementation.plugin_name
+        try:
+            return implementation.function(*(arguments[argument] for argument in implementation.argnames))
+        except NodeAgentError:
+            raise
+        except Exception as error:
+            raise PluginError(name, f"{hook} failed: {error!r}") from error
+
+    # --- moment hooks -------------------------------------------------------------------------------------
+
+    async def ask(self, hook: str, *, subject: str = "", **arguments: Any) -> Answer[Any] | None:
+        """Put a question to one plugin after the other and return the first answer that is not ``None``.
+
+        :param subject: what the question is about, for the record of decisions.
+        :raises PluginError: an implementation failed or took too long.
+        """
+        for implementation in self._implementations(hook):
+            value = await self._await(hook, implementation, arguments)
+            if value is not None:
+                self._decide(implementation.plugin_name, hook, subject, str(value))
+                return Answer(implementation.plugin_name, value)
+        return None
+
+    async def announce(self, hook: str, **arguments: Any) -> None:
+        """Tell every plugin; a failure is logged once per change of state and passed over."""
+        for implementation in self._implementations(hook):
+            key = (implementation.plugin_name, hook)
+            try:
+                await self._await(hook, implementation, arguments)
+            except PluginError as error:
+                if key not in self._failing:
+                    self._failing.add(key)
+                    _log.error("Plugin failed in a moment hook", extra={"plugin": key[0], "hook": hook, "err": error})
+            else:
+                if key in self._failing:
+                    self._failing.discard(key)
+                    _log.info("Plugin works again", extra={"plugin": key[0], "hook": hook})
+
+    async def gather(self, hook: str, **arguments: Any) -> Sequence[Answer[Any]]:
+        """Collect every answer that is not ``None``; failures are handled as in :meth:`announce`."""
+        answers = []
+        for implementation in self._implementations(hook):
+            key = (implementation.plugin_name, hook)
+            try:
+                value = await self._await(hook, implementation, arguments)
+            except PluginError as error:
+                if key not in self._failing:
+                    self._failing.add(key)
+                    _log.error("Plugin failed in a moment hook", extra={"plugin": key[0], "hook": hook, "err": error})
+                continue
+            self._failing.discard(key)
+            if value is not None:
+                answers.append(Answer(implementation.plugin_name, value))
+        return answers
+
+    async def fold(self, hook: str, name: str, value: T, **arguments: Any) -> T:
+        """Let every plugin change *value*, given as argument *name*; ``None`` leaves it as it is.
+
+        :raises PluginError: an implementation failed or took too long.
+        """
+        for implementation in self._implementations(hook):
+            changed = await self._await(hook, implementation, {**arguments, name: value})
+            if changed is not None:
+                self._decide(implementation.plugin_name, hook, name, "changed")
+                value = changed
+        return value
+
+    def listens(self, hook: str) -> bool:
+        """Whether any plugin implements *hook*; spares the caller the arguments when none does."""
+        return bool(self._implementations(hook))
+
+    async def _await(self, hook: str, implementation: pluggy.HookImpl, arguments: Mapping[str, Any]) -> Any:
+        plugin = implementation.plugin_name
+        stats = self._infos[plugin].stats.setdefault(hook, HookStats())
+        started = time.monotonic()
+        stats.calls += 1
+        try:
+            async with asyncio.timeout(self._deadline):
+                return await implementation.function(*(arguments[name] for name in implementation.argnames))
+        except TimeoutError as error:
+            stats.failures += 1
+            raise PluginError(plugin, f"{hook} took longer than {self._deadline:g} s") from error
+        except Exception as error:
+            stats.failures += 1
+            raise PluginError(plugin, f"{hook} failed: {error!r}") from error
+        finally:
+            stats.seconds += time.monotonic() - started
+
+    # --- helpers ------------------------------------------------------------------------------------------
+
+    def _implementations(self, hook: str, *, foreign_first: bool = False) -> list[pluggy.HookImpl]:
+        """Return implementations in calling order: tryfirst, in order of registration, trylast.
+
+        pluggy calls the last registered first; reversing what it has within each rank gives order of name.
+        """
+        caller: pluggy.HookCaller = getattr(self._pluggy.hook, hook)
+        found = caller.get_hookimpls()
+        first = [i for i in found if i.tryfirst]
+        last = [i for i in found if i.trylast]
+        middle = [i for i in found if not i.tryfirst and not i.trylast]
+        if foreign_first:
+            middle.sort(key=lambda i: self._infos[i.plugin_name].origin == "nodeagent")
+        return [*first, *middle, *last]
+
+    def _decide(self, plugin: str, hook: str, subject: str, verdict: str) -> None:
+        self.decisions.append(Decision(plugin, hook, subject, verdict, time.time()))
+
+
+def _by_name(entries: Iterable[importlib.metadata.EntryPoint]) -> dict[str, importlib.metadata.EntryPoint]:
+    """Return entry points by name; one from another distribution replaces the bundled one."""
+    chosen: dict[str, importlib.metadata.EntryPoint] = {}
+    for entry in entries:
+        if entry.name not in chosen or _origin(entry)[0] != "nodeagent":
+            chosen[entry.name] = entry
+    return chosen
+
+
+def _origin(entry: importlib.metadata.EntryPoint) -> tuple[str, str]:
+    """Return name and version of the distribution that brings *entry*."""
+    distribution = entry.dist
+    return (distribution.name, distribution.version) if distribution is not None else ("", "")
