@@ -1,0 +1,60 @@
+"""What flags alone say about this node: paths, names and switches that are no part of the configuration file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nodeagent.base.duration import Duration
+from nodeagent.base.identity import Identity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSettings:
+    """Everything given by flags that has no field in the configuration. Empty text means "not given"."""
+
+    config: str = ""
+    """The configuration file; spec: flag.config."""
+    config_dir: str = ""
+    """Directory of drop-ins, ``*.conf``."""
+    plugin_config: str = ""
+    """File with the settings of plugins."""
+    kubeconfig: str = ""
+    """API access; without it (and without ``bootstrap_kubeconfig``) the node works alone."""
+    bootstrap_kubeconfig: str = ""
+    """API access just good enough to request a client certificate."""
+    node_name: str = ""
+    """``--hostname-override``, else the kernel's host name; lower case."""
+    node_ips: tuple[str, ...] = ()
+    """One address, or one of each family; ``0.0.0.0`` or ``::`` only chooses the family."""
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    root_dir: str = "/var/lib/kubelet"
+    """Where pods, checkpoints and plugin sockets live; other programs on a node expect this path."""
+    cert_dir: str = "/var/lib/kubelet/pki"
+    """Where certificates are generated; spec: flag.cert-dir."""
+    image_credential_provider_config: str = ""
+    """spec: flag.image-credential-provider-config"""
+    image_credential_provider_bin_dir: str = ""
+    """spec: flag.image-credential-provider-bin-dir"""
+    runtime_cgroups: str = ""
+    """Cgroup of the container runtime."""
+    pod_infra_container_image: str = ""
+    """Sandbox image that image collection keeps."""
+    cloud_provider: str = ""
+    """Empty or ``external``."""
+    register_schedulable: bool = True
+    """False registers the node as unschedulable."""
+    lock_file: str = ""
+    exit_on_lock_contention: bool = False
+    minimum_container_ttl_duration: Duration = field(default_factory=Duration)
+    maximum_dead_containers_per_container: int = 1
+    maximum_dead_containers: int = -1
+    disabled_plugins: tuple[str, ...] = ()
+    """Names given with ``--disable-plugin``."""
+    identity: Identity = field(default_factory=Identity)
+    """The names by which the product is known."""
+
+    @property
+    def standalone(self) -> bool:
+        """Tell whether the node has no API server."""
+        return not (self.kubeconfig or self.bootstrap_kubeconfig)
