@@ -1,0 +1,334 @@
+"""YAML and JSON from strangers, as plain values, within limits.
+
+Only what JSON knows comes out: objects with text keys, arrays, text, numbers, booleans and null. Dates stay text, tags
+that would build anything else are refused, and so are duplicate keys. Size, depth and the number of values after
+expanding aliases are bounded, so that a small text cannot become a huge value.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+try:
+    from yaml import CSafeLoader as _Loader
+except ImportError:  # PyYAML without libyaml is slower and keeps the same rules
+    from yaml import SafeLoader as _Loader  # type: ignore[assignment]
+
+Path = tuple[str | int, ...]
+
+_PREFIX = "tag:yaml.org,2002:"
+_NULL = frozenset(("", "~", "null", "Null", "NULL"))
+_TRUE = frozenset(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"))
+_FALSE = frozenset(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"))
+_INT = re.compile(r"[-+]?(0b[01_]+|0o?[0-7_]*|0x[0-9a-fA-F_]+|[1-9][0-9_]*)")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_MAX_NUMBER = 400
+"""Longer digits are refused: turning them into a number costs more than any number is worth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one text may cost."""
+
+    max_bytes: int = 3 * 1024 * 1024
+    max_depth: int = 100
+    max_values: int = 500_000
+    """Scalars, arrays and objects after expanding aliases."""
+
+
+class YamlError(ValueError):
+    """The text is no acceptable YAML or JSON; *line* counts from 1, or is 0 where there is no place to name."""
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(f"line {line}: {message}" if line else message)
+        self.line = line
+
+
+@dataclass(slots=True)
+class Document:
+    """One document: its value, and the line of every value by path from the top."""
+
+    value: Any = None
+    lines: dict[Path, int] = field(default_factory=dict)
+
+
+def load(text: str | bytes, limits: Limits | None = None) -> Any:
+    """Return the value of the single document in *text*.
+
+    :raises YamlError: it is not exactly one acceptable document.
+    """
+    return load_document(text, limits).value
+
+
+def load_document(text: str | bytes, limits: Limits | None = None) -> Document:
+    """Return the single document in *text* with its lines; raise :class:`YamlError` like :func:`load`."""
+    documents = load_documents(text, limits)
+    if len(documents) != 1:
+        raise YamlError("is empty" if not documents else f"holds {len(documents)} documents, want one")
+    return documents[0]
+
+
+def load_documents(text: str | bytes, limits: Limits | None = None) -> list[Document]:
+    """Return every document in *text*; documents without content are left out.
+
+    :raises YamlError: the text is not acceptable.
+    """
+    limits = limits or Limits()
+    decoded = _decode(text, limits)
+    try:
+        documents = list(_Builder(decoded, limits).documents())
+    except YamlError as error:
+        if decoded.lstrip()[:1] not in ("{", "["):
+            raise
+        try:  # JSON is almost YAML: escapes of surrogate pairs are where it is not
+            documents = [_load_json(decoded, limits)]
+        except YamlError as as_json:
+            raise error if error.line else as_json from None
+    return [document for document in documents if document.value is not None]
+
+
+def _decode(text: str | bytes, limits: Limits) -> str:
+    if len(text) > limits.max_bytes:
+        raise YamlError(f"is larger than {limits.max_bytes} bytes")
+    if isinstance(text, str):
+        return text
+    try:
+        return text.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise YamlError(f"is not UTF-8 text (byte {error.start})") from error
+
+
+@dataclass(slots=True)
+class _Open:
+    """A collection whose end has not come yet."""
+
+    value: Any
+    path: Path
+    line: int
+    anchor: str | None
+    size: int = 1
+    key: Any = None
+    has_key: bool = False
+    merged: list[Any] = field(default_factory=list)
+
+
+class _Builder:
+    """Builds values from the parser's events, with a stack of its own instead of recursion."""
+
+    def __init__(self, text: str, limits: Limits) -> None:
+        self._text, self._limits = text, limits
+        self._stack: list[_Open] = []
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._values = 0
+        self._document = Document()
+
+    def documents(self) -> Iterator[Document]:
+        loader = None
+        try:
+            loader = _Loader(self._text)
+            while loader.check_event():
+                event = loader.get_event()
+                if isinstance(event, yaml.DocumentEndEvent):
+                    yield self._document
+                    self._document, self._anchors = Document(), {}
+                else:
+                    self._take(event)
+        except yaml.MarkedYAMLError as error:
+            line = error.problem_mark.line + 1 if error.problem_mark else 0
+            raise YamlError(error.problem or "is not YAML", line) from error
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            if isinstance(error, YamlError):
+                raise
+            raise YamlError(str(error).splitlines()[0] if str(error) else "is not YAML") from error
+        finally:
+            if loader is not None:
+                loader.dispose()
+
+    def _take(self, event: Any) -> None:
+        line = event.start_mark.line + 1
+        match event:
+            case yaml.ScalarEvent():
+                value = _scalar(event, line)
+                if event.anchor:
+                    self._anchors[event.anchor] = (value, 1)
+                self._add(value, 1, line)
+            case yaml.MappingStartEvent():
+                self._open({}, event, line, "map")
+            case yaml.SequenceStartEvent():
+                self._open([], event, line, "seq")
+            case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
+                self._close()
+            case yaml.AliasEvent():
+                if event.anchor not in self._anchors:
+                    raise YamlError(f"alias *{event.anchor} stands for nothing yet", line)
+                self._add(*self._anchors[event.anchor], line)
+
+    def _open(self, value: Any, event: Any, line: int, kind: str) -> None:
+        if event.tag not in (None, "!", _PREFIX + kind):
+            raise YamlError(f"tag {event.tag} is not allowed", line)
+        if len(self._stack) >= self._limits.max_depth:
+            raise YamlError(f"is nested deeper than {self._limits.max_depth} levels", line)
+        if self._stack and isinstance(self._stack[-1].value, dict) and not self._stack[-1].has_key:
+            raise YamlError("a key must be text", line)
+        self._count(1, line)
+        self._stack.append(_Open(value, self._next_path(), line, event.anchor))
+
+    def _close(self) -> None:
+        done = self._stack.pop()
+        if isinstance(done.value, dict):
+            for other in done.merged:
+                for key, value in other.items():
+                    done.value.setdefault(key, value)
+        if done.anchor:
+            self._anchors[done.anchor] = (done.value, done.size)
+        self._attach(done.value, done.size, done.line)
+
+    def _add(self, value: Any, size: int, line: int) -> None:
+        self._count(size, line)
+        self._attach(value, size, line)
+
+    def _attach(self, value: Any, size: int, line: int) -> None:
+        """Put a finished value into the collection around it."""
+        if not self._stack:
+            self._document.value = value
+            self._document.lines[()] = line
+            return
+        parent = self._stack[-1]
+        if isinstance(parent.value, list):
+            self._document.lines[self._next_path()] = line
+            parent.value.append(value)
+        elif not parent.has_key:
+            parent.key, parent.has_key = _key(value, line), True
+            if parent.key in parent.value:
+                raise YamlError(f"key {parent.key!r} stands twice in one object", line)
+        elif parent.key == "<<":
+            parent.merged.extend(_mergeable(value, line))
+            parent.has_key = False
+        else:
+            self._document.lines[self._next_path()] = line
+            parent.value[parent.key] = value
+            parent.has_key = False
+        parent.size += size
+
+    def _next_path(self) -> Path:
+        """Return the path of the value that comes next."""
+        if not self._stack:
+            return ()
+        parent = self._stack[-1]
+        return (*parent.path, len(parent.value) if isinstance(parent.value, list) else parent.key)
+
+    def _count(self, values: int, line: int) -> None:
+        self._values += values
+        if self._values > self._limits.max_values:
+            raise YamlError(f"holds more than {self._limits.max_values} values", line)
+
+
+def _mergeable(value: Any, line: int) -> list[Any]:
+    sources = value if isinstance(value, list) else [value]
+    if not all(isinstance(source, dict) for source in sources):
+        raise YamlError("'<<' takes an object or an array of objects", line)
+    return sources
+
+
+def _key(value: Any, line: int) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    raise YamlError("a key must be text", line)
+
+
+def _scalar(event: Any, line: int) -> Any:
+    text: str = event.value
+    tag = event.tag
+    if tag in (None, "!"):
+        return _plain(text, line) if event.implicit[0] and tag is None else text
+    kind = tag.removeprefix(_PREFIX)
+    if kind == "str":
+        return text
+    value = _plain(text, line)
+    wanted = {"int": int, "bool": bool, "null": type(None), "float": float}.get(kind)
+    if wanted is float and type(value) is int:
+        return float(value)
+    if wanted is None or type(value) is not wanted:
+        raise YamlError(f"tag {tag} is not allowed here", line)
+    return value
+
+
+def _plain(text: str, line: int) -> Any:
+    """Read an unquoted scalar: null, boolean, number, else text."""
+    if text in _NULL:
+        return None
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    if text[0] not in "+-.0123456789":
+        return text
+    if len(text) > _MAX_NUMBER and (_INT.fullmatch(text) or _FLOAT.fullmatch(text)):
+        raise YamlError("a number has too many digits", line)
+    if _INT.fullmatch(text):
+        return _int(text)
+    if _FLOAT.fullmatch(text):
+        number = float(text)
+        if math.isinf(number):
+            raise YamlError(f"{text} is too large a number", line)
+        return number
+    return text
+
+
+def _int(text: str) -> int | str:
+    sign, digits = (-1, text[1:]) if text[0] == "-" else (1, text.lstrip("+"))
+    digits = digits.replace("_", "")
+    if len(digits) > 1 and digits[0] == "0" and digits[1].isdigit():
+        digits = "0o" + digits[1:]  # a leading zero means octal, as file modes are written
+    try:
+        return sign * int(digits, 0)
+    except ValueError:
+        return text
+
+
+def _load_json(text: str, limits: Limits) -> Document:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        if len(value) != len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise YamlError(f"key {twice!r} stands twice in one object")
+        return value
+
+    def refuse(name: str) -> Any:
+        raise YamlError(f"{name} is not a number of JSON")
+
+    try:
+        value = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+    except RecursionError:
+        raise YamlError(f"is nested deeper than {limits.max_depth} levels") from None
+    except YamlError:
+        raise
+    except ValueError as error:
+        raise YamlError(str(error)) from error
+    if _depth(value) > limits.max_depth:
+        raise YamlError(f"is nested deeper than {limits.max_depth} levels")
+    return Document(value, {(): 1})
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level := [
+        child
+        for item in level
+        if isinstance(item, dict | list)
+        for child in (item.values() if isinstance(item, dict) else item)
+    ]:
+        depth += 1
+    return depth
