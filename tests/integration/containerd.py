@@ -1,0 +1,326 @@
+"""A containerd of one's own: private root, state, socket and network, with two images in its store.
+
+In tests: the fixture ``containerd``. By hand: ``python -m tests.integration.containerd --dir DIR`` prints the endpoint
+and runs until SIGTERM. Several may run side by side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import IO, Any
+
+import grpc
+from nodeagent_plugins.cri._proto import api_pb2 as cri
+
+from tests.integration import images
+
+CNI_PLUGINS = Path("/usr/lib/cni")
+MAX_NETWORKS = 200
+START_SECONDS = 30.0
+STOP_SECONDS = 20.0
+
+CONFIG = """\
+version = 2
+root = "{dir}/root"
+state = "{dir}/state"
+disabled_plugins = [
+  "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper",
+  "io.containerd.snapshotter.v1.zfs", "io.containerd.tracing.processor.v1.otlp", "io.containerd.internal.v1.tracing",
+]
+[grpc]
+  address = "{dir}/containerd.sock"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "{dir}/opt"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{pause}"
+  restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
+  stream_server_address = "127.0.0.1"
+  stream_server_port = "0"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "{cni_bin}"
+    conf_dir = "{dir}/cni"
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "{dir}/certs.d"
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "{snapshotter}"
+    default_runtime_name = "runc"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+        SystemdCgroup = false
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.crun]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.crun.options]
+        BinaryName = "crun"
+        SystemdCgroup = false
+"""
+
+
+class Containerd:
+    """One private containerd; ``close`` removes everything that ever ran on it and its traces on the machine.
+
+    :param directory: where everything lives; a short path, because sockets lie in it. A new one under the system's
+        folder for temporary files if none is given, removed by ``close``.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._own_directory = directory is None
+        self.directory = Path(tempfile.mkdtemp(prefix="containerd-")) if directory is None else directory.resolve()
+        self.socket = self.directory / "containerd.sock"
+        self.endpoint = f"unix://{self.socket}"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._network = Network()
+        for name in ("cni", "certs.d", "opt"):
+            (self.directory / name).mkdir(parents=True, exist_ok=True)
+        (self.directory / "cni" / "10-test.conflist").write_text(self._network.configuration(self.directory))
+        settings = {"dir": self.directory, "pause": images.PAUSE_IMAGE, "cni_bin": CNI_PLUGINS}
+        (self.directory / "config.toml").write_text(CONFIG.format(snapshotter=self._snapshotter(), **settings))
+
+    def __enter__(self) -> Containerd:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        """Process id of the daemon."""
+        assert self._process is not None, "containerd does not run"
+        return self._process.pid
+
+    @property
+    def log(self) -> Path:
+        """What the daemon says."""
+        return self.directory / "containerd.log"
+
+    @property
+    def subnet(self) -> str:
+        """The network of its pods."""
+        return self._network.subnet
+
+    def start(self) -> None:
+        """Start the daemon, wait until it can run pods, and put both images into its store."""
+        assert self._process is None, "containerd runs already"
+        with self.log.open("ab") as log:
+            command = ["containerd", "--config", str(self.directory / "config.toml")]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        self._wait_until_ready()
+        if not self.ctr("images", "ls", "-q", f"name=={images.PAUSE_IMAGE}").strip():
+            archive = self.directory / "images.tar"
+            images.write_archive(archive)
+            self.import_images(archive)
+
+    def stop(self, with_signal: signal.Signals = signal.SIGTERM) -> None:
+        """Stop the daemon; containers run on."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(with_signal)
+        process.send_signal(signal.SIGCONT)
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def restart(self) -> None:
+        """Stop and start the daemon; containers run on."""
+        self.stop()
+        self.start()
+
+    def freeze(self) -> None:
+        """Hold the daemon: it takes connections but answers nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let a frozen daemon go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def ctr(self, *arguments: str) -> str:
+        """Run ``ctr`` in the namespace of pods and return what it prints."""
+        command = ["ctr", "--address", str(self.socket), "--namespace", "k8s.io", *arguments]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def import_images(self, archive: Path) -> None:
+        """Load every image of an OCI *archive*."""
+        self.ctr("images", "import", "--snapshotter", self._snapshotter(), str(archive))
+
+    def remove_pods(self) -> None:
+        """Stop and remove every sandbox with its containers."""
+        with self._channel() as channel:
+            listed = _call(channel, "ListPodSandbox", cri.ListPodSandboxRequest(), cri.ListPodSandboxResponse)
+            for sandbox in listed.items:
+                stop = cri.StopPodSandboxRequest(pod_sandbox_id=sandbox.id)
+                _call(channel, "StopPodSandbox", stop, cri.StopPodSandboxResponse)
+                remove = cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox.id)
+                _call(channel, "RemovePodSandbox", remove, cri.RemovePodSandboxResponse)
+
+    def close(self) -> None:
+        """Remove all pods, stop the daemon and clean up; safe to call again."""
+        try:
+            if self._process is None and self.directory.exists() and self._shims():
+                self.start()
+            if self._process is not None:
+                self.thaw()
+                self.remove_pods()
+        except (grpc.RpcError, RuntimeError, OSError) as error:
+            print(f"containerd: pods could not be removed in order: {error}", file=sys.stderr)
+        finally:
+            self.stop()
+            self._kill_shims()
+            self._unmount()
+            self._network.close()
+            if self._own_directory:
+                shutil.rmtree(self.directory, ignore_errors=True)
+
+    # --- inside -----------------------------------------------------------------------------------------------
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        with self._channel() as channel:
+            while True:
+                assert self._process is not None
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    self.stop()
+                    raise RuntimeError(f"containerd does not start:\n{self.log.read_text()[-3000:]}")
+                with contextlib.suppress(grpc.RpcError):
+                    answer = _call(channel, "Status", cri.StatusRequest(), cri.StatusResponse)
+                    if all(condition.status for condition in answer.status.conditions):
+                        return
+                time.sleep(0.05)
+
+    def _channel(self) -> grpc.Channel:
+        return grpc.insecure_channel(self.endpoint, options=[("grpc.initial_reconnect_backoff_ms", 100)])
+
+    def _snapshotter(self) -> str:
+        """Return ``overlayfs`` where it works, else ``native``."""
+        known = getattr(self, "_known_snapshotter", None)
+        if known is None:
+            known = self._known_snapshotter = "overlayfs" if _overlay_works(self.directory) else "native"
+        return known
+
+    def _shims(self) -> list[int]:
+        """Process ids of the shims that serve this daemon's containers."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):
+                    words = (entry / "cmdline").read_bytes().split(b"\0")
+                    if b"containerd-shim" in words[0] and str(self.socket).encode() in words:
+                        found.append(int(entry.name))
+        return found
+
+    def _kill_shims(self) -> None:
+        """End what an orderly removal left behind: the shims' children first, because they would outlive them."""
+        for shim in self._shims():
+            for child in _children(shim):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(shim, signal.SIGTERM)
+
+    def _unmount(self) -> None:
+        points = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+        for point in reversed([p for p in points if p.startswith(f"{self.directory}/")]):
+            subprocess.run(["umount", "--lazy", point], check=False, capture_output=True)
+
+
+class Network:
+    """A bridge name and a subnet that nobody else on this machine uses, held by a lock."""
+
+    def __init__(self) -> None:
+        self._lock: IO[str] | None = None
+        folder = Path(tempfile.gettempdir()) / "containerd-networks"
+        folder.mkdir(exist_ok=True)
+        for number in range(1, MAX_NETWORKS):
+            lock = (folder / str(number)).open("w")
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.close()
+                continue
+            self._lock, self.bridge, self.subnet = lock, f"nacri{number}", f"10.99.{number}.0/24"
+            return
+        raise RuntimeError("no free test network")
+
+    def configuration(self, directory: Path) -> str:
+        """Return the CNI configuration list."""
+        bridge: dict[str, Any] = {
+            "type": "bridge",
+            "bridge": self.bridge,
+            "isGateway": True,
+            "hairpinMode": True,
+            "ipam": {
+                "type": "host-local",
+                "dataDir": str(directory / "ipam"),
+                "ranges": [[{"subnet": self.subnet}]],
+                "routes": [{"dst": "0.0.0.0/0"}],
+            },
+        }
+        portmap = {"type": "portmap", "capabilities": {"portMappings": True}}
+        return json.dumps({"cniVersion": "0.4.0", "name": self.bridge, "plugins": [bridge, portmap]})
+
+    def close(self) -> None:
+        """Remove the bridge and let the next one have the number."""
+        if self._lock is not None:
+            subprocess.run(["ip", "link", "delete", self.bridge], check=False, capture_output=True)
+            self._lock.close()
+            self._lock = None
+
+
+def _call(channel: grpc.Channel, method: str, request: Any, answer: Any) -> Any:
+    path = f"/runtime.v1.RuntimeService/{method}"
+    call = channel.unary_unary(path, request.__class__.SerializeToString, answer.FromString)
+    return call(request, timeout=START_SECONDS, wait_for_ready=False)
+
+
+def _children(pid: int) -> list[int]:
+    """Process ids of all descendants of *pid*."""
+    found = []
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                found += [int(child), *_children(int(child))]
+    return found
+
+
+def _overlay_works(directory: Path) -> bool:
+    with tempfile.TemporaryDirectory(dir=directory) as folder:
+        lower, upper, work, merged = (Path(folder) / name for name in ("lower", "upper", "work", "merged"))
+        for path in (lower, upper, work, merged):
+            path.mkdir()
+        options = f"lowerdir={lower},upperdir={upper},workdir={work}"
+        mount = ["mount", "-t", "overlay", "overlay", "-o", options, str(merged)]
+        if subprocess.run(mount, check=False, capture_output=True).returncode:
+            return False
+        subprocess.run(["umount", str(merged)], check=True)
+        return True
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run a private containerd until SIGTERM.")
+    parser.add_argument("--dir", type=Path, help="where it lives (default: a temporary folder)")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with contextlib.suppress(KeyboardInterrupt), Containerd(parser.parse_args().dir) as containerd:
+        print(containerd.endpoint, flush=True)
+        signal.pause()
+
+
+if __name__ == "__main__":
+    main()
