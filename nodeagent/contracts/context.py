@@ -64,8 +64,8 @@ class AgentContext:
 
     @property
     def root_dir(self) -> Path:
-        return self.settings.root_dir
+        return Path(self.settings.root_dir)
 
     def pod_dir(self, pod_uid: str) -> Path:
         """Return the directory of a pod: ``<root>/pods/<uid>``."""
-        return self.settings.root_dir / "pods" / pod_uid
+        return self.root_dir / "pods" / pod_uid

@@ -1,0 +1,50 @@
+"""What a listing of the runtime shows that was not known. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nodeagent.contracts.runtime import LABEL_POD_UID, ContainerInfo, RuntimePod, SandboxInfo
+
+
+@dataclass(slots=True)
+class PodListing:
+    """The ids that a listing shows of one pod."""
+
+    sandbox_ids: list[str] = field(default_factory=list)
+    container_ids: list[str] = field(default_factory=list)
+    changed: set[str] = field(default_factory=set)
+    gone: bool = False
+    """Whether something that was known is not listed any more."""
+
+
+def changed_pods(
+    known: Mapping[str, RuntimePod], sandboxes: Sequence[SandboxInfo], containers: Iterable[ContainerInfo]
+) -> dict[str, PodListing]:
+    """Return the pods of which the listing shows something new, changed or gone, each with its listed ids."""
+    states: dict[str, object] = {}
+    for pod in known.values():
+        states.update((sandbox.id, sandbox.ready) for sandbox in pod.sandboxes)
+        states.update((container.id, container.state) for container in pod.containers)
+    listed: defaultdict[str, PodListing] = defaultdict(PodListing)
+    changed: set[str] = set()
+    for sandbox in sandboxes:
+        listing = listed[sandbox.uid]
+        listing.sandbox_ids.append(sandbox.id)
+        if states.pop(sandbox.id, None) is not sandbox.ready:
+            listing.changed.add(sandbox.id)
+            changed.add(sandbox.uid)
+    for container in containers:
+        uid = container.labels.get(LABEL_POD_UID, "")
+        listing = listed[uid]
+        listing.container_ids.append(container.id)
+        if states.pop(container.id, None) != container.state:
+            listing.changed.add(container.id)
+            changed.add(uid)
+    for uid, pod in known.items():
+        if any(s.id in states for s in pod.sandboxes) or any(c.id in states for c in pod.containers):
+            listed[uid].gone = True
+            changed.add(uid)
+    return {uid: listed[uid] for uid in changed if uid}

@@ -1,0 +1,109 @@
+"""Finds changes of pods by listing the runtime."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from nodeagent.base.aio import Clock
+from nodeagent.contracts.runtime import ContainerInfo, ContainerRuntime, SandboxInfo
+from nodeagent.errors import RuntimeFailure
+from nodeagent.pleg.cache import PodCache
+from nodeagent.pleg.diff import PodListing, changed_pods
+from nodeagent.pleg.health import LoopHealth
+
+RELIST_SECONDS = 1.0
+EVENTED_RELIST_SECONDS = 300.0
+UNHEALTHY_SECONDS = 180.0
+_PARALLEL_LOOKS = 8
+
+
+class GenericPleg:
+    """Lists the runtime each period, looks closely at what changed, and wakes the pods concerned.
+
+    What starts and vanishes between two listings goes unseen; the worker's resync covers it. Changes that a worker
+    made and looked at itself are known by then and wake nobody.
+
+    :param wake: called with the UID of each pod that changed.
+    :param recovered: called when the runtime answers again after a failure.
+    """
+
+    def __init__(
+        self,
+        runtime: Callable[[], ContainerRuntime],
+        cache: PodCache,
+        clock: Clock,
+        *,
+        wake: Callable[[str], None],
+        recovered: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._runtime, self._cache, self._clock = runtime, cache, clock
+        self._wake, self._recovered = wake, recovered
+        self.period_seconds = RELIST_SECONDS
+        self.health = LoopHealth("pleg", clock, UNHEALTHY_SECONDS)
+        self._seen: tuple[Sequence[SandboxInfo], Sequence[ContainerInfo]] | None = None
+        self._relist_now = asyncio.Event()
+
+    async def run(self) -> None:
+        """Relist until cancelled; a failed listing is reported and tried again."""
+        while True:
+            due = self._clock.now() + self.period_seconds
+            await self.relist()
+            await self._rest(due)
+
+    def relist_soon(self) -> None:
+        """End the current pause."""
+        self._relist_now.set()
+
+    async def relist(self) -> bool:
+        """List once; return whether the runtime answered."""
+        started = self._clock.now()
+        try:
+            sandboxes, containers = await asyncio.gather(
+                self._runtime().list_sandboxes(), self._runtime().list_containers()
+            )
+            complete = await self._take(sandboxes, containers, started)
+        except RuntimeFailure as error:
+            self._seen = None
+            self.health.failed(error)
+            return False
+        if not complete:
+            self._seen = None
+        if self.health.succeeded():
+            self._recovered()
+        return True
+
+    async def _take(
+        self, sandboxes: Sequence[SandboxInfo], containers: Sequence[ContainerInfo], started: float
+    ) -> bool:
+        if self._seen is not None and self._seen[0] is sandboxes and self._seen[1] is containers:
+            return True
+        self._seen = (sandboxes, containers)
+        known = {pod.uid: pod for pod in self._cache.pods() if pod.observed_at <= started}
+        late = {pod.uid for pod in self._cache.pods()} - known.keys()
+        changes = {uid: ids for uid, ids in changed_pods(known, sandboxes, containers).items() if uid not in late}
+        gate = asyncio.Semaphore(_PARALLEL_LOOKS)
+        answers = await asyncio.gather(*(self._look(uid, ids, started, gate) for uid, ids in changes.items()))
+        return all(answers) and not late
+
+    async def _look(self, uid: str, ids: PodListing, started: float, gate: asyncio.Semaphore) -> bool:
+        """Look at one pod; a failure keeps it for the next listing and does not hold up the others."""
+        async with gate:
+            try:
+                await self._cache.observe(uid, ids.sandbox_ids, ids.container_ids, frozenset(ids.changed), started)
+            except RuntimeFailure:
+                return False
+        self._wake(uid)
+        return True
+
+    async def _rest(self, due: float) -> None:
+        self._relist_now.clear()
+        pause = due - self._clock.now()
+        if self.period_seconds <= RELIST_SECONDS:
+            await self._clock.sleep(max(pause, 0.1))
+            return
+        try:
+            async with asyncio.timeout(pause):
+                await self._relist_now.wait()
+        except TimeoutError:
+            pass

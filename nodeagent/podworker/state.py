@@ -1,0 +1,59 @@
+"""The life of a pod on this node, as a table of transitions that only go forward::
+
+    SYNC ──▶ TERMINATING ──▶ TERMINATED ──▶ REMOVED
+      │        end asked for, or finished      nobody wants it any more
+      └─ containers start and restart
+
+Entering TERMINATING keeps its reason; a later request can only shorten the grace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from nodeagent.contracts.pods import KillReason
+from nodeagent.model.pod import Pod
+
+
+class Phase(IntEnum):
+    """How far a pod has come."""
+
+    SYNC = 0
+    TERMINATING = 1
+    TERMINATED = 2
+    REMOVED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Termination:
+    """Why a pod ends, and how much time it has.
+
+    :ivar status_reason: the reason its status gets, with phase Failed; empty when the phase follows from exit codes.
+    :ivar grace_seconds: replaces the pod's own grace; ``None`` leaves it.
+    """
+
+    reason: KillReason
+    message: str = ""
+    status_reason: str = ""
+    grace_seconds: int | None = None
+
+    def merge(self, other: Termination) -> Termination:
+        """Return this termination with the shorter grace of both; the first reason stays."""
+        graces = [grace for grace in (self.grace_seconds, other.grace_seconds) if grace is not None]
+        return replace(self, grace_seconds=min(graces) if graces else None)
+
+
+def asked_to_end(pod: Pod) -> Termination | None:
+    """Return why the API wants *pod* to end, or ``None``."""
+    if pod.metadata.deletion_timestamp is None:
+        return None
+    return Termination(KillReason.DELETED, grace_seconds=pod.metadata.deletion_grace_period_seconds)
+
+
+def effective_grace(pod: Pod, termination: Termination) -> int:
+    """Return the seconds that containers of *pod* get to end: the given ones, else the pod's, at least 1."""
+    if termination.grace_seconds is not None:
+        return max(1, termination.grace_seconds)
+    own = pod.spec.termination_grace_period_seconds
+    return max(1, 30 if own is None else own)

@@ -1,0 +1,223 @@
+"""The reported state of each container. Pure. spec: facts on container statuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from nodeagent.contracts.pods import WaitingReason
+from nodeagent.contracts.probes import ProbeKind, ProbeResult
+from nodeagent.contracts.runtime import (
+    ANNOTATION_RESTART_COUNT,
+    ContainerState,
+    RuntimeContainerStatus,
+    RuntimePod,
+)
+from nodeagent.model import pod as api
+from nodeagent.model.pod import Container, ContainerKind, ContainerStatus
+
+ProbeLookup = Callable[[str, ProbeKind], ProbeResult | None]
+
+LOST_EXIT_CODE = 137
+MAX_MESSAGES_BYTES = 12288
+
+
+def container_statuses(
+    containers: Iterable[tuple[ContainerKind, Container]],
+    observed: RuntimePod | None,
+    before: Mapping[str, ContainerStatus],
+    waiting: Mapping[str, WaitingReason],
+    probes: ProbeLookup,
+    runtime_name: str,
+    *,
+    has_init: bool,
+    ended: bool,
+) -> list[ContainerStatus]:
+    """Return the status of each of *containers*, in their order.
+
+    :param before: what was reported last, by container name.
+    :param waiting: why containers do not run, by container name.
+    :param ended: nothing of the pod runs any more.
+    """
+    statuses = [
+        _status(kind, c, observed, before.get(c.name), waiting.get(c.name), probes, runtime_name, has_init, ended)
+        for kind, c in containers
+    ]
+    return _share_messages(statuses)
+
+
+def _status(
+    kind: ContainerKind,
+    container: Container,
+    observed: RuntimePod | None,
+    before: ContainerStatus | None,
+    waiting: WaitingReason | None,
+    probes: ProbeLookup,
+    runtime_name: str,
+    has_init: bool,
+    ended: bool,
+) -> ContainerStatus:
+    runs = [c for c in observed.containers if c.name == container.name] if observed else []
+    if not runs:
+        return _never_seen(kind, container, before, waiting, has_init, ended)
+    newest = runs[0]
+    state = _state(newest, runtime_name)
+    last = _state(runs[1], runtime_name) if len(runs) > 1 else (before.last_state if before else api.ContainerState())
+    if last.terminated is None:
+        last = before.last_state if before is not None else api.ContainerState()
+    restarts = _restart_count(newest, before)
+    if waiting is not None and state.running is None and not ended:
+        if state.terminated is not None:
+            last = state
+        state = api.ContainerState(
+            waiting=api.ContainerStateWaiting(reason=waiting.reason, message=waiting.message)
+        )
+    running = newest.state is ContainerState.RUNNING
+    started = _started(newest, running, probes)
+    return ContainerStatus(
+        name=container.name,
+        state=state,
+        last_state=last,
+        ready=_ready(kind, container, newest, running, started, probes),
+        restart_count=restarts,
+        image=newest.image or container.image,
+        image_id=newest.image_ref,
+        container_id=f"{runtime_name}://{newest.id}",
+        started=started,
+    )
+
+
+def _never_seen(
+    kind: ContainerKind,
+    container: Container,
+    before: ContainerStatus | None,
+    waiting: WaitingReason | None,
+    has_init: bool,
+    ended: bool,
+) -> ContainerStatus:
+    """Return the status of a container that the runtime does not know."""
+    if before is not None and before.state.terminated is not None:
+        return before
+    if before is not None and (before.state.running is not None or ended):
+        lost = api.ContainerStateTerminated(
+            exit_code=LOST_EXIT_CODE,
+            reason="ContainerStatusUnknown",
+            message="The container could not be located when the pod was terminated"
+            if ended
+            else "The container could not be located when the pod was deleted.  The container used to be Running",
+            container_id=before.container_id if isinstance(before.container_id, str) else "",
+        )
+        if ended:
+            return ContainerStatus(
+                name=container.name,
+                state=api.ContainerState(terminated=lost),
+                last_state=before.last_state,
+                restart_count=before.restart_count,
+                image=before.image or container.image,
+                image_id=before.image_id,
+                container_id=before.container_id,
+                started=False,
+            )
+        return ContainerStatus(
+            name=container.name,
+            state=_waiting_state(waiting, has_init and kind is ContainerKind.REGULAR),
+            last_state=api.ContainerState(terminated=lost),
+            restart_count=before.restart_count + 1,
+            image=container.image,
+            started=False,
+        )
+    return ContainerStatus(
+        name=container.name,
+        state=_waiting_state(waiting, has_init and kind is ContainerKind.REGULAR),
+        last_state=before.last_state if before is not None else api.ContainerState(),
+        restart_count=before.restart_count if before is not None else 0,
+        image=container.image,
+        started=False,
+    )
+
+
+def _waiting_state(waiting: WaitingReason | None, initializing: bool) -> api.ContainerState:
+    if waiting is None:
+        waiting = WaitingReason("PodInitializing" if initializing else "ContainerCreating")
+    return api.ContainerState(waiting=api.ContainerStateWaiting(reason=waiting.reason, message=waiting.message))
+
+
+def _state(run: RuntimeContainerStatus, runtime_name: str) -> api.ContainerState:
+    match run.state:
+        case ContainerState.RUNNING:
+            return api.ContainerState(running=api.ContainerStateRunning(started_at=_time(run.started_at)))
+        case ContainerState.EXITED:
+            return api.ContainerState(
+                terminated=api.ContainerStateTerminated(
+                    exit_code=run.exit_code,
+                    reason=run.reason or ("Completed" if run.exit_code == 0 else "Error"),
+                    message=run.message,
+                    started_at=_time(run.started_at or run.created_at),
+                    finished_at=_time(run.finished_at),
+                    container_id=f"{runtime_name}://{run.id}",
+                )
+            )
+        case _:
+            return _waiting_state(None, initializing=False)
+
+
+def _time(nanoseconds: int) -> datetime | None:
+    """Return whole seconds, as the API keeps them."""
+    return datetime.fromtimestamp(nanoseconds // 1_000_000_000, UTC) if nanoseconds > 0 else None
+
+
+def _restart_count(newest: RuntimeContainerStatus, before: ContainerStatus | None) -> int:
+    """Return the count that the container carries; it never goes back."""
+    try:
+        count = int(newest.annotations.get(ANNOTATION_RESTART_COUNT, newest.attempt))
+    except ValueError:
+        count = newest.attempt
+    return max(count, before.restart_count if before is not None else 0)
+
+
+def _started(newest: RuntimeContainerStatus, running: bool, probes: ProbeLookup) -> bool:
+    if not running:
+        return False
+    result = probes(newest.id, ProbeKind.STARTUP)
+    return result is None or result is ProbeResult.SUCCESS
+
+
+def _ready(
+    kind: ContainerKind,
+    container: Container,
+    newest: RuntimeContainerStatus,
+    running: bool,
+    started: bool,
+    probes: ProbeLookup,
+) -> bool:
+    if kind is ContainerKind.INIT and not container.restartable_init:
+        return newest.state is ContainerState.EXITED and newest.exit_code == 0
+    if kind is ContainerKind.EPHEMERAL or not running or not started:
+        return False
+    result = probes(newest.id, ProbeKind.READINESS)
+    if result is None:
+        return container.readiness_probe is None
+    return result is ProbeResult.SUCCESS
+
+
+def _share_messages(statuses: list[ContainerStatus]) -> list[ContainerStatus]:
+    """Cut termination messages so that all of a pod fit into 12 KiB."""
+    import msgspec
+
+    long = [s for s in statuses if s.state.terminated is not None and s.state.terminated.message]
+    if not long:
+        return statuses
+    limit = MAX_MESSAGES_BYTES // len(long)
+    cut: list[ContainerStatus] = []
+    for status in statuses:
+        ended = status.state.terminated
+        if ended is not None and len(ended.message) > limit:
+            shorter = msgspec.structs.replace(ended, message=ended.message[:limit])
+            status = msgspec.structs.replace(status, state=api.ContainerState(terminated=shorter))
+        cut.append(status)
+    return cut
+
+
+def by_name(statuses: Sequence[ContainerStatus] | None) -> dict[str, ContainerStatus]:
+    """Return *statuses* by container name."""
+    return {status.name: status for status in statuses or ()}

@@ -1,0 +1,261 @@
+"""From what the runtime shows of a pod to its reported status. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import msgspec
+
+from nodeagent.contracts.pods import WaitingReason
+from nodeagent.contracts.runtime import NamespaceMode, RuntimePod
+from nodeagent.model.pod import (
+    ContainerKind,
+    ContainerStatus,
+    Pod,
+    PodCondition,
+    PodIp,
+    PodPhase,
+    PodStatus,
+    RestartPolicy,
+)
+from nodeagent.model.qos import qos_class
+from nodeagent.status.containers import ProbeLookup, by_name, container_statuses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """Everything that a status is made from, besides the pod."""
+
+    runtime: RuntimePod | None
+    before: PodStatus
+    """What was reported last."""
+    waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
+    ended: bool = False
+    failed: tuple[str, str] | None = None
+    """Reason and message of a pod that the node ended or refused."""
+    static: bool = False
+    now: datetime
+    host_ips: Sequence[str] = ()
+    runtime_name: str = "containerd"
+    probes: ProbeLookup = lambda _id, _kind: None
+    sandbox_condition: bool = True
+    """Report PodReadyToStartContainers (spec: gate.PodReadyToStartContainersCondition)."""
+
+
+def generate_status(pod: Pod, seen: Observation) -> PodStatus:
+    """Return the status of *pod*.
+
+    A final phase is kept for ever; it is withheld while containers may still run.
+    """
+    spec, before = pod.spec, seen.before
+    old = by_name([*(before.init_container_statuses or ()), *(before.container_statuses or ()),
+                   *(before.ephemeral_container_statuses or ())])  # fmt: skip
+    common = (seen.runtime, old, seen.waiting, seen.probes, seen.runtime_name)
+    has_init = bool(spec.init_containers)
+    over = seen.ended or before.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
+
+    def statuses(kind: ContainerKind, containers: Sequence[object] | None) -> list[ContainerStatus]:
+        return container_statuses(
+            [(kind, c) for c in containers or ()], *common, has_init=has_init, ended=over  # type: ignore[misc]
+        )
+
+    if seen.failed is not None and seen.runtime is None and not old:
+        init, regular, ephemeral = [], [], []  # refused: nothing was ever tried
+    else:
+        init = statuses(ContainerKind.INIT, spec.init_containers)
+        regular = sorted(statuses(ContainerKind.REGULAR, spec.containers), key=lambda s: s.name)
+        ephemeral = statuses(ContainerKind.EPHEMERAL, spec.ephemeral_containers)
+    alive = seen.runtime is not None and seen.runtime.alive
+    computed = _phase(pod, init, regular, ended=seen.ended and not seen.static)
+    phase, reason, message = _settled(computed, seen, alive)
+    host_ips = [PodIp(ip=ip) for ip in seen.host_ips] or None
+    ips = _pod_ips(pod, seen)
+    status = PodStatus(
+        phase=phase,
+        reason=reason,
+        message=message,
+        host_ip=seen.host_ips[0] if seen.host_ips else before.host_ip,
+        host_ips=host_ips or before.host_ips,
+        pod_ip=ips[0] if ips else "",
+        pod_ips=[PodIp(ip=ip) for ip in ips] or None,
+        start_time=before.start_time or seen.now.replace(microsecond=0),
+        init_container_statuses=init or None,
+        container_statuses=regular or None,
+        ephemeral_container_statuses=ephemeral or None,
+        qos_class=before.qos_class or qos_class(pod),
+        nominated_node_name=before.nominated_node_name,
+    )
+    conditions = _conditions(pod, status, seen)
+    return msgspec.structs.replace(status, conditions=_with_times(conditions, before.conditions, seen.now))
+
+
+# --- phase ----------------------------------------------------------------------------------------------------
+
+
+def _phase(pod: Pod, init: Sequence[ContainerStatus], regular: Sequence[ContainerStatus], *, ended: bool) -> PodPhase:
+    """Return the phase that container states amount to, in the order of the field's table."""
+    policy = pod.spec.restart_policy
+    sidecars = {c.name for c in pod.spec.init_containers or () if c.restartable_init}
+    initializing = False
+    for status in init:
+        if status.name in sidecars:
+            initializing = initializing or not status.started
+            continue
+        done = status.state.terminated or (status.last_state.terminated if status.state.waiting else None)
+        if done is not None and done.exit_code != 0:
+            if policy == RestartPolicy.NEVER:
+                return PodPhase.FAILED
+            initializing = True
+        elif done is None:
+            initializing = True
+    running = sum(1 for s in regular if s.state.running is not None)
+    stopped = [s.state.terminated for s in regular if s.state.terminated is not None]
+    fresh = sum(1 for s in regular if s.state.waiting is not None and s.last_state.terminated is None)
+    restarting = len(regular) - running - len(stopped) - fresh
+    began = running or stopped or restarting
+    if (initializing and not began) or fresh:
+        return PodPhase.PENDING if not ended else _ended(regular, stopped)
+    if running:
+        return PodPhase.RUNNING
+    if ended:
+        return _ended(regular, stopped)
+    if stopped or restarting:
+        if policy == RestartPolicy.ALWAYS or restarting:
+            return PodPhase.RUNNING
+        if all(state.exit_code == 0 for state in stopped):
+            return PodPhase.SUCCEEDED
+        return PodPhase.FAILED if policy == RestartPolicy.NEVER else PodPhase.RUNNING
+    return PodPhase.PENDING
+
+
+def _ended(regular: Sequence[ContainerStatus], stopped: Sequence[object]) -> PodPhase:
+    good = regular and all(s.state.terminated is not None and s.state.terminated.exit_code == 0 for s in regular)
+    return PodPhase.SUCCEEDED if good and stopped else PodPhase.FAILED
+
+
+def _settled(computed: PodPhase, seen: Observation, alive: bool) -> tuple[str, str, str]:
+    """Return phase, reason and message with what must not be forgotten or told too early."""
+    before = seen.before
+    if before.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED):
+        return before.phase, before.reason, before.message
+    if seen.failed is not None:
+        reason, message = seen.failed
+        # the control plane never sees a finished pod with live containers
+        return (PodPhase.FAILED if not alive else (before.phase or PodPhase.PENDING)), reason, message
+    return computed, "", ""
+
+
+def _pod_ips(pod: Pod, seen: Observation) -> Sequence[str]:
+    if pod.spec.host_network:
+        return seen.host_ips
+    if seen.runtime is not None and seen.runtime.ips:
+        return seen.runtime.ips
+    return [ip.ip for ip in seen.before.pod_ips or ()] if seen.ended or seen.before.phase in ("Succeeded", "Failed") else ()
+
+
+# --- conditions -----------------------------------------------------------------------------------------------
+
+
+def _conditions(pod: Pod, status: PodStatus, seen: Observation) -> list[PodCondition]:
+    ready_containers = _containers_ready(pod, status)
+    conditions = [
+        _initialized(pod, status),
+        _ready(pod, ready_containers, seen.before),
+        ready_containers,
+        PodCondition(type="PodScheduled", status="True"),
+    ]
+    if seen.sandbox_condition:
+        conditions.insert(0, PodCondition(type="PodReadyToStartContainers", status=_bool(_sandbox_ready(pod, seen))))
+    return conditions
+
+
+def _sandbox_ready(pod: Pod, seen: Observation) -> bool:
+    runtime = seen.runtime
+    if runtime is None or not runtime.sandboxes or not runtime.sandboxes[0].ready:
+        return False
+    newest = runtime.sandboxes[0]
+    return bool(newest.ips) or newest.network_mode is NamespaceMode.NODE or pod.spec.host_network
+
+
+def _initialized(pod: Pod, status: PodStatus) -> PodCondition:
+    if status.phase == PodPhase.SUCCEEDED and pod.spec.init_containers:
+        return PodCondition(type="Initialized", status="True", reason="PodCompleted")
+    sidecars = {c.name for c in pod.spec.init_containers or () if c.restartable_init}
+    open_ = [
+        s.name
+        for s in status.init_container_statuses or ()
+        if not (s.started if s.name in sidecars else s.ready)
+    ]
+    began = any(
+        s.state.running or s.state.terminated or s.last_state.terminated for s in status.container_statuses or ()
+    )
+    missing = bool(pod.spec.init_containers) and not status.init_container_statuses
+    if (not open_ or began) and not missing:
+        return PodCondition(type="Initialized", status="True")
+    return PodCondition(
+        type="Initialized",
+        status="False",
+        reason="ContainersNotInitialized",
+        message=f"containers with incomplete status: [{' '.join(open_)}]",
+    )
+
+
+def _containers_ready(pod: Pod, status: PodStatus) -> PodCondition:
+    if status.phase == PodPhase.SUCCEEDED:
+        return PodCondition(type="ContainersReady", status="False", reason="PodCompleted")
+    if status.phase == PodPhase.FAILED:
+        return PodCondition(type="ContainersReady", status="False", reason="PodFailed")
+    sidecars = {c.name for c in pod.spec.init_containers or () if c.restartable_init}
+    counted = {
+        **by_name([s for s in status.init_container_statuses or () if s.name in sidecars]),
+        **by_name(status.container_statuses),
+    }
+    names = [*sidecars, *(c.name for c in pod.spec.containers)]
+    unready = [name for name in names if name not in counted or not counted[name].ready]
+    if not unready:
+        return PodCondition(type="ContainersReady", status="True")
+    return PodCondition(
+        type="ContainersReady",
+        status="False",
+        reason="ContainersNotReady",
+        message=f"containers with unready status: [{' '.join(unready)}]",
+    )
+
+
+def _ready(pod: Pod, containers_ready: PodCondition, before: PodStatus) -> PodCondition:
+    if containers_ready.status != "True":
+        return msgspec.structs.replace(containers_ready, type="Ready")
+    states = {c.type: c.status for c in before.conditions or ()}
+    problems = []
+    for gate in pod.spec.readiness_gates or ():
+        if gate.condition_type not in states:
+            problems.append(f'corresponding condition of pod readiness gate "{gate.condition_type}" does not exist.')
+        elif states[gate.condition_type] != "True":
+            problems.append(
+                f'the status of pod readiness gate "{gate.condition_type}" is not "True", but {states[gate.condition_type]}'
+            )
+    if problems:
+        return PodCondition(
+            type="Ready", status="False", reason="ReadinessGatesNotReady", message=", ".join(problems)
+        )
+    return PodCondition(type="Ready", status="True")
+
+
+def _with_times(
+    conditions: Sequence[PodCondition], before: Sequence[PodCondition] | None, now: datetime
+) -> list[PodCondition]:
+    """Give each condition its transition time and keep the conditions that others own."""
+    old = {condition.type: condition for condition in before or ()}
+    result = []
+    for condition in conditions:
+        previous = old.pop(condition.type, None)
+        same = previous is not None and previous.status == condition.status and previous.last_transition_time
+        moment = previous.last_transition_time if same and previous else now.replace(microsecond=0)
+        result.append(msgspec.structs.replace(condition, last_transition_time=moment))
+    return [*result, *old.values()]
+
+
+def _bool(value: bool) -> str:
+    return "True" if value else "False"

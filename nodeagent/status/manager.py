@@ -1,0 +1,241 @@
+"""Keeps the status of each pod and brings it to the API server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from nodeagent.base.aio import Backoff, Clock, TaskOwner
+from nodeagent.contracts.api import PODS, Api
+from nodeagent.contracts.pods import WaitingReason
+from nodeagent.contracts.probes import ProbeKind, ProbeResult
+from nodeagent.contracts.runtime import RuntimePod
+from nodeagent.errors import ApiError, ApiNotFound
+from nodeagent.model.pod import Pod, PodStatus
+from nodeagent.pluginmanager import PluginManager
+from nodeagent.status.generate import Observation, generate_status
+from nodeagent.status.patch import status_patch
+
+_log = logging.getLogger(__name__)
+
+PARALLEL_SENDS = 8
+OWNED_CONDITIONS = frozenset(
+    {"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"}
+)
+
+
+@dataclass(slots=True)
+class _Entry:
+    pod: Pod
+    status: PodStatus
+    sent: PodStatus
+    """What the API server has, as far as is known."""
+    waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
+    ended: bool = False
+    failed: tuple[str, str] | None = None
+    terminated: bool = False
+    announced: PodStatus | None = None
+    static: bool = False
+
+
+class StatusManager:
+    """Generates, keeps and sends pod statuses (:class:`~nodeagent.contracts.observe.StatusReporter`).
+
+    A status is sent as a patch, only when something changed, and never twice at once for one pod; while the API server
+    is away the newest one waits.
+
+    :param api: returns the client, ``None`` in standalone mode.
+    :param mirror_of: returns the mirror pod of a static pod, if there is one.
+    """
+
+    def __init__(
+        self,
+        *,
+        api: Callable[[], Api | None],
+        clock: Clock,
+        plugins: PluginManager,
+        probes: Callable[[str, ProbeKind], ProbeResult | None],
+        host_ips: Callable[[], Sequence[str]],
+        runtime_name: Callable[[], str],
+        is_static: Callable[[Pod], bool],
+        mirror_of: Callable[[Pod], Pod | None],
+        sandbox_condition: bool = True,
+    ) -> None:
+        self._api, self._clock, self._plugins = api, clock, plugins
+        self._probes, self._host_ips, self._runtime_name = probes, host_ips, runtime_name
+        self._is_static, self._mirror_of = is_static, mirror_of
+        self._sandbox_condition = sandbox_condition
+        self._entries: dict[str, _Entry] = {}
+        self._dirty: dict[str, None] = {}
+        self._busy: set[str] = set()
+        self._woken = asyncio.Event()
+        self._backoff = Backoff(0.5, 30.0)
+        self._away = False
+
+    # --- StatusReporter -------------------------------------------------------------------------------------
+
+    def update(
+        self,
+        pod: Pod,
+        observed: RuntimePod | None,
+        *,
+        waiting: Mapping[str, WaitingReason] | None = None,
+        ended: bool = False,
+        failed: tuple[str, str] | None = None,
+    ) -> PodStatus:
+        """Generate, keep and send; see :class:`~nodeagent.contracts.observe.StatusReporter`."""
+        entry = self._entries.get(pod.uid)
+        if entry is None:
+            entry = _Entry(pod, pod.status, pod.status, static=self._is_static(pod))
+            self._entries[pod.uid] = entry
+        entry.pod = pod
+        if waiting is not None:
+            entry.waiting = waiting
+        entry.ended = entry.ended or ended
+        entry.failed = entry.failed or failed
+        status = generate_status(
+            pod,
+            Observation(
+                runtime=observed,
+                before=_with_foreign_conditions(entry.status, self._seen_by_api(entry).status),
+                waiting=entry.waiting,
+                ended=entry.ended,
+                failed=entry.failed,
+                static=entry.static,
+                now=self._clock.wall(),
+                host_ips=self._host_ips(),
+                runtime_name=self._runtime_name(),
+                probes=self._probes,
+                sandbox_condition=self._sandbox_condition,
+            ),
+        )
+        if status != entry.status or status != entry.sent:
+            entry.status = status
+            self._mark(pod.uid)
+        return status
+
+    def terminated(self, pod: Pod) -> None:
+        """Note that the pod holds nothing; see :class:`~nodeagent.contracts.observe.StatusReporter`."""
+        entry = self._entries.get(pod.uid)
+        if entry is not None:
+            entry.pod = pod
+            entry.terminated = True
+            self._mark(pod.uid)
+
+    def forget(self, uid: str) -> None:
+        self._entries.pop(uid, None)
+        self._dirty.pop(uid, None)
+
+    def get(self, uid: str) -> PodStatus | None:
+        entry = self._entries.get(uid)
+        return entry.status if entry is not None else None
+
+    def mirror_appeared(self, uid: str, mirror: Pod) -> None:
+        """Send the status of static pod *uid* to its new mirror pod."""
+        entry = self._entries.get(uid)
+        if entry is not None:
+            entry.sent = mirror.status
+            self._mark(uid)
+
+    # --- sending --------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Send what changed until cancelled."""
+        async with TaskOwner("status") as tasks:
+            while True:
+                await self._woken.wait()
+                self._woken.clear()
+                while self._dirty and len(self._busy) < PARALLEL_SENDS:
+                    uid = next((uid for uid in self._dirty if uid not in self._busy), None)
+                    if uid is None:
+                        break
+                    del self._dirty[uid]
+                    self._busy.add(uid)
+                    tasks.start(self._send_and_release(uid), uid)
+
+    async def flush(self, timeout_seconds: float) -> None:
+        """Send everything that waits, within the limit."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while self._dirty or self._busy:
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            _log.warning("Pod statuses were not all sent", extra={"pods": len(self._dirty) + len(self._busy)})
+
+    def _mark(self, uid: str) -> None:
+        self._dirty[uid] = None
+        self._woken.set()
+
+    async def _send_and_release(self, uid: str) -> None:
+        try:
+            await self._announce(uid)
+            await self._send(uid)
+        except ApiError as error:
+            await self._failed(uid, error)
+        else:
+            if self._away:
+                self._away = False
+                self._backoff.reset()
+                _log.info("Pod statuses reach the API server again")
+        finally:
+            self._busy.discard(uid)
+            self._woken.set()
+
+    async def _failed(self, uid: str, error: ApiError) -> None:
+        if not self._away:
+            self._away = True
+            _log.warning("Pod status not sent, trying again", extra={"uid": uid, "err": str(error)})
+        await self._clock.sleep(self._backoff.next())
+        if uid in self._entries:
+            self._dirty[uid] = None
+
+    async def _announce(self, uid: str) -> None:
+        entry = self._entries.get(uid)
+        if entry is None or entry.announced == entry.status or not self._plugins.listens("nodeagent_pod_status_changed"):
+            return
+        entry.announced = entry.status
+        await self._plugins.announce("nodeagent_pod_status_changed", pod=entry.pod, status=entry.status)
+
+    async def _send(self, uid: str) -> None:
+        api, entry = self._api(), self._entries.get(uid)
+        if api is None or entry is None:
+            return
+        target = self._mirror_of(entry.pod) if entry.static else entry.pod
+        if target is None:
+            return
+        status = entry.status
+        patch = status_patch(target.uid, entry.sent, status)
+        try:
+            if patch is not None:
+                await api.patch(PODS, target.name, patch, target.namespace, subresource="status")
+                entry.sent = status
+            if self._may_leave(entry):
+                await api.delete(PODS, target.name, target.namespace, grace_seconds=0, uid=target.uid)
+        except ApiNotFound:
+            return
+        except ApiError as error:
+            if error.transient or error.code == 0 or error.code >= 500 or error.code == 429:
+                raise
+            _log.error("Pod status refused", extra={"pod": entry.pod.full_name, "err": str(error)})
+            entry.sent = status
+
+    def _may_leave(self, entry: _Entry) -> bool:
+        return entry.terminated and not entry.static and entry.pod.metadata.deletion_timestamp is not None
+
+    def _seen_by_api(self, entry: _Entry) -> Pod:
+        return (self._mirror_of(entry.pod) or entry.pod) if entry.static else entry.pod
+
+
+def _with_foreign_conditions(status: PodStatus, shown: PodStatus) -> PodStatus:
+    """Return *status* with the conditions that others own as the API shows them."""
+    if status is shown:
+        return status
+    own = [c for c in status.conditions or () if c.type in OWNED_CONDITIONS]
+    foreign = [c for c in shown.conditions or () if c.type not in OWNED_CONDITIONS]
+    changes: dict[str, Any] = {"conditions": [*own, *foreign] or None}
+    return msgspec.structs.replace(status, **changes)

@@ -1,0 +1,39 @@
+"""The smallest patch that brings a reported status up to date. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodeagent.model.pod import PodStatus
+from nodeagent.model.wire import to_wire
+
+# Lists that a strategic merge patch merges by key; without the directive old entries would stay.
+_REPLACED_LISTS = ("podIPs", "hostIPs")
+
+
+def status_patch(uid: str, before: PodStatus, after: PodStatus) -> dict[str, Any] | None:
+    """Return a strategic merge patch for the status subresource, or ``None`` when nothing differs.
+
+    The UID makes the server refuse it for another pod of the same name. Conditions are merged by type, so those that
+    others own stay.
+    """
+    old, new = to_wire(before), to_wire(after)
+    changes: dict[str, Any] = {}
+    for key in old.keys() | new.keys():
+        if old.get(key) == new.get(key):
+            continue
+        value = new.get(key)
+        if key == "conditions":
+            known = {condition["type"]: condition for condition in old.get(key) or ()}
+            value = [_whole(c, known.get(c["type"])) for c in value or () if known.get(c["type"]) != c]
+            if not value:
+                continue
+        elif key in _REPLACED_LISTS and value and old.get(key):
+            value = [*value, {"$patch": "replace"}]
+        changes[key] = value
+    return {"metadata": {"uid": uid}, "status": changes} if changes else None
+
+
+def _whole(condition: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
+    """Return *condition* with the fields that vanished since *before* set to null."""
+    return {**dict.fromkeys(set(before or ()) - set(condition)), **condition}
