@@ -1,0 +1,44 @@
+"""What a plugin author tests with: fakes that keep the contracts, a stepped clock, builders, contract suites.
+
+Public, and imported by tests alone. Nothing here needs root, a network or a cluster::
+
+    from nodeagent.testing import FakeClock, FakeRuntime, make_pod
+
+The suites of ``nodeagent.testing.contracts`` prove an implementation of one's own; see their docstrings.
+"""
+
+from nodeagent.testing.api import FakeApi, Request
+from nodeagent.testing.clock import FakeClock, eventually
+from nodeagent.testing.images import FakeImages
+from nodeagent.testing.parts import (
+    FakeCgroups,
+    FakeObjects,
+    FakePodDirectory,
+    FakeProber,
+    FakePuller,
+    FakeVolumes,
+)
+from nodeagent.testing.pods import make_container, make_pod, sandbox_config
+from nodeagent.testing.recorder import FakeRecorder, RecordedEvent
+from nodeagent.testing.runtime import Call, FakeRuntime
+
+__all__ = [
+    "Call",
+    "FakeApi",
+    "FakeCgroups",
+    "FakeClock",
+    "FakeImages",
+    "FakeObjects",
+    "FakePodDirectory",
+    "FakeProber",
+    "FakePuller",
+    "FakeRecorder",
+    "FakeRuntime",
+    "FakeVolumes",
+    "RecordedEvent",
+    "Request",
+    "eventually",
+    "make_container",
+    "make_pod",
+    "sandbox_config",
+]

@@ -1,0 +1,218 @@
+"""Small fakes of the remaining parts of an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from nodeagent.base.aio import Clock
+from nodeagent.contracts.images import PulledImage
+from nodeagent.contracts.objects import BoundToken
+from nodeagent.contracts.pods import KillReason
+from nodeagent.contracts.probes import ProbeKind, ProbeResult
+from nodeagent.contracts.runtime import LinuxResources, RuntimePod, SandboxConfig
+from nodeagent.contracts.volumes import MountedVolume
+from nodeagent.errors import ImageError, RuntimeFailure
+from nodeagent.model.pod import Container, ContainerKind, Pod, PodStatus
+from nodeagent.testing.clock import FakeClock
+from nodeagent.testing.faults import Faults
+from nodeagent.testing.images import FakeImages
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """One call of :meth:`FakePodDirectory.kill`."""
+
+    uid: str
+    reason: KillReason
+    message: str
+    status_reason: str = ""
+    grace_seconds: int | None = None
+
+
+class FakePodDirectory:
+    """A :class:`~nodeagent.contracts.pods.PodDirectory` that a test fills."""
+
+    def __init__(self, *pods: Pod) -> None:
+        self.pods: dict[str, Pod] = {pod.uid: pod for pod in pods}
+        self.statuses: dict[str, PodStatus] = {}
+        self.runtime_pods: dict[str, RuntimePod] = {}
+        self.ended: set[str] = set()
+        self.woken: list[str] = []
+        self.kills: list[Kill] = []
+
+    def add(self, pod: Pod, status: PodStatus | None = None, observed: RuntimePod | None = None) -> Pod:
+        """Add or replace a pod, with what is known of it."""
+        self.pods[pod.uid] = pod
+        if status is not None:
+            self.statuses[pod.uid] = status
+        if observed is not None:
+            self.runtime_pods[pod.uid] = observed
+        return pod
+
+    def all(self) -> Sequence[Pod]:
+        return list(self.pods.values())
+
+    def active(self) -> Sequence[Pod]:
+        return [pod for pod in self.pods.values() if pod.uid not in self.ended]
+
+    def get(self, uid: str) -> Pod | None:
+        return self.pods.get(uid)
+
+    def status(self, uid: str) -> PodStatus | None:
+        return self.statuses.get(uid)
+
+    def observed(self, uid: str) -> RuntimePod | None:
+        return self.runtime_pods.get(uid)
+
+    def wake(self, uid: str) -> None:
+        self.woken.append(uid)
+
+    def kill(
+        self, uid: str, reason: KillReason, message: str, *, status_reason: str = "", grace_seconds: int | None = None
+    ) -> None:
+        self.kills.append(Kill(uid, reason, message, status_reason, grace_seconds))
+
+
+class FakeObjects(Faults):
+    """An :class:`~nodeagent.contracts.objects.ObjectReader` that a test fills, by (namespace, name)."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__()
+        self.config_maps: dict[tuple[str, str], dict[str, Any]] = {}
+        self.secrets: dict[tuple[str, str], dict[str, Any]] = {}
+        self.service_list: list[dict[str, Any]] = []
+        self.registered: set[str] = set()
+        self.tokens: list[tuple[str, str, int]] = []
+        self._clock: Clock = clock or FakeClock()
+
+    def register_pod(self, pod: Pod) -> None:
+        self.registered.add(pod.uid)
+
+    def unregister_pod(self, pod_uid: str) -> None:
+        self.registered.discard(pod_uid)
+
+    async def config_map(self, namespace: str, name: str) -> dict[str, Any] | None:
+        await self._pass("config_map")
+        return self.config_maps.get((namespace, name))
+
+    async def secret(self, namespace: str, name: str) -> dict[str, Any] | None:
+        await self._pass("secret")
+        return self.secrets.get((namespace, name))
+
+    async def services(self, namespace: str) -> Sequence[dict[str, Any]]:
+        await self._pass("services")
+        return [s for s in self.service_list if s.get("metadata", {}).get("namespace") == namespace]
+
+    async def service_account_token(
+        self, pod: Pod, *, audience: str = "", expiration_seconds: int = 3600
+    ) -> BoundToken:
+        await self._pass("service_account_token")
+        self.tokens.append((pod.uid, audience, expiration_seconds))
+        until = self._clock.wall() + timedelta(seconds=expiration_seconds)
+        return BoundToken(f"token-{len(self.tokens)}-{audience or 'api'}", until)
+
+
+class FakeCgroups(Faults):
+    """A :class:`~nodeagent.contracts.cgroups.CgroupManager` without a kernel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: dict[str, Pod] = {}
+        self.removed: list[str] = []
+        self.parent = "/pods/{uid}"
+        self.resources: Callable[[Pod, Container | None], LinuxResources] = lambda _pod, _container: LinuxResources()
+
+    def parent_of(self, pod: Pod) -> str:
+        return self.parent.format(uid=pod.uid)
+
+    async def ensure_pod(self, pod: Pod) -> None:
+        await self._pass("ensure_pod")
+        self.made[pod.uid] = pod
+
+    async def remove_pod(self, pod_uid: str) -> None:
+        await self._pass("remove_pod")
+        self.made.pop(pod_uid, None)
+        self.removed.append(pod_uid)
+
+    async def pods(self) -> Sequence[str]:
+        await self._pass("pods")
+        return list(self.made)
+
+    def container_resources(self, pod: Pod, container: Container) -> LinuxResources:
+        return self.resources(pod, container)
+
+    def pod_resources(self, pod: Pod) -> LinuxResources:
+        return self.resources(pod, None)
+
+
+class FakeVolumes(Faults):
+    """A :class:`~nodeagent.contracts.volumes.VolumeManager` that names paths and makes nothing."""
+
+    def __init__(self, root: Path = Path("/volumes")) -> None:
+        super().__init__()
+        self.prepared: dict[str, Pod] = {}
+        self.released: list[str] = []
+        self._root = root
+
+    async def prepare(self, pod: Pod) -> Mapping[str, MountedVolume]:
+        await self._pass("prepare")
+        self.prepared[pod.uid] = pod
+        return {v.name: MountedVolume(v.name, str(self._root / pod.uid / v.name)) for v in pod.spec.volumes or ()}
+
+    async def release(self, pod_uid: str) -> None:
+        await self._pass("release")
+        self.prepared.pop(pod_uid, None)
+        self.released.append(pod_uid)
+
+    def pods_with_volumes(self) -> Sequence[str]:
+        return list(self.prepared)
+
+
+class FakePuller(Faults):
+    """An :class:`~nodeagent.contracts.images.ImagePuller` that pulls what is absent, whatever the policy."""
+
+    def __init__(self, images: FakeImages | None = None) -> None:
+        super().__init__()
+        self.images = images or FakeImages()
+        self.asked: list[tuple[str, str]] = []
+
+    async def ensure(
+        self, pod: Pod, kind: ContainerKind, container: Container, sandbox: SandboxConfig | None = None
+    ) -> PulledImage:
+        self.asked.append((pod.uid, container.name))
+        await self._pass("ensure")
+        image = self.images.find(container.image)
+        if image is None:
+            try:
+                await self.images.pull_image(container.image, None, sandbox)
+            except RuntimeFailure as error:
+                raise ImageError(str(error)) from error
+            image = self.images.find(container.image)
+        if image is None:
+            raise ImageError(f"image {container.image} is not there after its pull")
+        return PulledImage(image.id, image)
+
+
+class FakeProber:
+    """A :class:`~nodeagent.contracts.probes.Prober` whose results a test sets."""
+
+    def __init__(self) -> None:
+        self.results: dict[tuple[str, ProbeKind], ProbeResult] = {}
+        self.pods: dict[str, Pod] = {}
+        self.liveness_ended: set[str] = set()
+
+    def add_pod(self, pod: Pod, observed: RuntimePod) -> None:
+        self.pods[pod.uid] = pod
+
+    def end_liveness(self, pod_uid: str) -> None:
+        self.liveness_ended.add(pod_uid)
+
+    def remove_pod(self, pod_uid: str) -> None:
+        self.pods.pop(pod_uid, None)
+
+    def result(self, container_id: str, kind: ProbeKind) -> ProbeResult | None:
+        return self.results.get((container_id, kind))

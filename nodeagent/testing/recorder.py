@@ -1,0 +1,50 @@
+"""A recorder that keeps what it is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nodeagent.contracts.events import EventType
+from nodeagent.model.meta import ObjectReference
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEvent:
+    """One call of :meth:`FakeRecorder.record`."""
+
+    regarding: ObjectReference
+    type: EventType
+    reason: str
+    note: str
+    action: str = ""
+    related: ObjectReference | None = None
+
+
+class FakeRecorder:
+    """An :class:`~nodeagent.contracts.events.EventRecorder` that keeps every event, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[RecordedEvent] = []
+
+    def record(
+        self,
+        regarding: ObjectReference,
+        type: EventType,
+        reason: str,
+        note: str,
+        *,
+        action: str = "",
+        related: ObjectReference | None = None,
+    ) -> None:
+        self.events.append(RecordedEvent(regarding, type, reason, note, action, related))
+
+    async def flush(self, timeout_seconds: float) -> None:
+        return None
+
+    def reasons(self) -> list[str]:
+        """Return the reasons in the order they were recorded."""
+        return [event.reason for event in self.events]
+
+    def of(self, reason: str) -> list[RecordedEvent]:
+        """Return the events with *reason*."""
+        return [event for event in self.events if event.reason == reason]
