@@ -121,7 +121,9 @@ class ApiError(NodeAgentError):
 
     reason = "ApiError"
 
-    def __init__(self, message: str, *, code: int = 0, reason: str | None = None, transient: bool | None = None) -> None:
+    def __init__(
+        self, message: str, *, code: int = 0, reason: str | None = None, transient: bool | None = None
+    ) -> None:
         super().__init__(message, reason=reason, transient=transient)
         self.code = code
 

@@ -14,7 +14,7 @@ import inspect
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -137,7 +137,7 @@ class PluginManager:
                 kind = "async def" if wants_async else "plain def"
                 raise PluginError(name, f"{attribute} must be a {kind}")
 
-    def list(self) -> Sequence[PluginInfo]:
+    def plugins(self) -> Sequence[PluginInfo]:
         """Return every plugin that was found, in order of name."""
         return [self._infos[name] for name in sorted(self._infos)]
 
@@ -246,7 +246,8 @@ class PluginManager:
         stats.calls += 1
         try:
             async with asyncio.timeout(self._deadline):
-                return await implementation.function(*(arguments[name] for name in implementation.argnames))
+                function: Callable[..., Awaitable[Any]] = implementation.function  # type: ignore[assignment]
+                return await function(*(arguments[name] for name in implementation.argnames))
         except TimeoutError as error:
             stats.failures += 1
             raise PluginError(plugin, f"{hook} took longer than {self._deadline:g} s") from error

@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
+JsonPatch = list[Any]
+"""The operations of a patch of type JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class Api(Protocol):
         self,
         resource: Resource,
         name: str,
-        patch: Mapping[str, Any] | list[Any],
+        patch: Mapping[str, Any] | JsonPatch,
         namespace: str = "",
         *,
         subresource: str = "",

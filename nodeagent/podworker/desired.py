@@ -60,7 +60,9 @@ class DesiredPods:
             if old is None:
                 added.append(Change(ChangeKind.ADDED, pod, source))
             elif old is not pod and old != pod:
-                updated.append(Change(ChangeKind.UPDATED if _wanted_differs(old, pod) else ChangeKind.STATUS, pod, source))
+                updated.append(
+                    Change(ChangeKind.UPDATED if _wanted_differs(old, pod) else ChangeKind.STATUS, pod, source)
+                )
         added.sort(key=lambda change: str(change.pod.metadata.creation_timestamp or ""))
         return [*changes, *added, *updated]
 
@@ -77,7 +79,9 @@ class DesiredPods:
         names: set[str] = set()
         for pod in pods:
             if pod.full_name in names:
-                _log.error("Two pods have one name, the second is left out", extra={"pod": pod.full_name, "source": source})
+                _log.error(
+                    "Two pods have one name, the second is left out", extra={"pod": pod.full_name, "source": source}
+                )
                 continue
             names.add(pod.full_name)
             unique[pod.uid] = pod

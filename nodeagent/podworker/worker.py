@@ -172,7 +172,9 @@ class PodWorker:
             return
         problem = "" if pod.spec.host_network or (observed and observed.alive) else parts.network_problem()
         if problem:
-            parts.recorder.record(pod.reference(), EventType.WARNING, "NetworkNotReady", f"network is not ready: {problem}")
+            parts.recorder.record(
+                pod.reference(), EventType.WARNING, "NetworkNotReady", f"network is not ready: {problem}"
+            )
             self._due_in(NETWORK_RETRY_SECONDS)
             return
         nothing = RuntimePod(pod.uid, pod.name, pod.namespace)
@@ -181,8 +183,10 @@ class PodWorker:
         if outcome.touched:
             observed = await parts.observer.refresh(pod.uid, outcome.touched)
         status = parts.status.update(pod, observed, waiting=self._waiting)
-        if outcome.touched and observed and any(
-            c.state is ContainerState.EXITED for c in observed.containers if c.id in outcome.touched
+        if (
+            outcome.touched
+            and observed
+            and any(c.state is ContainerState.EXITED for c in observed.containers if c.id in outcome.touched)
         ):
             self.wake()  # it ended before anybody could see it run
         if outcome.error is not None:

@@ -53,7 +53,9 @@ class PodWorkers:
                 try:
                     await self._apply(change)
                 except Exception:
-                    _log.exception("Change of a pod failed", extra={"pod": change.pod.full_name, "change": change.kind.value})
+                    _log.exception(
+                        "Change of a pod failed", extra={"pod": change.pod.full_name, "change": change.kind.value}
+                    )
         finally:
             await self._tasks.close()
 
@@ -109,7 +111,9 @@ class PodWorkers:
             uid = runtime_pod.uid
             if uid in self._workers or self._desired.wants(uid) or not uid:
                 continue
-            _log.info("Pod is not wanted any more, ending it", extra={"pod": f"{runtime_pod.namespace}/{runtime_pod.name}"})
+            _log.info(
+                "Pod is not wanted any more, ending it", extra={"pod": f"{runtime_pod.namespace}/{runtime_pod.name}"}
+            )
             worker = self._start(_orphan(runtime_pod), static=True)
             worker.wanted = False
             worker.terminate(Termination(KillReason.ORPHANED))
@@ -157,7 +161,9 @@ class PodWorkers:
             return
         rejection = await self._admit(pod)
         if rejection is not None:
-            _log.info("Pod refused", extra={"pod": pod.full_name, "reason": rejection.reason, "text": rejection.message})
+            _log.info(
+                "Pod refused", extra={"pod": pod.full_name, "reason": rejection.reason, "text": rejection.message}
+            )
             parts.recorder.record(pod.reference(), EventType.WARNING, rejection.reason, rejection.message)
             self._rejected[pod.uid] = pod
             message = f"Pod was rejected: {rejection.message}"

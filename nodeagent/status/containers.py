@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+
+import msgspec
 
 from nodeagent.contracts.pods import WaitingReason
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
@@ -22,63 +25,52 @@ LOST_EXIT_CODE = 137
 MAX_MESSAGES_BYTES = 12288
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodPicture:
+    """What the statuses of one pod's containers are made from."""
+
+    runtime: RuntimePod | None
+    before: Mapping[str, ContainerStatus]
+    """What was reported last, by container name."""
+    waiting: Mapping[str, WaitingReason]
+    """Why containers do not run, by container name."""
+    probes: ProbeLookup
+    runtime_name: str
+    has_init: bool
+    ended: bool
+    """Nothing of the pod runs any more."""
+
+
 def container_statuses(
-    containers: Iterable[tuple[ContainerKind, Container]],
-    observed: RuntimePod | None,
-    before: Mapping[str, ContainerStatus],
-    waiting: Mapping[str, WaitingReason],
-    probes: ProbeLookup,
-    runtime_name: str,
-    *,
-    has_init: bool,
-    ended: bool,
+    kind: ContainerKind, containers: Iterable[Container], picture: PodPicture
 ) -> list[ContainerStatus]:
-    """Return the status of each of *containers*, in their order.
-
-    :param before: what was reported last, by container name.
-    :param waiting: why containers do not run, by container name.
-    :param ended: nothing of the pod runs any more.
-    """
-    statuses = [
-        _status(kind, c, observed, before.get(c.name), waiting.get(c.name), probes, runtime_name, has_init, ended)
-        for kind, c in containers
-    ]
-    return _share_messages(statuses)
+    """Return the status of each of *containers*, in their order."""
+    return _share_messages([_status(kind, container, picture) for container in containers])
 
 
-def _status(
-    kind: ContainerKind,
-    container: Container,
-    observed: RuntimePod | None,
-    before: ContainerStatus | None,
-    waiting: WaitingReason | None,
-    probes: ProbeLookup,
-    runtime_name: str,
-    has_init: bool,
-    ended: bool,
-) -> ContainerStatus:
-    runs = [c for c in observed.containers if c.name == container.name] if observed else []
+def _status(kind: ContainerKind, container: Container, picture: PodPicture) -> ContainerStatus:
+    runs = [c for c in picture.runtime.containers if c.name == container.name] if picture.runtime else []
     if not runs:
-        return _never_seen(kind, container, before, waiting, has_init, ended)
+        return _never_seen(kind, container, picture)
+    before, waiting = picture.before.get(container.name), picture.waiting.get(container.name)
+    runtime_name = picture.runtime_name
     newest = runs[0]
     state = _state(newest, runtime_name)
     last = _state(runs[1], runtime_name) if len(runs) > 1 else (before.last_state if before else api.ContainerState())
     if last.terminated is None:
         last = before.last_state if before is not None else api.ContainerState()
     restarts = _restart_count(newest, before)
-    if waiting is not None and state.running is None and not ended:
+    if waiting is not None and state.running is None and not picture.ended:
         if state.terminated is not None:
             last = state
-        state = api.ContainerState(
-            waiting=api.ContainerStateWaiting(reason=waiting.reason, message=waiting.message)
-        )
+        state = api.ContainerState(waiting=api.ContainerStateWaiting(reason=waiting.reason, message=waiting.message))
     running = newest.state is ContainerState.RUNNING
-    started = _started(newest, running, probes)
+    started = _started(newest, running, picture.probes)
     return ContainerStatus(
         name=container.name,
         state=state,
         last_state=last,
-        ready=_ready(kind, container, newest, running, started, probes),
+        ready=_initialized(kind, container, newest) or (started and _ready(kind, container, newest, picture.probes)),
         restart_count=restarts,
         image=newest.image or container.image,
         image_id=newest.image_ref,
@@ -87,15 +79,10 @@ def _status(
     )
 
 
-def _never_seen(
-    kind: ContainerKind,
-    container: Container,
-    before: ContainerStatus | None,
-    waiting: WaitingReason | None,
-    has_init: bool,
-    ended: bool,
-) -> ContainerStatus:
+def _never_seen(kind: ContainerKind, container: Container, picture: PodPicture) -> ContainerStatus:
     """Return the status of a container that the runtime does not know."""
+    before, waiting, ended = picture.before.get(container.name), picture.waiting.get(container.name), picture.ended
+    initializing = picture.has_init and kind is ContainerKind.REGULAR
     if before is not None and before.state.terminated is not None:
         return before
     if before is not None and (before.state.running is not None or ended):
@@ -120,7 +107,7 @@ def _never_seen(
             )
         return ContainerStatus(
             name=container.name,
-            state=_waiting_state(waiting, has_init and kind is ContainerKind.REGULAR),
+            state=_waiting_state(waiting, initializing),
             last_state=api.ContainerState(terminated=lost),
             restart_count=before.restart_count + 1,
             image=container.image,
@@ -128,7 +115,7 @@ def _never_seen(
         )
     return ContainerStatus(
         name=container.name,
-        state=_waiting_state(waiting, has_init and kind is ContainerKind.REGULAR),
+        state=_waiting_state(waiting, initializing),
         last_state=before.last_state if before is not None else api.ContainerState(),
         restart_count=before.restart_count if before is not None else 0,
         image=container.image,
@@ -182,17 +169,15 @@ def _started(newest: RuntimeContainerStatus, running: bool, probes: ProbeLookup)
     return result is None or result is ProbeResult.SUCCESS
 
 
-def _ready(
-    kind: ContainerKind,
-    container: Container,
-    newest: RuntimeContainerStatus,
-    running: bool,
-    started: bool,
-    probes: ProbeLookup,
-) -> bool:
-    if kind is ContainerKind.INIT and not container.restartable_init:
-        return newest.state is ContainerState.EXITED and newest.exit_code == 0
-    if kind is ContainerKind.EPHEMERAL or not running or not started:
+def _initialized(kind: ContainerKind, container: Container, newest: RuntimeContainerStatus) -> bool:
+    """Return whether an ordinary init container has done its work."""
+    ordinary = kind is ContainerKind.INIT and not container.restartable_init
+    return ordinary and newest.state is ContainerState.EXITED and newest.exit_code == 0
+
+
+def _ready(kind: ContainerKind, container: Container, newest: RuntimeContainerStatus, probes: ProbeLookup) -> bool:
+    """Return whether a container that has started is ready to serve."""
+    if kind is ContainerKind.EPHEMERAL or (kind is ContainerKind.INIT and not container.restartable_init):
         return False
     result = probes(newest.id, ProbeKind.READINESS)
     if result is None:
@@ -202,8 +187,6 @@ def _ready(
 
 def _share_messages(statuses: list[ContainerStatus]) -> list[ContainerStatus]:
     """Cut termination messages so that all of a pod fit into 12 KiB."""
-    import msgspec
-
     long = [s for s in statuses if s.state.terminated is not None and s.state.terminated.message]
     if not long:
         return statuses
@@ -211,10 +194,11 @@ def _share_messages(statuses: list[ContainerStatus]) -> list[ContainerStatus]:
     cut: list[ContainerStatus] = []
     for status in statuses:
         ended = status.state.terminated
-        if ended is not None and len(ended.message) > limit:
-            shorter = msgspec.structs.replace(ended, message=ended.message[:limit])
-            status = msgspec.structs.replace(status, state=api.ContainerState(terminated=shorter))
-        cut.append(status)
+        if ended is None or len(ended.message) <= limit:
+            cut.append(status)
+            continue
+        shorter = msgspec.structs.replace(ended, message=ended.message[:limit])
+        cut.append(msgspec.structs.replace(status, state=api.ContainerState(terminated=shorter)))
     return cut
 
 

@@ -21,7 +21,7 @@ from nodeagent.model.pod import (
     RestartPolicy,
 )
 from nodeagent.model.qos import qos_class
-from nodeagent.status.containers import ProbeLookup, by_name, container_statuses
+from nodeagent.status.containers import PodPicture, ProbeLookup, by_name, container_statuses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,21 +52,22 @@ def generate_status(pod: Pod, seen: Observation) -> PodStatus:
     spec, before = pod.spec, seen.before
     old = by_name([*(before.init_container_statuses or ()), *(before.container_statuses or ()),
                    *(before.ephemeral_container_statuses or ())])  # fmt: skip
-    common = (seen.runtime, old, seen.waiting, seen.probes, seen.runtime_name)
-    has_init = bool(spec.init_containers)
-    over = seen.ended or before.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
-
-    def statuses(kind: ContainerKind, containers: Sequence[object] | None) -> list[ContainerStatus]:
-        return container_statuses(
-            [(kind, c) for c in containers or ()], *common, has_init=has_init, ended=over  # type: ignore[misc]
-        )
-
+    picture = PodPicture(
+        runtime=seen.runtime,
+        before=old,
+        waiting=seen.waiting,
+        probes=seen.probes,
+        runtime_name=seen.runtime_name,
+        has_init=bool(spec.init_containers),
+        ended=seen.ended or before.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED),
+    )
     if seen.failed is not None and seen.runtime is None and not old:
         init, regular, ephemeral = [], [], []  # refused: nothing was ever tried
     else:
-        init = statuses(ContainerKind.INIT, spec.init_containers)
-        regular = sorted(statuses(ContainerKind.REGULAR, spec.containers), key=lambda s: s.name)
-        ephemeral = statuses(ContainerKind.EPHEMERAL, spec.ephemeral_containers)
+        init = container_statuses(ContainerKind.INIT, spec.init_containers or (), picture)
+        regular = container_statuses(ContainerKind.REGULAR, spec.containers, picture)
+        regular.sort(key=lambda status: status.name)
+        ephemeral = container_statuses(ContainerKind.EPHEMERAL, spec.ephemeral_containers or (), picture)
     alive = seen.runtime is not None and seen.runtime.alive
     computed = _phase(pod, init, regular, ended=seen.ended and not seen.static)
     phase, reason, message = _settled(computed, seen, alive)
@@ -152,7 +153,11 @@ def _pod_ips(pod: Pod, seen: Observation) -> Sequence[str]:
         return seen.host_ips
     if seen.runtime is not None and seen.runtime.ips:
         return seen.runtime.ips
-    return [ip.ip for ip in seen.before.pod_ips or ()] if seen.ended or seen.before.phase in ("Succeeded", "Failed") else ()
+    return (
+        [ip.ip for ip in seen.before.pod_ips or ()]
+        if seen.ended or seen.before.phase in ("Succeeded", "Failed")
+        else ()
+    )
 
 
 # --- conditions -----------------------------------------------------------------------------------------------
@@ -183,11 +188,7 @@ def _initialized(pod: Pod, status: PodStatus) -> PodCondition:
     if status.phase == PodPhase.SUCCEEDED and pod.spec.init_containers:
         return PodCondition(type="Initialized", status="True", reason="PodCompleted")
     sidecars = {c.name for c in pod.spec.init_containers or () if c.restartable_init}
-    open_ = [
-        s.name
-        for s in status.init_container_statuses or ()
-        if not (s.started if s.name in sidecars else s.ready)
-    ]
+    open_ = [s.name for s in status.init_container_statuses or () if not (s.started if s.name in sidecars else s.ready)]
     began = any(
         s.state.running or s.state.terminated or s.last_state.terminated for s in status.container_statuses or ()
     )
@@ -234,12 +235,11 @@ def _ready(pod: Pod, containers_ready: PodCondition, before: PodStatus) -> PodCo
             problems.append(f'corresponding condition of pod readiness gate "{gate.condition_type}" does not exist.')
         elif states[gate.condition_type] != "True":
             problems.append(
-                f'the status of pod readiness gate "{gate.condition_type}" is not "True", but {states[gate.condition_type]}'
+                f'the status of pod readiness gate "{gate.condition_type}" is not "True", '
+                f"but {states[gate.condition_type]}"
             )
     if problems:
-        return PodCondition(
-            type="Ready", status="False", reason="ReadinessGatesNotReady", message=", ".join(problems)
-        )
+        return PodCondition(type="Ready", status="False", reason="ReadinessGatesNotReady", message=", ".join(problems))
     return PodCondition(type="Ready", status="True")
 
 

@@ -24,9 +24,7 @@ from nodeagent.status.patch import status_patch
 _log = logging.getLogger(__name__)
 
 PARALLEL_SENDS = 8
-OWNED_CONDITIONS = frozenset(
-    {"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"}
-)
+OWNED_CONDITIONS = frozenset({"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"})
 
 
 @dataclass(slots=True)
@@ -74,6 +72,7 @@ class StatusManager:
         self._dirty: dict[str, None] = {}
         self._busy: set[str] = set()
         self._woken = asyncio.Event()
+        self._idle = asyncio.Event()
         self._backoff = Backoff(0.5, 30.0)
         self._away = False
 
@@ -163,7 +162,8 @@ class StatusManager:
         try:
             async with asyncio.timeout(timeout_seconds):
                 while self._dirty or self._busy:
-                    await asyncio.sleep(0.02)
+                    self._idle.clear()
+                    await self._idle.wait()
         except TimeoutError:
             _log.warning("Pod statuses were not all sent", extra={"pods": len(self._dirty) + len(self._busy)})
 
@@ -185,6 +185,7 @@ class StatusManager:
         finally:
             self._busy.discard(uid)
             self._woken.set()
+            self._idle.set()
 
     async def _failed(self, uid: str, error: ApiError) -> None:
         if not self._away:
@@ -196,7 +197,11 @@ class StatusManager:
 
     async def _announce(self, uid: str) -> None:
         entry = self._entries.get(uid)
-        if entry is None or entry.announced == entry.status or not self._plugins.listens("nodeagent_pod_status_changed"):
+        if (
+            entry is None
+            or entry.announced == entry.status
+            or not self._plugins.listens("nodeagent_pod_status_changed")
+        ):
             return
         entry.announced = entry.status
         await self._plugins.announce("nodeagent_pod_status_changed", pod=entry.pod, status=entry.status)
