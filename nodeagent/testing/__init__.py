@@ -9,6 +9,7 @@ The suites of ``nodeagent.testing.contracts`` prove an implementation of one's o
 
 from nodeagent.testing.api import FakeApi, Request
 from nodeagent.testing.clock import FakeClock, eventually
+from nodeagent.testing.context import make_config, make_context
 from nodeagent.testing.images import FakeImages
 from nodeagent.testing.parts import (
     FakeCgroups,
@@ -18,6 +19,7 @@ from nodeagent.testing.parts import (
     FakePuller,
     FakeVolumes,
 )
+from nodeagent.testing.plugins import admit, load_plugin
 from nodeagent.testing.pods import make_container, make_pod, sandbox_config
 from nodeagent.testing.recorder import FakeRecorder, RecordedEvent
 from nodeagent.testing.runtime import Call, FakeRuntime
@@ -37,8 +39,12 @@ __all__ = [
     "FakeVolumes",
     "RecordedEvent",
     "Request",
+    "admit",
     "eventually",
+    "load_plugin",
+    "make_config",
     "make_container",
+    "make_context",
     "make_pod",
     "sandbox_config",
 ]

@@ -1,0 +1,85 @@
+"""An agent's context made of fakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from nodeagent.base.aio import TaskOwner
+from nodeagent.config.features import build_gates
+from nodeagent.config.settings import NodeSettings
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.context import AgentContext
+from nodeagent.model.meta import ObjectReference
+from nodeagent.testing.api import FakeApi
+from nodeagent.testing.clock import FakeClock
+from nodeagent.testing.images import FakeImages
+from nodeagent.testing.parts import (
+    FakeCgroups,
+    FakeObjects,
+    FakePodDirectory,
+    FakeProber,
+    FakePuller,
+    FakeVolumes,
+)
+from nodeagent.testing.recorder import FakeRecorder
+from nodeagent.testing.runtime import FakeRuntime
+
+
+def make_context(
+    tmp_path: Path,
+    *,
+    node_name: str = "node-1",
+    config: NodeAgentConfiguration | None = None,
+    clock: FakeClock | None = None,
+    api: FakeApi | None = None,
+    node: dict[str, Any] | None = None,
+    **parts: Any,
+) -> AgentContext:
+    """Return a context whose parts are fakes, except those given in *parts* by their names in ``AgentContext``.
+
+    :param tmp_path: becomes the root directory.
+    :param config: the configuration; defaults when not given. Further fields of it go with ``msgspec.structs.replace``.
+    :param api: a fake API server; without one the node is standalone.
+    :param node: the node object that the agent last saw.
+    """
+    config = config or NodeAgentConfiguration()
+    clock = clock or FakeClock()
+    settings = NodeSettings(node_name=node_name, root_dir=str(tmp_path), cert_dir=str(tmp_path / "pki"))
+    direct = {field for field in ("gates", "settings", "tasks", "plugin_settings", "new_api") if field in parts}
+    context = AgentContext(
+        config=config,
+        clock=clock,
+        api=api,
+        node=lambda: node,
+        node_reference=lambda: ObjectReference(kind="Node", name=node_name, uid=node_name),
+        **{
+            "gates": build_gates(config.feature_gates),
+            "settings": settings,
+            "tasks": TaskOwner("test"),
+            "new_api": (lambda _qps, _burst: api) if api is not None else None,
+            **{field: parts.pop(field) for field in direct},
+        },
+    )
+    images = parts.get("images") or FakeImages()
+    fakes: dict[str, Any] = {
+        "recorder": FakeRecorder(),
+        "runtime": FakeRuntime(clock),
+        "images": images,
+        "objects": FakeObjects(clock),
+        "cgroups": FakeCgroups(),
+        "volumes": FakeVolumes(),
+        "puller": FakePuller(images) if isinstance(images, FakeImages) else FakePuller(),
+        "pods": FakePodDirectory(),
+        "prober": FakeProber(),
+    }
+    for name, part in {**fakes, **parts}.items():
+        setattr(context, name, part)
+    return context
+
+
+def make_config(**fields: Any) -> NodeAgentConfiguration:
+    """Return the default configuration with *fields* changed, by their Python names."""
+    return msgspec.structs.replace(NodeAgentConfiguration(), **fields)

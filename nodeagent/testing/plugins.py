@@ -1,0 +1,32 @@
+"""A plugin on its own in a real plugin manager."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.pods import Rejection
+from nodeagent.model.pod import Pod
+from nodeagent.pluginmanager import PluginManager
+
+
+def load_plugin(plugin: object, *, name: str = "plugin", context: AgentContext | None = None) -> PluginManager:
+    """Register *plugin*, a module or object with hooks, as the agent would, and configure it when a context is given.
+
+    :raises PluginError: a hook is unknown, or takes arguments that the hook does not have.
+    """
+    manager = PluginManager()
+    manager.register(plugin, name=name, origin="test")
+    if context is not None:
+        manager.provide_all("nodeagent_configure", config=context.config, context=context, plugins=manager)
+    return manager
+
+
+async def admit(manager: PluginManager, pod: Pod, *active: Pod) -> Rejection | None:
+    """Ask whether *pod* may run beside *active*; return the first rejection."""
+    answer = await manager.ask("nodeagent_admit_pod", subject=pod.full_name, pod=pod, active=list(active))
+    if answer is None:
+        return None
+    rejection: Any = answer.value
+    assert isinstance(rejection, Rejection), f"{answer.plugin} answered {rejection!r}"
+    return rejection
