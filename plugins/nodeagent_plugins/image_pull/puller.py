@@ -1,0 +1,239 @@
+"""The image puller: pull policy, back-off, credentials one after the other, bounded and shared pulls."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Hashable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from nodeagent_plugins.image_pull.keyring import read_pull_secrets
+from nodeagent_plugins.image_pull.names import ImageName, default_pull_policy, parse_image_name, with_default_tag
+
+from nodeagent.base.aio import BackoffTable, TokenBucket
+from nodeagent.base.duration import Duration
+from nodeagent.contracts.events import EventType
+from nodeagent.contracts.images import CredentialProvider, PulledImage
+from nodeagent.contracts.runtime import Credentials, Image, SandboxConfig
+from nodeagent.errors import ApiError, ImageError, NodeAgentError
+from nodeagent.model.meta import ObjectReference
+from nodeagent.model.pod import Container, ContainerKind, Pod, container_field_path
+
+if TYPE_CHECKING:
+    from nodeagent.contracts.context import AgentContext
+
+_log = logging.getLogger(__name__)
+
+_SPECIAL_REASONS = re.compile(r"(?:^|: )(RegistryUnavailable|SignatureValidationFailed)\b:?\s*(.*)", re.DOTALL)
+
+
+@dataclass(slots=True)
+class _Shared:
+    """A pull under way and how many containers wait for it."""
+
+    task: asyncio.Task[_Pulled]
+    waiters: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Pulled:
+    """How a pull ended: *ref* or *error*."""
+
+    ref: str = ""
+    error: str = ""
+    pulling_seconds: float = 0.0
+
+
+class Puller:
+    """Keeps the contract of :class:`~nodeagent.contracts.images.ImagePuller`.
+
+    Every failure is told twice, as users know it: an event with the details, then ``Failed`` "Error: <reason>".
+    Containers that want the same image with the same credentials share one pull; the last one to give up ends it.
+
+    spec: config.serializeImagePulls, config.maxParallelImagePulls, config.registryPullQPS, config.registryBurst
+    """
+
+    def __init__(self, context: AgentContext, providers: Sequence[CredentialProvider]) -> None:
+        config = context.config
+        self._context, self._providers = context, providers
+        self._backoff = BackoffTable(context.clock)
+        self._rate = TokenBucket(config.registry_pull_qps, config.registry_burst, context.clock)
+        self._slots = _slots(config.serialize_image_pulls, config.max_parallel_image_pulls)
+        self._under_way: dict[Hashable, _Shared] = {}
+
+    async def ensure(
+        self, pod: Pod, kind: ContainerKind, container: Container, sandbox: SandboxConfig | None = None
+    ) -> PulledImage:
+        """Return the image, pulling it first where the policy asks for it.
+
+        :raises ImageError: with the waiting reason; events have told it already.
+        """
+        regarding = pod.reference(container_field_path(kind, container.name))
+        try:
+            name = parse_image_name(container.image)
+        except ValueError as error:
+            text = f'Failed to apply default image tag "{container.image}": couldn\'t parse image name: {error}'
+            self._fail(regarding, "InspectFailed", text, ImageError(text, reason="InvalidImageName"))
+        image = with_default_tag(container.image, name)
+        policy = container.image_pull_policy or default_pull_policy(name)
+        if policy != "Always":
+            present = await self._inspect(regarding, image)
+            if present is not None:
+                note = f'Container image "{container.image}" already present on machine'
+                self._context.recorder.record(regarding, EventType.NORMAL, "Pulled", note)
+                return PulledImage(present.id, present)
+            if policy == "Never":
+                text = f'Container image "{container.image}" is not present with pull policy of Never'
+                self._fail(regarding, "ErrImageNeverPull", text, ImageError(text, reason="ErrImageNeverPull"))
+        return await self._pull(pod, regarding, container.image, image, name, sandbox)
+
+    async def _pull(
+        self,
+        pod: Pod,
+        regarding: ObjectReference,
+        shown: str,
+        image: str,
+        name: ImageName,
+        sandbox: SandboxConfig | None,
+    ) -> PulledImage:
+        record, key = self._context.recorder.record, f"{pod.uid}_{shown}"
+        if self._backoff.remaining(key) > 0:
+            text = f'Back-off pulling image "{shown}"'
+            record(regarding, EventType.NORMAL, "BackOff", text)
+            self._fail(regarding, "", "", ImageError(text, reason="ImagePullBackOff"))
+        record(regarding, EventType.NORMAL, "Pulling", f'Pulling image "{shown}"')
+        started = self._context.clock.now()
+        try:
+            pulled = await self._shared_pull(pod, image, await self._credentials(pod, name), sandbox)
+        except ValueError as error:  # a pull secret that cannot be read
+            pulled = _Pulled(error=str(error))
+        if pulled.error:
+            self._backoff.step(key)
+            text = f'Failed to pull image "{shown}": {pulled.error}'
+            self._fail(regarding, "Failed", text, _pull_error(shown, pulled.error))
+        self._backoff.collect()
+        waited = _seconds_text(self._context.clock.now() - started)
+        took = _seconds_text(pulled.pulling_seconds)
+        note = f'Successfully pulled image "{shown}" in {took} ({waited} including waiting)'
+        record(regarding, EventType.NORMAL, "Pulled", note)
+        found = await self._inspect(regarding, pulled.ref) or await self._inspect(regarding, image)
+        if found is None:
+            text = f'Failed to inspect image "{shown}": it is not in the store after its pull'
+            self._fail(regarding, "InspectFailed", text, ImageError(text, reason="ImageInspectError"))
+        return PulledImage(pulled.ref, found)
+
+    async def _inspect(self, regarding: ObjectReference, image: str) -> Image | None:
+        try:
+            return await self._context.images.image_status(image)
+        except NodeAgentError as error:
+            text = f'Failed to inspect image "{image}": {error}'
+            self._fail(regarding, "InspectFailed", text, ImageError(text, reason="ImageInspectError"), error)
+
+    async def _credentials(self, pod: Pod, name: ImageName) -> tuple[Credentials, ...]:
+        """Return what to try, in order: the pod's pull secrets, then the providers.
+
+        :raises ValueError: a pull secret is not what its type says.
+        """
+        secrets, missing = [], []
+        for reference in pod.spec.image_pull_secrets or ():
+            try:
+                secret = await self._context.objects.secret(pod.namespace, reference.name)
+            except ApiError as error:
+                _log.warning(
+                    "Cannot read pull secret", extra={"pod": pod.full_name, "secret": reference.name, "err": str(error)}
+                )
+                secret = None
+            if secret is None:
+                missing.append(reference.name)
+            else:
+                secrets.append(secret)
+        if missing:
+            note = (
+                f"Unable to retrieve some image pull secrets ({', '.join(missing)}); "
+                "attempting to pull the image may not succeed."
+            )
+            self._context.recorder.record(pod.reference(), EventType.WARNING, "FailedToRetrieveImagePullSecret", note)
+        found = read_pull_secrets(secrets).lookup(name.repository)
+        for provider in self._providers:
+            found.extend(await provider.credentials(name.repository))
+        return tuple(dict.fromkeys(found))
+
+    async def _shared_pull(
+        self, pod: Pod, image: str, credentials: tuple[Credentials, ...], sandbox: SandboxConfig | None
+    ) -> _Pulled:
+        # Credentials are part of the key: nobody gets an image through another pod's secret.
+        key = (image, credentials, pod.spec.runtime_class_name)
+        shared = self._under_way.get(key)
+        if shared is None:
+            task = self._context.tasks.start(self._pull_now(image, credentials, sandbox), f"pull/{image}")
+            shared = self._under_way[key] = _Shared(task)
+            task.add_done_callback(lambda _: self._forget(key, shared))
+        shared.waiters += 1
+        try:
+            return await asyncio.shield(shared.task)
+        finally:
+            shared.waiters -= 1
+            if not shared.waiters:
+                self._forget(key, shared)
+                shared.task.cancel()
+
+    def _forget(self, key: Hashable, shared: _Shared) -> None:
+        if self._under_way.get(key) is shared:
+            del self._under_way[key]
+
+    async def _pull_now(
+        self, image: str, credentials: tuple[Credentials, ...], sandbox: SandboxConfig | None
+    ) -> _Pulled:
+        """Try each credential in turn, or none at all where there is none."""
+        async with self._slots:
+            if not self._rate.try_take():
+                return _Pulled(error="pull QPS exceeded")
+            started, errors = self._context.clock.now(), []
+            for credential in credentials or (None,):
+                try:
+                    ref = await self._context.images.pull_image(image, credential, sandbox)
+                except NodeAgentError as error:
+                    errors.append(str(error))
+                else:
+                    return _Pulled(ref, pulling_seconds=self._context.clock.now() - started)
+        distinct = list(dict.fromkeys(errors))
+        return _Pulled(error=distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]")
+
+    def _fail(
+        self,
+        regarding: ObjectReference,
+        event: str,
+        note: str,
+        error: ImageError,
+        cause: BaseException | None = None,
+    ) -> NoReturn:
+        """Tell what happened, then what it means for the container."""
+        record = self._context.recorder.record
+        if event:
+            record(regarding, EventType.WARNING, event, note)
+        record(regarding, EventType.WARNING, "Failed", f"Error: {error.reason}")
+        raise error from cause
+
+
+def _slots(serialize: bool, parallel: int | None) -> AbstractAsyncContextManager[object]:
+    """Return what a pull holds while it runs: one for all, one of *parallel*, or nothing."""
+    if serialize:
+        return asyncio.Semaphore(1)
+    return asyncio.Semaphore(parallel) if parallel else nullcontext()
+
+
+def _pull_error(image: str, text: str) -> ImageError:
+    """Return the error of a failed pull; some runtimes say in their text why the registry cannot be used."""
+    special = _SPECIAL_REASONS.search(text)
+    if special is None:
+        return ImageError(text)
+    reason, rest = special.groups()
+    what = "the registry is unavailable" if reason == "RegistryUnavailable" else "the signature validation failed"
+    return ImageError(f"image pull failed for {image} because {what}" + (f": {rest}" if rest else ""), reason=reason)
+
+
+def _seconds_text(seconds: float) -> str:
+    return str(Duration(int(seconds * 1000) * 1_000_000))

@@ -1,0 +1,55 @@
+"""A puller with fakes around it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nodeagent_plugins.image_pull.puller import Puller
+
+from nodeagent.base.aio import TaskOwner
+from nodeagent.config.features import build_gates
+from nodeagent.config.settings import NodeSettings
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.images import CredentialProvider
+from nodeagent.testing import FakeClock, FakeImages, FakeObjects, FakeRecorder
+
+
+@pytest.fixture
+def images() -> FakeImages:
+    return FakeImages(open_registry=False)
+
+
+@pytest.fixture
+def objects(clock: FakeClock) -> FakeObjects:
+    return FakeObjects(clock)
+
+
+@pytest.fixture
+def recorder() -> FakeRecorder:
+    return FakeRecorder()
+
+
+@pytest.fixture
+async def make_puller(
+    clock: FakeClock, images: FakeImages, objects: FakeObjects, recorder: FakeRecorder, tmp_path: Path
+) -> AsyncIterator[Callable[..., Puller]]:
+    """Return a function that makes a puller; keywords are fields of the configuration."""
+    tasks = TaskOwner("test")
+
+    def make(*providers: CredentialProvider, **config: Any) -> Puller:
+        context = AgentContext(
+            config=NodeAgentConfiguration(**config),
+            gates=build_gates({}),
+            settings=NodeSettings(root_dir=str(tmp_path)),
+            clock=clock,
+            tasks=tasks,
+        )
+        context.images, context.objects, context.recorder = images, objects, recorder
+        return Puller(context, providers)
+
+    yield make
+    await tasks.close()

@@ -1,0 +1,57 @@
+"""Image names are read as people write them."""
+
+from __future__ import annotations
+
+import pytest
+from nodeagent_plugins.image_pull.names import default_pull_policy, parse_image_name, with_default_tag
+
+DIGEST = "sha256:" + "a" * 64
+
+
+@pytest.mark.parametrize(
+    ("text", "repository", "tag", "digest"),
+    [
+        ("busybox", "docker.io/library/busybox", "", ""),
+        ("busybox:1.36", "docker.io/library/busybox", "1.36", ""),
+        ("someone/app", "docker.io/someone/app", "", ""),
+        ("index.docker.io/app", "docker.io/library/app", "", ""),
+        ("reg.example:5000/a/b:1", "reg.example:5000/a/b", "1", ""),
+        ("reg.example:5000/a", "reg.example:5000/a", "", ""),
+        ("localhost/a:b", "localhost/a", "b", ""),
+        ("Upper/a", "Upper/a", "", ""),
+        ("[::1]:5000/a", "[::1]:5000/a", "", ""),
+        (f"reg.example/a:1@{DIGEST}", "reg.example/a", "1", DIGEST),
+        (f"a__b/c-d--e.f@{DIGEST}", "docker.io/a__b/c-d--e.f", "", DIGEST),
+    ],
+)
+def test_reads_registry_repository_tag_and_digest(text: str, repository: str, tag: str, digest: str) -> None:
+    name = parse_image_name(text)
+
+    assert (name.repository, name.tag, name.digest) == (repository, tag, digest)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", ":1", "a:", "a b", "UPPER", "a//b", "a/", "/a", "a___b", "a:b:c", "a@sha256:abc", "a@x", "-a/b.c/d",
+     "reg.example/" + "a" * 250, "f" * 64, "a:" + "t" * 129, "https://reg.example/a", "reg_x.y/a"],
+)  # fmt: skip
+def test_refuses_what_is_no_image_name(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^(has|must|is) "):
+        parse_image_name(text)
+
+
+def test_adds_the_default_tag_and_keeps_the_rest_as_written() -> None:
+    def tagged(text: str) -> str:
+        return with_default_tag(text, parse_image_name(text))
+
+    assert tagged("busybox") == "busybox:latest"
+    assert tagged("busybox:1") == "busybox:1"
+    assert tagged(f"busybox@{DIGEST}") == f"busybox@{DIGEST}"
+
+
+def test_pulls_the_latest_always_and_the_rest_when_absent() -> None:
+    def policy(text: str) -> str:
+        return default_pull_policy(parse_image_name(text))
+
+    assert policy("busybox") == policy("busybox:latest") == "Always"
+    assert policy("busybox:1") == policy(f"busybox@{DIGEST}") == "IfNotPresent"

@@ -1,0 +1,355 @@
+"""The puller follows the pull policy, spaces its attempts and tells what it does."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from nodeagent_plugins import image_pull
+from nodeagent_plugins.image_pull.puller import Puller
+
+from nodeagent.contracts.images import PulledImage
+from nodeagent.contracts.runtime import Credentials
+from nodeagent.errors import ApiUnavailable, ImageError, RuntimeFailure, RuntimeUnavailable
+from nodeagent.model.pod import ContainerKind, Pod
+from nodeagent.testing import FakeClock, FakeImages, FakeObjects, FakeRecorder, make_container, make_pod
+
+MakePuller = Callable[..., Puller]
+APP = "reg.test/app:1"
+
+
+class Provider:
+    def __init__(self, *answers: Credentials) -> None:
+        self.answers, self.asked = answers, ""
+
+    async def credentials(self, image: str) -> tuple[Credentials, ...]:
+        self.asked = image
+        return self.answers
+
+
+def pod_of(image: str = APP, policy: str = "IfNotPresent", name: str = "web", **spec: Any) -> Pod:
+    return make_pod(name, containers=[make_container("c", image, image_pull_policy=policy)], **spec)
+
+
+async def ensure(puller: Puller, pod: Pod) -> PulledImage:
+    return await puller.ensure(pod, ContainerKind.REGULAR, pod.spec.containers[0])
+
+
+async def refusal(puller: Puller, pod: Pod) -> tuple[str, str]:
+    with pytest.raises(ImageError) as raised:
+        await ensure(puller, pod)
+    return raised.value.reason, str(raised.value)
+
+
+def told(recorder: FakeRecorder) -> list[tuple[str, str, str]]:
+    events = [(str(e.type), e.reason, e.note) for e in recorder.events]
+    recorder.events.clear()
+    return events
+
+
+def pull_secret(name: str, host: str, user: str, password: str) -> dict[str, Any]:
+    content = json.dumps({"auths": {host: {"username": user, "password": password}}}).encode()
+    return {
+        "metadata": {"name": name},
+        "type": "kubernetes.io/dockerconfigjson",
+        "data": {".dockerconfigjson": base64.b64encode(content).decode()},
+    }
+
+
+async def test_a_present_image_takes_one_look_and_no_pull(
+    make_puller: MakePuller, images: FakeImages, recorder: FakeRecorder
+) -> None:
+    stored = images.add(APP)
+    images.hang("pull_image")
+
+    found = await ensure(make_puller(), pod_of())
+
+    assert found == PulledImage(stored.id, stored)
+    assert recorder.events[0].regarding.field_path == "spec.containers{c}"
+    assert told(recorder) == [("Normal", "Pulled", f'Container image "{APP}" already present on machine')]
+
+
+async def test_an_absent_image_is_pulled(make_puller: MakePuller, images: FakeImages, recorder: FakeRecorder) -> None:
+    images.serve(APP, uid=7)
+
+    found = await ensure(make_puller(), pod_of())
+
+    assert found.ref == found.image.id
+    assert found.image.uid == 7
+    assert told(recorder) == [
+        ("Normal", "Pulling", f'Pulling image "{APP}"'),
+        ("Normal", "Pulled", f'Successfully pulled image "{APP}" in 0s (0s including waiting)'),
+    ]
+
+
+async def test_policy_always_pulls_a_present_image(make_puller: MakePuller, images: FakeImages) -> None:
+    images.add(APP)
+    images.serve(APP)
+
+    await ensure(make_puller(), pod_of(policy="Always"))
+
+    assert [pull.image for pull in images.pulls] == [APP]
+
+
+async def test_without_policy_the_tag_decides(make_puller: MakePuller, images: FakeImages) -> None:
+    for image in ("reg.test/a:1", "reg.test/a:latest"):
+        images.add(image)
+        images.serve(image)
+
+    for image in ("reg.test/a:1", "reg.test/a"):
+        await ensure(make_puller(), pod_of(image, policy=""))
+
+    assert [pull.image for pull in images.pulls] == ["reg.test/a:latest"]
+
+
+async def test_policy_never_refuses_an_absent_image(
+    make_puller: MakePuller, images: FakeImages, recorder: FakeRecorder
+) -> None:
+    images.serve(APP)
+
+    reason, text = await refusal(make_puller(), pod_of(policy="Never"))
+
+    assert reason == "ErrImageNeverPull"
+    assert text == f'Container image "{APP}" is not present with pull policy of Never'
+    assert told(recorder) == [
+        ("Warning", "ErrImageNeverPull", text),
+        ("Warning", "Failed", "Error: ErrImageNeverPull"),
+    ]
+    assert images.pulls == []
+
+
+async def test_a_bad_name_is_refused(make_puller: MakePuller, recorder: FakeRecorder) -> None:
+    reason, text = await refusal(make_puller(), pod_of("Not An Image"))
+
+    assert reason == "InvalidImageName"
+    assert "Not An Image" in text
+    assert recorder.reasons() == ["InspectFailed", "Failed"]
+
+
+async def test_a_store_that_cannot_be_asked_is_an_inspect_error(
+    make_puller: MakePuller, images: FakeImages, recorder: FakeRecorder
+) -> None:
+    images.fail("image_status", RuntimeUnavailable("gone"))
+
+    reason, text = await refusal(make_puller(), pod_of())
+
+    assert (reason, text) == ("ImageInspectError", f'Failed to inspect image "{APP}": gone')
+    assert recorder.reasons() == ["InspectFailed", "Failed"]
+
+
+async def test_a_failed_pull_backs_off_from_10_seconds_to_300(
+    make_puller: MakePuller, images: FakeImages, recorder: FakeRecorder, clock: FakeClock
+) -> None:
+    puller, pod = make_puller(registry_pull_qps=0), pod_of()
+
+    reason, text = await refusal(puller, pod)
+
+    assert (reason, text) == ("ErrImagePull", f"pull {APP}: registry answered 404")
+    assert told(recorder) == [
+        ("Normal", "Pulling", f'Pulling image "{APP}"'),
+        ("Warning", "Failed", f'Failed to pull image "{APP}": pull {APP}: registry answered 404'),
+        ("Warning", "Failed", "Error: ErrImagePull"),
+    ]
+    for pause in (10, 20, 40, 80, 160, 300, 300):
+        await clock.advance(pause - 1)
+        assert await refusal(puller, pod) == ("ImagePullBackOff", f'Back-off pulling image "{APP}"')
+        assert told(recorder) == [
+            ("Normal", "BackOff", f'Back-off pulling image "{APP}"'),
+            ("Warning", "Failed", "Error: ImagePullBackOff"),
+        ]
+        await clock.advance(1)
+        assert (await refusal(puller, pod))[0] == "ErrImagePull"
+        recorder.events.clear()
+
+
+async def test_one_pod_does_not_wait_for_the_back_off_of_another(make_puller: MakePuller, images: FakeImages) -> None:
+    puller = make_puller()
+    await refusal(puller, pod_of(name="a"))
+
+    images.serve(APP)
+
+    assert (await refusal(puller, pod_of(name="a")))[0] == "ImagePullBackOff"
+    await ensure(puller, pod_of(name="b"))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("RegistryUnavailable: try later", "RegistryUnavailable"),
+        ("pull x: SignatureValidationFailed", "SignatureValidationFailed"),
+        ("manifest unknown", "ErrImagePull"),
+    ],
+)
+async def test_some_runtimes_tell_the_reason_in_their_text(
+    make_puller: MakePuller, images: FakeImages, text: str, reason: str
+) -> None:
+    images.fail("pull_image", RuntimeFailure(text))
+
+    assert (await refusal(make_puller(), pod_of()))[0] == reason
+
+
+async def test_tries_pull_secrets_then_providers_and_stops_at_the_first_success(
+    make_puller: MakePuller, images: FakeImages, objects: FakeObjects
+) -> None:
+    images.serve(APP, ("bob", "right"))
+    objects.secrets["default", "one"] = pull_secret("one", "reg.test", "bob", "wrong")
+    objects.secrets["default", "two"] = pull_secret("two", "elsewhere.test", "bob", "right")
+    provider = Provider(Credentials("bob", "right", "provider"), Credentials("late", "", "provider"))
+
+    await ensure(make_puller(provider), pod_of(image_pull_secrets=[{"name": "one"}, {"name": "two"}]))
+
+    assert [p.credentials.password for p in images.pulls if p.credentials] == ["wrong", "right"]
+    assert provider.asked == "reg.test/app"
+
+
+async def test_without_credentials_it_pulls_anonymously(make_puller: MakePuller, images: FakeImages) -> None:
+    images.serve(APP)
+
+    await ensure(make_puller(Provider()), pod_of())
+
+    assert [pull.credentials for pull in images.pulls] == [None]
+
+
+async def test_names_missing_pull_secrets_and_goes_on(
+    make_puller: MakePuller, images: FakeImages, objects: FakeObjects, recorder: FakeRecorder
+) -> None:
+    images.serve(APP)
+    objects.fail("secret", ApiUnavailable("away"))
+
+    await ensure(make_puller(), pod_of(image_pull_secrets=[{"name": "one"}, {"name": "two"}]))
+
+    (event,) = recorder.of("FailedToRetrieveImagePullSecret")
+    assert "(one, two)" in event.note
+    assert recorder.reasons()[-1] == "Pulled"
+
+
+async def test_an_unreadable_pull_secret_fails_the_pull(
+    make_puller: MakePuller, images: FakeImages, objects: FakeObjects
+) -> None:
+    images.serve(APP)
+    secret = pull_secret("bad", "", "", "")
+    objects.secrets["default", "bad"] = {**secret, "data": {".dockerconfigjson": "e30K!"}}
+
+    reason, text = await refusal(make_puller(), pod_of(image_pull_secrets=[{"name": "bad"}]))
+
+    assert reason == "ErrImagePull"
+    assert "pull secret 'bad'" in text
+    assert images.pulls == []
+
+
+async def test_pulls_beyond_the_rate_are_refused_at_once(make_puller: MakePuller, clock: FakeClock) -> None:
+    puller = make_puller(registry_pull_qps=1, registry_burst=2)
+
+    texts = [(await refusal(puller, pod_of(name=name)))[1] for name in ("a", "b", "c")]
+    await clock.advance(1)
+    texts.append((await refusal(puller, pod_of(name="d")))[1])
+
+    assert [text == "pull QPS exceeded" for text in texts] == [False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("config", "at_once"),
+    [
+        ({"serialize_image_pulls": True}, 1),
+        ({"serialize_image_pulls": False}, 4),
+        ({"serialize_image_pulls": False, "max_parallel_image_pulls": 2}, 2),
+    ],
+)
+async def test_bounds_how_many_pulls_run_at_once(
+    make_puller: MakePuller, images: FakeImages, clock: FakeClock, config: dict[str, Any], at_once: int
+) -> None:
+    puller = make_puller(**config)
+    pods = [pod_of(f"reg.test/{n}:1", name=f"pod-{n}") for n in range(4)]
+    for pod in pods:
+        images.serve(pod.spec.containers[0].image)
+    images.hang("pull_image")
+
+    waiting = [asyncio.create_task(ensure(puller, pod)) for pod in pods]
+    await clock.settle()
+    under_way = len(images.pulls)
+    images.recover()
+    await asyncio.gather(*waiting)
+
+    assert under_way == at_once
+    assert len(images.pulls) == 4
+
+
+async def test_tells_the_time_of_the_pull_and_the_wait(
+    make_puller: MakePuller, images: FakeImages, clock: FakeClock, recorder: FakeRecorder
+) -> None:
+    puller = make_puller()
+    for image in ("reg.test/a:1", "reg.test/b:1"):
+        images.serve(image)
+    images.hang("pull_image")
+
+    first = asyncio.create_task(ensure(puller, pod_of("reg.test/a:1", name="a")))
+    second = asyncio.create_task(ensure(puller, pod_of("reg.test/b:1", name="b")))
+    await clock.advance(1.25)
+    images.recover()
+    await asyncio.gather(first, second)
+
+    notes = [event.note for event in recorder.of("Pulled")]
+    assert notes[0].endswith("in 1.25s (1.25s including waiting)")
+    assert notes[1].endswith("in 0s (1.25s including waiting)")
+
+
+async def test_pods_with_equal_rights_share_one_pull(
+    make_puller: MakePuller, images: FakeImages, clock: FakeClock
+) -> None:
+    puller = make_puller(serialize_image_pulls=False)
+    images.serve(APP)
+    images.hang("pull_image")
+
+    waiting = [asyncio.create_task(ensure(puller, pod_of(name=name))) for name in "abc"]
+    await clock.settle()
+    waiting[0].cancel()
+    await clock.settle()
+    images.recover()
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+
+    assert len(images.pulls) == 1
+    assert [type(result) for result in results] == [asyncio.CancelledError, PulledImage, PulledImage]
+
+
+async def test_nobody_shares_a_pull_that_needed_anothers_secret(
+    make_puller: MakePuller, images: FakeImages, objects: FakeObjects, clock: FakeClock
+) -> None:
+    puller = make_puller(serialize_image_pulls=False)
+    images.serve(APP, ("bob", "right"))
+    objects.secrets["default", "mine"] = pull_secret("mine", "reg.test", "bob", "right")
+    images.hang("pull_image")
+
+    owner = asyncio.create_task(ensure(puller, pod_of(name="owner", image_pull_secrets=[{"name": "mine"}])))
+    other = asyncio.create_task(refusal(puller, pod_of(name="other")))
+    await clock.settle()
+    images.recover()
+
+    assert (await owner).image.repo_tags == (APP,)
+    assert (await other)[1] == f"pull {APP}: registry answered 401"
+
+
+async def test_the_last_one_to_give_up_ends_the_pull(
+    make_puller: MakePuller, images: FakeImages, clock: FakeClock
+) -> None:
+    puller = make_puller()
+    images.serve(APP)
+    images.hang("pull_image")
+    waiting = asyncio.create_task(ensure(puller, pod_of()))
+    await clock.settle()
+
+    waiting.cancel()
+    await clock.settle()
+    images.recover()
+    await ensure(puller, pod_of(name="next"))
+
+    assert len(images.pulls) == 2
+
+
+async def test_the_plugin_provides_a_puller(make_puller: MakePuller) -> None:
+    puller = make_puller()
+
+    assert isinstance(image_pull.nodeagent_provide_image_puller(puller._context, ()), Puller)
