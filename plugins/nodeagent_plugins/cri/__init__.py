@@ -1,0 +1,1 @@
+"""The container runtime and its image store over gRPC (CRI v1)."""

@@ -1,0 +1,163 @@
+"""What a runtime answers, as the agent's own types."""
+
+from __future__ import annotations
+
+from nodeagent_plugins.cri._proto import api_pb2 as cri
+
+from nodeagent.contracts.runtime import (
+    LABEL_POD_UID,
+    ContainerInfo,
+    ContainerState,
+    ContainerStats,
+    FilesystemUsage,
+    Image,
+    Mount,
+    MountPropagation,
+    NamespaceMode,
+    RuntimeContainerStatus,
+    RuntimeEvent,
+    RuntimeEventType,
+    RuntimePod,
+    SandboxInfo,
+    SandboxStatus,
+)
+
+_EVENTS = {
+    cri.CONTAINER_CREATED_EVENT: RuntimeEventType.CREATED,
+    cri.CONTAINER_STARTED_EVENT: RuntimeEventType.STARTED,
+    cri.CONTAINER_STOPPED_EVENT: RuntimeEventType.STOPPED,
+    cri.CONTAINER_DELETED_EVENT: RuntimeEventType.DELETED,
+}
+
+
+def sandbox_info(sandbox: cri.PodSandbox) -> SandboxInfo:
+    meta = sandbox.metadata
+    return SandboxInfo(
+        id=sandbox.id,
+        name=meta.name,
+        uid=meta.uid,
+        namespace=meta.namespace,
+        attempt=meta.attempt,
+        ready=sandbox.state == cri.SANDBOX_READY,
+        created_at=sandbox.created_at,
+        labels=dict(sandbox.labels),
+        annotations=dict(sandbox.annotations),
+        runtime_handler=sandbox.runtime_handler,
+    )
+
+
+def sandbox_status(status: cri.PodSandboxStatus) -> SandboxStatus:
+    meta, network = status.metadata, status.network
+    return SandboxStatus(
+        id=status.id,
+        name=meta.name,
+        uid=meta.uid,
+        namespace=meta.namespace,
+        attempt=meta.attempt,
+        ready=status.state == cri.SANDBOX_READY,
+        created_at=status.created_at,
+        ips=tuple(ip for ip in (network.ip, *(more.ip for more in network.additional_ips)) if ip),
+        network_mode=NamespaceMode(status.linux.namespaces.options.network),
+        labels=dict(status.labels),
+        annotations=dict(status.annotations),
+        runtime_handler=status.runtime_handler,
+    )
+
+
+def container_info(container: cri.Container) -> ContainerInfo:
+    return ContainerInfo(
+        id=container.id,
+        sandbox_id=container.pod_sandbox_id,
+        name=container.metadata.name,
+        attempt=container.metadata.attempt,
+        image=container.image.image,
+        image_ref=container.image_ref,
+        state=_state(container.state),
+        created_at=container.created_at,
+        labels=dict(container.labels),
+        annotations=dict(container.annotations),
+    )
+
+
+def container_status(status: cri.ContainerStatus) -> RuntimeContainerStatus:
+    return RuntimeContainerStatus(
+        id=status.id,
+        name=status.metadata.name,
+        attempt=status.metadata.attempt,
+        state=_state(status.state),
+        created_at=status.created_at,
+        started_at=status.started_at,
+        finished_at=status.finished_at,
+        exit_code=status.exit_code,
+        image=status.image.user_specified_image or status.image.image,
+        image_ref=status.image_ref,
+        reason=status.reason,
+        message=status.message,
+        log_path=status.log_path,
+        labels=dict(status.labels),
+        annotations=dict(status.annotations),
+        mounts=tuple(
+            Mount(
+                mount.container_path,
+                mount.host_path,
+                mount.readonly,
+                mount.selinux_relabel,
+                MountPropagation(mount.propagation),
+            )
+            for mount in status.mounts
+        ),
+    )
+
+
+def container_stats(stats: cri.ContainerStats) -> ContainerStats:
+    attributes, memory, layer = stats.attributes, stats.memory, stats.writable_layer
+    return ContainerStats(
+        id=attributes.id,
+        name=attributes.metadata.name,
+        pod_uid=attributes.labels.get(LABEL_POD_UID, ""),
+        timestamp=stats.cpu.timestamp,
+        cpu_usage_core_nanoseconds=stats.cpu.usage_core_nano_seconds.value,
+        memory_working_set_bytes=memory.working_set_bytes.value,
+        memory_usage_bytes=memory.usage_bytes.value,
+        memory_rss_bytes=memory.rss_bytes.value,
+        writable_layer_bytes=layer.used_bytes.value,
+        writable_layer_inodes=layer.inodes_used.value,
+    )
+
+
+def event(answer: cri.ContainerEventResponse) -> RuntimeEvent:
+    """Return *answer* with the pod's picture, if the runtime sent one."""
+    pod = None
+    if answer.HasField("pod_sandbox_status"):
+        sandbox = sandbox_status(answer.pod_sandbox_status)
+        containers = sorted(map(container_status, answer.containers_statuses), key=lambda c: -c.created_at)
+        pod = RuntimePod(sandbox.uid, sandbox.name, sandbox.namespace, (sandbox,), tuple(containers))
+    return RuntimeEvent(_EVENTS[answer.container_event_type], answer.container_id, pod.uid if pod else "", pod)
+
+
+def image(found: cri.Image) -> Image:
+    return Image(
+        id=found.id,
+        repo_tags=tuple(found.repo_tags),
+        repo_digests=tuple(found.repo_digests),
+        size_bytes=found.size,
+        uid=found.uid.value if found.HasField("uid") else None,
+        username=found.username,
+        pinned=found.pinned,
+    )
+
+
+def filesystem_usage(usage: cri.FilesystemUsage) -> FilesystemUsage:
+    return FilesystemUsage(
+        mountpoint=usage.fs_id.mountpoint,
+        used_bytes=usage.used_bytes.value,
+        inodes_used=usage.inodes_used.value,
+        timestamp=usage.timestamp,
+    )
+
+
+def _state(number: int) -> ContainerState:
+    try:
+        return ContainerState(number)
+    except ValueError:  # a state of a later release
+        return ContainerState.UNKNOWN

@@ -1,0 +1,204 @@
+"""The container runtime over CRI v1."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import AsyncIterator, Sequence
+
+from nodeagent_plugins.cri import answers, requests
+from nodeagent_plugins.cri._proto import api_pb2 as cri
+from nodeagent_plugins.cri.connection import Connection
+from nodeagent_plugins.cri.errors import DeadlineError, UnimplementedError
+from nodeagent_plugins.cri.listing import Listing
+
+from nodeagent.contracts.runtime import (
+    LABEL_POD_UID,
+    ContainerConfig,
+    ContainerInfo,
+    ContainerStats,
+    ExecResult,
+    LinuxResources,
+    RuntimeCondition,
+    RuntimeContainerStatus,
+    RuntimeEvent,
+    RuntimeVersion,
+    SandboxConfig,
+    SandboxInfo,
+    SandboxStatus,
+)
+from nodeagent.errors import NotFound
+
+API_VERSION = "0.1.0"
+"""What the agent calls its side of the interface; runtimes ignore it."""
+
+
+class CriRuntime:
+    """A :class:`~nodeagent.contracts.runtime.ContainerRuntime` behind a Unix socket.
+
+    Each call is bounded by ``runtimeRequestTimeout``; starting a sandbox by twice that, stopping a container by that
+    and its grace, an exec by that and its own timeout, or by nothing if it has none.
+    spec: config.containerRuntimeEndpoint, config.runtimeRequestTimeout
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._sandboxes: Listing[SandboxInfo] = Listing(answers.sandbox_info)
+        self._containers: Listing[ContainerInfo] = Listing(answers.container_info)
+
+    async def close(self) -> None:
+        """Close the connection, also under an image service that shares it."""
+        await self.connection.close()
+
+    async def version(self) -> RuntimeVersion:
+        answer = await self.connection.call("Version", cri.VersionRequest(version=API_VERSION), "ask for the version")
+        return RuntimeVersion(answer.runtime_name, answer.runtime_version, answer.runtime_api_version)
+
+    async def status(self) -> Sequence[RuntimeCondition]:
+        answer = await self.connection.call("Status", cri.StatusRequest(), "ask for the runtime's status")
+        return tuple(RuntimeCondition(c.type, c.status, c.reason, c.message) for c in answer.status.conditions)
+
+    async def update_pod_cidr(self, pod_cidr: str) -> None:
+        network = cri.NetworkConfig(pod_cidr=pod_cidr)
+        request = cri.UpdateRuntimeConfigRequest(runtime_config=cri.RuntimeConfig(network_config=network))
+        await self.connection.call("UpdateRuntimeConfig", request, f"set pod CIDR {pod_cidr}")
+
+    # --- sandboxes --------------------------------------------------------------------------------------------
+
+    async def run_sandbox(self, config: SandboxConfig, runtime_handler: str = "") -> str:
+        request = cri.RunPodSandboxRequest(config=requests.sandbox_config(config), runtime_handler=runtime_handler)
+        attempt = f"run sandbox of {config.namespace}/{config.name}"
+        answer = await self.connection.call("RunPodSandbox", request, attempt, 2 * self.connection.timeout_seconds)
+        return str(answer.pod_sandbox_id)
+
+    async def stop_sandbox(self, sandbox_id: str) -> None:
+        request = cri.StopPodSandboxRequest(pod_sandbox_id=sandbox_id)
+        await self._if_known("StopPodSandbox", request, f"stop sandbox {sandbox_id}")
+
+    async def remove_sandbox(self, sandbox_id: str) -> None:
+        request = cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id)
+        await self._if_known("RemovePodSandbox", request, f"remove sandbox {sandbox_id}")
+
+    async def list_sandboxes(self, pod_uid: str = "") -> Sequence[SandboxInfo]:
+        if not pod_uid:
+            answer = await self.connection.call("ListPodSandbox", cri.ListPodSandboxRequest(), "list sandboxes")
+            return self._sandboxes.take(answer.items)
+        wanted = cri.PodSandboxFilter(label_selector={LABEL_POD_UID: pod_uid})
+        request = cri.ListPodSandboxRequest(filter=wanted)
+        answer = await self.connection.call("ListPodSandbox", request, f"list sandboxes of pod {pod_uid}")
+        return self._sandboxes.look_up(answer.items)
+
+    async def sandbox_status(self, sandbox_id: str) -> SandboxStatus:
+        request = cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id)
+        answer = await self.connection.call("PodSandboxStatus", request, f"look at sandbox {sandbox_id}")
+        return answers.sandbox_status(answer.status)
+
+    # --- containers -------------------------------------------------------------------------------------------
+
+    async def create_container(self, sandbox_id: str, config: ContainerConfig, sandbox: SandboxConfig) -> str:
+        request = cri.CreateContainerRequest(
+            pod_sandbox_id=sandbox_id,
+            config=requests.container_config(config),
+            sandbox_config=requests.sandbox_config(sandbox),
+        )
+        attempt = f"create container {config.name} of {sandbox.namespace}/{sandbox.name}"
+        return str((await self.connection.call("CreateContainer", request, attempt)).container_id)
+
+    async def start_container(self, container_id: str) -> None:
+        request = cri.StartContainerRequest(container_id=container_id)
+        await self.connection.call("StartContainer", request, f"start container {container_id}")
+
+    async def stop_container(self, container_id: str, grace_seconds: int) -> None:
+        request = cri.StopContainerRequest(container_id=container_id, timeout=grace_seconds)
+        bound = self.connection.timeout_seconds + grace_seconds
+        await self._if_known("StopContainer", request, f"stop container {container_id}", bound)
+
+    async def remove_container(self, container_id: str) -> None:
+        request = cri.RemoveContainerRequest(container_id=container_id)
+        await self._if_known("RemoveContainer", request, f"remove container {container_id}")
+
+    async def list_containers(self, pod_uid: str = "") -> Sequence[ContainerInfo]:
+        if not pod_uid:
+            answer = await self.connection.call("ListContainers", cri.ListContainersRequest(), "list containers")
+            return self._containers.take(answer.containers)
+        wanted = cri.ContainerFilter(label_selector={LABEL_POD_UID: pod_uid})
+        request = cri.ListContainersRequest(filter=wanted)
+        answer = await self.connection.call("ListContainers", request, f"list containers of pod {pod_uid}")
+        return self._containers.look_up(answer.containers)
+
+    async def container_status(self, container_id: str) -> RuntimeContainerStatus:
+        request = cri.ContainerStatusRequest(container_id=container_id)
+        answer = await self.connection.call("ContainerStatus", request, f"look at container {container_id}")
+        return answers.container_status(answer.status)
+
+    async def update_resources(self, container_id: str, resources: LinuxResources) -> None:
+        request = cri.UpdateContainerResourcesRequest(container_id=container_id, linux=requests.resources(resources))
+        await self.connection.call("UpdateContainerResources", request, f"change resources of container {container_id}")
+
+    async def reopen_log(self, container_id: str) -> None:
+        request = cri.ReopenContainerLogRequest(container_id=container_id)
+        await self.connection.call("ReopenContainerLog", request, f"reopen the log of container {container_id}")
+
+    # --- inside containers ------------------------------------------------------------------------------------
+
+    async def exec_sync(self, container_id: str, command: Sequence[str], timeout_seconds: float) -> ExecResult:
+        limit = math.ceil(timeout_seconds)  # CRI counts whole seconds
+        request = cri.ExecSyncRequest(container_id=container_id, cmd=command, timeout=limit)
+        bound = limit + self.connection.timeout_seconds if limit else None
+        attempt = f"run {command[0] if command else 'nothing'} in container {container_id}"
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            answer = await self.connection.call("ExecSync", request, attempt, bound)
+        except DeadlineError as error:
+            # the runtime itself says so when the command is too slow, long before it is taken for hung
+            if bound is not None and loop.time() - started < bound:
+                raise TimeoutError(f"{attempt}: not done within {limit} s") from error
+            raise
+        return ExecResult(answer.exit_code, answer.stdout, answer.stderr)
+
+    async def exec_url(
+        self, container_id: str, command: Sequence[str], *, stdin: bool, stdout: bool, stderr: bool, tty: bool
+    ) -> str:
+        request = cri.ExecRequest(
+            container_id=container_id, cmd=command, stdin=stdin, stdout=stdout, stderr=stderr, tty=tty
+        )
+        return str((await self.connection.call("Exec", request, f"prepare exec in container {container_id}")).url)
+
+    async def attach_url(self, container_id: str, *, stdin: bool, stdout: bool, stderr: bool, tty: bool) -> str:
+        request = cri.AttachRequest(container_id=container_id, stdin=stdin, stdout=stdout, stderr=stderr, tty=tty)
+        return str((await self.connection.call("Attach", request, f"prepare attach to container {container_id}")).url)
+
+    async def port_forward_url(self, sandbox_id: str, ports: Sequence[int]) -> str:
+        request = cri.PortForwardRequest(pod_sandbox_id=sandbox_id, port=ports)
+        attempt = f"prepare port forward to sandbox {sandbox_id}"
+        return str((await self.connection.call("PortForward", request, attempt)).url)
+
+    # --- what happens -----------------------------------------------------------------------------------------
+
+    async def container_stats(self) -> Sequence[ContainerStats]:
+        answer = await self.connection.call(
+            "ListContainerStats", cri.ListContainerStatsRequest(), "ask for the usage of containers"
+        )
+        return tuple(map(answers.container_stats, answer.stats))
+
+    async def events(self) -> AsyncIterator[RuntimeEvent]:
+        """Give the runtime's events as they come.
+
+        :raises NotImplementedError: the runtime has no such call.
+        """
+        stream = self.connection.stream("GetContainerEvents", cri.GetEventsRequest(), "follow the runtime's events")
+        try:
+            async with contextlib.aclosing(stream):
+                async for answer in stream:
+                    yield answers.event(answer)
+        except UnimplementedError as error:
+            raise NotImplementedError(str(error)) from error
+
+    async def _if_known(self, name: str, request: object, attempt: str, timeout_seconds: float = 0) -> None:
+        """Make a call that ends something; what the runtime does not know has ended."""
+        try:
+            await self.connection.call(name, request, attempt, timeout_seconds)
+        except NotFound:
+            return

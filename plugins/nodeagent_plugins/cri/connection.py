@@ -1,0 +1,116 @@
+"""One gRPC channel to a runtime's socket, made at the first call."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import grpc.aio
+from google.protobuf import message_factory
+from nodeagent_plugins.cri import errors
+from nodeagent_plugins.cri._proto import api_pb2
+
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+RECONNECT_MS = (100, 3000)
+OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.initial_reconnect_backoff_ms", RECONNECT_MS[0]),
+    ("grpc.min_reconnect_backoff_ms", RECONNECT_MS[0]),
+    ("grpc.max_reconnect_backoff_ms", RECONNECT_MS[1]),
+    ("grpc.default_authority", "localhost"),  # a socket's path is none that every server accepts
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.enable_retries", 0),  # what is tried again is decided above
+)
+
+
+class Method(NamedTuple):
+    """How one call travels."""
+
+    path: str
+    answer: Any
+    """Message class of the answer."""
+
+
+class Connection:
+    """Calls the runtime that listens on *endpoint*.
+
+    While the runtime is away, a call fails at once and the channel reconnects by itself, after 100 ms at first and
+    at most every 3 s.
+
+    :param endpoint: ``unix:///path``.
+    :param timeout_seconds: bound of a call that sets none of its own (spec: config.runtimeRequestTimeout).
+    """
+
+    def __init__(self, endpoint: str, timeout_seconds: float) -> None:
+        self.endpoint, self.timeout_seconds = endpoint, timeout_seconds
+        self._channel: grpc.aio.Channel | None = None
+        self._calls: dict[str, Any] = {}
+
+    async def call(self, name: str, request: Any, attempt: str, timeout_seconds: float | None = 0) -> Any:
+        """Send *request* as the call *name* and return the answer.
+
+        :param attempt: what this call tries, for the text of errors: ``stop container 4f2a``.
+        :param timeout_seconds: its bound; 0 takes the connection's, ``None`` is no bound.
+        :raises RuntimeFailure: translated from what gRPC says.
+        """
+        bound = self.timeout_seconds if timeout_seconds == 0 else timeout_seconds
+        try:
+            return await self._method(name)(request, timeout=bound)
+        except grpc.aio.AioRpcError as error:
+            raise errors.translate(error, attempt) from error
+
+    async def stream(self, name: str, request: Any, attempt: str) -> AsyncGenerator[Any, None]:
+        """Send *request* as the call *name* and give each answer as it comes; has no bound.
+
+        :raises RuntimeFailure: translated from what gRPC says.
+        """
+        call = self._method(name, stream=True)(request)
+        try:
+            async for answer in call:
+                yield answer
+        except grpc.aio.AioRpcError as error:
+            raise errors.translate(error, attempt) from error
+        finally:
+            call.cancel()
+
+    async def close(self) -> None:
+        """Close the channel; a later call would open a new one."""
+        channel, self._channel = self._channel, None
+        self._calls.clear()
+        if channel is not None:
+            await channel.close(None)
+
+    def _method(self, name: str, *, stream: bool = False) -> Any:
+        known = self._calls.get(name)
+        if known is None:
+            if self._channel is None:
+                self._channel = grpc.aio.insecure_channel(self.endpoint, options=OPTIONS)
+            kind = self._channel.unary_stream if stream else self._channel.unary_unary
+            method = METHODS[name]
+            known = self._calls[name] = kind(
+                method.path, request_serializer=_serialize, response_deserializer=method.answer.FromString
+            )
+        return known
+
+
+def _serialize(request: Any) -> bytes:
+    encoded: bytes = request.SerializeToString()
+    return encoded
+
+
+def _methods() -> Mapping[str, Method]:
+    """Return all calls of both services by name, as their definition has them."""
+    return MappingProxyType(
+        {
+            method.name: Method(
+                f"/{service.full_name}/{method.name}", message_factory.GetMessageClass(method.output_type)
+            )
+            for service in api_pb2.DESCRIPTOR.services_by_name.values()
+            for method in service.methods
+        }
+    )
+
+
+METHODS = _methods()

@@ -1,0 +1,47 @@
+"""CRI: run containers on any runtime that speaks version 1 of the container runtime interface.
+
+spec: config.containerRuntimeEndpoint, config.imageServiceEndpoint, config.runtimeRequestTimeout
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nodeagent_plugins.cri.endpoint import parse_endpoint
+
+from nodeagent import hookimpl
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.runtime import ContainerRuntime, ImageService
+
+if TYPE_CHECKING:
+    from nodeagent_plugins.cri.connection import Connection
+
+# Both come last, so that a plugin with a runtime of its own is asked before an endpoint is found wanting; gRPC is
+# imported only if it is needed.
+
+
+@hookimpl(trylast=True)
+def nodeagent_provide_runtime(context: AgentContext) -> ContainerRuntime | None:
+    from nodeagent_plugins.cri.client import CriRuntime
+
+    endpoint = parse_endpoint(context.config.container_runtime_endpoint, "containerRuntimeEndpoint")
+    return CriRuntime(_connect(context, endpoint))
+
+
+@hookimpl(trylast=True)
+def nodeagent_provide_image_service(context: AgentContext) -> ImageService | None:
+    from nodeagent_plugins.cri.client import CriRuntime
+    from nodeagent_plugins.cri.image_service import CriImageService
+
+    given = context.config.image_service_endpoint
+    endpoint = parse_endpoint(given or context.config.container_runtime_endpoint, "imageServiceEndpoint")
+    runtime = context.runtime
+    if isinstance(runtime, CriRuntime) and runtime.connection.endpoint == endpoint:
+        return CriImageService(runtime.connection)
+    return CriImageService(_connect(context, endpoint))
+
+
+def _connect(context: AgentContext, endpoint: str) -> Connection:
+    from nodeagent_plugins.cri.connection import Connection
+
+    return Connection(endpoint, context.config.runtime_request_timeout.seconds)

@@ -1,0 +1,177 @@
+"""What we ask of a runtime, as CRI messages."""
+
+from __future__ import annotations
+
+from nodeagent_plugins.cri._proto import api_pb2 as cri
+
+from nodeagent.contracts.runtime import (
+    ContainerConfig,
+    ContainerSecurity,
+    DnsConfig,
+    LinuxResources,
+    Namespaces,
+    ProfileType,
+    SandboxConfig,
+    SandboxSecurity,
+    SecurityProfile,
+    SeLinux,
+)
+
+_PROFILES = {
+    ProfileType.RUNTIME_DEFAULT: cri.SecurityProfile.RuntimeDefault,
+    ProfileType.UNCONFINED: cri.SecurityProfile.Unconfined,
+    ProfileType.LOCALHOST: cri.SecurityProfile.Localhost,
+}
+
+
+def sandbox_config(config: SandboxConfig) -> cri.PodSandboxConfig:
+    """Return *config* as CRI has it."""
+    return cri.PodSandboxConfig(
+        metadata=cri.PodSandboxMetadata(
+            name=config.name, uid=config.uid, namespace=config.namespace, attempt=config.attempt
+        ),
+        hostname=config.hostname,
+        log_directory=config.log_directory,
+        dns_config=None if config.dns is None else dns_config(config.dns),
+        port_mappings=[
+            cri.PortMapping(
+                protocol=port.protocol,
+                container_port=port.container_port,
+                host_port=port.host_port,
+                host_ip=port.host_ip,
+            )
+            for port in config.port_mappings
+        ],
+        labels=config.labels,
+        annotations=config.annotations,
+        linux=cri.LinuxPodSandboxConfig(
+            cgroup_parent=config.cgroup_parent,
+            security_context=sandbox_security(config.security),
+            sysctls=config.sysctls,
+            overhead=None if config.overhead is None else resources(config.overhead),
+            resources=None if config.resources is None else resources(config.resources),
+        ),
+    )
+
+
+def container_config(config: ContainerConfig) -> cri.ContainerConfig:
+    """Return *config* as CRI has it."""
+    return cri.ContainerConfig(
+        metadata=cri.ContainerMetadata(name=config.name, attempt=config.attempt),
+        image=cri.ImageSpec(image=config.image, user_specified_image=config.user_image),
+        command=config.command,
+        args=config.args,
+        working_dir=config.working_dir,
+        envs=[cri.KeyValue(key=key, value=value) for key, value in config.envs],
+        mounts=[
+            cri.Mount(
+                container_path=mount.container_path,
+                host_path=mount.host_path,
+                readonly=mount.readonly,
+                selinux_relabel=mount.selinux_relabel,
+                propagation=f"PROPAGATION_{mount.propagation.name}",
+            )
+            for mount in config.mounts
+        ],
+        devices=[
+            cri.Device(container_path=device.container_path, host_path=device.host_path, permissions=device.permissions)
+            for device in config.devices
+        ],
+        labels=config.labels,
+        annotations=config.annotations,
+        log_path=config.log_path,
+        stdin=config.stdin,
+        stdin_once=config.stdin_once,
+        tty=config.tty,
+        linux=cri.LinuxContainerConfig(
+            resources=resources(config.resources), security_context=container_security(config.security)
+        ),
+    )
+
+
+def dns_config(dns: DnsConfig) -> cri.DNSConfig:
+    return cri.DNSConfig(servers=dns.servers, searches=dns.searches, options=dns.options)
+
+
+def resources(wanted: LinuxResources) -> cri.LinuxContainerResources:
+    """Return the limits *wanted*; zeros are "not given" on both sides."""
+    return cri.LinuxContainerResources(
+        cpu_period=wanted.cpu_period,
+        cpu_quota=wanted.cpu_quota,
+        cpu_shares=wanted.cpu_shares,
+        memory_limit_in_bytes=wanted.memory_limit_bytes,
+        oom_score_adj=wanted.oom_score_adj,
+        cpuset_cpus=wanted.cpuset_cpus,
+        cpuset_mems=wanted.cpuset_mems,
+        hugepage_limits=[
+            cri.HugepageLimit(page_size=size, limit=limit) for size, limit in wanted.hugepage_limits.items()
+        ],
+        unified=wanted.unified,
+        memory_swap_limit_in_bytes=wanted.memory_swap_limit_bytes,
+    )
+
+
+def sandbox_security(security: SandboxSecurity) -> cri.LinuxSandboxSecurityContext:
+    return cri.LinuxSandboxSecurityContext(
+        namespace_options=namespaces(security.namespaces),
+        selinux_options=selinux(security.selinux),
+        run_as_user=_int64(security.run_as_user),
+        run_as_group=_int64(security.run_as_group),
+        readonly_rootfs=security.readonly_rootfs,
+        supplemental_groups=security.supplemental_groups,
+        privileged=security.privileged,
+        seccomp=profile(security.seccomp),
+    )
+
+
+def container_security(security: ContainerSecurity) -> cri.LinuxContainerSecurityContext:
+    return cri.LinuxContainerSecurityContext(
+        capabilities=cri.Capability(
+            add_capabilities=security.capabilities_add, drop_capabilities=security.capabilities_drop
+        ),
+        privileged=security.privileged,
+        namespace_options=namespaces(security.namespaces),
+        selinux_options=selinux(security.selinux),
+        run_as_user=_int64(security.run_as_user),
+        run_as_group=_int64(security.run_as_group),
+        run_as_username=security.run_as_username,
+        readonly_rootfs=security.readonly_rootfs,
+        supplemental_groups=security.supplemental_groups,
+        no_new_privs=security.no_new_privs,
+        masked_paths=security.masked_paths,
+        readonly_paths=security.readonly_paths,
+        seccomp=profile(security.seccomp),
+        apparmor=None if security.apparmor is None else profile(security.apparmor),
+        # runtimes of this release read the older text form
+        apparmor_profile="" if security.apparmor is None else apparmor_text(security.apparmor),
+    )
+
+
+def namespaces(wanted: Namespaces) -> cri.NamespaceOption:
+    return cri.NamespaceOption(
+        network=wanted.network.name,
+        pid=wanted.pid.name,
+        ipc=wanted.ipc.name,
+        target_id=wanted.target_id,
+    )
+
+
+def selinux(wanted: SeLinux | None) -> cri.SELinuxOption | None:
+    if wanted is None:
+        return None
+    return cri.SELinuxOption(user=wanted.user, role=wanted.role, type=wanted.type, level=wanted.level)
+
+
+def profile(wanted: SecurityProfile) -> cri.SecurityProfile:
+    return cri.SecurityProfile(profile_type=_PROFILES[wanted.type], localhost_ref=wanted.path)
+
+
+def apparmor_text(wanted: SecurityProfile) -> str:
+    """Return an AppArmor profile in the older text form."""
+    if wanted.type is ProfileType.LOCALHOST:
+        return f"localhost/{wanted.path}"
+    return "unconfined" if wanted.type is ProfileType.UNCONFINED else "runtime/default"
+
+
+def _int64(value: int | None) -> cri.Int64Value | None:
+    return None if value is None else cri.Int64Value(value=value)

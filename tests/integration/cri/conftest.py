@@ -1,0 +1,79 @@
+"""A client on the private containerd, and pods that go away with their test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from nodeagent_plugins.cri.client import CriRuntime
+from nodeagent_plugins.cri.connection import Connection
+from nodeagent_plugins.cri.image_service import CriImageService
+
+from nodeagent.contracts.runtime import (
+    LABEL_CONTAINER_NAME,
+    LABEL_POD_UID,
+    ContainerConfig,
+    SandboxConfig,
+)
+from tests.integration.containerd import Containerd
+from tests.integration.images import BUSYBOX_IMAGE
+
+
+@dataclass
+class Pods:
+    """Starts pods and containers with little to say."""
+
+    runtime: CriRuntime
+    logs: Path
+    sandboxes: dict[str, SandboxConfig] = field(default_factory=dict)
+
+    async def sandbox(self, name: str = "web", **settings: object) -> str:
+        uid = f"uid-{name}"
+        config = SandboxConfig(
+            name=name, uid=uid, namespace="default", labels={LABEL_POD_UID: uid}, log_directory=str(self.logs / name)
+        )
+        config = replace(config, **settings)
+        sandbox_id = await self.runtime.run_sandbox(config)
+        self.sandboxes[sandbox_id] = config
+        return sandbox_id
+
+    async def container(self, sandbox_id: str, script: str, *, start: bool = True, **settings: object) -> str:
+        sandbox = self.sandboxes[sandbox_id]
+        config = ContainerConfig(
+            name="main",
+            attempt=0,
+            image=BUSYBOX_IMAGE,
+            command=("sh", "-c", script),
+            labels={LABEL_POD_UID: sandbox.uid, LABEL_CONTAINER_NAME: "main"},
+            log_path="main.log",
+        )
+        container_id = await self.runtime.create_container(sandbox_id, replace(config, **settings), sandbox)
+        if start:
+            await self.runtime.start_container(container_id)
+        return container_id
+
+    def log(self, sandbox_id: str, name: str = "main.log") -> str:
+        return (Path(self.sandboxes[sandbox_id].log_directory) / name).read_text()
+
+
+@pytest.fixture
+async def cri(containerd: Containerd) -> AsyncIterator[CriRuntime]:
+    runtime = CriRuntime(Connection(containerd.endpoint, timeout_seconds=30))
+    yield runtime
+    await runtime.close()
+
+
+@pytest.fixture
+async def cri_images(cri: CriRuntime) -> CriImageService:
+    return CriImageService(cri.connection)
+
+
+@pytest.fixture
+async def pods(cri: CriRuntime, tmp_path: Path) -> AsyncIterator[Pods]:
+    pods = Pods(cri, tmp_path)
+    yield pods
+    for sandbox_id in pods.sandboxes:
+        await cri.stop_sandbox(sandbox_id)
+        await cri.remove_sandbox(sandbox_id)

@@ -1,0 +1,313 @@
+"""The client runs pods on a real containerd."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Awaitable, Callable
+
+import pytest
+from nodeagent_plugins.cri.client import CriRuntime
+from nodeagent_plugins.cri.connection import Connection
+
+from nodeagent.contracts.runtime import (
+    ContainerSecurity,
+    ContainerState,
+    LinuxResources,
+    Mount,
+    NamespaceMode,
+    Namespaces,
+    PortMapping,
+    RuntimeContainerStatus,
+    SandboxSecurity,
+)
+from nodeagent.errors import NotFound, RuntimeFailure, RuntimeUnavailable
+from tests.integration.images import BUSYBOX_IMAGE, PAUSE_IMAGE
+
+pytestmark = [pytest.mark.integration, pytest.mark.row("card.cri")]
+
+
+async def until(look: Callable[[], Awaitable[object]], seconds: float = 20) -> None:
+    async with asyncio.timeout(seconds):
+        while not await look():
+            await asyncio.sleep(0.02)
+
+
+async def exited(cri: CriRuntime, container_id: str) -> RuntimeContainerStatus:
+    async def has_exited() -> bool:
+        return (await cri.container_status(container_id)).state is ContainerState.EXITED
+
+    await until(has_exited)
+    return await cri.container_status(container_id)
+
+
+async def test_the_runtime_tells_its_version_and_that_it_is_ready(cri):
+    version = await cri.version()
+    conditions = {condition.type: condition.status for condition in await cri.status()}
+
+    assert version.name == "containerd"
+    assert version.api_version == "v1"
+    assert conditions == {"RuntimeReady": True, "NetworkReady": True}
+
+
+async def test_a_sandbox_runs_with_an_address_of_its_own(cri, pods, containerd):
+    sandbox_id = await pods.sandbox(annotations={"note": "x"}, port_mappings=(PortMapping(80, 0),))
+
+    status = await cri.sandbox_status(sandbox_id)
+
+    assert (status.name, status.uid, status.namespace, status.attempt) == ("web", "uid-web", "default", 0)
+    assert status.ready
+    assert status.network_mode is NamespaceMode.POD
+    assert ipaddress.ip_address(status.ips[0]) in ipaddress.ip_network(containerd.subnet)
+    assert status.annotations == {"note": "x"}
+
+
+async def test_a_sandbox_on_the_network_of_the_node_has_no_address(cri, pods):
+    node = SandboxSecurity(namespaces=Namespaces(network=NamespaceMode.NODE))
+
+    status = await cri.sandbox_status(await pods.sandbox(security=node))
+
+    assert status.network_mode is NamespaceMode.NODE
+    assert status.ips == ()
+
+
+async def test_a_container_writes_its_log_and_leaves_its_exit_code(cri, pods):
+    sandbox_id = await pods.sandbox()
+    container_id = await pods.container(sandbox_id, "echo $GREETING; exit 3", envs=(("GREETING", "hello"),))
+
+    status = await exited(cri, container_id)
+
+    assert (status.exit_code, status.reason) == (3, "Error")
+    assert 0 < status.created_at <= status.started_at
+    assert status.finished_at > status.created_at
+    assert pods.log(sandbox_id).endswith("stdout F hello\n")
+
+
+async def test_a_stopped_container_gets_its_grace(cri, pods):
+    sandbox_id = await pods.sandbox()
+    polite = await pods.container(sandbox_id, "trap 'exit 7' TERM; sleep 1000 & wait")
+    stubborn = await pods.container(sandbox_id, "trap '' TERM; while :; do sleep 1; done", attempt=1)
+
+    await asyncio.gather(cri.stop_container(polite, 20), cri.stop_container(stubborn, 1))
+
+    assert (await cri.container_status(polite)).exit_code == 7
+    assert (await cri.container_status(stubborn)).exit_code == 137
+
+
+async def test_a_command_runs_in_a_container(cri, pods):
+    container_id = await pods.container(await pods.sandbox(), "sleep 1000")
+
+    result = await cri.exec_sync(container_id, ["sh", "-c", "echo out; echo err >&2; exit 5"], 10)
+
+    assert (result.exit_code, result.stdout, result.stderr) == (5, b"out\n", b"err\n")
+
+
+async def test_a_command_that_takes_too_long_is_told_from_a_hung_runtime(cri, pods):
+    container_id = await pods.container(await pods.sandbox(), "sleep 1000")
+
+    with pytest.raises(TimeoutError, match="run sleep in container"):
+        await cri.exec_sync(container_id, ["sleep", "60"], 1)
+
+
+async def test_what_a_container_may_do_is_passed_on(cri, pods, tmp_path):
+    sandbox_id = await pods.sandbox(sysctls={"net.ipv4.ip_unprivileged_port_start": "0"}, hostname="web-host")
+    (tmp_path / "data").mkdir()
+    script = (
+        "id -u; id -G; hostname; touch /data/made; touch /x 2>&- || echo read-only; pwd; grep CapEff /proc/1/status"
+    )
+    container_id = await pods.container(
+        sandbox_id,
+        script,
+        working_dir="/tmp",
+        mounts=(Mount("/data", str(tmp_path / "data")),),
+        resources=LinuxResources(cpu_shares=512, memory_limit_bytes=64 << 20, oom_score_adj=999),
+        security=ContainerSecurity(
+            run_as_user=0, run_as_group=0, supplemental_groups=(2000,), readonly_rootfs=True, capabilities_drop=("ALL",)
+        ),
+    )
+
+    await exited(cri, container_id)
+
+    said = [line.split(" ", 3)[3] for line in pods.log(sandbox_id).splitlines()]
+    assert said[0] == "0"
+    assert "2000" in said[1].split()
+    assert said[2:5] == ["web-host", "read-only", "/tmp"]
+    assert said[5].split()[1] == "0" * 16
+    assert (tmp_path / "data" / "made").exists()
+
+
+async def test_listings_are_the_same_object_until_something_changes(cri, pods):
+    sandbox_id = await pods.sandbox(labels={"io.kubernetes.pod.uid": "uid-web", "a": "1", "b": "2", "c": "3"})
+    container_id = await pods.container(sandbox_id, "sleep 1000", annotations={"a": "1", "b": "2", "c": "3"})
+    await pods.container(sandbox_id, "sleep 1000", attempt=1)
+    sandboxes, containers = await cri.list_sandboxes(), await cri.list_containers()
+
+    for _ in range(20):
+        assert await cri.list_sandboxes() is sandboxes
+        assert await cri.list_containers() is containers
+    await cri.stop_container(container_id, 0)
+    after = await cri.list_containers()
+
+    assert {c.id: c.state for c in after}[container_id] is ContainerState.EXITED
+    assert {s.id for s in sandboxes} == {sandbox_id}
+
+
+async def test_the_listing_of_one_pod_leaves_out_the_others(cri, pods):
+    web, other = await pods.sandbox("web"), await pods.sandbox("other")
+    container_id = await pods.container(web, "sleep 1000")
+
+    assert [s.id for s in await cri.list_sandboxes("uid-other")] == [other]
+    assert [c.id for c in await cri.list_containers("uid-web")] == [container_id]
+    assert await cri.list_containers("uid-other") == ()
+
+
+async def test_removing_leaves_nothing_and_may_be_repeated(cri, pods):
+    sandbox_id = await pods.sandbox()
+    container_id = await pods.container(sandbox_id, "sleep 1000")
+
+    for _ in range(2):
+        await cri.stop_container(container_id, 0)
+        await cri.remove_container(container_id)
+        await cri.stop_sandbox(sandbox_id)
+        await cri.remove_sandbox(sandbox_id)
+
+    assert await cri.list_sandboxes() == ()
+    with pytest.raises(NotFound, match=f"look at container {container_id}"):
+        await cri.container_status(container_id)
+    with pytest.raises(NotFound):
+        await cri.sandbox_status(sandbox_id)
+
+
+async def test_a_container_that_cannot_start_says_why(cri, pods):
+    sandbox_id = await pods.sandbox()
+    container_id = await pods.container(sandbox_id, "", command=("/no/such",), start=False)
+
+    with pytest.raises(RuntimeFailure, match="/no/such"):
+        await cri.start_container(container_id)
+
+
+async def test_resources_change_while_a_container_runs(cri, pods):
+    container_id = await pods.container(
+        await pods.sandbox(), "sleep 1000", resources=LinuxResources(memory_limit_bytes=64 << 20)
+    )
+
+    await cri.update_resources(container_id, LinuxResources(memory_limit_bytes=32 << 20))
+
+    limit = await cri.exec_sync(container_id, ["cat", "/sys/fs/cgroup/memory/memory.limit_in_bytes"], 10)
+    assert int(limit.stdout) == 32 << 20
+
+
+async def test_a_moved_log_is_opened_anew(cri, pods):
+    sandbox_id = await pods.sandbox()
+    container_id = await pods.container(sandbox_id, "while :; do echo tick; sleep 0.05; done")
+    log = pods.logs / "web" / "main.log"
+    await until(lambda: asyncio.to_thread(log.exists))
+    log.rename(log.with_suffix(".old"))
+
+    await cri.reopen_log(container_id)
+
+    await until(lambda: asyncio.to_thread(lambda: log.exists() and "tick" in log.read_text()))
+
+
+async def test_usage_is_told_for_each_container(cri, pods):
+    container_id = await pods.container(await pods.sandbox(), "i=0; while :; do i=$((i+1)); done")
+
+    async def is_counted() -> bool:
+        return any(s.cpu_usage_core_nanoseconds > 0 for s in await cri.container_stats())
+
+    await until(is_counted)
+    (stats,) = await cri.container_stats()
+
+    assert (stats.id, stats.name, stats.pod_uid) == (container_id, "main", "uid-web")
+    assert stats.memory_working_set_bytes > 0
+    assert stats.timestamp > 0
+
+
+async def test_streams_are_offered_as_urls(cri, pods):
+    sandbox_id = await pods.sandbox()
+    container_id = await pods.container(sandbox_id, "sleep 1000")
+
+    urls = [
+        await cri.exec_url(container_id, ["sh"], stdin=True, stdout=True, stderr=False, tty=True),
+        await cri.attach_url(container_id, stdin=False, stdout=True, stderr=True, tty=False),
+        await cri.port_forward_url(sandbox_id, [80]),
+    ]
+
+    kinds = [url.removeprefix("http://127.0.0.1:").split("/")[1] for url in urls]
+    assert kinds == ["exec", "attach", "portforward"]
+
+
+async def test_a_runtime_without_event_stream_says_so(cri):
+    with pytest.raises(NotImplementedError):
+        async for _ in cri.events():
+            pass
+
+
+async def test_the_pod_network_is_accepted(cri):
+    await cri.update_pod_cidr("10.1.0.0/24")
+
+
+async def test_images_are_listed_looked_at_and_removed(cri_images, containerd):
+    containerd.ctr("images", "tag", BUSYBOX_IMAGE, "docker.io/library/extra:1")
+
+    found = await cri_images.image_status("extra:1")
+    names = {tag for image in await cri_images.list_images() for tag in image.repo_tags}
+
+    assert found is not None
+    assert found.size_bytes > 0
+    assert any(digest.startswith("docker.io/library/busybox@sha256:") for digest in found.repo_digests)
+    assert {BUSYBOX_IMAGE, PAUSE_IMAGE} <= names
+    assert await cri_images.image_status("no/such:1") is None
+    containerd.ctr("images", "remove", "docker.io/library/extra:1")
+    (usage,) = await cri_images.filesystem_usage()
+    assert usage.mountpoint.startswith(str(containerd.directory))
+
+
+async def test_an_image_that_no_registry_has_is_an_error_with_its_cause(cri_images):
+    with pytest.raises(RuntimeFailure, match=r'pull image "127\.0\.0\.1:1/none:1".*connection refused'):
+        await cri_images.pull_image("127.0.0.1:1/none:1")
+
+
+# --- outages --------------------------------------------------------------------------------------------------
+
+
+async def test_a_missing_runtime_is_unavailable_at_once(tmp_path):
+    runtime = CriRuntime(Connection(f"unix://{tmp_path}/none.sock", timeout_seconds=30))
+
+    async with asyncio.timeout(10):
+        with pytest.raises(RuntimeUnavailable, match="list sandboxes"):
+            await runtime.list_sandboxes()
+    await runtime.close()
+
+
+async def test_a_hung_runtime_is_unavailable_within_the_timeout_and_fine_afterwards(containerd):
+    runtime = CriRuntime(Connection(containerd.endpoint, timeout_seconds=0.5))
+    await runtime.version()
+    containerd.freeze()
+    try:
+        async with asyncio.timeout(10):
+            with pytest.raises(RuntimeUnavailable):
+                await runtime.version()
+    finally:
+        containerd.thaw()
+
+    assert (await runtime.version()).name == "containerd"
+    await runtime.close()
+
+
+async def test_containers_and_client_outlive_a_restart_of_the_runtime(containerd, cri, pods):
+    container_id = await pods.container(await pods.sandbox(), "sleep 1000")
+    containerd.stop()
+    with pytest.raises(RuntimeUnavailable):
+        await cri.version()
+    await asyncio.to_thread(containerd.start)
+
+    async def is_back() -> bool:
+        try:
+            return bool(await cri.version())
+        except RuntimeUnavailable:
+            return False
+
+    await until(is_back)
+
+    assert (await cri.container_status(container_id)).state is ContainerState.RUNNING
