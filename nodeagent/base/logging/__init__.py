@@ -26,7 +26,7 @@ from nodeagent.base.logging.settings import (
     parse_vmodule,
 )
 from nodeagent.base.logging.setup import Logging, active, configure
-from nodeagent.base.logging.values import RECORD_FIELDS, format_seconds
+from nodeagent.base.logging.values import RECORD_FIELDS
 
 __all__ = [
     "MAX_VERBOSITY",
@@ -44,7 +44,6 @@ __all__ = [
     "check_settings",
     "configure",
     "format_gates",
-    "format_seconds",
     "parse_vmodule",
     "register_format",
     "unregister_format",

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from nodeagent.base.duration import Duration
 from nodeagent.base.secret import MASK, Secret
 
 MAX_TEXT = 16 * 1024
@@ -59,20 +60,6 @@ def masked(line: str) -> str:
     return _SECRET_TEXT.sub(lambda found: f"{found['scheme'] or found['url'] or ''}{MASK}", line)
 
 
-def format_seconds(seconds: float) -> str:
-    """Return a length the way the field writes it: ``1h2m3.5s``, ``250ms``, ``0s``."""
-    sign, rest = ("-", -seconds) if seconds < 0 else ("", seconds)
-    if rest < 1:
-        scaled, unit = (rest * 1e3, "ms") if rest >= 1e-3 else (rest * 1e6, "µs")
-        return f"{sign}{round(scaled, 3):g}{unit}" if rest else "0s"
-    hours, rest = divmod(round(rest, 6), 3600)
-    minutes, rest = divmod(rest, 60)
-    text = f"{round(rest, 6):.6f}".rstrip("0").rstrip(".") + "s"
-    if hours:
-        return f"{sign}{hours:.0f}h{minutes:.0f}m{text}"
-    return f"{sign}{minutes:.0f}m{text}" if minutes else f"{sign}{text}"
-
-
 def _is_secret(key: str, value: Any) -> bool:
     if value is None or type(value) is bool or type(value) is int:
         return False  # "token": 3 counts tokens, it is none
@@ -103,7 +90,7 @@ def _walk(value: Any) -> Any:
         case bytes():
             return f"<{len(value)} bytes>"
         case timedelta():
-            return format_seconds(value.total_seconds())
+            return str(Duration(value // timedelta(microseconds=1) * 1000))
     return value
 
 

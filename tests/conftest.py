@@ -1,0 +1,117 @@
+"""Fixtures for every test, and the account of the specification's rows."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import os
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from nodeagent.testing.clock import FakeClock
+
+ROOT = Path(__file__).parent.parent
+ROWS_FILE = Path(__file__).parent / "rows.tsv"
+IN_CI = bool(os.environ.get("CI"))
+
+
+@pytest.fixture
+async def clock() -> FakeClock:
+    """A clock that the test steps."""
+    return FakeClock()
+
+
+@pytest.fixture(autouse=True)
+def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that leaves a task or a thread behind; sockets and files show as ``ResourceWarning``."""
+    before = set(threading.enumerate())
+    if inspect.iscoroutinefunction(request.function):
+        request.getfixturevalue("_no_task_leaks")
+    yield
+    left = [thread for thread in threading.enumerate() if thread not in before and not _of_the_loop(thread)]
+    for thread in left:
+        thread.join(1)
+    if names := [thread.name for thread in left if thread.is_alive()]:
+        pytest.fail(f"threads left over: {', '.join(names)}")
+
+
+@pytest.fixture
+async def _no_task_leaks() -> AsyncIterator[None]:
+    yield
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    if left:
+        await asyncio.wait(left, timeout=0.1)  # a cancelled task needs a turn to end
+    if names := [f"{task.get_name()} {task.get_coro()}" for task in left if not task.done()]:
+        pytest.fail(f"tasks left over: {', '.join(names)}")
+
+
+def _of_the_loop(thread: threading.Thread) -> bool:
+    """Tell whether *thread* belongs to the loop's executor, which the loop ends when it closes."""
+    return thread.name.startswith("asyncio")
+
+
+class Rows:
+    """Which rows of the specification are proven: by at least one test that passed, and none that failed."""
+
+    def __init__(self) -> None:
+        lines = ROWS_FILE.read_text(encoding="utf-8").splitlines()[1:]
+        self.known = [line.split("\t", 1)[0] for line in lines if line]
+        self._of_test: dict[str, tuple[str, ...]] = {}
+        self._passed: dict[str, set[str]] = {}
+        self._failed: set[str] = set()
+
+    @property
+    def proven(self) -> dict[str, list[str]]:
+        """Each proven row, in the order of the specification, with the tests that prove it."""
+        return {row: sorted(self._passed[row]) for row in self.known if row in self._passed and row not in self._failed}
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        known = set(self.known)
+        for item in items:
+            rows = tuple(row for mark in item.iter_markers("row") for row in mark.args)
+            if unknown := [row for row in rows if row not in known]:
+                raise pytest.UsageError(f"{item.nodeid}: no such row: {', '.join(unknown)}")
+            if rows:
+                self._of_test[item.nodeid] = rows
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for row in self._of_test.get(report.nodeid, ()):
+            if report.failed:
+                self._failed.add(row)
+            elif report.when == "call" and report.passed:
+                self._passed.setdefault(row, set()).add(report.nodeid)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        build = ROOT / "build"
+        build.mkdir(exist_ok=True)
+        text = json.dumps(self.proven, indent=1, ensure_ascii=False) + "\n"
+        (build / "rows.json").write_text(text, encoding="utf-8")
+        terminalreporter.write_line(f"rows proven: {len(self.proven)} of {len(self.known)}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Rows(), "rows")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what needs root where there is none; CI has everything, there nothing is left out."""
+    if IN_CI or os.geteuid() == 0:
+        return
+    needs_root = pytest.mark.skip(reason="needs root")
+    for item in items:
+        if item.get_closest_marker("integration") or "integration" in item.path.parts:
+            item.add_marker(needs_root)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    report = yield
+    if IN_CI and report.skipped and not hasattr(report, "wasxfail"):  # type: ignore[attr-defined]
+        report.outcome = "failed"  # type: ignore[attr-defined]
+        report.longrepr = f"skipped in CI: {report.longrepr}"  # type: ignore[attr-defined]
+    return report
