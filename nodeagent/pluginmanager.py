@@ -85,6 +85,8 @@ class PluginManager:
         self._deadline = deadline_seconds
         self._failing: set[tuple[str, str]] = set()
         self.decisions: deque[Decision] = deque(maxlen=_KEPT_DECISIONS)
+        self.decided = asyncio.Event()
+        """Set at each decision."""
 
     # --- loading ------------------------------------------------------------------------------------------
 
@@ -275,6 +277,7 @@ class PluginManager:
 
     def _decide(self, plugin: str, hook: str, subject: str, verdict: str) -> None:
         self.decisions.append(Decision(plugin, hook, subject, verdict, time.time()))
+        self.decided.set()
 
 
 def _by_name(entries: Iterable[importlib.metadata.EntryPoint]) -> dict[str, importlib.metadata.EntryPoint]:

@@ -39,6 +39,10 @@ class DesiredPods:
         self._sets: dict[str, dict[str, Pod]] = {}
         self._waiting = set(sources)
 
+    def expect(self, sources: Iterable[str]) -> None:
+        """Name further sources whose pods are not known before they publish."""
+        self._waiting.update(set(sources) - self._sets.keys())
+
     @property
     def complete(self) -> bool:
         """Whether every source has published; before that, nothing may be cleaned up."""

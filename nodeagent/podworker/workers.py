@@ -39,6 +39,10 @@ class PodWorkers:
 
     # --- what sources do ------------------------------------------------------------------------------------
 
+    def expect(self, sources: Iterable[str]) -> None:
+        """Name the sources that will publish."""
+        self._desired.expect(sources)
+
     def publish(self, source: str, pods: Sequence[Pod]) -> None:
         """Take the new set of a source."""
         for change in self._desired.publish(source, pods):

@@ -1,0 +1,281 @@
+"""The agent: builds the parts, starts them in order, stops them in order. Kept a list; the work is elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nodeagent.base.aio import Backoff, Clock, SystemClock, TaskOwner
+from nodeagent.base.logging import v_level
+from nodeagent.contracts.background import BackgroundLoop
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.events import EventType
+from nodeagent.model.meta import ObjectReference
+from nodeagent.model.pod import Pod
+from nodeagent.node import NodeManager
+from nodeagent.parts import provide_loops, provide_parts, provide_sources
+from nodeagent.pleg.cache import PodCache
+from nodeagent.pleg.evented import EventedPleg
+from nodeagent.pleg.generic import GenericPleg
+from nodeagent.plugin_report import PluginReport
+from nodeagent.pluginmanager import PluginManager
+from nodeagent.podworker.desired import ChangeKind, DesiredPods, is_static
+from nodeagent.podworker.housekeeping import Housekeeping
+from nodeagent.podworker.run_once import RunOnce
+from nodeagent.podworker.worker import WorkerParts
+from nodeagent.podworker.workers import PodWorkers
+from nodeagent.server.health import HealthServer
+from nodeagent.status.manager import StatusManager
+from nodeagent.status.mirror import MirrorPods
+
+if TYPE_CHECKING:
+    from nodeagent.apiclient import Client
+    from nodeagent.config.load import Loaded
+
+_log = logging.getLogger(__name__)
+
+FLUSH_SECONDS = 5.0
+STOP_SECONDS = 10.0
+
+
+class Agent:
+    """One node agent.
+
+    :param loaded: the validated configuration with everything that came with it.
+    :param plugins: the loaded plugins.
+    :raises ConfigError: a plugin or the API client cannot work with the configuration.
+    :raises PluginError: a part is missing, or a plugin failed.
+    """
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        plugins: PluginManager,
+        *,
+        plugin_settings: dict[str, dict[str, Any]] | None = None,
+        clock: Clock | None = None,
+        ready: Callable[[], None] = lambda: None,
+    ) -> None:
+        config, settings = loaded.config, loaded.settings
+        self._config, self._plugins, self._ready = config, plugins, ready
+        self._clock = clock = clock or SystemClock()
+        self._stop = asyncio.Event()
+        self._tasks: dict[str, asyncio.Task[Any]] = {}
+        self._client: Client | None = None
+        self.exit_code = 0
+
+        node_reference = ObjectReference(kind="Node", name=settings.node_name, uid=settings.node_name)
+        context = AgentContext(
+            config=config,
+            gates=loaded.gates,
+            settings=settings,
+            clock=clock,
+            tasks=TaskOwner("plugins"),
+            plugin_settings=plugin_settings or {},
+            node_reference=lambda: node_reference,
+        )
+        self.context = context
+        if not settings.standalone:
+            self._connect(Path(settings.kubeconfig))
+        plugins.provide_all("nodeagent_configure", config=config, context=context, plugins=plugins)
+
+        self._cache = PodCache(lambda: context.runtime, clock)
+        self._pods = PodWorkers(DesiredPods(()), self._worker_parts, self._mirror_changed)
+        self._pleg = GenericPleg(
+            lambda: context.runtime, self._cache, clock, wake=self._pod_changed, recovered=self._pods.wake_all
+        )
+        self._evented = EventedPleg(
+            lambda: context.runtime, self._cache, self._pleg, clock, wake=self._pod_changed
+        )
+        provide_parts(context, plugins, self._pods)
+        self._node = NodeManager(context, plugins, lambda: [p for p in (self._pleg.health.problem,) if p])
+        context.node = lambda: self._node.node
+        self._mirrors = MirrorPods(
+            api=lambda: context.api,
+            clock=clock,
+            static_pods=self._static_pods,
+            node=self._node.owner_reference,
+            appeared=lambda uid, mirror: self._status.mirror_appeared(uid, mirror),
+        )
+        self._status = StatusManager(
+            api=lambda: context.api,
+            clock=clock,
+            plugins=plugins,
+            probes=context.prober.result,
+            host_ips=lambda: self._node.host_ips,
+            runtime_name=lambda: self._node.runtime_name,
+            is_static=is_static,
+            mirror_of=self._mirrors.of,
+            sandbox_condition=loaded.gates.enabled("PodReadyToStartContainersCondition"),
+        )
+        self._sources = provide_sources(context, plugins)
+        self._pods.expect(source.name for source in self._sources)
+        self._loops = provide_loops(context, plugins)
+        self._report = PluginReport(plugins, context.root_dir, clock)
+        self._housekeeping = Housekeeping(self._pods, self._cache, lambda: context.syncer, clock)
+
+    # --- running --------------------------------------------------------------------------------------------
+
+    async def run(self) -> int:
+        """Run until :meth:`stop` is called, or, with ``runOnce``, until the pods run; return the exit code.
+
+        Containers are left running. An error of a core loop stops the agent and is raised.
+        """
+        config, context = self._config, self.context
+        _log.info("Agent starts", extra={"node": context.node_name, "root": str(context.root_dir)})
+        await asyncio.to_thread(_prepare_root, context.root_dir)
+        context.recorder.record(context.node_reference(), EventType.NORMAL, "Starting", f"Starting {_component()}.")
+        try:
+            self._start("plugin report", self._report.run())
+            self._start("node status", self._node.run_status())
+            if config.healthz_port:
+                health = HealthServer(config.healthz_bind_address, config.healthz_port, self._checks(), self._clock)
+                self._start("health", health.run())
+            if context.api is not None:
+                self._start("status", self._status.run())
+                if config.register_node:
+                    self._start("registration", self._node.run_registration(), may_end=True)
+                self._start("lease", self._node.run_lease())
+                self._start("mirror pods", self._mirrors.run())
+            self._start("pods", self._run_pods())
+            return await self._until_stopped()
+        finally:
+            await self._shut_down()
+
+    def stop(self) -> None:
+        """End :meth:`run`; pods go on."""
+        self._stop.set()
+
+    async def _run_pods(self) -> None:
+        """Learn what runs, then take what is wanted: nothing that runs is started twice."""
+        backoff = Backoff(0.2, 5.0)
+        while not await self._pleg.relist():
+            await self._clock.sleep(backoff.next())
+        self._start("pleg", self._pleg.run())
+        if self.context.gates.enabled("EventedPLEG"):
+            self._start("evented pleg", self._evented.run(), may_end=True)
+        for source in self._sources:
+            self._start(f"source {source.name}", source.run(lambda pods, name=source.name: self._publish(name, pods)))
+        for plugin, loop in self._loops:
+            self._start(f"{plugin} {loop.name}", self._run_loop(plugin, loop))
+        self._start("housekeeping", self._housekeeping.run())
+        if self._config.run_once:
+            self._start("run once", self._run_once(), may_end=True)
+        self._ready()
+        await self._pods.run()
+
+    async def _run_once(self) -> None:
+        self.exit_code = await RunOnce(self._pods, self._clock).run()
+        self.stop()
+
+    async def _run_loop(self, plugin: str, loop: BackgroundLoop) -> None:
+        """Run a plugin's loop again and again; its failures stay its own."""
+        backoff = Backoff(1.0, 300.0)
+        while True:
+            try:
+                await loop.run()
+            except Exception:
+                _log.exception("Loop of a plugin failed", extra={"plugin": plugin, "loop": loop.name})
+            else:
+                _log.warning("Loop of a plugin ended", extra={"plugin": plugin, "loop": loop.name})
+            await self._clock.sleep(backoff.next())
+
+    def _start(self, name: str, coroutine: Coroutine[Any, Any, Any], *, may_end: bool = False) -> None:
+        task = asyncio.create_task(coroutine, name=name)
+        self._tasks[name] = task
+
+        def done(ended: asyncio.Task[Any]) -> None:
+            if not may_end or (not ended.cancelled() and ended.exception() is not None):
+                self._stop.set()
+
+        task.add_done_callback(done)
+
+    async def _until_stopped(self) -> int:
+        await self._stop.wait()
+        for name, task in self._tasks.items():
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                _log.error("Loop failed, the agent stops", extra={"loop": name}, exc_info=error)
+                raise error
+        return self.exit_code
+
+    async def _shut_down(self) -> None:
+        """Stop in order: sources, workers, loops; then tell the API server what is not told yet; then clients."""
+        _log.info("Agent stops; pods go on")
+        sources = {name for name in self._tasks if name.startswith("source ")}
+        await self._cancel(sources)
+        await self._cancel({"pods", "housekeeping", "pleg", "evented pleg", "run once"})
+        if self.context.api is not None:
+            await self._status.flush(FLUSH_SECONDS)
+        await self._cancel(set(self._tasks))
+        await self.context.tasks.close()
+        await self.context.recorder.flush(FLUSH_SECONDS)
+        await self._plugins.announce("nodeagent_stop")
+        if self._client is not None:
+            await self._client.close()
+
+    async def _cancel(self, names: set[str]) -> None:
+        tasks = {task for name in names if (task := self._tasks.pop(name, None)) is not None}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            _, stuck = await asyncio.wait(tasks, timeout=STOP_SECONDS)
+            for task in stuck:
+                _log.error("Loop did not end when cancelled", extra={"loop": task.get_name()})
+
+    # --- wiring ---------------------------------------------------------------------------------------------
+
+    def _connect(self, kubeconfig: Path) -> None:
+        from nodeagent.apiclient import connect
+
+        self._client = client = connect(kubeconfig, self._config, self._clock)
+        self.context.api = client
+        self.context.new_api = client.with_rate
+
+    def _worker_parts(self) -> WorkerParts:
+        return WorkerParts(
+            syncer=lambda: self.context.syncer,
+            observer=self._cache,
+            status=self._status,
+            plugins=self._plugins,
+            recorder=self.context.recorder,
+            clock=self._clock,
+            resync_seconds=self._config.sync_frequency.seconds,
+            network_problem=lambda: self._node.network_problem,
+            finished=self._pods.finished,
+        )
+
+    def _checks(self) -> dict[str, Callable[[], str]]:
+        return {"ping": lambda: "", "pleg": lambda: self._pleg.health.problem}
+
+    def _publish(self, source: str, pods: Any) -> None:
+        _log.log(v_level(3), "Source published", extra={"source": source, "pods": len(pods)})
+        self._pods.publish(source, pods)
+        self._mirrors.wake()
+
+    def _pod_changed(self, uid: str) -> None:
+        self._pods.wake(uid)
+        self._housekeeping.wake()
+
+    def _static_pods(self) -> list[Pod] | None:
+        return [pod for pod in self._pods.all() if is_static(pod)] if self._pods.all_known else None
+
+    def _mirror_changed(self, kind: ChangeKind, mirror: Pod) -> None:
+        if kind is ChangeKind.REMOVED:
+            self._mirrors.gone(mirror)
+        else:
+            self._mirrors.seen(mirror)
+
+
+def _component() -> str:
+    from nodeagent.base import identity
+
+    return identity.current().component
+
+
+def _prepare_root(root: Path) -> None:
+    root.mkdir(mode=0o750, parents=True, exist_ok=True)
+    for name in ("pods", "plugins", "plugins_registry"):
+        (root / name).mkdir(mode=0o750, exist_ok=True)

@@ -1,0 +1,43 @@
+"""The command line: ``nodeagent [run] FLAGS`` is the daemon, every other word is a command of its own."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from nodeagent import __version__
+from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.errors import ConfigError, PluginError
+
+COMMANDS = ("config", "plugins", "demo")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command that *argv* names and return its exit code."""
+    try:
+        if argv and argv[0] in COMMANDS:
+            arguments = _parser().parse_args(argv)
+            return int(arguments.handler(arguments))
+        from nodeagent.cli import run
+
+        return run.run(argv[1:] if argv and argv[0] == "run" else argv)
+    except ConfigError as error:
+        for problem in error.problems:
+            print(f"invalid configuration: {problem}", file=sys.stderr)
+        return ExitCode.CONFIGURATION
+    except PluginError as error:
+        print(f"nodeagent: {error}", file=sys.stderr)
+        return ExitCode.CONFIGURATION
+
+
+def _parser() -> argparse.ArgumentParser:
+    from nodeagent.cli import config, demo, plugins
+
+    parser = argparse.ArgumentParser(prog="nodeagent", description="The agent that runs the workloads of a Linux node.")
+    parser.add_argument("--version", action="version", version=f"nodeagent {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    config.add_parser(commands)
+    plugins.add_parser(commands)
+    demo.add_parser(commands)
+    return parser

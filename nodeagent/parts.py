@@ -1,0 +1,48 @@
+"""Fills the context with the parts that plugins provide, in the order of the provide hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nodeagent.contracts.background import BackgroundLoop
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.pods import PodDirectory, PodSource
+from nodeagent.pluginmanager import Answer, PluginManager
+
+
+def provide_parts(context: AgentContext, plugins: PluginManager, pods: PodDirectory) -> None:
+    """Ask the plugins for every part of *context*.
+
+    :raises PluginError: nobody provides a part, or a plugin failed.
+    :raises ConfigError: a plugin cannot work with the configuration.
+    """
+    context.recorder = plugins.provide("nodeagent_provide_event_recorder", context=context)
+    context.runtime = plugins.provide("nodeagent_provide_runtime", context=context)
+    context.images = plugins.provide("nodeagent_provide_image_service", context=context)
+    context.objects = plugins.provide("nodeagent_provide_object_reader", context=context)
+    context.cgroups = plugins.provide("nodeagent_provide_cgroups", context=context)
+    kinds = _flat(plugins.provide_all("nodeagent_provide_volume_kinds", context=context))
+    kinds.reverse()  # of two kinds for one volume, that of the plugin registered later is preferred
+    context.volumes = plugins.provide("nodeagent_provide_volume_manager", context=context, kinds=kinds)
+    providers = _flat(plugins.provide_all("nodeagent_provide_credential_providers", context=context))
+    context.puller = plugins.provide(
+        "nodeagent_provide_image_puller", context=context, credential_providers=providers
+    )
+    context.pods = pods
+    context.prober = plugins.provide("nodeagent_provide_prober", context=context)
+    context.syncer = plugins.provide("nodeagent_provide_pod_syncer", context=context, plugins=plugins)
+
+
+def provide_sources(context: AgentContext, plugins: PluginManager) -> Sequence[PodSource]:
+    """Return the pod sources that the configuration asks for."""
+    return _flat(plugins.provide_all("nodeagent_provide_pod_sources", context=context))
+
+
+def provide_loops(context: AgentContext, plugins: PluginManager) -> Sequence[tuple[str, BackgroundLoop]]:
+    """Return the background loops, each with its plugin's name."""
+    answers = plugins.provide_all("nodeagent_provide_background_loops", context=context, plugins=plugins)
+    return [(answer.plugin, loop) for answer in answers for loop in answer.value]
+
+
+def _flat(answers: Sequence[Answer[Sequence[object]]]) -> list[object]:
+    return [item for answer in answers for item in answer.value]

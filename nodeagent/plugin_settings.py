@@ -1,0 +1,54 @@
+"""Reads the settings of plugins (``--plugin-config``) and checks them against the schemas that plugins declare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nodeagent.base import yamlsafe
+from nodeagent.errors import ConfigError, Problem
+from nodeagent.pluginmanager import PluginManager
+
+
+def load_plugin_settings(file: str, plugins: PluginManager) -> dict[str, dict[str, Any]]:
+    """Return the settings by plugin name; *file* is ``plugins: {NAME: {…}}`` in YAML or JSON, or empty for none.
+
+    :raises ConfigError: with every problem of the file.
+    """
+    if not file:
+        return {}
+    try:
+        content = Path(file).read_bytes()
+    except OSError as error:
+        raise ConfigError([Problem(file, "", None, f"cannot be read: {error.strerror}")]) from error
+    document = yamlsafe.load(content, source=file)
+    if not isinstance(document, dict) or not isinstance(document.get("plugins"), dict):
+        raise ConfigError([Problem(file, "plugins", None, "must be a map of plugin names to their settings")])
+    problems = [
+        Problem(file, key, None, "is not known; only `plugins` may stand here") for key in document if key != "plugins"
+    ]
+    schemas = {a.plugin: a.value for a in plugins.provide_all("nodeagent_settings_schema")}
+    installed = {info.name for info in plugins.plugins()}
+    settings: dict[str, dict[str, Any]] = {}
+    for name, given in document["plugins"].items():
+        if name not in schemas:
+            rule = "takes no settings" if name in installed else "is no installed plugin"
+            problems.append(Problem(file, f"plugins.{name}", None, rule))
+        else:
+            problems.extend(_check(file, name, given, schemas[name]))
+            settings[name] = given
+    if problems:
+        raise ConfigError(problems)
+    return settings
+
+
+def _check(file: str, name: str, given: Any, schema: Mapping[str, Any]) -> list[Problem]:
+    import jsonschema
+
+    validator = jsonschema.Draft202012Validator(schema)
+    problems = []
+    for error in sorted(validator.iter_errors(given), key=lambda found: list(map(str, found.absolute_path))):
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path)
+        problems.append(Problem(file, f"plugins.{name}{path}", None, error.message))
+    return problems

@@ -1,0 +1,81 @@
+"""The health port: health and nothing else, in plain HTTP, meant for this machine only.
+
+spec: config.healthzPort, config.healthzBindAddress
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from nodeagent.base.aio import Clock
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+_log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 5.0
+PATHS = ("/healthz", "/healthz/ping")
+
+Check = Callable[[], str]
+"""Returns what is wrong, or an empty text."""
+
+
+class HealthServer:
+    """Answers ``/healthz`` with 200 ``ok``, or with 500 and the failing checks.
+
+    :param checks: by name, such as ``pleg``; asked at each request and cheap.
+    """
+
+    def __init__(self, address: str, port: int, checks: Mapping[str, Check], clock: Clock) -> None:
+        self._address, self._port, self._checks, self._clock = address, port, checks, clock
+        self.port = 0
+        """The port in use, once :meth:`run` listens."""
+
+    async def run(self) -> None:
+        """Serve until cancelled; a port that is taken is tried again every 5 seconds."""
+        from aiohttp import web
+
+        app = web.Application(client_max_size=1024)
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/healthz/ping", _ping)
+        runner = web.AppRunner(app, access_log=None, keepalive_timeout=10, handler_cancellation=True)
+        await runner.setup()
+        failing = False
+        try:
+            while True:
+                try:
+                    site = web.TCPSite(runner, self._address, self._port, backlog=16)
+                    await site.start()
+                    break
+                except OSError as error:
+                    if not failing:
+                        failing = True
+                        _log.error("Health port cannot be opened, trying again", extra={"err": str(error)})
+                    await self._clock.sleep(RETRY_SECONDS)
+            self.port = runner.addresses[0][1]
+            await asyncio.Event().wait()
+        finally:
+            await runner.cleanup()
+
+    async def _healthz(self, request: web.Request) -> web.Response:
+        from aiohttp import web
+
+        results = {name: check() for name, check in self._checks.items()}
+        bad = [name for name, problem in results.items() if problem]
+        if not bad and "verbose" not in request.query:
+            return web.Response(text="ok")
+        lines = [
+            f"[-]{name} failed: {problem}" if problem else f"[+]{name} ok" for name, problem in results.items()
+        ]
+        lines.append("healthz check failed" if bad else "healthz check passed")
+        return web.Response(status=500 if bad else 200, text="\n".join(lines) + "\n")
+
+
+async def _ping(request: web.Request) -> web.Response:
+    from aiohttp import web
+
+    return web.Response(text="ok")
