@@ -1,0 +1,302 @@
+"""Requests to the API server (keeps the contract ``nodeagent.contracts.api.Api``)."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import random
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from nodeagent import __version__
+from nodeagent.apiclient import failures, paths, wire
+from nodeagent.apiclient.transport import ConnectionLost, Request, Response, Transport
+from nodeagent.base import identity
+from nodeagent.base.aio import Clock, TokenBucket
+from nodeagent.contracts.api import Listing, PatchType, Resource, WatchEvent, WatchType
+from nodeagent.errors import ApiError, ApiGone, ApiUnavailable
+
+DEADLINE_SECONDS = 30.0
+PAGE_ITEMS = 500
+WATCH_SECONDS = (300, 600)
+"""How long the server is asked to keep a watch open; drawn at random, so that watches do not end together."""
+_WATCH_SLACK_SECONDS = 30.0
+_TRIES = 5
+_MAX_PAUSE_SECONDS = 30.0
+_REPEATABLE = frozenset({"GET", "PUT", "DELETE"})
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class Client:
+    """A client of one API server; those made with :meth:`with_rate` share its connections.
+
+    Requests and answers are in *content_type* where the kind has that form, else in JSON; patches are always JSON.
+    A request that may be repeated is sent again once after a lost connection; a server that names a time to come back
+    (``Retry-After``) is asked again then.
+    spec: config.contentType, config.platformAPIQPS, config.platformAPIBurst
+
+    :param qps: requests a second in the long run; 0 is unlimited.
+    :param burst: requests at once.
+    :param deadline_seconds: of one attempt, without the wait for the rate limit; watches go on longer.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        *,
+        content_type: str = wire.JSON,
+        qps: float = 0,
+        burst: int = 0,
+        deadline_seconds: float = DEADLINE_SECONDS,
+    ) -> None:
+        self._transport, self._clock, self._deadline = transport, clock, deadline_seconds
+        self._content_type = content_type
+        self._bucket = TokenBucket(qps, burst, clock)
+        self._accept = _accept(content_type)
+        self._watch_accept = _accept(content_type, ";stream=watch")
+        self._agent = f"{identity.current().component}/v{__version__} (linux/{platform.machine()})"
+
+    def with_rate(self, qps: float, burst: int, *, deadline_seconds: float | None = None) -> Client:
+        """Return a client with a limit of its own on the same connections."""
+        return Client(
+            self._transport,
+            self._clock,
+            content_type=self._content_type,
+            qps=qps,
+            burst=burst,
+            deadline_seconds=deadline_seconds or self._deadline,
+        )
+
+    async def close(self) -> None:
+        """Close the connections, also under the clients that share them."""
+        await self._transport.close()
+
+    async def get(
+        self, resource: Resource, name: str, namespace: str = "", *, into: type[T], cached: bool = False
+    ) -> T:
+        target = paths.target(resource, namespace, name, query={"resourceVersion": "0"} if cached else None)
+        return await self._ask("GET", _attempt("get", resource, namespace, name), target, into)
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        into: type[T],
+        field_selector: str = "",
+        label_selector: str = "",
+        cached: bool = False,
+    ) -> Listing[T]:
+        attempt = _attempt("list", resource, namespace)
+        query = _selectors(field_selector, label_selector) | {"limit": str(PAGE_ITEMS)}
+        page = await self._page(
+            attempt, resource, namespace, query | ({"resourceVersion": "0"} if cached else {}), into
+        )
+        items = page.items
+        while page.continue_token:
+            try:
+                page = await self._page(attempt, resource, namespace, query | {"continue": page.continue_token}, into)
+                items = items + page.items
+            except ApiGone:  # the list outlived the server's history; in one piece it cannot
+                query.pop("limit")
+                page = await self._page(attempt, resource, namespace, query, into)
+                items = page.items
+        return Listing(items, page.resource_version)
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        into: type[T],
+        resource_version: str,
+        field_selector: str = "",
+        label_selector: str = "",
+    ) -> AsyncIterator[WatchEvent[T]]:
+        attempt = _attempt("watch", resource, namespace)
+        length = random.randint(*WATCH_SECONDS)  # noqa: S311  spreads load, guards nothing
+        query = _selectors(field_selector, label_selector) | {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(length),
+        }
+        target = paths.target(resource, namespace, query=query)
+        await self._bucket.take()
+        request = Request("GET", target, {"Accept": self._watch_accept, "User-Agent": self._agent})
+        try:
+            async with self._transport.stream(request, self._deadline, length + _WATCH_SLACK_SECONDS) as stream:
+                if stream.head.status != 200:
+                    raise failures.from_response(attempt, stream.head)
+                reader = wire.frame_reader(wire.media_type_of(stream.head.headers))
+                async for piece in stream.pieces:
+                    for kind, value in reader.feed(piece):
+                        if (event := _event(attempt, kind, value, into)) is not None:
+                            yield event
+        except TimeoutError as error:
+            raise ApiUnavailable(f"{attempt}: the server fell silent") from error
+        except ConnectionLost as error:
+            raise ApiUnavailable(f"{attempt}: {error}") from error
+        except ValueError as error:
+            raise ApiError(f"{attempt}: the stream cannot be read: {error}", transient=True) from error
+
+    async def create(
+        self, resource: Resource, obj: Mapping[str, Any], namespace: str = "", *, subresource: str = "", name: str = ""
+    ) -> dict[str, Any]:
+        target = paths.target(resource, namespace, name, subresource)
+        shown = name or obj.get("metadata", {}).get("name", "")
+        return await self._send(
+            "POST", _attempt("create", resource, namespace, shown, subresource), target, resource, obj
+        )
+
+    async def update(
+        self, resource: Resource, name: str, obj: Mapping[str, Any], namespace: str = "", *, subresource: str = ""
+    ) -> dict[str, Any]:
+        target = paths.target(resource, namespace, name, subresource)
+        return await self._send(
+            "PUT", _attempt("update", resource, namespace, name, subresource), target, resource, obj
+        )
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Mapping[str, Any] | Sequence[Any],
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        patch_type: PatchType = PatchType.STRATEGIC,
+    ) -> dict[str, Any]:
+        attempt = _attempt("patch", resource, namespace, name, subresource)
+        target = paths.target(resource, namespace, name, subresource)
+        body = msgspec.json.encode(patch)
+        response = await self._exchange("PATCH", attempt, target, body, str(patch_type))
+        return _read(attempt, response, dict)
+
+    async def delete(
+        self, resource: Resource, name: str, namespace: str = "", *, grace_seconds: int | None = None, uid: str = ""
+    ) -> None:
+        options: dict[str, Any] = {}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        body, content_type = b"", ""
+        if options:
+            kind = {"apiVersion": "v1", "kind": "DeleteOptions"}
+            body, content_type = wire.encode(kind | options, self._content_type)
+        attempt = _attempt("delete", resource, namespace, name)
+        await self._exchange("DELETE", attempt, paths.target(resource, namespace, name), body, content_type)
+
+    # --- one request --------------------------------------------------------------------------------------
+
+    async def _ask(self, method: str, attempt: str, target: str, into: type[T]) -> T:
+        return _read(attempt, await self._exchange(method, attempt, target), into)
+
+    async def _page(
+        self, attempt: str, resource: Resource, namespace: str, query: Mapping[str, str], into: type[T]
+    ) -> Listing[T]:
+        response = await self._exchange("GET", attempt, paths.target(resource, namespace, query=query))
+        try:
+            page = wire.decode_page(response.body, wire.media_type_of(response.headers), into)
+        except ValueError as error:
+            raise ApiError(f"{attempt}: the answer cannot be read: {error}") from error
+        if into is dict:  # items of a list do not say what they are
+            for item in page.items:
+                item.setdefault("apiVersion", paths.api_version(resource))  # type: ignore[attr-defined]
+                item.setdefault("kind", resource.kind)  # type: ignore[attr-defined]
+        return page
+
+    async def _send(
+        self, method: str, attempt: str, target: str, resource: Resource, obj: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        whole = {"apiVersion": paths.api_version(resource), "kind": resource.kind, **obj}
+        try:
+            body, content_type = wire.encode(whole, self._content_type)
+        except (ValueError, TypeError) as error:
+            raise ApiError(f"{attempt}: the object cannot be written: {error}") from error
+        return _read(attempt, await self._exchange(method, attempt, target, body, content_type), dict)
+
+    async def _exchange(
+        self, method: str, attempt: str, target: str, body: bytes = b"", content_type: str = ""
+    ) -> Response:
+        headers = {"Accept": self._accept, "User-Agent": self._agent}
+        if content_type:
+            headers["Content-Type"] = content_type
+        request = Request(method, target, headers, body)
+        repeat = method in _REPEATABLE or (method == "PATCH" and content_type != PatchType.JSON)
+        for tries_left in range(_TRIES - 1, -1, -1):
+            await self._bucket.take()
+            try:
+                response = await self._transport.request(request, self._deadline)
+            except TimeoutError as error:
+                raise ApiUnavailable(f"{attempt}: no answer within {self._deadline:g} s") from error
+            except ConnectionLost as error:
+                if repeat and tries_left:
+                    repeat = False
+                    continue
+                raise ApiUnavailable(f"{attempt}: {error}") from error
+            if response.status < 300:
+                return response
+            pause = _asked_pause(response)
+            if pause is None or not tries_left:
+                raise failures.from_response(attempt, response)
+            _log.debug("Server asks to wait", extra={"attempt": attempt, "seconds": pause})
+            await self._clock.sleep(pause)
+        raise AssertionError("unreachable")
+
+
+def _read(attempt: str, response: Response, into: type[T]) -> T:
+    try:
+        return wire.decode(response.body, wire.media_type_of(response.headers), into)
+    except ValueError as error:
+        raise ApiError(f"{attempt}: the answer cannot be read: {error}") from error
+
+
+def _event(attempt: str, kind: str, value: Any, into: type[T]) -> WatchEvent[T] | None:
+    """Return the event, or ``None`` for one that cannot be used.
+
+    :raises ApiError: the event says that the watch failed.
+    """
+    if kind == "ERROR":
+        status = wire.convert(value, failures.Status)
+        raise failures.from_status(attempt, status.code, status.reason, status.message)
+    try:
+        known = WatchType(kind)
+        version = wire.convert(value, wire.Versioned).metadata.resource_version
+        if known is WatchType.BOOKMARK:  # carries nothing else; required fields may be null
+            value = {"metadata": {"resourceVersion": version}}
+        return WatchEvent(known, wire.convert(value, into), version)
+    except ValueError as error:
+        _log.error("Passing over a watch event that cannot be read", extra={"attempt": attempt, "err": str(error)})
+        return None
+
+
+def _accept(content_type: str, parameter: str = "") -> str:
+    first = f"{content_type}{parameter}," if content_type != wire.JSON else ""
+    return f"{first}{wire.JSON}"
+
+
+def _selectors(field_selector: str, label_selector: str) -> dict[str, str]:
+    both = {"fieldSelector": field_selector, "labelSelector": label_selector}
+    return {key: value for key, value in both.items() if value}
+
+
+def _attempt(verb: str, resource: Resource, namespace: str, name: str = "", subresource: str = "") -> str:
+    """Return what is tried, in words that open an error message: ``patch pods/status default/web``."""
+    what = f"{resource.plural}/{subresource}" if subresource else resource.plural
+    which = "/".join(part for part in (namespace, name) if part)
+    return f"{verb} {what} {which}".rstrip()
+
+
+def _asked_pause(response: Response) -> float | None:
+    """Return how many seconds the server asks us to stay away before trying again."""
+    if response.status != 429 and response.status < 500:
+        return None
+    text = response.headers.get("retry-after", "")
+    return min(float(text), _MAX_PAUSE_SECONDS) if text.isascii() and text.isdigit() else None

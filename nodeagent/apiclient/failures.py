@@ -1,0 +1,49 @@
+"""Turns answers that are no success into the errors of this project."""
+
+from __future__ import annotations
+
+import msgspec
+
+from nodeagent.apiclient import wire
+from nodeagent.apiclient.transport import Response
+from nodeagent.errors import ApiConflict, ApiError, ApiGone, ApiNotFound, ApiUnavailable
+
+_MAX_TEXT = 1024
+_TRANSIENT = frozenset({408, 429, 500, 502, 503, 504})
+_KINDS: dict[int, type[ApiError]] = {
+    404: ApiNotFound,
+    409: ApiConflict,
+    410: ApiGone,
+    502: ApiUnavailable,
+    503: ApiUnavailable,
+    504: ApiUnavailable,
+}
+
+
+class Status(msgspec.Struct):
+    """The part of a Status object that tells what failed."""
+
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+
+
+def from_response(attempt: str, response: Response) -> ApiError:
+    """Return the error that *response* stands for; *attempt* says what was tried."""
+    try:
+        status = wire.decode(response.body, wire.media_type_of(response.headers), Status)
+    except ValueError:  # a proxy's page, or plain text
+        status = Status(message=response.body[:_MAX_TEXT].decode(errors="replace").strip())
+    return from_status(attempt, response.status, status.reason, status.message)
+
+
+def from_status(attempt: str, code: int, reason: str, message: str) -> ApiError:
+    """Return the error of a status with this code; foreign text is cut."""
+    text = message if len(message) <= _MAX_TEXT else message[:_MAX_TEXT] + "…"
+    kind = _KINDS.get(code, ApiError)
+    return kind(
+        f"{attempt}: server answered {code}{f' {reason}' if reason else ''}{f': {text}' if text else ''}",
+        code=code,
+        reason=reason or None,
+        transient=code in _TRANSIENT,
+    )

@@ -1,0 +1,192 @@
+"""Requests over HTTP/1.1 with aiohttp: one session, kept-alive connections, credentials read again when they change."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from nodeagent.apiclient.transport import MAX_BODY_BYTES, ConnectionLost, Request, Response, Stream
+from nodeagent.base.aio import Clock
+from nodeagent.base.kubeconfig import Kubeconfig, KubeconfigError
+
+if TYPE_CHECKING:
+    import aiohttp
+
+CREDENTIALS_SECONDS = 10.0
+"""How old read credentials may be: certificates and tokens are replaced while we run."""
+_CONNECTIONS = 100
+_KEEP_ALIVE_SECONDS = 90.0
+_CONNECT_SECONDS = 10.0
+_PIECE_BYTES = 64 * 1024
+
+
+class HttpTransport:
+    """Speaks with the server of a kubeconfig.
+
+    Nothing is opened, and aiohttp not even imported, before the first request.
+    """
+
+    def __init__(self, kubeconfig: Kubeconfig, clock: Clock) -> None:
+        self._kubeconfig = kubeconfig
+        self._credentials = _Credentials(kubeconfig, clock)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def request(self, request: Request, deadline_seconds: float) -> Response:
+        async with asyncio.timeout(deadline_seconds), self._send(request) as answer:
+            return await _whole(answer)
+
+    @asynccontextmanager
+    async def stream(self, request: Request, deadline_seconds: float, idle_seconds: float) -> AsyncIterator[Stream]:
+        async with AsyncExitStack() as opened:
+            async with asyncio.timeout(deadline_seconds):
+                answer = await opened.enter_async_context(self._send(request))
+                failure = await _whole(answer) if answer.status >= 300 else None
+            if failure is not None:
+                yield Stream(failure, _nothing())
+                return
+            _notice_dead_peer(answer)
+            yield Stream(_head(answer), _pieces(answer, idle_seconds))
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    @asynccontextmanager
+    async def _send(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
+        import aiohttp
+
+        await self._credentials.refresh()
+        headers = dict(request.headers)
+        if self._credentials.authorization:
+            headers["Authorization"] = self._credentials.authorization
+        try:
+            async with self._open().request(
+                request.method,
+                self._url(request.target),
+                data=request.body or None,
+                headers=headers,
+                ssl=self._credentials.context or True,
+                server_hostname=self._kubeconfig.tls_server_name or None,
+                allow_redirects=False,
+            ) as answer:
+                yield answer
+        except aiohttp.ClientError as error:
+            raise ConnectionLost(_say(error)) from error
+        except ssl.SSLError as error:
+            raise ConnectionLost(error.reason or str(error)) from error
+        except OSError as error:
+            if isinstance(error, TimeoutError):
+                raise
+            raise ConnectionLost(error.strerror or str(error)) from error
+
+    def _url(self, target: str) -> Any:
+        from yarl import URL
+
+        return URL(self._kubeconfig.server + target, encoded=True)
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            import aiohttp
+
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=_CONNECTIONS, keepalive_timeout=_KEEP_ALIVE_SECONDS),
+                timeout=aiohttp.ClientTimeout(sock_connect=_CONNECT_SECONDS),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=True,
+                trust_env=False,
+            )
+        return self._session
+
+
+class _Credentials:
+    """The TLS context and the authorization header, from files that others replace."""
+
+    def __init__(self, kubeconfig: Kubeconfig, clock: Clock) -> None:
+        self._kubeconfig, self._clock = kubeconfig, clock
+        self._read_at: float | None = None
+        self._seen: tuple[object, ...] = ()
+        self.context: ssl.SSLContext | None = None
+        self.authorization = ""
+
+    async def refresh(self) -> None:
+        """Read again what is due; unreadable replacements leave the credentials in force."""
+        now = self._clock.now()
+        if self._read_at is not None and now - self._read_at < CREDENTIALS_SECONDS:
+            return
+        first, self._read_at = self._read_at is None, now
+        if not first and not self._kubeconfig.files() and self._kubeconfig.token_file is None:
+            return
+        try:
+            await asyncio.to_thread(self._read)
+        except KubeconfigError as error:
+            if first:
+                self._read_at = None
+                raise ConnectionLost(str(error)) from error
+
+    def _read(self) -> None:
+        seen = tuple(_stamp(path) for path in self._kubeconfig.files())
+        if self.context is None or seen != self._seen:
+            self.context = self._kubeconfig.ssl_context()  # a new context also means new connections
+            self._seen = seen
+        self.authorization = self._kubeconfig.authorization()
+
+
+def _stamp(path: Any) -> object:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+async def _whole(answer: aiohttp.ClientResponse) -> Response:
+    body = bytearray()
+    async for piece in answer.content.iter_chunked(_PIECE_BYTES):
+        body += piece
+        if len(body) > MAX_BODY_BYTES:
+            raise ConnectionLost(f"the answer is over {MAX_BODY_BYTES} bytes")
+    return Response(answer.status, _headers(answer), bytes(body))
+
+
+def _head(answer: aiohttp.ClientResponse) -> Response:
+    return Response(answer.status, _headers(answer))
+
+
+def _headers(answer: aiohttp.ClientResponse) -> dict[str, str]:
+    return {name.lower(): value for name, value in answer.headers.items()}
+
+
+async def _pieces(answer: aiohttp.ClientResponse, idle_seconds: float) -> AsyncIterator[bytes]:
+    while True:
+        async with asyncio.timeout(idle_seconds):
+            piece = await answer.content.readany()
+        if not piece:
+            return
+        yield piece
+
+
+def _notice_dead_peer(answer: aiohttp.ClientResponse) -> None:
+    """Have the kernel probe a silent connection, so that a vanished server is noticed within a minute."""
+    transport = answer.connection.transport if answer.connection is not None else None
+    end = transport.get_extra_info("socket") if transport is not None else None
+    if end is None:
+        return
+    with suppress(OSError, AttributeError):  # a comfort; the idle limit holds without it
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    return
+    yield b""
+
+
+def _say(error: Exception) -> str:
+    """Return the cause in words; some errors of the library have none."""
+    return str(error) or type(error).__name__

@@ -1,0 +1,171 @@
+"""Objects on the wire: JSON or protobuf, whole or as frames of a watch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from nodeagent.base import identity
+from nodeagent.contracts.api import Listing
+
+JSON = "application/json"
+MAX_FRAME_BYTES = 16 * 1024 * 1024
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+_decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
+_page_decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
+
+
+class ListMeta(msgspec.Struct):
+    """The part of an object's or list's metadata that reading on needs."""
+
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class Versioned(msgspec.Struct):
+    """Any object, as far as its version."""
+
+    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
+
+
+class _Page(msgspec.Struct, Generic[T]):
+    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
+    items: list[T] | None = None
+
+
+class _RawPage(msgspec.Struct):
+    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
+    items: list[msgspec.Raw] | None = None
+
+
+class _Frame(msgspec.Struct):
+    type: str
+    object: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class FrameReader(Protocol):
+    """Cuts a watch stream into events, whatever pieces it arrives in."""
+
+    def feed(self, data: bytes) -> list[tuple[str, Any]]:
+        """Return the events that *data* completes: type, and an object for :func:`convert`.
+
+        :raises ValueError: the stream is broken; nothing more can be read from it.
+        """
+        ...
+
+
+def media_type_of(headers: Mapping[str, str]) -> str:
+    """Return the media type of an answer without its parameters."""
+    return headers.get("content-type", JSON).partition(";")[0].strip().lower()
+
+
+def encode(obj: Mapping[str, Any], content_type: str) -> tuple[bytes, str]:
+    """Return *obj* and the media type it is in: *content_type*, or JSON where the kind has no other form."""
+    if content_type == identity.current().protobuf_media_type:
+        from nodeagent.base import apiproto
+
+        if apiproto.supports(obj.get("apiVersion", ""), obj.get("kind", "")):
+            return apiproto.encode(obj), content_type
+    return msgspec.json.encode(obj), JSON
+
+
+def decode(data: bytes, media_type: str, into: type[T]) -> T:
+    """Return the object in *data*.
+
+    :raises ValueError: it is no such object.
+    """
+    if media_type == identity.current().protobuf_media_type:
+        return convert(_decode_protobuf(data), into)
+    return _decoder(into).decode(data)
+
+
+def decode_page(data: bytes, media_type: str, into: type[T]) -> Listing[T]:
+    """Return one page of a list; an item that does not fit *into* is logged and left out.
+
+    :raises ValueError: it is no list.
+    """
+    if media_type == identity.current().protobuf_media_type:
+        plain = _decode_protobuf(data)
+        meta = msgspec.convert(plain.get("metadata") or {}, ListMeta)
+        items = _readable(plain.get("items") or (), into)
+        return Listing(items, meta.resource_version, meta.continue_)
+    try:
+        page = _page_decoder(into).decode(data)
+        return Listing(page.items or [], page.metadata.resource_version, page.metadata.continue_)
+    except msgspec.ValidationError:
+        raw = _decoder(_RawPage).decode(data)
+        items = _readable(raw.items or (), into)
+        return Listing(items, raw.metadata.resource_version, raw.metadata.continue_)
+
+
+def convert(value: Any, into: type[T]) -> T:
+    """Return *value*, plain data or raw JSON, as *into*.
+
+    :raises ValueError: it does not fit.
+    """
+    if isinstance(value, msgspec.Raw):
+        return _decoder(into).decode(value)
+    return msgspec.convert(value, into)
+
+
+def frame_reader(media_type: str) -> FrameReader:
+    """Return what reads a watch stream of *media_type*."""
+    if media_type == identity.current().protobuf_media_type:
+        from nodeagent.base.apiproto import WatchFrameDecoder
+
+        return WatchFrameDecoder(MAX_FRAME_BYTES)
+    return JsonFrames()
+
+
+class JsonFrames:
+    """Reads JSON objects that stand one a line; holds at most one unfinished line."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> list[tuple[str, Any]]:
+        self._rest += data
+        end = self._rest.rfind(b"\n")
+        if end < 0:
+            if len(self._rest) > MAX_FRAME_BYTES:
+                raise ValueError(f"watch frame is over {MAX_FRAME_BYTES} bytes")
+            return []
+        lines = bytes(self._rest[:end]).split(b"\n")
+        del self._rest[: end + 1]
+        frames = [_decoder(_Frame).decode(line) for line in lines if line.strip()]
+        return [(frame.type, frame.object) for frame in frames]
+
+
+def _readable(items: Any, into: type[T]) -> list[T]:
+    found = []
+    for item in items:
+        try:
+            found.append(convert(item, into))
+        except ValueError as error:
+            _log.error("Passing over an object that cannot be read", extra={"err": str(error)})
+    return found
+
+
+def _decode_protobuf(data: bytes) -> dict[str, Any]:
+    from nodeagent.base import apiproto
+
+    return apiproto.decode(data)
+
+
+def _decoder(into: type[T]) -> msgspec.json.Decoder[T]:
+    found = _decoders.get(into)
+    if found is None:
+        found = _decoders[into] = msgspec.json.Decoder(into)
+    return found
+
+
+def _page_decoder(into: type[T]) -> msgspec.json.Decoder[_Page[T]]:
+    found = _page_decoders.get(into)
+    if found is None:
+        found = _page_decoders[into] = msgspec.json.Decoder(_Page[into])  # type: ignore[valid-type]
+    return found

@@ -1,0 +1,299 @@
+"""Reads a kubeconfig: which server to talk to, how to trust it, and how to say who we are."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from nodeagent.base.secret import Secret
+
+MAX_FILE_BYTES = 1024 * 1024
+_UNSUPPORTED_CREDENTIALS = ("exec", "auth-provider", "as", "as-uid", "as-groups", "as-user-extra")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong with a file: where, the value where it may be shown, and the broken rule."""
+
+    source: str
+    path: str
+    value: object
+    rule: str
+
+    def __str__(self) -> str:
+        where = f"{self.source}: {self.path}" if self.path else self.source
+        return f"{where}: {self.rule}" if self.value is None else f"{where}: {self.value!r} {self.rule}"
+
+
+class KubeconfigError(ValueError):
+    """The file cannot be used; ``faults`` holds everything that was found."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("\n".join(str(fault) for fault in faults))
+        self.faults = tuple(faults)
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """Something PEM, written into the file or lying beside it; a file is read again at each use."""
+
+    data: bytes = field(default=b"", repr=False)
+    file: Path | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.data) or self.file is not None
+
+    def read(self) -> bytes:
+        """Return the content; reads the disk when it lies in a file."""
+        return self.data if self.file is None else self.file.read_bytes()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kubeconfig:
+    """The current context of a kubeconfig."""
+
+    source: str
+    server: str
+    """Base URL without a trailing slash."""
+    namespace: str = "default"
+    certificate_authority: Material = Material()
+    """Empty means the authorities of the system."""
+    insecure_skip_tls_verify: bool = False
+    tls_server_name: str = ""
+    client_certificate: Material = Material()
+    client_key: Material = Material()
+    token: Secret[str] | None = None
+    token_file: Path | None = None
+    """Wins over ``token``; read again at each use, because it is replaced while we run."""
+    username: str = ""
+    password: Secret[str] | None = None
+
+    @property
+    def encrypted(self) -> bool:
+        return self.server.startswith("https://")
+
+    def files(self) -> list[Path]:
+        """Return the files whose change means new credentials."""
+        materials = (self.certificate_authority, self.client_certificate, self.client_key)
+        return [material.file for material in materials if material.file is not None]
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """Return how to trust the server and show our certificate; ``None`` for plain HTTP. Reads the disk.
+
+        :raises KubeconfigError: a file is missing or holds no usable certificate or key.
+        """
+        if not self.encrypted:
+            return None
+        context = ssl.create_default_context() if not self.certificate_authority else _bare_context()
+        if self.insecure_skip_tls_verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        elif self.certificate_authority:
+            try:
+                context.load_verify_locations(cadata=self.certificate_authority.read().decode("ascii"))
+            except (OSError, ValueError) as error:
+                raise self._fault("certificate-authority", f"holds no usable certificate: {_say(error)}") from error
+        if self.client_certificate:
+            try:
+                _load_key_pair(context, self.client_certificate, self.client_key)
+            except (OSError, ValueError) as error:
+                text = f"cannot be used with client-key: {_say(error)}"
+                raise self._fault("client-certificate", text) from error
+        return context
+
+    def authorization(self) -> str:
+        """Return the value of the ``Authorization`` header, empty without one. Reads the disk for a token file.
+
+        :raises KubeconfigError: the token file cannot be read or is empty.
+        """
+        if self.token_file is not None:
+            try:
+                token = self.token_file.read_text(encoding="utf-8").strip()
+            except (OSError, ValueError) as error:
+                raise self._fault("tokenFile", f"cannot be read: {_say(error)}") from error
+            if not token:
+                raise self._fault("tokenFile", f"{self.token_file} is empty")
+            return f"Bearer {token}"
+        if self.token:
+            return f"Bearer {self.token.reveal()}"
+        if self.username and self.password is not None:
+            pair = f"{self.username}:{self.password.reveal()}".encode()
+            return f"Basic {base64.b64encode(pair).decode()}"
+        return ""
+
+    def _fault(self, path: str, rule: str) -> KubeconfigError:
+        return KubeconfigError([Fault(self.source, path, None, rule)])
+
+
+def load(path: Path) -> Kubeconfig:
+    """Read the current context of the file *path*; relative file names in it count from its directory.
+
+    :raises KubeconfigError: with every fault found.
+    """
+    source = str(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise KubeconfigError([Fault(source, "", None, f"cannot be read: {_say(error)}")]) from error
+    if len(data) > MAX_FILE_BYTES:
+        raise KubeconfigError([Fault(source, "", None, f"must not be over {MAX_FILE_BYTES} bytes")])
+    return _Reader(source, path.parent, _parse(source, data)).read()
+
+
+class _Reader:
+    """Walks the document and collects faults."""
+
+    def __init__(self, source: str, directory: Path, document: Mapping[str, Any]) -> None:
+        self._source, self._directory, self._document = source, directory, document
+        self._faults: list[Fault] = []
+
+    def read(self) -> Kubeconfig:
+        where, context = self._current_context()
+        cluster_where, cluster = self._named("clusters", "cluster", self._text(context, "cluster", where), where)
+        user_name = self._text(context, "user", where)
+        user_where, user = self._named("users", "user", user_name, where) if user_name else (where, {})
+        server = self._server(cluster, cluster_where)
+        authority = self._material(cluster, "certificate-authority", cluster_where)
+        insecure = cluster.get("insecure-skip-tls-verify") is True
+        if insecure and authority:
+            rule = "must not stand beside a certificate authority"
+            self._fault(f"{cluster_where}.insecure-skip-tls-verify", True, rule)
+        if proxy := self._text(cluster, "proxy-url", cluster_where):
+            self._fault(f"{cluster_where}.proxy-url", proxy, "is not supported: the server is reached directly")
+        for method in _UNSUPPORTED_CREDENTIALS:
+            if user.get(method):
+                self._fault(f"{user_where}.{method}", None, "is not supported: give a certificate, token or tokenFile")
+        certificate = self._material(user, "client-certificate", user_where)
+        key = self._material(user, "client-key", user_where)
+        if bool(certificate) != bool(key):
+            self._fault(f"{user_where}.client-certificate", None, "and client-key must be given together")
+        token = self._text(user, "token", user_where)
+        token_file = self._text(user, "tokenFile", user_where)
+        password = self._text(user, "password", user_where)
+        if self._faults:
+            raise KubeconfigError(self._faults)
+        return Kubeconfig(
+            source=self._source,
+            server=server,
+            namespace=self._text(context, "namespace", where) or "default",
+            certificate_authority=authority,
+            insecure_skip_tls_verify=insecure,
+            tls_server_name=self._text(cluster, "tls-server-name", cluster_where),
+            client_certificate=certificate,
+            client_key=key,
+            token=Secret(token) if token else None,
+            token_file=self._directory / token_file if token_file else None,
+            username=self._text(user, "username", user_where),
+            password=Secret(password) if password else None,
+        )
+
+    def _current_context(self) -> tuple[str, Mapping[str, Any]]:
+        name = self._text(self._document, "current-context", "")
+        if not name:
+            self._fault("current-context", None, "must name a context")
+            raise KubeconfigError(self._faults)
+        return self._named("contexts", "context", name, "current-context")
+
+    def _named(self, plural: str, key: str, name: str, referrer: str) -> tuple[str, Mapping[str, Any]]:
+        """Return path and content of the entry called *name*; the first of several counts."""
+        entries = self._document.get(plural)
+        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+            if isinstance(entry, Mapping) and entry.get("name") == name:
+                where, content = f"{plural}[{index}].{key}", entry.get(key)
+                if isinstance(content, Mapping):
+                    return where, content
+                self._fault(where, None, "must be a mapping")
+                raise KubeconfigError(self._faults)
+        self._fault(referrer, name, f"must be the name of an entry of {plural}")
+        raise KubeconfigError(self._faults)
+
+    def _server(self, cluster: Mapping[str, Any], where: str) -> str:
+        server = self._text(cluster, "server", where)
+        if not server:
+            self._fault(f"{where}.server", None, "must be set")
+            return ""
+        try:
+            parts = urlsplit(server)
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port)
+        except ValueError:
+            usable = False
+        if not usable or parts.query or parts.fragment or parts.username:
+            self._fault(f"{where}.server", server, "must be an http or https URL with nothing after its path")
+        return server.rstrip("/")
+
+    def _material(self, holder: Mapping[str, Any], key: str, where: str) -> Material:
+        """Return inline data, which wins over a file as with other readers of this format."""
+        inline, file = self._text(holder, f"{key}-data", where), self._text(holder, key, where)
+        if inline:
+            try:
+                return Material(data=base64.b64decode("".join(inline.split()), validate=True))
+            except binascii.Error:
+                self._fault(f"{where}.{key}-data", None, "must be base64")
+        elif file:
+            return Material(file=self._directory / file)
+        return Material()
+
+    def _text(self, holder: Mapping[str, Any], key: str, where: str) -> str:
+        value = holder.get(key)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            self._fault(f"{where}.{key}" if where else key, None, "must be text")
+            return ""
+        return value
+
+    def _fault(self, path: str, value: object, rule: str) -> None:
+        self._faults.append(Fault(self._source, path, value, rule))
+
+
+def _parse(source: str, data: bytes) -> Mapping[str, Any]:
+    from nodeagent.base import yamlsafe
+
+    try:
+        document = yamlsafe.load(data, yamlsafe.Limits(MAX_FILE_BYTES, max_depth=32, max_values=100_000))
+    except yamlsafe.YamlError as error:
+        # The full text may quote the line, and that line may be a key.
+        where = f" near line {error.line}" if error.line else ""
+        raise KubeconfigError([Fault(source, "", None, f"is not readable as YAML{where}")]) from None
+    if not isinstance(document, Mapping):
+        raise KubeconfigError([Fault(source, "", None, "must be a mapping")])
+    if document.get("kind") not in (None, "", "Config"):
+        raise KubeconfigError([Fault(source, "kind", document["kind"], "must be Config")])
+    return document
+
+
+def _bare_context() -> ssl.SSLContext:
+    """Return a context that trusts nothing yet; it verifies chain and host name."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _load_key_pair(context: ssl.SSLContext, certificate: Material, key: Material) -> None:
+    """Load both; the library takes only files, so inline data passes through an anonymous one in memory."""
+    if certificate.file is not None and key.file is not None:
+        context.load_cert_chain(certificate.file, key.file, password=_no_password)
+        return
+    descriptor = os.memfd_create("client-pair", os.MFD_CLOEXEC)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(key.read() + b"\n" + certificate.read())
+        file.flush()
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=_no_password)
+
+
+def _no_password() -> str:
+    """Answer for an encrypted key, instead of a prompt on the terminal."""
+    return ""
+
+
+def _say(error: Exception) -> str:
+    """Return what an operator needs of *error*."""
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

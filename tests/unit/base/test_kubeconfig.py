@@ -1,0 +1,175 @@
+"""A kubeconfig is read for its current context; what cannot be used is refused with every fault named."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from nodeagent.base import kubeconfig, tls
+
+
+def write(directory: Path, cluster: dict[str, Any], user: dict[str, Any], **top: Any) -> Path:
+    path = directory / "kubeconfig"
+    document = {
+        "kind": "Config",
+        "current-context": "main",
+        "contexts": [{"name": "main", "context": {"cluster": "c", "user": "u", "namespace": "apps"}}],
+        "clusters": [{"name": "other", "cluster": {"server": "http://wrong"}}, {"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+    }
+    path.write_bytes(msgspec.json.encode(document | top))
+    return path
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+@pytest.fixture(scope="module")
+def authority() -> tls.KeyPair:
+    return tls.generate_ca("test")
+
+
+def test_reads_the_current_context(tmp_path: Path) -> None:
+    path = write(tmp_path, {"server": "https://api:6443/base/", "tls-server-name": "real"}, {"token": "secret"})
+
+    found = kubeconfig.load(path)
+
+    assert (found.server, found.namespace, found.tls_server_name) == ("https://api:6443/base", "apps", "real")
+    assert found.authorization() == "Bearer secret"
+    assert "secret" not in repr(found)
+
+
+def test_trusts_the_given_authority_alone_and_checks_the_name(tmp_path: Path, authority: tls.KeyPair) -> None:
+    path = write(tmp_path, {"server": "https://a", "certificate-authority-data": b64(authority.certificate)}, {})
+
+    context = kubeconfig.load(path).ssl_context()
+
+    assert context is not None
+    assert context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert len(context.get_ca_certs()) == 1
+
+
+def test_files_lie_beside_the_kubeconfig(tmp_path: Path, authority: tls.KeyPair) -> None:
+    pair = tls.issue(authority, "system:node:n", client=True)
+    for name, content in (("ca.crt", authority.certificate), ("n.crt", pair.certificate), ("n.key", pair.key)):
+        (tmp_path / name).write_bytes(content)
+    user = {"client-certificate": "n.crt", "client-key": "n.key"}
+    found = kubeconfig.load(write(tmp_path, {"server": "https://a", "certificate-authority": "ca.crt"}, user))
+
+    assert found.ssl_context() is not None
+    assert found.files() == [tmp_path / "ca.crt", tmp_path / "n.crt", tmp_path / "n.key"]
+
+
+def test_a_client_certificate_may_be_inline(tmp_path: Path, authority: tls.KeyPair) -> None:
+    pair = tls.issue(authority, "system:node:n", client=True)
+    user = {"client-certificate-data": b64(pair.certificate), "client-key-data": b64(pair.key)}
+    cluster = {"server": "https://a", "certificate-authority-data": b64(authority.certificate)}
+
+    assert kubeconfig.load(write(tmp_path, cluster, user)).ssl_context() is not None
+
+
+def test_a_key_of_another_certificate_is_refused(tmp_path: Path, authority: tls.KeyPair) -> None:
+    one, other = (tls.issue(authority, name, client=True) for name in ("one", "other"))
+    user = {"client-certificate-data": b64(one.certificate), "client-key-data": b64(other.key)}
+    cluster = {"server": "https://a", "certificate-authority-data": b64(authority.certificate)}
+    found = kubeconfig.load(write(tmp_path, cluster, user))
+
+    with pytest.raises(kubeconfig.KubeconfigError, match="client-certificate: cannot be used"):
+        found.ssl_context()
+
+
+def test_verification_can_be_turned_off(tmp_path: Path) -> None:
+    found = kubeconfig.load(write(tmp_path, {"server": "https://a", "insecure-skip-tls-verify": True}, {}))
+
+    context = found.ssl_context()
+
+    assert context is not None
+    assert context.verify_mode is ssl.CERT_NONE
+
+
+def test_a_token_file_is_read_at_each_use_and_wins(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("first\n")
+    found = kubeconfig.load(write(tmp_path, {"server": "http://a"}, {"token": "x", "tokenFile": "token"}))
+    before = found.authorization()
+    (tmp_path / "token").write_text("second\n")
+
+    assert (before, found.authorization()) == ("Bearer first", "Bearer second")
+
+
+def test_an_empty_token_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(" \n")
+    found = kubeconfig.load(write(tmp_path, {"server": "http://a"}, {"tokenFile": "token"}))
+
+    with pytest.raises(kubeconfig.KubeconfigError, match="is empty"):
+        found.authorization()
+
+
+def test_a_user_may_have_a_password(tmp_path: Path) -> None:
+    found = kubeconfig.load(write(tmp_path, {"server": "http://a"}, {"username": "u", "password": "p"}))
+
+    assert found.authorization() == f"Basic {b64(b'u:p')}"
+
+
+def test_every_fault_is_named(tmp_path: Path) -> None:
+    cluster = {"server": "ftp://a", "proxy-url": "http://p", "certificate-authority-data": "%"}
+    user = {"exec": {"command": "login"}, "client-key-data": b64(b"key"), "token": 7}
+
+    with pytest.raises(kubeconfig.KubeconfigError) as raised:
+        kubeconfig.load(write(tmp_path, cluster, user))
+
+    assert {fault.path for fault in raised.value.faults} == {
+        "clusters[1].cluster.server",
+        "clusters[1].cluster.proxy-url",
+        "clusters[1].cluster.certificate-authority-data",
+        "users[0].user.exec",
+        "users[0].user.client-certificate",
+        "users[0].user.token",
+    }
+
+
+@pytest.mark.parametrize(
+    ("top", "said"),
+    [
+        ({"current-context": ""}, "current-context: must name a context"),
+        ({"current-context": "gone"}, "'gone' must be the name of an entry of contexts"),
+        ({"clusters": None}, "'c' must be the name of an entry of clusters"),
+        ({"users": "none"}, "'u' must be the name of an entry of users"),
+        ({"kind": "Pod"}, "kind: 'Pod' must be Config"),
+    ],
+)
+def test_says_what_is_missing(tmp_path: Path, top: dict[str, Any], said: str) -> None:
+    with pytest.raises(kubeconfig.KubeconfigError, match=said):
+        kubeconfig.load(write(tmp_path, {"server": "https://a"}, {}, **top))
+
+
+@pytest.mark.parametrize("server", ["", "api:6443", "https://", "https://a:x", "https://u:p@a", "https://a?x=1"])
+def test_refuses_a_server_that_is_no_base_url(tmp_path: Path, server: str) -> None:
+    with pytest.raises(kubeconfig.KubeconfigError, match="server"):
+        kubeconfig.load(write(tmp_path, {"server": server}, {}))
+
+
+@pytest.mark.parametrize("content", [b"a: [", b"\x00\xff", b"- list", b"token: 'unfinished-secret"])
+def test_refuses_what_is_no_kubeconfig_without_quoting_it(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_bytes(content)
+
+    with pytest.raises(kubeconfig.KubeconfigError) as raised:
+        kubeconfig.load(path)
+
+    assert "secret" not in str(raised.value)
+
+
+def test_a_missing_or_huge_file_is_an_error_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "huge").write_bytes(b"#" * (kubeconfig.MAX_FILE_BYTES + 1))
+
+    with pytest.raises(kubeconfig.KubeconfigError, match="No such file"):
+        kubeconfig.load(tmp_path / "none")
+    with pytest.raises(kubeconfig.KubeconfigError, match="must not be over"):
+        kubeconfig.load(tmp_path / "huge")

@@ -1,0 +1,125 @@
+"""The API pod source publishes the pods of its node, goes on after interruptions and lists again when it must."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import pytest
+from nodeagent_plugins.pod_source_api import ApiPodSource
+
+from nodeagent.contracts.api import PODS
+from nodeagent.contracts.pods import PublishPods
+from nodeagent.errors import ApiGone, ApiUnavailable
+from nodeagent.model.pod import Pod
+from nodeagent.testing import FakeApi, FakeClock
+
+
+class Published(list[list[str]]):
+    """The names in each published set."""
+
+    def __call__(self, pods: list[Pod]) -> None:
+        self.append(sorted(pod.name for pod in pods))
+
+
+@pytest.fixture
+def api(clock: FakeClock) -> FakeApi:
+    return FakeApi(clock)
+
+
+@pytest.fixture
+async def published(api: FakeApi, clock: FakeClock) -> AsyncIterator[Published]:
+    sets = Published()
+    publish: PublishPods = sets  # type: ignore[assignment]
+    task = asyncio.create_task(ApiPodSource(api, "n1", clock).run(publish))
+    yield sets
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def put(api: FakeApi, name: str, node: str = "n1") -> None:
+    api.put(PODS, {"metadata": {"name": name, "uid": name}, "spec": {"nodeName": node, "containers": []}})
+
+
+async def test_an_empty_node_is_published_too(published: Published, clock: FakeClock) -> None:
+    await clock.advance(0)
+
+    assert published == [[]]
+
+
+async def test_publishes_the_pods_of_this_node_only(published: Published, api: FakeApi, clock: FakeClock) -> None:
+    put(api, "a")
+    put(api, "far", node="n2")
+
+    await clock.advance(0)
+
+    assert published == [[], ["a"]]
+
+
+async def test_follows_changes(published: Published, api: FakeApi, clock: FakeClock) -> None:
+    await clock.advance(0)
+    put(api, "a")
+    await clock.advance(0)
+    api.remove(PODS, "a")
+    await clock.advance(0)
+
+    assert published == [[], ["a"], []]
+
+
+async def test_changes_that_arrive_together_are_published_once(
+    published: Published, api: FakeApi, clock: FakeClock
+) -> None:
+    await clock.advance(0)
+    for name in ("a", "b", "c"):
+        put(api, name)
+    await clock.advance(0)
+
+    assert published == [[], ["a", "b", "c"]]
+
+
+async def test_a_watch_goes_on_where_it_ended(published: Published, api: FakeApi, clock: FakeClock) -> None:
+    await clock.advance(0)
+    api.end_watches()
+    put(api, "a")
+    await clock.advance(10)
+
+    assert published[-1] == ["a"]
+    assert len(api.made("list")) == 1
+
+
+async def test_lists_again_when_the_server_forgot(published: Published, api: FakeApi, clock: FakeClock) -> None:
+    put(api, "a")
+    await clock.advance(0)
+    api.remove(PODS, "a")
+    put(api, "b")
+    api.expire()
+    await clock.advance(10)
+
+    assert published[-1] == ["b"]
+    assert len(api.made("list")) == 2
+
+
+async def test_keeps_the_set_while_the_server_is_away(published: Published, api: FakeApi, clock: FakeClock) -> None:
+    put(api, "a")
+    await clock.advance(0)
+    api.outage = True
+    await clock.advance(300)
+    asked = len(api.requests)
+    api.outage = False
+    put(api, "b")
+    await clock.advance(60)
+
+    assert published == [[], ["a"], ["a", "b"]]
+    assert asked < 30
+
+
+async def test_waits_between_attempts_that_fail_at_once(published: Published, api: FakeApi, clock: FakeClock) -> None:
+    for _ in range(1000):
+        api.fail("watch", ApiGone("too old", code=410))
+        api.fail("list", ApiUnavailable("away"))
+
+    await clock.advance(60)
+
+    assert len(api.requests) < 20
