@@ -1,0 +1,154 @@
+"""The configuration types as data: which fields there are, of what type, with which default, meaning and row.
+
+The decoder, the flags, the documentation and ``nodeagent config explain`` all read this one description.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from nodeagent.base import identity
+from nodeagent.base.duration import Duration
+from nodeagent.base.quantity import Quantity
+from nodeagent.config.types import ConfigStruct, NodeAgentConfiguration, TimeOrMetaDuration
+
+_NAMES: dict[Any, str] = {
+    bool: "bool",
+    str: "string",
+    int: "int",
+    float: "float64",
+    Duration: "duration",
+    Quantity: "quantity",
+    TimeOrMetaDuration: "duration or nanoseconds",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a value must look like: *kind* is a plain class, ``tuple`` (of *item*) or ``dict`` (text to *item*)."""
+
+    kind: Any
+    item: Shape | None = None
+    optional: bool = False
+    title: str = ""
+    low: int | None = None
+    high: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The type as the documents call it."""
+        if self.kind is tuple and self.item:
+            return f"array of {self.item.name}"
+        if self.kind is dict and self.item:
+            return f"map of string to {self.item.name}"
+        return self.title or _NAMES.get(self.kind) or self.kind.__name__
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One field of one struct."""
+
+    attribute: str
+    wire: str
+    shape: Shape
+    doc: str
+    row: str
+    """Id of the specification row, or empty where the documents name none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of the whole configuration, by its path from the top."""
+
+    path: str
+    """Names in files joined by dots; ``[]`` follows an array."""
+    attributes: tuple[str, ...]
+    member: Member
+    default: Any
+    """Value when nobody sets it; ``None`` inside arrays and for what is unset."""
+
+
+@functools.cache
+def members(kind: type[ConfigStruct]) -> tuple[Member, ...]:
+    """Return the fields of a configuration type in the order of its definition."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return tuple(
+        Member(
+            info.name,
+            info.encode_name,
+            _shape(hints[info.name]),
+            _description(hints[info.name]),
+            f"{kind.row}.{info.encode_name}" if kind.row else "",
+        )
+        for info in msgspec.structs.fields(kind)
+    )
+
+
+def all_fields() -> dict[str, Field]:
+    """Return every field of :class:`NodeAgentConfiguration`, nested ones included, by path."""
+    return _all_fields(identity.current())
+
+
+@functools.cache
+def _all_fields(_: identity.Identity) -> dict[str, Field]:
+    """Two defaults hold names of the identity in force."""
+    return {field.path: field for field in _walk(NodeAgentConfiguration, NodeAgentConfiguration(), "", ())}
+
+
+def _walk(kind: type[ConfigStruct], default: Any, prefix: str, attributes: tuple[str, ...]) -> Iterator[Field]:
+    for member in members(kind):
+        path, here = f"{prefix}{member.wire}", (*attributes, member.attribute)
+        value = None if default is None else getattr(default, member.attribute)
+        yield Field(path, here, member, value)
+        shape = member.shape
+        if is_struct(shape):
+            yield from _walk(shape.kind, value, f"{path}.", here)
+        elif shape.item is not None and is_struct(shape.item):
+            yield from _walk(shape.item.kind, None, f"{path}[].", here)
+
+
+def is_struct(shape: Shape) -> bool:
+    """Tell whether a value is an object with fields of its own."""
+    return (
+        isinstance(shape.kind, type) and issubclass(shape.kind, ConfigStruct) and shape.kind is not TimeOrMetaDuration
+    )
+
+
+def _shape(hint: Any) -> Shape:
+    if typing.get_origin(hint) is typing.Annotated:
+        base, *metas = typing.get_args(hint)
+        shape = _shape(base)
+        for meta in metas:
+            if isinstance(meta, msgspec.Meta) and meta.title:
+                low, high = meta.ge, meta.le
+                return Shape(
+                    shape.kind,
+                    title=meta.title,
+                    low=None if low is None else int(low),
+                    high=None if high is None else int(high),
+                )
+        return shape
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        inner = _shape(next(argument for argument in arguments if argument is not type(None)))
+        return Shape(inner.kind, inner.item, optional=True, title=inner.title, low=inner.low, high=inner.high)
+    if origin is tuple:
+        return Shape(tuple, _shape(arguments[0]))
+    if origin is dict:
+        return Shape(dict, _shape(arguments[1]))
+    return Shape(hint)
+
+
+def _description(hint: Any) -> str:
+    if typing.get_origin(hint) is typing.Annotated:
+        for meta in typing.get_args(hint)[1:]:
+            if isinstance(meta, msgspec.Meta) and meta.description:
+                return meta.description
+    return ""

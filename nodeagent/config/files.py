@@ -1,0 +1,175 @@
+"""Reading configuration files: bounded YAML or JSON in, plain values with our names out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nodeagent.base import yamlsafe
+from nodeagent.config import names
+from nodeagent.config.codec import child
+from nodeagent.config.tree import Origin
+from nodeagent.errors import ConfigError, Problem
+
+MAX_BYTES = 1024 * 1024
+RELATIVE_PATHS = (
+    ("staticPodPath",),
+    ("authentication", "x509", "clientCAFile"),
+    ("tlsCertFile",),
+    ("tlsPrivateKeyFile",),
+    ("resolvConf",),
+    ("volumePluginDir",),
+)
+"""Fields whose relative paths count from the directory of the file that sets them."""
+
+_CREDENTIAL_VERSIONS = ("v1alpha1", "v1beta1", "v1")
+
+
+class UnreadableFile(ConfigError):
+    """A file cannot be read at all, so nothing can be said about what is in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One file: its values under our names, without apiVersion and kind."""
+
+    source: str
+    kind: str
+    """Native name of the kind."""
+    reference: bool
+    """The file is in the reference form."""
+    value: dict[str, Any]
+    lines: Mapping[str, int]
+    """Line by field path."""
+
+    def origin(self, path: str, kind: str = "file") -> Origin:
+        """Return where the value at *path* stands."""
+        return Origin(kind, self.source, self.lines.get(path, 0), self.reference)
+
+
+def read_layer(path: str, kinds: Sequence[str]) -> Layer:
+    """Read one file that must be of one of *kinds* (native names).
+
+    :raises UnreadableFile: the file is missing, unreadable or too large.
+    :raises ConfigError: it is not YAML or JSON, not one object, or of another kind or version.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise UnreadableFile([Problem(path, "", None, f"cannot be read: {error.strerror or error}")]) from error
+    try:
+        document = yamlsafe.load_document(data, yamlsafe.Limits(max_bytes=MAX_BYTES, max_values=100_000))
+    except yamlsafe.YamlError as error:
+        raise ConfigError([Problem(path, "", None, str(error))]) from error
+    if not isinstance(document.value, dict):
+        raise ConfigError([Problem(path, "", None, "must hold one object")])
+    kind, reference = _identify(path, document.value, kinds)
+    value = _rename(document.value) if kind == names.NATIVE_KIND else dict(document.value)
+    for header in ("apiVersion", "kind"):
+        value.pop(header, None)
+    table = names.REFERENCE_FIELDS if reference else {}
+    lines = {_text(_native_path(place, table)): line for place, line in document.lines.items() if place}
+    return Layer(path, kind, reference, value, lines)
+
+
+def drop_ins(directory: str) -> Iterator[str]:
+    """Yield every ``*.conf`` below *directory* in the order in which they apply.
+
+    :raises UnreadableFile: it is no directory that can be read.
+    """
+    try:
+        next(Path(directory).iterdir(), None)
+        found = [path for path in Path(directory).rglob("*.conf") if path.is_file()]
+    except OSError as error:
+        raise UnreadableFile([Problem(directory, "", None, f"cannot be read: {error.strerror or error}")]) from error
+    yield from (str(path) for path in sorted(found, key=lambda path: path.parts))
+
+
+def resolve_paths(layer: Layer) -> None:
+    """Make the relative paths in *layer* absolute, counted from the directory of its file."""
+    directory = Path(layer.source).resolve().parent
+    for *parents, last in RELATIVE_PATHS:
+        target: Any = layer.value
+        for key in parents:
+            target = target.get(key) if isinstance(target, dict) else None
+        text = target.get(last) if isinstance(target, dict) else None
+        if isinstance(text, str) and text and not text.startswith("/"):
+            target[last] = os.path.normpath(directory / text)
+
+
+def reference_path(path: str) -> str:
+    """Return the name that *path* has in a file of the reference form."""
+    first, dot, rest = path.partition(".")
+    key, bracket, index = first.partition("[")
+    return _TO_REFERENCE.get(key, key) + bracket + index + dot + rest
+
+
+_TO_REFERENCE = {ours: theirs for theirs, ours in names.REFERENCE_FIELDS.items()}
+
+
+def _identify(path: str, value: Mapping[str, Any], kinds: Sequence[str]) -> tuple[str, bool]:
+    """Return the native kind of a file and whether it is in the reference form, or refuse it."""
+    known = {
+        (version, spelled): (kind, reference)
+        for kind in kinds
+        for reference in (False, True)
+        for version in _versions(kind, reference)
+        for spelled in [names.REFERENCE_KIND if reference and kind == names.NATIVE_KIND else kind]
+    }
+    version, kind = value.get("apiVersion"), value.get("kind")
+    found = known.get((version, kind)) if isinstance(version, str) and isinstance(kind, str) else None
+    if found:
+        return found
+    problems = []
+    wanted_kinds = sorted({spelled for _, spelled in known})
+    if kind not in wanted_kinds:
+        rule = f"must be {' or '.join(wanted_kinds)}"
+        problems.append(Problem(path, "kind", kind, rule if kind else f"is missing; it {rule}"))
+    wanted = sorted({text for text, spelled in known if spelled == kind} or {text for text, _ in known})
+    if version not in wanted:
+        rule = f"must be {' or '.join(wanted)}"
+        problems.append(Problem(path, "apiVersion", version, rule if version else f"is missing; it {rule}"))
+    raise ConfigError(problems)
+
+
+def _versions(kind: str, reference: bool) -> list[str]:
+    native, other = names.native_version(), names.reference_version()
+    groups = {other, f"kubelet.config.k8s.io/{names.VERSION}"} if reference else {native}
+    if kind != names.CREDENTIAL_KIND:
+        return sorted(groups)
+    return sorted(f"{group.partition('/')[0]}/{version}" for group in groups for version in _CREDENTIAL_VERSIONS)
+
+
+def _rename(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return *raw* with our names. Names of the reference form are translated only there; values in both forms."""
+    reference = raw.get("kind") == names.REFERENCE_KIND
+    value = {(names.REFERENCE_FIELDS.get(key, key) if reference else key): inner for key, inner in raw.items()}
+    gates, entries = value.get("featureGates"), value.get("enforceNodeAllocatable")
+    if isinstance(gates, dict):
+        value["featureGates"] = {names.GATE_ALIASES.get(name, name): on for name, on in gates.items()}
+    if isinstance(entries, list):
+        value["enforceNodeAllocatable"] = [
+            names.ENFORCEMENTS.get(entry, entry) if isinstance(entry, str) else entry for entry in entries
+        ]
+    authentication = value.get("authentication")
+    if isinstance(authentication, dict) and isinstance(authentication.get("x509"), dict):
+        value["authentication"] = {**authentication, "x509": dict(authentication["x509"])}
+    return value
+
+
+def _native_path(place: yamlsafe.Path, table: Mapping[str, str]) -> yamlsafe.Path:
+    first, *rest = place
+    if first == "featureGates" and rest:
+        rest[0] = names.GATE_ALIASES.get(str(rest[0]), rest[0])
+    return (table.get(str(first), first), *rest)
+
+
+def _text(place: yamlsafe.Path) -> str:
+    path = ""
+    for key in place:
+        path = child(path, key)
+    return path

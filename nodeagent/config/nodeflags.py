@@ -1,0 +1,219 @@
+"""The flags that have no field in the configuration, and how they become :class:`NodeSettings`."""
+
+from __future__ import annotations
+
+import dataclasses
+import os.path
+import re
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+
+from nodeagent.base import identity
+from nodeagent.base.duration import Duration
+from nodeagent.config import flagvalues
+from nodeagent.config.rules.check import is_label_value, is_qualified_name
+from nodeagent.config.settings import NodeSettings
+from nodeagent.errors import Problem
+
+_NODE_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFlag:
+    """A flag that sets *attribute* of the settings, or of the identity."""
+
+    name: str
+    attribute: str
+    doc: str
+    read: Callable[[Sequence[str]], Any] = flagvalues.last
+    boolean: bool = False
+
+
+def _duration(texts: Sequence[str]) -> Duration:
+    return Duration.parse(texts[-1])
+
+
+def _node_ips(texts: Sequence[str]) -> tuple[str, ...]:
+    addresses = flagvalues.strings([texts[-1]])
+    try:
+        parsed = [ip_address(text) for text in addresses]
+    except ValueError:
+        raise ValueError("must be an IP address, or one of each family joined by a comma") from None
+    if len(parsed) > 2 or len({address.version for address in parsed}) != len(parsed):
+        raise ValueError("must be one IP address, or one of each family")
+    if any(address.is_multicast or address.is_loopback for address in parsed):
+        raise ValueError("must be an address by which others reach the node")
+    if len(parsed) == 2 and any(address.is_unspecified for address in parsed):
+        raise ValueError("must not be unspecified in a pair")
+    return tuple(str(address) for address in parsed)
+
+
+def _cloud_provider(texts: Sequence[str]) -> str:
+    if texts[-1] not in ("", "external"):
+        raise ValueError("must be empty or external")
+    return texts[-1]
+
+
+def _directory(texts: Sequence[str]) -> str:
+    path = texts[-1]
+    if not path.startswith("/") or os.path.normpath(path) != path:
+        raise ValueError("must be an absolute path in canonical form")
+    return path
+
+
+NODE_FLAGS = (
+    NodeFlag("config", "config", "configuration file"),
+    NodeFlag("config-dir", "config_dir", "directory of drop-ins (*.conf), merged over the file in name order"),
+    NodeFlag("plugin-config", "plugin_config", "file with the settings of plugins"),
+    NodeFlag(
+        "disable-plugin",
+        "disabled_plugins",
+        "name of a plugin to leave out; may be repeated",
+        lambda texts: tuple(flagvalues.strings(texts)),
+    ),
+    NodeFlag("kubeconfig", "kubeconfig", "access to the API server; without it the node works alone"),
+    NodeFlag("bootstrap-kubeconfig", "bootstrap_kubeconfig", "access just good enough to request a certificate"),
+    NodeFlag("hostname-override", "node_name", "name of the node instead of the host name"),
+    NodeFlag("node-ip", "node_ips", "address of the node, or one of each family", _node_ips),
+    NodeFlag("node-labels", "node_labels", "labels of the node at registration: k=v,…", flagvalues.pairs),
+    NodeFlag("root-dir", "root_dir", "directory of pods and checkpoints", _directory),
+    NodeFlag("cert-dir", "cert_dir", "directory of generated certificates"),
+    NodeFlag(
+        "image-credential-provider-config",
+        "image_credential_provider_config",
+        "file that lists credential providers",
+    ),
+    NodeFlag(
+        "image-credential-provider-bin-dir",
+        "image_credential_provider_bin_dir",
+        "directory of the credential providers' executables",
+    ),
+    NodeFlag("runtime-cgroups", "runtime_cgroups", "cgroup of the container runtime"),
+    NodeFlag("pod-infra-container-image", "pod_infra_container_image", "sandbox image that collection keeps"),
+    NodeFlag("cloud-provider", "cloud_provider", "empty or external", _cloud_provider),
+    NodeFlag(
+        "register-schedulable",
+        "register_schedulable",
+        "false registers the node as unschedulable",
+        flagvalues.boolean,
+        boolean=True,
+    ),
+    NodeFlag("lock-file", "lock_file", "file that only one agent may hold"),
+    NodeFlag(
+        "exit-on-lock-contention",
+        "exit_on_lock_contention",
+        "exit when another opens --lock-file",
+        flagvalues.boolean,
+        boolean=True,
+    ),
+    NodeFlag(
+        "minimum-container-ttl-duration",
+        "minimum_container_ttl_duration",
+        "age below which no dead container is removed",
+        _duration,
+    ),
+    NodeFlag(
+        "maximum-dead-containers-per-container",
+        "maximum_dead_containers_per_container",
+        "old instances kept of a container",
+        flagvalues.integer,
+    ),
+    NodeFlag(
+        "maximum-dead-containers",
+        "maximum_dead_containers",
+        "old containers kept on the node; negative sets no limit",
+        flagvalues.integer,
+    ),
+)
+
+IDENTITY_FLAGS = (
+    NodeFlag("api-domain", "api_domain", "domain part of API groups"),
+    NodeFlag("label-domain", "label_domain", "domain of labels and annotations"),
+    NodeFlag("media-domain", "media_domain", "name in media types"),
+    NodeFlag("platform-dir", "platform_dir", "name in file system paths"),
+    NodeFlag("system-namespace", "system_namespace", "namespace of the system's objects"),
+    NodeFlag("node-lease-namespace", "node_lease_namespace", "namespace of node leases"),
+    NodeFlag("hint-chain", "hint_chain", "firewall chain that other components look for"),
+    NodeFlag("component", "component", "what the agent calls itself in events and requests"),
+)
+
+REFUSED_FLAGS = {
+    "cloud-config": "is not supported: cloud providers run outside the node agent (--cloud-provider=external)",
+    "experimental-mounter-path": "is not supported: volumes are mounted by the agent itself",
+    "experimental-allocatable-ignore-eviction": "is not supported: eviction thresholds always count",
+    "keep-terminated-pod-volumes": "is not supported: volumes of ended pods are always removed",
+}
+"""Flags that an existing command line may hold and that cannot be honoured, with the reason."""
+
+
+def read_settings(given: Mapping[str, Sequence[str]], problems: list[Problem]) -> NodeSettings:
+    """Build the settings from the texts given by flag name; wrong ones are added to *problems* and left out."""
+    values = _read(NODE_FLAGS, given, problems)
+    names = _read(IDENTITY_FLAGS, given, problems)
+    for name in [name for name, text in names.items() if not text]:
+        problems.append(Problem(f"--{name.replace('_', '-')}", "", names.pop(name), "must not be empty"))
+    used = dataclasses.replace(identity.current(), **names)
+    settings = NodeSettings(**{**values, "identity": used, "node_name": _node_name(values.get("node_name", ""))})
+    problems += _check(settings, used)
+    return settings
+
+
+def _read(flags: Sequence[NodeFlag], given: Mapping[str, Sequence[str]], problems: list[Problem]) -> dict[str, Any]:
+    values = {}
+    for flag in flags:
+        if flag.name in given:
+            try:
+                values[flag.attribute] = flag.read(given[flag.name])
+            except ValueError as error:
+                problems.append(Problem(f"--{flag.name}", "", given[flag.name][-1], str(error)))
+    return values
+
+
+def _node_name(override: str) -> str:
+    return (override or socket.gethostname()).strip().lower()
+
+
+def _check(settings: NodeSettings, used: identity.Identity) -> list[Problem]:
+    problems = []
+
+    def wrong(flag: str, value: object, rule: str) -> None:
+        problems.append(Problem(f"--{flag}", "", value, rule))
+
+    if not _NODE_NAME.fullmatch(settings.node_name):
+        wrong("hostname-override", settings.node_name, "must give the node a lower-case DNS name")
+    for key, value in settings.node_labels.items():
+        if not is_qualified_name(key):
+            wrong("node-labels", key, "must have keys that are qualified names")
+        elif not is_label_value(value):
+            wrong("node-labels", value, f"must have a label value for {key}")
+        elif not may_label_itself(key, used):
+            wrong("node-labels", key, f"must not be set by a node below {used.label_domain} or {used.api_domain}")
+    config, directory = settings.image_credential_provider_config, settings.image_credential_provider_bin_dir
+    if config and not directory:
+        wrong("image-credential-provider-config", config, "needs --image-credential-provider-bin-dir")
+    if directory and not config:
+        wrong("image-credential-provider-bin-dir", directory, "needs --image-credential-provider-config")
+    if settings.exit_on_lock_contention and not settings.lock_file:
+        wrong("exit-on-lock-contention", None, "needs --lock-file")
+    return problems
+
+
+def may_label_itself(key: str, used: identity.Identity) -> bool:
+    """Tell whether a node may set the label *key* on its own object."""
+    prefix, slash, name = key.rpartition("/")
+    platform, api = used.label_domain, used.api_domain
+    if not slash or not any(prefix == domain or prefix.endswith(f".{domain}") for domain in (platform, api)):
+        return True
+    for free in (f"{used.component}.{platform}", f"node.{platform}"):
+        if prefix == free or prefix.endswith(f".{free}"):
+            return True
+    allowed = {
+        platform: ("hostname", "os", "arch"),
+        f"beta.{platform}": ("os", "arch", "instance-type"),
+        f"topology.{platform}": ("zone", "region"),
+        f"failure-domain.beta.{platform}": ("zone", "region"),
+    }
+    return name in allowed.get(prefix, ())

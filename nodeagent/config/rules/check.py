@@ -1,0 +1,105 @@
+"""What the rules are written with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+
+from nodeagent.base.duration import Duration
+from nodeagent.base.gates import FeatureGates
+from nodeagent.config.codec import Report
+from nodeagent.config.fields import all_fields
+from nodeagent.config.types import NodeAgentConfiguration
+
+_ZERO = Duration()
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One validation: the configuration, its gates, and where problems go. Methods take field paths."""
+
+    config: NodeAgentConfiguration
+    gates: FeatureGates
+    report: Report
+    warnings: list[str]
+
+    def value(self, path: str) -> Any:
+        """Return the value of the field at *path*."""
+        value: Any = self.config
+        for attribute in all_fields()[path].attributes:
+            value = getattr(value, attribute)
+        return value
+
+    def fail(self, path: str, rule: str) -> None:
+        """Report that the field at *path* breaks *rule*."""
+        self.report(path, _plain(self.value(path)), rule)
+
+    def at_least(self, low: int, *paths: str) -> None:
+        """Numbers must not be smaller than *low*."""
+        rule = "must not be negative" if low == 0 else f"must be {low} or greater"
+        for path in paths:
+            if self.value(path) < low:
+                self.fail(path, rule)
+
+    def between(self, low: int, high: int, *paths: str, zero: str = "") -> None:
+        """Numbers must lie within *low* and *high*; with *zero* also 0 is fine, and means that."""
+        for path in paths:
+            value = self.value(path)
+            if not low <= value <= high and not (zero and value == 0):
+                self.fail(path, f"must be between {low} and {high}" + (f", or 0 ({zero})" if zero else ""))
+
+    def positive(self, *paths: str) -> None:
+        """Durations must be longer than nothing."""
+        for path in paths:
+            if self.value(path) <= _ZERO:
+                self.fail(path, "must be longer than 0s")
+
+    def not_negative(self, *paths: str) -> None:
+        """Durations must not be negative."""
+        for path in paths:
+            if self.value(path) < _ZERO:
+                self.fail(path, "must not be negative")
+
+    def one_of(self, path: str, options: Iterable[str], *, fold: bool = False) -> None:
+        """Text must be one of *options*; with *fold* in any case."""
+        value, options = self.value(path), list(options)
+        if (value.lower() if fold else value) not in options:
+            self.fail(path, f"must be one of {', '.join(option or repr(option) for option in options)}")
+
+    def needs_gate(self, path: str, gate: str) -> bool:
+        """Report a field that is set while *gate* is off; return whether the gate is on."""
+        if self.gates.enabled(gate):
+            return True
+        self.fail(path, f"needs the feature gate {gate}")
+        return False
+
+
+def is_ip(text: str) -> bool:
+    """Tell whether *text* is an IP address without a zone."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return "%" not in text
+
+
+def is_qualified_name(text: str) -> bool:
+    """Tell whether *text* can be the key of a label or taint: ``name`` or ``sub.domain/name``."""
+    prefix, slash, name = text.rpartition("/")
+    return bool(_NAME.fullmatch(name)) and (not slash or (len(prefix) <= 253 and bool(_SUBDOMAIN.fullmatch(prefix))))
+
+
+def is_label_value(text: str) -> bool:
+    """Tell whether *text* can be the value of a label or taint."""
+    return not text or bool(_NAME.fullmatch(text))
+
+
+def _plain(value: Any) -> object:
+    if isinstance(value, Duration):
+        return str(value)
+    return value if isinstance(value, str | int | float | bool) else None

@@ -1,0 +1,191 @@
+"""Rules of the CPU, memory and topology managers and of what is reserved for the system."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from nodeagent.base.quantity import Quantity
+from nodeagent.config.codec import child
+from nodeagent.config.rules.check import Check
+
+_BOOLEANS = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
+_CPU_OPTIONS = {
+    "full-pcpus-only": "CPUManagerPolicyBetaOptions",
+    "distribute-cpus-across-numa": "CPUManagerPolicyAlphaOptions",
+    "align-by-socket": "CPUManagerPolicyAlphaOptions",
+}
+_TOPOLOGY_OPTIONS = {"prefer-closest-numa-nodes": "TopologyManagerPolicyBetaOptions"}
+_SYSTEM_RESOURCES = ("cpu", "memory")
+_PLATFORM_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+_ENFORCEMENTS = ("none", "pods", "system-reserved", "platform-reserved")
+_PERCENT = re.compile(r"\d{1,3}%", re.ASCII)
+_CPU_RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
+
+
+def parse_cpu_list(text: str) -> frozenset[int]:
+    """Read a CPU list such as ``0-3,8``; empty text is no CPU.
+
+    :raises ValueError: the text is no such list; the message is a sentence part.
+    """
+    cpus: set[int] = set()
+    for part in text.split(",") if text.strip() else ():
+        match = _CPU_RANGE.fullmatch(part.strip())
+        first = int(match[1]) if match else 1
+        last = int(match[2] or match[1]) if match else 0
+        if last < first:
+            raise ValueError("is not a CPU list such as 0-3,8")
+        cpus.update(range(first, last + 1))
+    return frozenset(cpus)
+
+
+def check_managers(check: Check) -> None:
+    """Report every broken rule of the managers and the reservations."""
+    _check_cpu(check)
+    _check_topology(check)
+    _check_reserved(check)
+    _check_memory(check)
+    for resource, share in check.config.qos_reserved.items():
+        path = child("qosReserved", resource)
+        if resource != "memory":
+            check.report(path, share, "only memory can be reserved")
+        elif not _PERCENT.fullmatch(share) or int(share[:-1]) > 100:
+            check.report(path, share, "must be a percentage from 0% to 100%")
+    if check.config.qos_reserved:
+        check.needs_gate("qosReserved", "QOSReserved")
+
+
+def _check_cpu(check: Check) -> None:
+    config = check.config
+    check.one_of("cpuManagerPolicy", ("none", "static"), fold=True)
+    check.positive("cpuManagerReconcilePeriod")
+    options = config.cpu_manager_policy_options
+    if not options:
+        return
+    check.needs_gate("cpuManagerPolicyOptions", "CPUManagerPolicyOptions")
+    if config.cpu_manager_policy.lower() == "none":
+        check.fail("cpuManagerPolicyOptions", "cannot be set with cpuManagerPolicy none")
+    _check_options(check, "cpuManagerPolicyOptions", options, _CPU_OPTIONS)
+    if _BOOLEANS.get(options.get("align-by-socket", "")) and config.topology_manager_policy == "single-numa-node":
+        path = "cpuManagerPolicyOptions.align-by-socket"
+        check.report(path, options["align-by-socket"], "cannot go with topologyManagerPolicy single-numa-node")
+
+
+def _check_topology(check: Check) -> None:
+    config = check.config
+    check.one_of("topologyManagerPolicy", ("none", "best-effort", "restricted", "single-numa-node"))
+    check.one_of("topologyManagerScope", ("container", "pod"))
+    if config.topology_manager_policy != "none":
+        check.needs_gate("topologyManagerPolicy", "TopologyManager")
+    options = config.topology_manager_policy_options
+    if options:
+        path = "topologyManagerPolicyOptions"
+        if check.needs_gate(path, "TopologyManager"):
+            check.needs_gate(path, "TopologyManagerPolicyOptions")
+        _check_options(check, path, options, _TOPOLOGY_OPTIONS)
+
+
+def _check_options(check: Check, field: str, options: Mapping[str, str], known: Mapping[str, str]) -> None:
+    for name, text in options.items():
+        path = child(field, name)
+        if name not in known:
+            check.report(path, text, f"is not a known option; known are {', '.join(known)}")
+            continue
+        if text not in _BOOLEANS:
+            check.report(path, text, 'must be "true" or "false"')
+        if not check.gates.enabled(known[name]):
+            check.report(path, text, f"needs the feature gate {known[name]}")
+
+
+def _check_reserved(check: Check) -> None:
+    config = check.config
+    for field, reserved, allowed in (
+        ("systemReserved", config.system_reserved, _SYSTEM_RESOURCES),
+        ("platformReserved", config.platform_reserved, _PLATFORM_RESOURCES),
+    ):
+        for resource, text in reserved.items():
+            path = child(field, resource)
+            if resource not in allowed:
+                check.report(path, text, f"cannot be reserved here; these can: {', '.join(allowed)}")
+                continue
+            try:
+                if Quantity.parse(text) < Quantity():
+                    check.report(path, text, "must not be negative")
+            except ValueError as error:
+                check.report(path, text, str(error))
+    if config.reserved_system_cpus:
+        try:
+            parse_cpu_list(config.reserved_system_cpus)
+        except ValueError as error:
+            check.fail("reservedSystemCPUs", str(error))
+        if config.system_reserved_cgroup or config.platform_reserved_cgroup:
+            check.fail("reservedSystemCPUs", "cannot go with systemReservedCgroup or platformReservedCgroup")
+    _check_enforcement(check)
+
+
+def _check_enforcement(check: Check) -> None:
+    config = check.config
+    entries = config.enforce_node_allocatable
+    if entries and not config.cgroups_per_qos:
+        check.fail("enforceNodeAllocatable", "must be [] without cgroupsPerQOS")
+    for index, entry in enumerate(entries):
+        path = f"enforceNodeAllocatable[{index}]"
+        if entry not in _ENFORCEMENTS:
+            check.report(path, entry, f"must be one of {', '.join(_ENFORCEMENTS)}")
+        elif entry == "none" and len(entries) > 1:
+            check.report(path, entry, "must stand alone")
+        elif entry == "system-reserved" and not config.system_reserved_cgroup:
+            check.report(path, entry, "needs systemReservedCgroup")
+        elif entry == "platform-reserved" and not config.platform_reserved_cgroup:
+            check.report(path, entry, "needs platformReservedCgroup")
+
+
+def _check_memory(check: Check) -> None:
+    config = check.config
+    check.one_of("memoryManagerPolicy", ("none", "static"), fold=True)
+    static = config.memory_manager_policy.lower() == "static"
+    if static:
+        check.needs_gate("memoryManagerPolicy", "MemoryManager")
+    seen: set[tuple[int, str]] = set()
+    total = Quantity()
+    for index, reservation in enumerate(config.reserved_memory):
+        path = f"reservedMemory[{index}]"
+        if reservation.numa_node < 0:
+            check.report(f"{path}.numaNode", reservation.numa_node, "must not be negative")
+        if not reservation.limits:
+            check.report(f"{path}.limits", None, "must name at least one amount")
+        for kind, amount in reservation.limits.items():
+            here = child(f"{path}.limits", kind)
+            if kind != "memory" and not kind.startswith("hugepages-"):
+                check.report(here, str(amount), "must be memory or hugepages-<size>")
+            if amount <= Quantity():
+                check.report(here, str(amount), "must be greater than 0")
+            if (reservation.numa_node, kind) in seen:
+                check.report(here, str(amount), f"is reserved twice on NUMA node {reservation.numa_node}")
+            seen.add((reservation.numa_node, kind))
+            if kind == "memory":
+                total += amount
+    if static:
+        _check_sum(check, total)
+
+
+def _check_sum(check: Check, total: Quantity) -> None:
+    """The reservations must add up to what the node keeps back; a percentage of the capacity is checked at start."""
+    config = check.config
+    eviction = config.eviction_hard.get("memory.available", "0")
+    try:
+        expected = sum(
+            map(Quantity.parse, (config.platform_reserved.get("memory", "0"), eviction)),
+            Quantity.parse(config.system_reserved.get("memory", "0")),
+        )
+    except ValueError:
+        return  # a percentage, or reported where it stands
+    if total != expected:
+        check.report(
+            "reservedMemory",
+            str(total),
+            f"must add up to memory in systemReserved, platformReserved and evictionHard: {expected}",
+        )

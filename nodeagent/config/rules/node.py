@@ -1,0 +1,135 @@
+"""Rules of cgroups, the runtime, images, kernel settings, DNS, logging and tracing."""
+
+from __future__ import annotations
+
+import re
+
+from nodeagent.base import identity
+from nodeagent.base.duration import Duration
+from nodeagent.base.logging import JSONOptions, LoggingSettings, VModule, check_settings, format_gates
+from nodeagent.base.quantity import Quantity
+from nodeagent.config.rules.check import Check, is_ip
+from nodeagent.config.rules.sysctls import check_pattern
+from nodeagent.config.types import LoggingConfiguration
+
+_DEFAULT_PERIOD = Duration.of(milliseconds=100)
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?!\d+$)")
+
+
+def logging_settings(logging: LoggingConfiguration) -> LoggingSettings:
+    """Return the ``logging`` part as the logging library takes it."""
+    options = logging.options.json
+    return LoggingSettings(
+        format=logging.format,
+        flush_seconds=logging.flush_frequency.duration.seconds,
+        verbosity=logging.verbosity,
+        vmodule=tuple(VModule(item.file_pattern, item.verbosity) for item in logging.vmodule),
+        json=JSONOptions(options.split_stream, options.info_buffer_size.value()),
+    )
+
+
+def check_node(check: Check) -> None:
+    """Report every broken rule of the fields that none of the other modules has."""
+    _check_cgroups(check)
+    _check_runtime(check)
+    _check_images(check)
+    _check_kernel(check)
+    config = check.config
+    check.one_of("configMapAndSecretChangeDetectionStrategy", ("Get", "Cache", "Watch"))
+    for index, server in enumerate(config.cluster_dns):
+        if not is_ip(server):
+            check.report(f"clusterDNS[{index}]", server, "must be an IP address")
+    protobuf = identity.current().protobuf_media_type
+    check.one_of("contentType", (protobuf, "application/json"))
+    for problem in check_settings(logging_settings(config.logging), format_gates(), check.gates.enabled):
+        value = problem.value if isinstance(problem.value, str | int | float | bool) else None
+        check.report(f"logging.{problem.path}", value, problem.rule)
+    _check_tracing(check)
+
+
+def _check_cgroups(check: Check) -> None:
+    config = check.config
+    for path in ("nodeagentCgroups", "systemCgroups"):
+        if check.value(path) and not check.value(path).startswith("/"):
+            check.fail(path, "must be an absolute cgroup name")
+    if config.system_cgroups:
+        if config.system_cgroups.strip("/") == "":
+            check.fail("systemCgroups", "must not be the root cgroup")
+        if not config.cgroup_root:
+            check.fail("systemCgroups", "needs cgroupRoot")
+    check.one_of("cgroupDriver", ("cgroupfs", "systemd"))
+    if check.gates.enabled("NodeSwap"):
+        check.one_of("memorySwap.swapBehavior", ("", "LimitedSwap", "UnlimitedSwap"))
+    elif config.memory_swap.swap_behavior:
+        check.fail("memorySwap.swapBehavior", "needs the feature gate NodeSwap")
+    factor = config.memory_throttling_factor
+    if factor is not None and not 0 < factor <= 1:
+        check.fail("memoryThrottlingFactor", "must be greater than 0 and at most 1")
+    period = config.cpu_cfs_quota_period
+    if check.gates.enabled("CustomCPUCFSQuotaPeriod"):
+        if not Duration.of(milliseconds=1) <= period <= Duration.of(seconds=1):
+            check.fail("cpuCFSQuotaPeriod", "must be between 1ms and 1s")
+    elif period != _DEFAULT_PERIOD:
+        check.fail("cpuCFSQuotaPeriod", "needs the feature gate CustomCPUCFSQuotaPeriod")
+
+
+def _check_runtime(check: Check) -> None:
+    config = check.config
+    if not config.container_runtime_endpoint:
+        check.fail("containerRuntimeEndpoint", "must be given, such as unix:///run/containerd/containerd.sock")
+    for path in ("containerRuntimeEndpoint", "imageServiceEndpoint"):
+        endpoint: str = check.value(path)
+        scheme, colon, rest = endpoint.partition("://")
+        if endpoint.startswith("/"):
+            check.warnings.append(f"{path}: {endpoint} has no scheme, which is deprecated; write unix://{endpoint}")
+        elif endpoint and not (colon and scheme == "unix" and rest.startswith("/")):
+            check.fail(path, "must be a Unix socket such as unix:///run/containerd/containerd.sock")
+    check.positive("runtimeRequestTimeout")
+    check.one_of("hairpinMode", ("promiscuous-bridge", "hairpin-veth", "none"))
+    check.at_least(2, "containerLogMaxFiles")
+    try:
+        Quantity.parse(config.container_log_max_size)
+    except ValueError as error:
+        check.fail("containerLogMaxSize", str(error))
+
+
+def _check_images(check: Check) -> None:
+    config = check.config
+    check.at_least(0, "registryPullQPS", "registryBurst")
+    check.between(0, 100, "imageGCHighThresholdPercent", "imageGCLowThresholdPercent")
+    if config.image_gc_low_threshold_percent >= config.image_gc_high_threshold_percent:
+        high = config.image_gc_high_threshold_percent
+        check.fail("imageGCLowThresholdPercent", f"must be lower than imageGCHighThresholdPercent ({high})")
+    check.not_negative("imageMinimumGCAge", "imageMaximumGCAge")
+    age = config.image_maximum_gc_age
+    if age > Duration() and age <= config.image_minimum_gc_age:
+        check.fail("imageMaximumGCAge", f"must be greater than imageMinimumGCAge ({config.image_minimum_gc_age})")
+    if age and check.gates.switched_off("ImageMaximumGCAge"):
+        check.fail("imageMaximumGCAge", "cannot be set while the feature gate ImageMaximumGCAge is switched off")
+    if config.max_parallel_image_pulls is not None:
+        if config.max_parallel_image_pulls < 1:
+            check.fail("maxParallelImagePulls", "must be at least 1")
+        if config.serialize_image_pulls:
+            check.fail("maxParallelImagePulls", "cannot be set while serializeImagePulls is true")
+
+
+def _check_kernel(check: Check) -> None:
+    check.at_least(0, "maxOpenFiles")
+    check.between(-1000, 1000, "oomScoreAdj")
+    check.between(0, 31, "iptablesMasqueradeBit", "iptablesDropBit")
+    for index, text in enumerate(check.config.allowed_unsafe_sysctls):
+        if rule := check_pattern(text):
+            check.report(f"allowedUnsafeSysctls[{index}]", text, rule)
+
+
+def _check_tracing(check: Check) -> None:
+    tracing = check.config.tracing
+    if tracing is None:
+        return
+    check.needs_gate("tracing", "NodeAgentTracing")
+    rate = tracing.sampling_rate_per_million
+    if rate is not None and not 0 <= rate <= 1_000_000:
+        check.fail("tracing.samplingRatePerMillion", "must be between 0 and 1000000")
+    scheme = _SCHEME.match(tracing.endpoint or "")
+    if scheme and scheme[1].lower() not in ("dns", "unix", "unix-abstract"):
+        check.fail("tracing.endpoint", "must have no scheme, or one of dns, unix, unix-abstract")

@@ -1,0 +1,59 @@
+"""Rules of the agent's own servers: addresses, ports, TLS, who may ask."""
+
+from __future__ import annotations
+
+from nodeagent.base.tls import INSECURE_CIPHERS, MIN_VERSIONS, PREFERRED_CIPHERS, TLS13_CIPHERS
+from nodeagent.config.codec import nearest
+from nodeagent.config.rules.check import Check, is_ip
+
+PREVIOUS_MINOR = "1.28"
+"""The minor version before the described release: the only one whose hidden metrics can be shown."""
+
+
+def check_serving(check: Check) -> None:
+    """Report every broken rule of part *Serving* and of the parts on authentication and authorization."""
+    config = check.config
+    for path in ("address", "healthzBindAddress"):
+        if not is_ip(check.value(path)):
+            check.fail(path, "must be an IP address")
+    check.between(1, 65535, "port")
+    check.between(1, 65535, "readOnlyPort", "healthzPort", zero="off")
+    check.not_negative(
+        "streamingConnectionIdleTimeout",
+        "authentication.webhook.cacheTTL",
+        "authorization.webhook.cacheAuthorizedTTL",
+        "authorization.webhook.cacheUnauthorizedTTL",
+    )
+    check.one_of("authorization.mode", ("AlwaysAllow", "Webhook"))
+    _check_tls(check)
+    authentication = config.authentication
+    if not (authentication.x509.client_ca_file or authentication.webhook.enabled or authentication.anonymous.enabled):
+        check.report("authentication", None, "must enable x509.clientCAFile, webhook or anonymous")
+    if config.enable_system_log_query:
+        if not config.enable_system_log_handler:
+            check.fail("enableSystemLogQuery", "needs enableSystemLogHandler")
+        if check.gates.switched_off("NodeLogQuery"):
+            check.fail("enableSystemLogQuery", "cannot be set while the feature gate NodeLogQuery is switched off")
+    if config.show_hidden_metrics_for_version not in ("", PREVIOUS_MINOR):
+        check.fail("showHiddenMetricsForVersion", f"must be left out or have the value {PREVIOUS_MINOR}")
+
+
+def _check_tls(check: Check) -> None:
+    config = check.config
+    if config.tls_cert_file and not config.tls_private_key_file:
+        check.fail("tlsCertFile", "needs tlsPrivateKeyFile")
+    if config.tls_private_key_file and not config.tls_cert_file:
+        check.fail("tlsPrivateKeyFile", "needs tlsCertFile")
+    check.one_of("tlsMinVersion", ("", *MIN_VERSIONS))
+    known = (*PREFERRED_CIPHERS, *INSECURE_CIPHERS, *TLS13_CIPHERS)
+    for index, name in enumerate(config.tls_cipher_suites):
+        if name not in known:
+            near = nearest(name, known)
+            hint = f"; did you mean {near}?" if near else ""
+            check.report(f"tlsCipherSuites[{index}]", name, f"is not a known cipher suite{hint}")
+        elif name in INSECURE_CIPHERS:
+            check.warnings.append(f"tlsCipherSuites: {name} is insecure")
+        elif name in TLS13_CIPHERS:
+            check.warnings.append(f"tlsCipherSuites: {name} belongs to TLS 1.3; naming it has no effect")
+    if config.server_tls_bootstrap:
+        check.needs_gate("serverTLSBootstrap", "RotateNodeAgentServerCertificate")

@@ -1,0 +1,161 @@
+"""What is checked already and does nothing yet, so that nobody believes otherwise.
+
+A field, flag or gate leaves these lists with the change that gives it its behaviour; nothing ever enters them.
+"""
+
+from __future__ import annotations
+
+from nodeagent.config.codec import encode
+from nodeagent.config.features import KNOWN, build_gates
+from nodeagent.config.fields import all_fields
+from nodeagent.config.types import NodeAgentConfiguration
+
+FIELDS = frozenset(
+    {
+        "address",
+        "allowedUnsafeSysctls",
+        "authentication",
+        "authorization",
+        "cgroupDriver",
+        "cgroupRoot",
+        "cgroupsPerQOS",
+        "containerLogMaxFiles",
+        "containerLogMaxSize",
+        "cpuManagerPolicy",
+        "cpuManagerPolicyOptions",
+        "cpuManagerReconcilePeriod",
+        "enableContentionProfiling",
+        "enableControllerAttachDetach",
+        "enableDebugFlagsHandler",
+        "enableDebuggingHandlers",
+        "enableProfilingHandler",
+        "enableServer",
+        "enableSystemLogHandler",
+        "enableSystemLogQuery",
+        "enforceNodeAllocatable",
+        "evictionHard",
+        "evictionMaxPodGracePeriod",
+        "evictionMinimumReclaim",
+        "evictionPressureTransitionPeriod",
+        "evictionSoft",
+        "evictionSoftGracePeriod",
+        "failSwapOn",
+        "imageGCHighThresholdPercent",
+        "imageGCLowThresholdPercent",
+        "imageMaximumGCAge",
+        "imageMinimumGCAge",
+        "kernelMemcgNotification",
+        "localStorageCapacityIsolation",
+        "makeIPTablesUtilChains",
+        "maxOpenFiles",
+        "maxParallelImagePulls",
+        "memoryManagerPolicy",
+        "memorySwap",
+        "memoryThrottlingFactor",
+        "nodeagentCgroups",
+        "oomScoreAdj",
+        "platformReserved",
+        "platformReservedCgroup",
+        "podPidsLimit",
+        "port",
+        "protectKernelDefaults",
+        "qosReserved",
+        "readOnlyPort",
+        "registryBurst",
+        "registryPullQPS",
+        "reservedMemory",
+        "reservedSystemCPUs",
+        "rotateCertificates",
+        "serializeImagePulls",
+        "serverTLSBootstrap",
+        "showHiddenMetricsForVersion",
+        "shutdownGracePeriod",
+        "shutdownGracePeriodByPodPriority",
+        "shutdownGracePeriodCriticalPods",
+        "streamingConnectionIdleTimeout",
+        "systemCgroups",
+        "systemReserved",
+        "systemReservedCgroup",
+        "tlsCertFile",
+        "tlsCipherSuites",
+        "tlsMinVersion",
+        "tlsPrivateKeyFile",
+        "topologyManagerPolicy",
+        "topologyManagerPolicyOptions",
+        "topologyManagerScope",
+        "tracing",
+        "volumePluginDir",
+        "volumeStatsAggPeriod",
+    }
+)
+"""Top-level fields that are validated and change nothing yet."""
+
+FLAGS = frozenset(
+    {
+        "bootstrap-kubeconfig",
+        "exit-on-lock-contention",
+        "image-credential-provider-bin-dir",
+        "image-credential-provider-config",
+        "lock-file",
+        "maximum-dead-containers",
+        "maximum-dead-containers-per-container",
+        "minimum-container-ttl-duration",
+        "pod-infra-container-image",
+        "runtime-cgroups",
+    }
+)
+"""Flags without a field that are checked and change nothing yet."""
+
+GATES_IN_USE = frozenset(
+    {
+        "CPUManager",
+        "CPUManagerPolicyAlphaOptions",
+        "CPUManagerPolicyBetaOptions",
+        "CPUManagerPolicyOptions",
+        "CustomCPUCFSQuotaPeriod",
+        "GracefulNodeShutdown",
+        "GracefulNodeShutdownBasedOnPodPriority",
+        "ImageMaximumGCAge",
+        "LoggingAlphaOptions",
+        "LoggingBetaOptions",
+        "MemoryManager",
+        "NodeAgentTracing",
+        "NodeLogQuery",
+        "NodeSwap",
+        "QOSReserved",
+        "RotateNodeAgentServerCertificate",
+        "TopologyManager",
+        "TopologyManagerPolicyAlphaOptions",
+        "TopologyManagerPolicyBetaOptions",
+        "TopologyManagerPolicyOptions",
+    }
+)
+"""Feature gates that something reads; every other one changes nothing when set."""
+
+_ANY_CASE = frozenset({"cpuManagerPolicy", "memoryManagerPolicy"})
+
+
+def unimplemented(config: NodeAgentConfiguration) -> list[str]:
+    """Return the paths of what *config* sets to other than the default and that has no effect yet."""
+    default = NodeAgentConfiguration()
+    fields = all_fields()
+    found = []
+    for path in sorted(FIELDS):
+        attribute = fields[path].attributes[0]
+        ours, usual = getattr(config, attribute), getattr(default, attribute)
+        if path in _ANY_CASE:
+            ours, usual = ours.lower(), usual.lower()
+        if encode(ours) != encode(usual):
+            found.append(path)
+    usual_gates = dict(build_gates({}))
+    state = build_gates(config.feature_gates)
+    found += [
+        f"featureGates.{gate.name}" for gate, on in state if gate.name not in GATES_IN_USE and on != usual_gates[gate]
+    ]
+    return found
+
+
+def all_unimplemented() -> list[str]:
+    """Return everything that has no effect yet: fields, ``--flags`` and gates."""
+    gates = sorted(gate.name for gate in KNOWN if gate.name not in GATES_IN_USE)
+    return [*sorted(FIELDS), *(f"--{name}" for name in sorted(FLAGS)), *(f"featureGates.{name}" for name in gates)]

@@ -1,0 +1,32 @@
+"""The rules of the configuration, all at once."""
+
+from __future__ import annotations
+
+from nodeagent.base.gates import FeatureGates
+from nodeagent.config.codec import Report
+from nodeagent.config.rules.check import Check
+from nodeagent.config.rules.eviction import check_eviction
+from nodeagent.config.rules.managers import check_managers
+from nodeagent.config.rules.node import check_node
+from nodeagent.config.rules.pods import check_pods
+from nodeagent.config.rules.serving import check_serving
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.errors import Problem
+
+_RULES = (check_serving, check_pods, check_node, check_managers, check_eviction)
+
+
+def validate(config: NodeAgentConfiguration, gates: FeatureGates, report: Report) -> list[str]:
+    """Report every broken rule that can be seen without looking at the machine; return warnings, a sentence each."""
+    warnings: list[str] = []
+    check = Check(config, gates, report, warnings)
+    for rule in _RULES:
+        rule(check)
+    return warnings
+
+
+def problems_of(config: NodeAgentConfiguration, gates: FeatureGates, source: str = "configuration") -> list[Problem]:
+    """Return what :func:`validate` reports about a configuration that was not read from files."""
+    problems: list[Problem] = []
+    validate(config, gates, lambda path, value, rule: problems.append(Problem(source, path, value, rule)))
+    return problems
