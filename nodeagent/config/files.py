@@ -41,6 +41,8 @@ class Layer:
     """Native name of the kind."""
     reference: bool
     """The file is in the reference form."""
+    version: str
+    """The version alone, such as ``v1beta1``."""
     value: dict[str, Any]
     lines: Mapping[str, int]
     """Line by field path."""
@@ -69,11 +71,11 @@ def read_layer(path: str, kinds: Sequence[str]) -> Layer:
         raise ConfigError([Problem(path, "", None, "must hold one object")])
     kind, reference = _identify(path, document.value, kinds)
     value = _rename(document.value) if kind == names.NATIVE_KIND else dict(document.value)
-    for header in ("apiVersion", "kind"):
-        value.pop(header, None)
+    version = str(value.pop("apiVersion")).rpartition("/")[2]
+    del value["kind"]
     table = names.REFERENCE_FIELDS if reference else {}
     lines = {_text(_native_path(place, table)): line for place, line in document.lines.items() if place}
-    return Layer(path, kind, reference, value, lines)
+    return Layer(path, kind, reference, version, value, lines)
 
 
 def drop_ins(directory: str) -> Iterator[str]:

@@ -103,7 +103,7 @@ class FlagParser(argparse.ArgumentParser):
 def normalize(arguments: Sequence[str]) -> list[str]:
     """Return the command line with dashes for underscores in flag names and an explicit value for every boolean."""
     booleans = _booleans()
-    result = []
+    result: list[str] = []
     for position, argument in enumerate(arguments):
         if argument == "--":
             return [*result, *arguments[position:]]

@@ -44,8 +44,8 @@ def _node_ips(texts: Sequence[str]) -> tuple[str, ...]:
         raise ValueError("must be an IP address, or one of each family joined by a comma") from None
     if len(parsed) > 2 or len({address.version for address in parsed}) != len(parsed):
         raise ValueError("must be one IP address, or one of each family")
-    if any(address.is_multicast or address.is_loopback for address in parsed):
-        raise ValueError("must be an address by which others reach the node")
+    if any(address.is_multicast for address in parsed):
+        raise ValueError("must not be a multicast address")
     if len(parsed) == 2 and any(address.is_unspecified for address in parsed):
         raise ValueError("must not be unspecified in a pair")
     return tuple(str(address) for address in parsed)

@@ -26,7 +26,7 @@ def check_pods(check: Check) -> None:
         "nodeStatusReportFrequency",
     )
     check.at_least(0, "maxPods", "podsPerCore", "eventRecordQPS", "eventBurst", "platformAPIQPS", "platformAPIBurst")
-    if config.pods_per_core > config.max_pods:
+    if config.pods_per_core > config.max_pods >= 0:
         check.fail("podsPerCore", f"must not exceed maxPods ({config.max_pods})")
     if config.node_lease_duration_seconds <= 0:
         check.fail("nodeLeaseDurationSeconds", "must be greater than 0")

@@ -1,0 +1,134 @@
+"""The credential provider configuration and the serialized node configuration source: files of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from nodeagent.base import identity
+from nodeagent.base.duration import Duration
+from nodeagent.config import names
+from nodeagent.config.codec import Report, decode, encode
+from nodeagent.config.files import Layer, read_layer
+from nodeagent.config.types import CredentialProvider, CredentialProviderConfig, SerializedNodeConfigSource
+from nodeagent.errors import ConfigError, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedProviders:
+    """A credential provider configuration that keeps every rule."""
+
+    config: CredentialProviderConfig
+    warnings: tuple[str, ...]
+    """Fields that were ignored because they are unknown, a sentence each."""
+
+
+def load_credential_providers(path: str) -> LoadedProviders:
+    """Read and check the file of ``--image-credential-provider-config``.
+
+    Unknown fields are ignored with a warning, so that a file for a later release still works.
+    spec: config.kind.CredentialProviderConfig
+
+    :raises ConfigError: the file is not acceptable; carries every problem.
+    """
+    layer = read_layer(path, [names.CREDENTIAL_KIND])
+    problems: list[Problem] = []
+    warnings: list[str] = []
+
+    def report(where: str, value: object, rule: str) -> None:
+        if rule.startswith("is not a known field"):
+            warnings.append(f"{layer.origin(where).place}: {where} {rule}; it is ignored")
+        else:
+            problems.append(Problem(layer.origin(where).place, where, value, rule))
+
+    config = decode(CredentialProviderConfig, layer.value, report)
+    _check(config, report)
+    if problems:
+        raise ConfigError(problems)
+    return LoadedProviders(config, tuple(warnings))
+
+
+def decode_source(path: str) -> SerializedNodeConfigSource:
+    """Read a ``SerializedNodeConfigSource`` (spec: config.kind.SerializedNodeConfigSource).
+
+    :raises ConfigError: the file is not acceptable; carries every problem.
+    """
+    return _decode_source(read_layer(path, [names.SOURCE_KIND]))
+
+
+def _decode_source(layer: Layer) -> SerializedNodeConfigSource:
+    problems: list[Problem] = []
+
+    def report(where: str, value: object, rule: str) -> None:
+        problems.append(Problem(layer.origin(where).place, where, value, rule))
+
+    source = decode(SerializedNodeConfigSource, layer.value, report)
+    if problems:
+        raise ConfigError(problems)
+    return source
+
+
+def encode_source(source: SerializedNodeConfigSource) -> dict[str, Any]:
+    """Return the plain form with apiVersion and kind, which :func:`decode_source` reads back."""
+    return {"apiVersion": names.native_version(), "kind": names.SOURCE_KIND, **_filled(encode(source))}
+
+
+def _filled(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out empty texts, as the core API writes this type."""
+    return {key: _filled(value) if isinstance(value, dict) else value for key, value in plain.items() if value != ""}
+
+
+def _check(config: CredentialProviderConfig, report: Report) -> None:
+    if not config.providers:
+        report("providers", None, "must name at least one provider")
+    seen: set[str] = set()
+    for index, provider in enumerate(config.providers):
+        path = f"providers[{index}]"
+        _check_provider(provider, path, report)
+        if provider.name and provider.name in seen:
+            report(f"{path}.name", provider.name, "stands in an earlier entry already")
+        seen.add(provider.name)
+
+
+def _check_provider(provider: CredentialProvider, path: str, report: Report) -> None:
+    name = provider.name
+    if not name:
+        report(f"{path}.name", name, "must be given")
+    elif "/" in name or any(letter.isspace() for letter in name) or name in (".", "..") or "\0" in name:
+        report(f"{path}.name", name, "must be a file name: no '/', no blank, not '.' or '..'")
+    if not provider.match_images:
+        report(f"{path}.matchImages", None, "must name at least one pattern")
+    for index, pattern in enumerate(provider.match_images):
+        if not is_image_pattern(pattern):
+            report(f"{path}.matchImages[{index}]", pattern, "must be a domain with optional port and path, no scheme")
+    if provider.default_cache_duration is None:
+        report(f"{path}.defaultCacheDuration", None, "must be given")
+    elif provider.default_cache_duration < Duration():
+        report(f"{path}.defaultCacheDuration", str(provider.default_cache_duration), "must not be negative")
+    versions = protocol_versions()
+    if provider.api_version not in versions:
+        report(f"{path}.apiVersion", provider.api_version, f"must be one of {', '.join(versions)}")
+    for index, variable in enumerate(provider.env):
+        if not variable.name or "=" in variable.name or "\0" in variable.name + variable.value:
+            report(f"{path}.env[{index}].name", variable.name, "must be the name of an environment variable")
+
+
+def protocol_versions() -> tuple[str, ...]:
+    """Return the versions of the exec protocol that a provider may speak."""
+    group = identity.current().credential_group
+    return tuple(f"{group}/{version}" for version in ("v1alpha1", "v1beta1", "v1"))
+
+
+def is_image_pattern(pattern: str) -> bool:
+    """Tell whether *pattern* has the form ``domain[:port][/path]``."""
+    if not pattern or "://" in pattern or any(letter.isspace() for letter in pattern):
+        return False
+    if "[" in pattern.partition("/")[0]:  # a bracket is part of a glob here, and an address to a URL
+        return True
+    try:
+        parts = urlsplit(f"//{pattern}")
+        return bool(parts.netloc) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False
