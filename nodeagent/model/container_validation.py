@@ -1,0 +1,307 @@
+"""What the API refuses in the containers of a new pod. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nodeagent.model import checks
+from nodeagent.model.checks import Problems
+from nodeagent.model.pod import (
+    Container,
+    ContainerPort,
+    EnvVar,
+    HttpGetAction,
+    LifecycleHandler,
+    PodSpec,
+    Probe,
+    SeccompProfile,
+)
+from nodeagent.model.resources import HUGEPAGES_PREFIX, quantity
+from nodeagent.model.volume_validation import check_field, check_quantity, check_resource_field
+
+_ENV_FIELDS = (
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "metadata.labels",
+    "metadata.annotations",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.podIP",
+    "status.podIPs",
+)
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+_MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
+_PROPAGATIONS = ("None", "HostToContainer", "Bidirectional")
+_PROTOCOLS = ("TCP", "UDP", "SCTP")
+_PROFILES = ("RuntimeDefault", "Unconfined", "Localhost")
+_MAX_ID = 2**31 - 1
+
+
+def check_containers(problems: Problems, spec: PodSpec, volumes: set[str]) -> None:
+    """Check the regular and init containers of a pod.
+
+    :param volumes: the names that mounts may refer to.
+    """
+    if not spec.containers:
+        problems.add("spec.containers", None, "needs at least one container")
+    names: set[str] = set()
+    host_ports: set[tuple[str, str, int]] = set()
+    for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
+        for i, container in enumerate(containers or ()):
+            at = f"spec.{kind}[{i}]"
+            if problems.name(f"{at}.name", container.name, checks.dns_label) and container.name in names:
+                problems.add(f"{at}.name", container.name, "stands twice in this pod")
+            names.add(container.name)
+            _check_container(problems, at, container, spec, volumes)
+            if kind == "containers":
+                _check_host_ports(problems, at, container.ports or (), host_ports)
+                if container.restart_policy is not None:
+                    problems.add(f"{at}.restartPolicy", container.restart_policy, "is for init containers only")
+            else:
+                _check_init(problems, at, container)
+
+
+def _check_container(problems: Problems, at: str, container: Container, spec: PodSpec, volumes: set[str]) -> None:
+    if problems.require(f"{at}.image", container.image) and container.image != container.image.strip():
+        problems.add(f"{at}.image", container.image, "must not begin or end with a space")
+    problems.choice(f"{at}.imagePullPolicy", container.image_pull_policy, _PULL_POLICIES)
+    problems.choice(f"{at}.terminationMessagePolicy", container.termination_message_policy, _MESSAGE_POLICIES)
+    _check_ports(problems, f"{at}.ports", container.ports or (), on_host=spec.host_network)
+    _check_env(problems, at, container)
+    _check_mounts(problems, at, container, volumes)
+    _check_resources(problems, f"{at}.resources", container)
+    _check_probe(problems, f"{at}.livenessProbe", container.liveness_probe, must_succeed_once=True)
+    _check_probe(problems, f"{at}.readinessProbe", container.readiness_probe, must_succeed_once=False)
+    _check_probe(problems, f"{at}.startupProbe", container.startup_probe, must_succeed_once=True)
+    if container.lifecycle is not None:
+        _check_handler(problems, f"{at}.lifecycle.postStart", container.lifecycle.post_start)
+        _check_handler(problems, f"{at}.lifecycle.preStop", container.lifecycle.pre_stop)
+    _check_security(problems, f"{at}.securityContext", container)
+
+
+def _check_init(problems: Problems, at: str, container: Container) -> None:
+    problems.choice(f"{at}.restartPolicy", container.restart_policy, ("Always",))
+    if container.restartable_init:
+        return
+    for name, value in (
+        ("lifecycle", container.lifecycle),
+        ("livenessProbe", container.liveness_probe),
+        ("readinessProbe", container.readiness_probe),
+        ("startupProbe", container.startup_probe),
+    ):
+        if value is not None:
+            problems.add(f"{at}.{name}", None, "must not be set for an init container without restartPolicy Always")
+
+
+# --- ports, environment, mounts -------------------------------------------------------------------------------
+
+
+def _check_ports(problems: Problems, path: str, ports: Sequence[ContainerPort], *, on_host: bool) -> None:
+    names: set[str] = set()
+    for i, port in enumerate(ports):
+        at = f"{path}[{i}]"
+        problems.between(f"{at}.containerPort", port.container_port, 1, 65535)
+        problems.between(f"{at}.hostPort", port.host_port, 0, 65535)
+        problems.choice(f"{at}.protocol", port.protocol or "-", _PROTOCOLS)
+        problems.optional(f"{at}.hostIP", port.host_ip, checks.ip_address)
+        if port.name:
+            problems.add(f"{at}.name", port.name, checks.port_name(port.name))
+            if port.name in names:
+                problems.add(f"{at}.name", port.name, "stands twice in this container")
+            names.add(port.name)
+        if on_host and port.host_port not in (0, port.container_port):
+            problems.add(f"{at}.hostPort", port.host_port, "must be containerPort when hostNetwork is true")
+
+
+def _check_host_ports(
+    problems: Problems, at: str, ports: Sequence[ContainerPort], taken: set[tuple[str, str, int]]
+) -> None:
+    for i, port in enumerate(ports):
+        key = (port.host_ip, port.protocol, port.host_port)
+        if port.host_port and key in taken:
+            problems.add(f"{at}.ports[{i}].hostPort", port.host_port, "is used by another port of this pod")
+        taken.add(key)
+
+
+def _check_env(problems: Problems, at: str, container: Container) -> None:
+    for i, variable in enumerate(container.env or ()):
+        problems.name(f"{at}.env[{i}].name", variable.name, checks.env_name)
+        _check_env_source(problems, f"{at}.env[{i}]", variable)
+    for i, source in enumerate(container.env_from or ()):
+        path = f"{at}.envFrom[{i}]"
+        problems.optional(f"{path}.prefix", source.prefix, checks.env_name)
+        given = {"configMapRef": source.config_map_ref, "secretRef": source.secret_ref}
+        problems.exactly_one(path, [name for name, value in given.items() if value is not None])
+        for name, value in given.items():
+            if value is not None:
+                problems.name(f"{path}.{name}.name", value.name, checks.dns_subdomain)
+
+
+def _check_env_source(problems: Problems, at: str, variable: EnvVar) -> None:
+    source = variable.value_from
+    if source is None:
+        return
+    if variable.value:
+        problems.add(f"{at}.valueFrom", None, "must not be set together with value")
+    given = {
+        "fieldRef": source.field_ref,
+        "resourceFieldRef": source.resource_field_ref,
+        "configMapKeyRef": source.config_map_key_ref,
+        "secretKeyRef": source.secret_key_ref,
+    }
+    problems.exactly_one(f"{at}.valueFrom", [name for name, value in given.items() if value is not None])
+    if source.field_ref is not None:
+        check_field(problems, f"{at}.valueFrom.fieldRef", source.field_ref, _ENV_FIELDS)
+    if source.resource_field_ref is not None:
+        check_resource_field(problems, f"{at}.valueFrom.resourceFieldRef", source.resource_field_ref)
+    for name, reference in (
+        ("configMapKeyRef", source.config_map_key_ref),
+        ("secretKeyRef", source.secret_key_ref),
+    ):
+        if reference is not None:
+            problems.name(f"{at}.valueFrom.{name}.name", reference.name, checks.dns_subdomain)
+            problems.name(f"{at}.valueFrom.{name}.key", reference.key, checks.config_key)
+
+
+def _check_mounts(problems: Problems, at: str, container: Container, volumes: set[str]) -> None:
+    paths: set[str] = set()
+    privileged = container.security_context is not None and container.security_context.privileged is True
+    for i, mount in enumerate(container.volume_mounts or ()):
+        path = f"{at}.volumeMounts[{i}]"
+        if problems.require(f"{path}.name", mount.name) and mount.name not in volumes:
+            problems.add(f"{path}.name", mount.name, "must be the name of a volume of this pod")
+        if problems.require(f"{path}.mountPath", mount.mount_path) and mount.mount_path in paths:
+            problems.add(f"{path}.mountPath", mount.mount_path, "stands twice in this container")
+        if ":" in mount.mount_path:
+            problems.add(f"{path}.mountPath", mount.mount_path, "must not contain ':'")
+        paths.add(mount.mount_path)
+        problems.optional(f"{path}.subPath", mount.sub_path, checks.relative_path)
+        problems.optional(f"{path}.subPathExpr", mount.sub_path_expr, checks.relative_path)
+        if mount.sub_path and mount.sub_path_expr:
+            problems.add(f"{path}.subPathExpr", mount.sub_path_expr, "must not be set together with subPath")
+        problems.choice(f"{path}.mountPropagation", mount.mount_propagation, _PROPAGATIONS)
+        if mount.mount_propagation == "Bidirectional" and not privileged:
+            problems.add(f"{path}.mountPropagation", "Bidirectional", "needs a privileged container")
+    for i, device in enumerate(container.volume_devices or ()):
+        path = f"{at}.volumeDevices[{i}]"
+        if problems.require(f"{path}.name", device.name) and device.name not in volumes:
+            problems.add(f"{path}.name", device.name, "must be the name of a volume of this pod")
+        if problems.require(f"{path}.devicePath", device.device_path):
+            problems.add(f"{path}.devicePath", device.device_path, checks.no_backsteps(device.device_path))
+
+
+# --- resources, probes, security ------------------------------------------------------------------------------
+
+
+def _check_resources(problems: Problems, at: str, container: Container) -> None:
+    limits, requests = container.resources.limits or {}, container.resources.requests or {}
+    good: dict[tuple[str, str], Any] = {}
+    for kind, values in (("limits", limits), ("requests", requests)):
+        for name, value in values.items():
+            problems.add(f"{at}.{kind}", name, checks.qualified_name(name))
+            before = len(problems.found)
+            check_quantity(problems, f"{at}.{kind}[{name}]", value)
+            if len(problems.found) == before:
+                good[kind, name] = quantity(value)
+    for name in requests:
+        asked, limit = good.get(("requests", name)), good.get(("limits", name))
+        if asked is None or limit is None:
+            continue
+        if asked > limit:
+            problems.add(f"{at}.requests[{name}]", requests[name], f"must not exceed the limit of {limit}")
+        elif name.startswith(HUGEPAGES_PREFIX) and asked != limit:
+            problems.add(f"{at}.requests[{name}]", requests[name], f"must equal the limit of {limit}")
+
+
+def _check_probe(problems: Problems, at: str, probe: Probe | None, *, must_succeed_once: bool) -> None:
+    if probe is None:
+        return
+    for name, seconds in (
+        ("initialDelaySeconds", probe.initial_delay_seconds),
+        ("timeoutSeconds", probe.timeout_seconds),
+        ("periodSeconds", probe.period_seconds),
+        ("failureThreshold", probe.failure_threshold),
+        ("successThreshold", probe.success_threshold),
+    ):
+        problems.at_least(f"{at}.{name}", seconds, 0)
+    if must_succeed_once and probe.success_threshold != 1:
+        problems.add(f"{at}.successThreshold", probe.success_threshold, "must be 1")
+    if probe.termination_grace_period_seconds is not None:
+        if must_succeed_once:
+            problems.at_least(f"{at}.terminationGracePeriodSeconds", probe.termination_grace_period_seconds, 1)
+        else:
+            problems.add(f"{at}.terminationGracePeriodSeconds", None, "must not be set for a readiness probe")
+    given = {"exec": probe.exec, "httpGet": probe.http_get, "tcpSocket": probe.tcp_socket, "grpc": probe.grpc}
+    problems.exactly_one(at, [name for name, value in given.items() if value is not None])
+    _check_actions(problems, at, probe)
+    if probe.grpc is not None:
+        problems.between(f"{at}.grpc.port", probe.grpc.port, 1, 65535)
+
+
+def _check_handler(problems: Problems, at: str, handler: LifecycleHandler | None) -> None:
+    if handler is None:
+        return
+    given = {
+        "exec": handler.exec,
+        "httpGet": handler.http_get,
+        "tcpSocket": handler.tcp_socket,
+        "sleep": handler.sleep,
+    }
+    problems.exactly_one(at, [name for name, value in given.items() if value is not None])
+    _check_actions(problems, at, handler)
+
+
+def _check_actions(problems: Problems, at: str, action: Probe | LifecycleHandler) -> None:
+    if action.exec is not None and not action.exec.command:
+        problems.add(f"{at}.exec.command", None, "is required")
+    if action.http_get is not None:
+        _check_http(problems, f"{at}.httpGet", action.http_get)
+    if action.tcp_socket is not None:
+        _check_port(problems, f"{at}.tcpSocket.port", action.tcp_socket.port)
+
+
+def _check_http(problems: Problems, at: str, action: HttpGetAction) -> None:
+    problems.require(f"{at}.path", action.path)
+    _check_port(problems, f"{at}.port", action.port)
+    problems.choice(f"{at}.scheme", action.scheme or "-", ("HTTP", "HTTPS"))
+    for i, header in enumerate(action.http_headers or ()):
+        problems.name(f"{at}.httpHeaders[{i}].name", header.name, checks.header_name)
+
+
+def _check_port(problems: Problems, at: str, port: int | str) -> None:
+    if isinstance(port, int):
+        problems.between(at, port, 1, 65535)
+    else:
+        problems.name(at, port, checks.port_name)
+
+
+def check_seccomp(problems: Problems, at: str, profile: SeccompProfile | None) -> None:
+    """Check a seccomp profile: a path belongs to ``Localhost`` and to nothing else."""
+    if profile is None:
+        return
+    problems.choice(f"{at}.type", profile.type or "-", _PROFILES)
+    path = profile.localhost_profile
+    if profile.type == "Localhost":
+        problems.add(f"{at}.localhostProfile", path, checks.relative_path(path or ""))
+    elif path is not None:
+        problems.add(f"{at}.localhostProfile", path, "must be set with type Localhost only")
+
+
+def _check_security(problems: Problems, at: str, container: Container) -> None:
+    context = container.security_context
+    if context is None:
+        return
+    problems.between(f"{at}.runAsUser", context.run_as_user, 0, _MAX_ID)
+    problems.between(f"{at}.runAsGroup", context.run_as_group, 0, _MAX_ID)
+    problems.choice(f"{at}.procMount", context.proc_mount, ("Default", "Unmasked"))
+    check_seccomp(problems, f"{at}.seccompProfile", context.seccomp_profile)
+    if context.allow_privilege_escalation is False:
+        added = (context.capabilities.add if context.capabilities else None) or []
+        if context.privileged:
+            problems.add(f"{at}.allowPrivilegeEscalation", False, "must not be false in a privileged container")
+        if {"SYS_ADMIN", "CAP_SYS_ADMIN"} & set(added):
+            problems.add(f"{at}.allowPrivilegeEscalation", False, "must not be false with capability SYS_ADMIN")

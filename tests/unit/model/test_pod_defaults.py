@@ -1,0 +1,133 @@
+"""A static pod is completed as the API server would complete it."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from nodeagent.model.pod_defaults import default_pod, default_pull_policy
+
+
+def pod(**spec):
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec}
+
+
+def test_fills_in_the_defaults_of_spec_and_container():
+    given = pod(containers=[{"name": "c", "image": "busybox:1"}])
+    before = copy.deepcopy(given)
+
+    result = default_pod(given)
+
+    assert given == before
+    assert result["spec"] == {
+        "containers": [
+            {
+                "name": "c",
+                "image": "busybox:1",
+                "imagePullPolicy": "IfNotPresent",
+                "terminationMessagePath": "/dev/termination-log",
+                "terminationMessagePolicy": "File",
+                "resources": {},
+            }
+        ],
+        "dnsPolicy": "ClusterFirst",
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": 30,
+        "schedulerName": "default-scheduler",
+        "enableServiceLinks": True,
+        "securityContext": {},
+    }
+
+
+def test_keeps_what_is_written_even_when_it_is_zero_or_false():
+    spec = default_pod(pod(terminationGracePeriodSeconds=0, enableServiceLinks=False, restartPolicy="Never"))["spec"]
+    assert (spec["terminationGracePeriodSeconds"], spec["enableServiceLinks"], spec["restartPolicy"]) == (
+        0,
+        False,
+        "Never",
+    )
+
+
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [
+        ("busybox", "Always"),
+        ("busybox:latest", "Always"),
+        ("registry:5000/busybox", "Always"),
+        ("registry:5000/busybox:1", "IfNotPresent"),
+        ("busybox@sha256:" + "0" * 64, "IfNotPresent"),
+        ("busybox:latest@sha256:" + "0" * 64, "IfNotPresent"),
+    ],
+)
+def test_pull_policy_follows_from_the_tag(image, policy):
+    assert default_pull_policy(image) == policy
+
+
+def test_requests_default_to_limits_and_amounts_are_rounded_up_to_thousandths():
+    resources = {"limits": {"cpu": "0.0001", "memory": "1Gi"}, "requests": {"cpu": "100u"}}
+    result = default_pod(pod(containers=[{"name": "c", "resources": resources}]))
+    assert result["spec"]["containers"][0]["resources"] == {
+        "limits": {"cpu": "1m", "memory": "1Gi"},
+        "requests": {"cpu": "1m", "memory": "1Gi"},
+    }
+
+
+def test_host_network_gives_every_port_its_host_port():
+    container = {"name": "c", "ports": [{"containerPort": 80}, {"containerPort": 81, "hostPort": 81}]}
+    result = default_pod(pod(hostNetwork=True, containers=[container]))
+    assert [p["hostPort"] for p in result["spec"]["containers"][0]["ports"]] == [80, 81]
+
+
+def test_probes_and_hooks_are_completed():
+    container = {
+        "name": "c",
+        "livenessProbe": {"httpGet": {"port": 80}, "timeoutSeconds": 0},
+        "lifecycle": {"preStop": {"httpGet": {"port": 80}}},
+    }
+    result = default_pod(pod(containers=[container]))["spec"]["containers"][0]
+    assert result["livenessProbe"] == {
+        "httpGet": {"port": 80, "path": "/", "scheme": "HTTP"},
+        "timeoutSeconds": 1,
+        "periodSeconds": 10,
+        "successThreshold": 1,
+        "failureThreshold": 3,
+    }
+    assert result["lifecycle"]["preStop"]["httpGet"] == {"port": 80, "path": "/", "scheme": "HTTP"}
+
+
+def test_volumes_are_completed():
+    volumes = [
+        {"name": "none"},
+        {"name": "host", "hostPath": {"path": "/x"}},
+        {"name": "map", "configMap": {"name": "m"}},
+        {
+            "name": "all",
+            "projected": {
+                "sources": [
+                    {"serviceAccountToken": {"path": "t"}},
+                    {"downwardAPI": {"items": [{"path": "n", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+                ]
+            },
+        },
+    ]
+    none, host, config_map, projected = default_pod(pod(volumes=volumes))["spec"]["volumes"]
+    assert none == {"name": "none", "emptyDir": {}}
+    assert host["hostPath"] == {"path": "/x", "type": ""}
+    assert config_map["configMap"]["defaultMode"] == 0o644
+    assert projected["projected"]["defaultMode"] == 0o644
+    token, downward = projected["projected"]["sources"]
+    assert token["serviceAccountToken"]["expirationSeconds"] == 3600
+    assert downward["downwardAPI"]["items"][0]["fieldRef"]["apiVersion"] == "v1"
+
+
+def test_nulls_count_as_absent():
+    result = default_pod(pod(containers=[{"name": "c", "image": "a:1", "args": None, "imagePullPolicy": None}]))
+    container = result["spec"]["containers"][0]
+    assert "args" not in container
+    assert container["imagePullPolicy"] == "IfNotPresent"
+
+
+@pytest.mark.parametrize("spec", [None, "text", 1, [], {"containers": "x", "volumes": 3}, {"containers": [1, "y"]}])
+def test_wrong_types_are_left_for_the_decoder(spec):
+    default_pod({"spec": spec})

@@ -1,0 +1,86 @@
+"""QoS classes and OOM scores follow from cpu and memory of regular and init containers."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodeagent.model.pod import PodStatus
+from nodeagent.model.qos import QosClass, compute_qos_class, is_critical, is_node_critical, oom_score_adj, qos_class
+from nodeagent.testing import make_container, make_pod
+
+GI = 1024**3
+
+
+def container(name="main", requests=None, limits=None, **fields):
+    return make_container(name, resources={"requests": requests or {}, "limits": limits or {}}, **fields)
+
+
+FULL = {"cpu": "1", "memory": "1Gi"}
+
+
+@pytest.mark.parametrize(
+    ("requests", "limits", "expected"),
+    [
+        ({}, {}, QosClass.BEST_EFFORT),
+        ({"cpu": "0"}, {"memory": 0}, QosClass.BEST_EFFORT),
+        ({"example.com/gpu": "1"}, {"example.com/gpu": "1"}, QosClass.BEST_EFFORT),
+        (FULL, FULL, QosClass.GUARANTEED),
+        ({}, FULL, QosClass.GUARANTEED),
+        ({"cpu": "1000m"}, FULL, QosClass.GUARANTEED),
+        ({"cpu": "500m"}, FULL, QosClass.BURSTABLE),
+        ({"cpu": "1"}, {"cpu": "1"}, QosClass.BURSTABLE),
+        ({"memory": "1Mi"}, {}, QosClass.BURSTABLE),
+    ],
+)
+def test_class_of_one_container(requests, limits, expected):
+    assert compute_qos_class(make_pod(containers=[container(requests=requests, limits=limits)])) == expected
+
+
+def test_one_container_without_limits_makes_the_pod_burstable():
+    pod = make_pod(containers=[container("a", FULL, FULL), container("b")])
+    assert compute_qos_class(pod) == QosClass.BURSTABLE
+
+
+def test_init_containers_count():
+    pod = make_pod(containers=[container("a", FULL, FULL)], init_containers=[container("i", {"cpu": "1"})])
+    assert compute_qos_class(pod) == QosClass.BURSTABLE
+
+
+def test_a_class_in_the_status_is_believed():
+    assert qos_class(make_pod(status=PodStatus(qos_class="Guaranteed"))) == QosClass.GUARANTEED
+
+
+@pytest.mark.parametrize(
+    ("requests", "limits", "score"),
+    [
+        ({}, {}, 1000),
+        (FULL, FULL, -997),
+        ({"cpu": "1m"}, {}, 999),
+        ({"memory": "1Gi"}, {}, 750),
+        ({"memory": "1"}, {}, 999),
+        ({"memory": "4Gi"}, {}, 3),
+    ],
+)
+def test_oom_score_of_a_container_on_a_node_of_4_gib(requests, limits, score):
+    pod = make_pod(containers=[container(requests=requests, limits=limits)])
+    assert oom_score_adj(pod, pod.spec.containers[0], 4 * GI) == score
+
+
+def test_node_critical_pods_are_spared():
+    pod = make_pod(priority=2_000_001_000, priority_class_name="system-node-critical")
+    assert is_node_critical(pod)
+    assert oom_score_adj(pod, pod.spec.containers[0], GI) == -997
+
+
+@pytest.mark.parametrize(
+    ("annotations", "priority", "critical"),
+    [
+        ({"kubernetes.io/config.source": "file"}, None, True),
+        ({"kubernetes.io/config.mirror": "abc"}, None, True),
+        ({"kubernetes.io/config.source": "api"}, None, False),
+        ({}, 2_000_000_000, True),
+        ({}, 1_999_999_999, False),
+    ],
+)
+def test_what_makes_a_pod_critical(annotations, priority, critical):
+    assert is_critical(make_pod(annotations=annotations, priority=priority)) is critical

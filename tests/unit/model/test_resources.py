@@ -1,0 +1,47 @@
+"""A pod needs what runs at once: containers and sidecars, or the largest step of its initialisation."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodeagent.model.resources import limited_everywhere, pod_limits, pod_requests
+from nodeagent.testing import make_container, make_pod
+
+
+def container(name, cpu, *, sidecar=False, limit=None):
+    resources = {"requests": {"cpu": cpu}, "limits": {"cpu": limit} if limit else {}}
+    return make_container(name, resources=resources, restart_policy="Always" if sidecar else None)
+
+
+def cpu(amounts):
+    return amounts["cpu"].milli_value()
+
+
+@pytest.mark.parametrize(
+    ("init", "regular", "expected"),
+    [
+        ([], [container("a", "100m"), container("b", 1)], 1100),
+        ([container("i", "2")], [container("a", "100m")], 2000),
+        ([container("i", "50m"), container("j", "60m")], [container("a", "100m")], 100),
+        ([container("s", "300m", sidecar=True)], [container("a", "100m")], 400),
+        ([container("s", "300m", sidecar=True), container("i", "1")], [container("a", "100m")], 1300),
+        ([container("i", "1"), container("s", "300m", sidecar=True)], [container("a", "100m")], 1000),
+    ],
+)
+def test_requests_of_a_pod(init, regular, expected):
+    assert cpu(pod_requests(make_pod(init_containers=init, containers=regular))) == expected
+
+
+def test_overhead_is_added_to_requests_and_to_limits_that_exist():
+    pod = make_pod(containers=[container("a", "100m", limit="200m")], overhead={"cpu": "50m", "memory": "10Mi"})
+
+    assert cpu(pod_requests(pod)) == 150
+    assert pod_requests(pod)["memory"].value() == 10 * 1024**2
+    assert cpu(pod_limits(pod)) == 250
+    assert "memory" not in pod_limits(pod)
+
+
+def test_a_sum_of_limits_counts_only_when_every_container_has_one():
+    assert limited_everywhere(make_pod(containers=[container("a", 1, limit=1)]), "cpu")
+    assert not limited_everywhere(make_pod(containers=[container("a", 1, limit=1), container("b", 1)]), "cpu")
+    assert not limited_everywhere(make_pod(containers=[container("a", 1, limit=0)]), "cpu")
