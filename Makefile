@@ -1,0 +1,53 @@
+# Targets and what they do: make help
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Two stamps: running needs less than developing, and the first run should be quick.
+RUN_READY := $(VENV)/.run-ready
+DEV_READY := $(VENV)/.dev-ready
+SOURCES := nodeagent plugins apiserver_stub tools tests benchmarks
+
+.PHONY: help run test unit check fmt docs bench clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(RUN_READY) ## Start an API server, the agent and a pod on this machine; ONCE=1 shows the pod and stops again
+	$(BIN)/python -m nodeagent demo $(if $(ONCE),--once)
+
+test: $(DEV_READY) ## Run every test, as CI does; needs root and the packages that .ci/run installs
+	$(BIN)/python -m pytest $(ARGS)
+
+unit: $(DEV_READY) ## Run the unit tests: seconds, no root
+	$(BIN)/python -m pytest tests/unit $(ARGS)
+
+check: $(DEV_READY) ## Lint, formatting, types, imports, generated files up to date
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/gen_docs.py --check
+	$(BIN)/python tools/protogen.py --check
+
+fmt: $(DEV_READY) ## Format the code and mend what can be mended
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+docs: $(DEV_READY) ## Make docs/hooks.md and docs/configuration.md from the code
+	$(BIN)/python tools/gen_docs.py
+
+bench: $(DEV_READY) ## Measure speed and size on this machine
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean: ## Remove what was built, the environment too
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+$(RUN_READY): pyproject.toml tools/bootstrap
+	tools/bootstrap $(VENV) .
+	@touch $@
+
+$(DEV_READY): $(RUN_READY)
+	tools/bootstrap $(VENV) '.[dev]'
+	@touch $@
