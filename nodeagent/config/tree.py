@@ -95,6 +95,14 @@ class Tree:
             path = shorter
         return DEFAULT
 
+    def describe(self, path: str) -> str:
+        """Tell where the value of a field came from; a map that several places wrote to names each of them."""
+        own = self._origins.get(path, DEFAULT)
+        if not isinstance(self.get(tuple(path.split("."))), dict):
+            return str(own)
+        inner = [str(origin) for known, origin in self._origins.items() if known.startswith((f"{path}.", f"{path}["))]
+        return ", ".join(dict.fromkeys(inner)) or str(own)
+
     def origins(self) -> Iterator[tuple[str, Origin]]:
         """Yield every path that somebody set, with its origin."""
         yield from sorted(self._origins.items())

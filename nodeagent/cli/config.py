@@ -1,0 +1,219 @@
+"""``nodeagent config``: check a file, show what is in force and why, explain a field, rewrite a file in native form.
+
+Exit codes: 0 fine, 1 problems found, 2 wrong usage or a file that cannot be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TextIO
+
+from nodeagent.config import names
+from nodeagent.config.codec import encode, nearest
+from nodeagent.config.convert import KINDS, convert
+from nodeagent.config.credentials import decode_source, load_credential_providers
+from nodeagent.config.fields import Field, all_fields
+from nodeagent.config.files import UnreadableFile, read_layer
+from nodeagent.config.flags import FlagParser, add_flags, field_flags, read_flags
+from nodeagent.config.load import Loaded, load, masked
+from nodeagent.config.unimplemented import FIELDS, all_unimplemented, unimplemented
+from nodeagent.errors import ConfigError
+
+FINE, PROBLEMS, USAGE = 0, 1, 2
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the subcommand; each action sets ``handler``, which takes the arguments and returns the exit code."""
+    config = subparsers.add_parser("config", help="check, show, explain and convert the configuration")
+    actions = config.add_subparsers(required=True, metavar="ACTION", parser_class=FlagParser)
+
+    check = actions.add_parser("validate", help="report every problem in a configuration file")
+    check.add_argument("file", metavar="FILE")
+    _add_output(check, "text", "json")
+    check.set_defaults(handler=_guarded(_validate))
+
+    effective = actions.add_parser("effective", help="show the configuration that a command line gives")
+    effective.add_argument("--provenance", action="store_true", help="show where each value comes from")
+    effective.add_argument("--unimplemented", action="store_true", help="list what is accepted and has no effect yet")
+    _add_output(effective, "yaml", "json")
+    add_flags(effective)
+    effective.set_defaults(handler=_guarded(_effective))
+
+    explain = actions.add_parser("explain", help="show type, default, rule and effect of a field")
+    explain.add_argument("field", metavar="FIELD", help="such as maxPods or logging.format")
+    _add_output(explain, "text", "json")
+    explain.set_defaults(handler=_guarded(_explain))
+
+    rewrite = actions.add_parser("convert", help="print a configuration file in its native form")
+    rewrite.add_argument("file", metavar="FILE")
+    _add_output(rewrite, "yaml", "json")
+    rewrite.set_defaults(handler=_guarded(_convert))
+
+
+def _add_output(parser: argparse.ArgumentParser, *formats: str) -> None:
+    parser.add_argument("-o", "--output", choices=formats, default=formats[0])
+
+
+def _guarded(action: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """Turn what is wrong with the input into lines on standard error and an exit code."""
+
+    def handler(arguments: argparse.Namespace) -> int:
+        try:
+            return action(arguments)
+        except ConfigError as error:
+            _print_problems(error, arguments.output)
+            return USAGE if isinstance(error, UnreadableFile) else PROBLEMS
+
+    return handler
+
+
+def _validate(arguments: argparse.Namespace) -> int:
+    layer = read_layer(arguments.file, KINDS)
+    if layer.kind == names.CREDENTIAL_KIND:
+        warnings: Sequence[str] = load_credential_providers(arguments.file).warnings
+    elif layer.kind == names.SOURCE_KIND:
+        decode_source(arguments.file)
+        warnings = ()
+    else:
+        loaded = _load_file(arguments.file)
+        warnings = [*loaded.warnings, *_idle(loaded)]
+    if arguments.output == "json":
+        _print_json({"file": arguments.file, "kind": layer.kind, "problems": [], "warnings": list(warnings)})
+        return FINE
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    print(f"{arguments.file}: {layer.kind} is fine")
+    return FINE
+
+
+def _effective(arguments: argparse.Namespace) -> int:
+    if arguments.unimplemented:
+        names_of = all_unimplemented()
+        if arguments.output == "json":
+            _print_json(names_of)
+        else:
+            print(*names_of, sep="\n")
+        return FINE
+    loaded = load(read_flags(arguments))
+    for warning in [*loaded.warnings, *_idle(loaded)]:
+        print(f"warning: {warning}", file=sys.stderr)
+    plain = {"apiVersion": names.native_version(), "kind": names.NATIVE_KIND, **masked(loaded.config)}
+    if not arguments.provenance:
+        _print(plain, arguments.output)
+    elif arguments.output == "json":
+        origins = {path: loaded.provenance.describe(path) for path in _leaves(plain)}
+        _print_json({"configuration": plain, "provenance": origins})
+    else:
+        rows = [(path, loaded.provenance.describe(path), json.dumps(value)) for path, value in _leaves(plain).items()]
+        _print_table(rows, sys.stdout)
+    return FINE
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    fields = all_fields()
+    asked = names.REFERENCE_FIELDS.get(arguments.field, arguments.field)
+    field = fields.get(asked) or fields.get(".".join(map(_from_flag, asked.split("."))))
+    if field is None:
+        near = nearest(asked, fields)
+        hint = f"; did you mean {near}?" if near else ""
+        print(f"{arguments.field} is not a known field{hint}", file=sys.stderr)
+        return USAGE
+    described = describe(field)
+    if arguments.output == "json":
+        _print_json(described)
+        return FINE
+    for name, value in described.items():
+        print(f"{name + ':':<9} {value if isinstance(value, str) else json.dumps(value)}")
+    return FINE
+
+
+def _from_flag(name: str) -> str:
+    """Return the field name for ``max-pods`` or ``max_pods``."""
+    return names.wire_name(name.lstrip("-").replace("-", "_"))
+
+
+def describe(field: Field) -> dict[str, Any]:
+    """Return what there is to know about one field, for people and for the generated documentation."""
+    top = field.path.partition(".")[0].partition("[")[0]
+    flags = [f"--{flag.name}" for flag in field_flags().values() if flag.path == field.path]
+    return {
+        "field": field.path,
+        "type": field.member.shape.name,
+        "default": encode(field.default),
+        "rule": field.member.doc,
+        "row": field.member.row,
+        "flags": flags,
+        "effect": "none yet" if top in FIELDS else "none, deprecated" if top.startswith("iptables") else "yes",
+    }
+
+
+def _convert(arguments: argparse.Namespace) -> int:
+    _print(convert(arguments.file), arguments.output)
+    return FINE
+
+
+def _load_file(path: str) -> Loaded:
+    parser = FlagParser()
+    add_flags(parser)
+    return load(read_flags(parser.parse_args([f"--config={path}"])))
+
+
+def _idle(loaded: Loaded) -> list[str]:
+    idle = unimplemented(loaded.config)
+    return [f"no effect yet: {', '.join(idle)}"] if idle else []
+
+
+def _leaves(value: Any, path: str = "") -> dict[str, Any]:
+    """Return the values by field path; lists and maps whose keys are data count as one value."""
+    fields = all_fields()
+    result: dict[str, Any] = {}
+    for key, inner in value.items():
+        here = f"{path}.{key}" if path else key
+        field = fields.get(here)
+        if field is None:
+            continue
+        if isinstance(inner, dict) and any(known.startswith(f"{here}.") for known in fields):
+            result |= _leaves(inner, here)
+        else:
+            result[here] = inner
+    return result
+
+
+def _print_problems(error: ConfigError, output: str) -> None:
+    if output == "json":
+        _print_json(
+            {
+                "problems": [
+                    {"source": item.source, "path": item.path, "value": item.value, "rule": item.rule}
+                    for item in error.problems
+                ]
+            }
+        )
+        return
+    for problem in error.problems:
+        print(problem, file=sys.stderr)
+    count = len(error.problems)
+    print(f"{count} problem{'' if count == 1 else 's'}", file=sys.stderr)
+
+
+def _print(plain: Any, output: str) -> None:
+    if output == "json":
+        _print_json(plain)
+        return
+    import yaml
+
+    yaml.safe_dump(plain, sys.stdout, sort_keys=False, allow_unicode=True)
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _print_table(rows: Sequence[Sequence[str]], out: TextIO) -> None:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        print("  ".join([*cells, row[-1]]).rstrip(), file=out)
