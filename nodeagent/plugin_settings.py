@@ -22,7 +22,10 @@ def load_plugin_settings(file: str, plugins: PluginManager) -> dict[str, dict[st
         content = Path(file).read_bytes()
     except OSError as error:
         raise ConfigError([Problem(file, "", None, f"cannot be read: {error.strerror}")]) from error
-    document = yamlsafe.load(content, source=file)
+    try:
+        document = yamlsafe.load(content)
+    except yamlsafe.YamlError as error:
+        raise ConfigError([Problem(file, "", None, str(error))]) from error
     if not isinstance(document, dict) or not isinstance(document.get("plugins"), dict):
         raise ConfigError([Problem(file, "plugins", None, "must be a map of plugin names to their settings")])
     problems = [

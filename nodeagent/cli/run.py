@@ -1,0 +1,84 @@
+"""``nodeagent [run]``: the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from nodeagent.base import identity
+from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.config.load import load_configuration
+from nodeagent.config.unimplemented import unimplemented
+from nodeagent.errors import ConfigError, NodeAgentError, PluginError
+from nodeagent.plugin_settings import load_plugin_settings
+from nodeagent.pluginmanager import PluginManager
+
+if TYPE_CHECKING:
+    from nodeagent.base.logging import Logging
+    from nodeagent.config.load import Loaded
+
+_log = logging.getLogger("nodeagent")
+
+
+def run(argv: Sequence[str]) -> int:
+    """Load the configuration and the plugins, then run the agent until a signal ends it.
+
+    :raises ConfigError: with every problem of the configuration.
+    :raises PluginError: a plugin cannot be loaded.
+    """
+    loaded = load_configuration(argv)
+    identity.configure(loaded.settings.identity)
+    plugins = PluginManager()
+    plugins.load_entry_points(loaded.settings.disabled_plugins)
+    settings = load_plugin_settings(loaded.settings.plugin_config, plugins)
+    with _start_logging(loaded):
+        for warning in loaded.warnings:
+            _log.warning(warning)
+        without_effect = unimplemented(loaded.config)
+        if without_effect:
+            _log.warning("Some fields have no effect yet", extra={"fields": ", ".join(without_effect)})
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            try:
+                return runner.run(_serve(loaded, plugins, settings))
+            except NodeAgentError as error:
+                _log.error("Agent cannot go on", extra={"err": str(error)})
+                return ExitCode.CONFIGURATION if isinstance(error, ConfigError | PluginError) else ExitCode.PROBLEMS
+
+
+async def _serve(loaded: Loaded, plugins: PluginManager, settings: dict[str, dict[str, object]]) -> int:
+    from nodeagent.agent import Agent
+
+    agent = Agent(loaded, plugins, plugin_settings=settings)
+    loop = asyncio.get_running_loop()
+
+    def stop(name: str) -> None:
+        _log.info("Signal received, stopping", extra={"signal": name})
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)  # a second signal ends the process at once
+        agent.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number.name)
+    return await agent.run()
+
+
+def _start_logging(loaded: Loaded) -> Logging:
+    from nodeagent.base.logging import JSONOptions, LoggingSettings, VModule, configure
+
+    given = loaded.config.logging
+    settings = LoggingSettings(
+        format=given.format,
+        flush_seconds=given.flush_frequency.duration.seconds,
+        verbosity=given.verbosity,
+        vmodule=tuple(VModule(item.file_pattern, item.verbosity) for item in given.vmodule),
+        json=JSONOptions(
+            split_stream=given.options.json.split_stream,
+            info_buffer_bytes=given.options.json.info_buffer_size.value(),
+        ),
+    )
+    return configure(settings, gate_enabled=loaded.gates.enabled)

@@ -1,0 +1,344 @@
+"""One worker a pod brings it through its life, whatever sources, runtime and plugins do meanwhile."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from nodeagent import hookimpl
+from nodeagent.contracts.pods import KillReason, Rejection, SyncOutcome
+from nodeagent.errors import RuntimeUnavailable
+from nodeagent.pleg.cache import PodCache
+from nodeagent.pluginmanager import PluginManager
+from nodeagent.podworker.desired import DesiredPods, is_static
+from nodeagent.podworker.worker import WorkerParts
+from nodeagent.podworker.workers import PodWorkers
+from nodeagent.status.manager import StatusManager
+from nodeagent.testing import FakeRecorder, FakeRuntime, make_pod
+
+
+class OneContainerSyncer:
+    """Starts the first container of a pod and stops everything at its end."""
+
+    def __init__(self, runtime):
+        self.runtime, self.steps, self.graces, self.error, self.hang = runtime, [], [], None, False
+
+    async def sync_pod(self, pod, status, observed):
+        self.steps.append(("sync", pod.name))
+        if self.hang:
+            await asyncio.Event().wait()
+        if self.error:
+            return SyncOutcome(error=self.error)
+        if observed.containers:
+            return SyncOutcome()
+        return SyncOutcome(touched=frozenset({self.runtime.start("main", pod)}))
+
+    async def sync_terminating(self, pod, observed, grace_seconds):
+        self.steps.append(("terminating", pod.name))
+        self.graces.append(grace_seconds)
+        for container in observed.containers:
+            await self.runtime.stop_container(container.id, grace_seconds or 0)
+        for sandbox in observed.sandboxes:
+            await self.runtime.stop_sandbox(sandbox.id)
+        return SyncOutcome()
+
+    async def sync_terminated(self, pod, observed):
+        self.steps.append(("terminated", pod.name))
+
+    async def remove_pod(self, pod, observed):
+        self.steps.append(("remove", pod.name))
+        for sandbox in observed.sandboxes:
+            await self.runtime.remove_sandbox(sandbox.id)
+
+    async def remove_orphans(self, wanted, observed):
+        pass
+
+
+class House:
+    def __init__(self, clock, *plugins):
+        self.clock, self.runtime, self.recorder = clock, FakeRuntime(clock), FakeRecorder()
+        self.syncer = OneContainerSyncer(self.runtime)
+        self.cache = PodCache(lambda: self.runtime, clock)
+        self.plugins = PluginManager()
+        for index, plugin in enumerate(plugins):
+            self.plugins.register(plugin, name=f"plugin{index}")
+        self.network_problem = ""
+        self.workers = PodWorkers(DesiredPods(["file"]), self.parts, lambda kind, pod: None)
+        self.status = StatusManager(
+            api=lambda: None,
+            clock=clock,
+            plugins=self.plugins,
+            probes=lambda container, kind: None,
+            host_ips=lambda: ["192.0.2.1"],
+            runtime_name=lambda: "fake",
+            is_static=is_static,
+            mirror_of=lambda pod: None,
+        )
+
+    def parts(self):
+        return WorkerParts(
+            syncer=lambda: self.syncer,
+            observer=self.cache,
+            status=self.status,
+            plugins=self.plugins,
+            recorder=self.recorder,
+            clock=self.clock,
+            resync_seconds=60,
+            network_problem=lambda: self.network_problem,
+            finished=self.workers.finished,
+        )
+
+    async def publish(self, *pods):
+        self.workers.publish("file", list(pods))
+        await self.clock.advance(0)
+
+    def names(self, step):
+        return [name for kind, name in self.syncer.steps if kind == step]
+
+
+@asynccontextmanager
+async def living(house):
+    task = asyncio.create_task(house.workers.run())
+    try:
+        await house.clock.advance(0)
+        yield house
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+async def house(clock):
+    async with living(House(clock)) as built:
+        yield built
+
+
+async def test_a_wanted_pod_runs_and_is_reported_at_once(house):
+    pod = make_pod("web")
+
+    await house.publish(pod)
+
+    assert house.runtime.running() != []
+    assert house.workers.status(pod.uid).phase == "Running"
+
+
+async def test_a_pod_that_is_not_wanted_any_more_is_ended_and_removed(house):
+    pod = make_pod("web")
+    await house.publish(pod)
+
+    await house.publish()
+
+    assert house.runtime.running() == []
+    assert house.syncer.steps[-1] == ("remove", "web")
+    assert house.workers.get(pod.uid) is None
+
+
+async def test_a_finished_pod_stays_readable_until_nobody_wants_it(house):
+    pod = make_pod("job", restart_policy="Never")
+    await house.publish(pod)
+    house.runtime.exit(house.runtime.pod(pod.uid).containers[0].id, 0)
+    await house.cache.refresh(pod.uid)
+
+    house.workers.wake(pod.uid)
+    await house.clock.advance(0)
+
+    assert house.workers.status(pod.uid).phase == "Succeeded"
+    assert house.names("terminated") == ["job"]
+    assert house.names("remove") == []
+    await house.publish()
+    assert house.names("remove") == ["job"]
+
+
+async def test_deletion_uses_the_grace_of_the_request(house):
+    pod = make_pod("web")
+    await house.publish(pod)
+    meta = msgspec.structs.replace(
+        pod.metadata, deletion_timestamp=datetime(2024, 1, 1, tzinfo=UTC), deletion_grace_period_seconds=7
+    )
+
+    await house.publish(msgspec.structs.replace(pod, metadata=meta))
+
+    assert house.syncer.graces == [7]
+
+
+async def test_ending_a_pod_cancels_a_step_that_hangs(house):
+    house.syncer.hang = True
+    await house.publish(make_pod("web"))
+    house.syncer.hang = False
+
+    await house.publish()
+
+    assert house.names("remove") == ["web"]
+
+
+async def test_the_runtime_being_away_delays_and_loses_nothing(house):
+    house.syncer.error = RuntimeUnavailable("runtime is away")
+    pod = make_pod("web")
+    await house.publish(pod)
+    assert house.runtime.running() == []
+    house.syncer.error = None
+
+    await house.clock.advance(30)
+
+    assert house.workers.status(pod.uid).phase == "Running"
+
+
+async def test_a_pod_network_that_is_not_ready_holds_only_pods_that_need_it(house):
+    house.network_problem = "NetworkPluginNotReady"
+    await house.publish(make_pod("web"), make_pod("host", host_network=True))
+    assert house.names("sync") == ["host"]
+    assert house.recorder.reasons() == ["NetworkNotReady"]
+    house.network_problem = ""
+
+    await house.clock.advance(2)
+
+    assert sorted(house.names("sync")) == ["host", "web"]
+
+
+async def test_a_pod_past_its_deadline_fails(house):
+    pod = make_pod("job", active_deadline_seconds=30)
+    await house.publish(pod)
+
+    await house.clock.advance(31)
+
+    status = house.workers.status(pod.uid)
+    assert (status.phase, status.reason) == ("Failed", "DeadlineExceeded")
+    assert house.runtime.running() == []
+
+
+async def test_a_killed_pod_fails_with_the_reason_given(house):
+    pod = make_pod("web")
+    await house.publish(pod)
+
+    house.workers.kill(pod.uid, KillReason.EVICTED, "node was low on memory", status_reason="Evicted", grace_seconds=0)
+    await house.clock.advance(0)
+
+    status = house.workers.status(pod.uid)
+    assert (status.phase, status.reason, status.message) == ("Failed", "Evicted", "node was low on memory")
+    assert house.syncer.graces == [1]
+
+
+async def test_an_orphan_of_the_runtime_is_ended_once_all_sources_are_known(house):
+    stray = make_pod("stray")
+    house.runtime.start("main", stray)
+    await house.cache.refresh(stray.uid)
+    house.workers.end_orphans(list(house.cache.pods()))
+    await house.clock.advance(0)
+    assert house.runtime.running() != []
+    await house.publish()
+
+    house.workers.end_orphans(list(house.cache.pods()))
+    await house.clock.advance(0)
+
+    assert house.runtime.running() == []
+    assert house.cache.get(stray.uid) is None
+
+
+async def test_a_static_pod_waits_for_the_end_of_its_forerunner(house):
+    annotations = {"kubernetes.io/config.source": "file"}
+    old, new = (make_pod("web", uid=uid, annotations=annotations) for uid in ("1", "2"))
+    await house.publish(old)
+
+    await house.publish(new)
+    await house.clock.advance(1)
+
+    steps = house.syncer.steps
+    assert steps.index(("remove", "web")) < len(steps) - 1
+    assert house.workers.status("2").phase == "Running"
+
+
+async def test_stopping_the_agent_leaves_pods_running(clock):
+    house = House(clock)
+    async with living(house):
+        await house.publish(make_pod("web"))
+
+    assert house.runtime.running() != []
+    assert house.names("terminating") == []
+
+
+async def test_what_runs_already_is_adopted_and_not_started_again(clock):
+    house, pod = House(clock), make_pod("web")
+    house.runtime.start("main", pod)
+    await house.cache.refresh(pod.uid)
+    async with living(house):
+        await house.publish(pod)
+
+    assert len(house.runtime.called("create_container")) == 0
+    assert len(house.runtime.running()) == 1
+
+
+class Refuser:
+    def __init__(self, error=None):
+        self.error, self.admitted, self.terminated, self.statuses = error, [], [], []
+
+    @hookimpl
+    async def nodeagent_admit_pod(self, pod):
+        if self.error:
+            raise self.error
+        return Rejection("NotHere", "this node is full") if pod.name == "bad" else None
+
+    @hookimpl
+    async def nodeagent_pod_admitted(self, pod):
+        self.admitted.append(pod.name)
+
+    @hookimpl
+    async def nodeagent_pod_terminated(self, pod):
+        self.terminated.append(pod.name)
+
+
+async def test_hook_admit_pod(clock):
+    plugin = Refuser()
+    async with living(House(clock, plugin)) as house:
+        bad = make_pod("bad")
+        await house.publish(bad, make_pod("good"))
+
+        status = house.workers.status(bad.uid)
+        assert (status.phase, status.reason) == ("Failed", "NotHere")
+        assert status.message == "Pod was rejected: this node is full"
+        assert house.recorder.reasons() == ["NotHere"]
+        assert house.names("sync") == ["good"]
+        assert plugin.admitted == ["good"]
+        assert [d.plugin for d in house.plugins.decisions] == ["plugin0"]
+
+
+async def test_an_admission_that_fails_rejects_the_pod(clock):
+    async with living(House(clock, Refuser(error=OSError("boom")))) as house:
+        pod = make_pod("web")
+        await house.publish(pod)
+
+        assert house.workers.status(pod.uid).reason == "UnexpectedAdmissionError"
+
+
+async def test_hook_pod_admitted_and_pod_terminated(clock):
+    plugin = Refuser()
+    async with living(House(clock, plugin)) as house:
+        await house.publish(make_pod("web"))
+        assert (plugin.admitted, plugin.terminated) == (["web"], [])
+        await house.publish()
+
+        assert plugin.terminated == ["web"]
+
+
+class Gate:
+    def __init__(self):
+        self.closed = True
+
+    @hookimpl
+    async def nodeagent_may_pod_run(self, pod):
+        return Rejection("Closed", "the gate is closed") if self.closed else None
+
+
+async def test_hook_may_pod_run(clock):
+    gate = Gate()
+    async with living(House(clock, gate)) as house:
+        pod = make_pod("web")
+        await house.publish(pod)
+        waiting = house.workers.status(pod.uid).container_statuses[0].state.waiting
+        assert (waiting.reason, waiting.message) == ("Blocked", "the gate is closed")
+        gate.closed = False
+
+        await house.clock.advance(20)
+
+        assert house.workers.status(pod.uid).phase == "Running"

@@ -1,0 +1,174 @@
+"""The reported status follows from what the runtime shows."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from nodeagent.contracts.pods import WaitingReason
+from nodeagent.contracts.probes import ProbeKind, ProbeResult
+from nodeagent.model.pod import Container, PodCondition, PodStatus
+from nodeagent.status.generate import Observation, generate_status
+from nodeagent.testing import FakeRuntime, make_pod
+
+NOW = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def observe(runtime, pod, before=None, **more):
+    seen = runtime.pod(pod.uid) if runtime is not None else None
+    return Observation(runtime=seen, before=before or PodStatus(), now=NOW, host_ips=["192.0.2.1"], **more)
+
+
+def condition(status, name):
+    return next(c for c in status.conditions if c.type == name)
+
+
+def test_a_pod_nothing_is_known_of_is_pending_and_waits():
+    pod = make_pod("web")
+
+    status = generate_status(pod, observe(None, pod))
+
+    assert status.phase == "Pending"
+    assert status.container_statuses[0].state.waiting.reason == "ContainerCreating"
+    assert condition(status, "Ready").status == "False"
+    assert condition(status, "ContainersReady").message == "containers with unready status: [main]"
+
+
+def test_a_running_pod_is_ready_and_shows_its_addresses():
+    pod, runtime = make_pod("web"), FakeRuntime()
+    runtime.start("main", pod)
+
+    status = generate_status(pod, observe(runtime, pod))
+
+    assert status.phase == "Running"
+    assert condition(status, "Ready").status == "True"
+    assert status.pod_ip == status.pod_ips[0].ip != ""
+    assert status.host_ip == "192.0.2.1"
+    assert status.container_statuses[0].container_id.startswith("containerd://")
+    assert status.qos_class == "BestEffort"
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "phase"),
+    [
+        ("Never", 0, "Succeeded"),
+        ("Never", 1, "Failed"),
+        ("OnFailure", 0, "Succeeded"),
+        ("OnFailure", 1, "Running"),
+        ("Always", 0, "Running"),
+    ],
+)
+def test_the_phase_of_an_ended_container_follows_the_restart_policy(policy, code, phase):
+    pod, runtime = make_pod("job", restart_policy=policy), FakeRuntime()
+    runtime.exit(runtime.start("main", pod), code)
+
+    assert generate_status(pod, observe(runtime, pod)).phase == phase
+
+
+def test_a_final_phase_is_kept_for_ever():
+    pod, runtime = make_pod("job", restart_policy="Never"), FakeRuntime()
+    runtime.start("main", pod)
+
+    status = generate_status(pod, observe(runtime, pod, PodStatus(phase="Failed", reason="Evicted")))
+
+    assert (status.phase, status.reason) == ("Failed", "Evicted")
+
+
+def test_a_pod_ended_by_the_node_fails_only_when_nothing_runs():
+    pod, runtime = make_pod("web"), FakeRuntime()
+    container = runtime.start("main", pod)
+    failed = ("Evicted", "node was low on memory")
+    before = PodStatus(phase="Running")
+
+    first = generate_status(pod, observe(runtime, pod, before, failed=failed))
+    runtime.exit(container, 137)
+    runtime.kill_sandbox(runtime.pod(pod.uid).sandboxes[0].id)
+    last = generate_status(pod, observe(runtime, pod, first, failed=failed, ended=True))
+
+    assert (first.phase, last.phase) == ("Running", "Failed")
+    assert (last.reason, last.message) == failed
+
+
+def test_a_restart_back_off_shows_as_waiting_with_the_last_end():
+    pod, runtime = make_pod("web"), FakeRuntime()
+    runtime.exit(runtime.start("main", pod), 5)
+    waiting = {"main": WaitingReason("CrashLoopBackOff", "back-off 10s restarting failed container=main")}
+
+    status = generate_status(pod, observe(runtime, pod, waiting=waiting))
+
+    shown = status.container_statuses[0]
+    assert shown.state.waiting.reason == "CrashLoopBackOff"
+    assert shown.last_state.terminated.exit_code == 5
+    assert status.phase == "Running"
+
+
+def test_a_container_that_vanished_is_shown_as_lost():
+    pod, runtime = make_pod("web"), FakeRuntime()
+    runtime.start("main", pod)
+    before = generate_status(pod, observe(runtime, pod))
+
+    status = generate_status(pod, observe(None, pod, before, ended=True))
+
+    lost = status.container_statuses[0].state.terminated
+    assert (lost.reason, lost.exit_code) == ("ContainerStatusUnknown", 137)
+
+
+def test_init_containers_hold_the_pod_pending():
+    pod, runtime = make_pod("web", init_containers=["prepare"]), FakeRuntime()
+    runtime.start("prepare", pod)
+
+    status = generate_status(pod, observe(runtime, pod))
+
+    assert status.phase == "Pending"
+    assert status.container_statuses[0].state.waiting.reason == "PodInitializing"
+    assert condition(status, "Initialized").reason == "ContainersNotInitialized"
+
+
+def test_a_failed_init_container_fails_a_pod_that_never_restarts():
+    pod, runtime = make_pod("web", init_containers=["prepare"], restart_policy="Never"), FakeRuntime()
+    runtime.exit(runtime.start("prepare", pod), 1)
+
+    assert generate_status(pod, observe(runtime, pod)).phase == "Failed"
+
+
+def test_a_sidecar_counts_for_ready_but_not_for_the_end():
+    sidecar = Container(name="proxy", image="proxy:1", restart_policy="Always")
+    pod, runtime = make_pod("job", init_containers=[sidecar], restart_policy="Never"), FakeRuntime()
+    runtime.start("proxy", pod)
+    runtime.exit(runtime.start("main", pod), 0)
+
+    assert generate_status(pod, observe(runtime, pod)).phase == "Succeeded"
+
+
+def test_readiness_follows_the_probe_and_the_gates():
+    pod, runtime = make_pod("web", readiness_gates=[{"conditionType": "example.com/ok"}]), FakeRuntime()
+    runtime.start("main", pod)
+    probes = {ProbeKind.READINESS: ProbeResult.SUCCESS}
+
+    closed = generate_status(pod, observe(runtime, pod, probes=lambda _, kind: probes.get(kind)))
+    gate = PodStatus(conditions=[PodCondition(type="example.com/ok", status="True")])
+    opened = generate_status(pod, observe(runtime, pod, gate, probes=lambda _, kind: probes.get(kind)))
+    probes[ProbeKind.READINESS] = ProbeResult.FAILURE
+    failing = generate_status(pod, observe(runtime, pod, gate, probes=lambda _, kind: probes.get(kind)))
+
+    assert condition(closed, "Ready").reason == "ReadinessGatesNotReady"
+    assert condition(opened, "Ready").status == "True"
+    assert condition(failing, "Ready").reason == "ContainersNotReady"
+
+
+def test_termination_messages_of_a_pod_share_12_kib():
+    pod, runtime = make_pod("job", containers=["a", "b", "c", "d"], restart_policy="Never"), FakeRuntime()
+    for name in "abcd":
+        runtime.exit(runtime.start(name, pod), 1, message="x" * 4096)
+
+    status = generate_status(pod, observe(runtime, pod))
+
+    assert [len(s.state.terminated.message) for s in status.container_statuses] == [3072] * 4
+
+
+def test_transition_times_move_only_with_the_status():
+    pod, runtime = make_pod("web"), FakeRuntime()
+    runtime.start("main", pod)
+    before = generate_status(pod, observe(runtime, pod))
+    later = Observation(runtime=runtime.pod(pod.uid), before=before, now=datetime(2025, 1, 1, tzinfo=UTC))
+
+    assert condition(generate_status(pod, later), "Ready").last_transition_time == NOW
