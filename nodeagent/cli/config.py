@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TextIO
 
+from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.config import names
 from nodeagent.config.codec import encode, nearest
 from nodeagent.config.convert import KINDS, convert
@@ -18,11 +19,9 @@ from nodeagent.config.credentials import decode_source, load_credential_provider
 from nodeagent.config.fields import Field, all_fields
 from nodeagent.config.files import UnreadableFile, read_layer
 from nodeagent.config.flags import FlagParser, add_flags, field_flags, read_flags
-from nodeagent.config.load import Loaded, load, masked
+from nodeagent.config.load import Loaded, load, load_configuration, masked
 from nodeagent.config.unimplemented import FIELDS, all_unimplemented, unimplemented
 from nodeagent.errors import ConfigError
-
-FINE, PROBLEMS, USAGE = 0, 1, 2
 
 
 def add_parser(subparsers: Any) -> None:
@@ -65,7 +64,7 @@ def _guarded(action: Callable[[argparse.Namespace], int]) -> Callable[[argparse.
             return action(arguments)
         except ConfigError as error:
             _print_problems(error, arguments.output)
-            return USAGE if isinstance(error, UnreadableFile) else PROBLEMS
+            return ExitCode.CONFIGURATION if isinstance(error, UnreadableFile) else ExitCode.PROBLEMS
 
     return handler
 
@@ -82,11 +81,11 @@ def _validate(arguments: argparse.Namespace) -> int:
         warnings = [*loaded.warnings, *_idle(loaded)]
     if arguments.output == "json":
         _print_json({"file": arguments.file, "kind": layer.kind, "problems": [], "warnings": list(warnings)})
-        return FINE
+        return ExitCode.OK
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
     print(f"{arguments.file}: {layer.kind} is fine")
-    return FINE
+    return ExitCode.OK
 
 
 def _effective(arguments: argparse.Namespace) -> int:
@@ -96,7 +95,7 @@ def _effective(arguments: argparse.Namespace) -> int:
             _print_json(names_of)
         else:
             print(*names_of, sep="\n")
-        return FINE
+        return ExitCode.OK
     loaded = load(read_flags(arguments))
     for warning in [*loaded.warnings, *_idle(loaded)]:
         print(f"warning: {warning}", file=sys.stderr)
@@ -109,7 +108,7 @@ def _effective(arguments: argparse.Namespace) -> int:
     else:
         rows = [(path, loaded.provenance.describe(path), json.dumps(value)) for path, value in _leaves(plain).items()]
         _print_table(rows, sys.stdout)
-    return FINE
+    return ExitCode.OK
 
 
 def _explain(arguments: argparse.Namespace) -> int:
@@ -120,14 +119,14 @@ def _explain(arguments: argparse.Namespace) -> int:
         near = nearest(asked, fields)
         hint = f"; did you mean {near}?" if near else ""
         print(f"{arguments.field} is not a known field{hint}", file=sys.stderr)
-        return USAGE
+        return ExitCode.CONFIGURATION
     described = describe(field)
     if arguments.output == "json":
         _print_json(described)
-        return FINE
+        return ExitCode.OK
     for name, value in described.items():
         print(f"{name + ':':<9} {value if isinstance(value, str) else json.dumps(value)}")
-    return FINE
+    return ExitCode.OK
 
 
 def _from_flag(name: str) -> str:
@@ -152,13 +151,11 @@ def describe(field: Field) -> dict[str, Any]:
 
 def _convert(arguments: argparse.Namespace) -> int:
     _print(convert(arguments.file), arguments.output)
-    return FINE
+    return ExitCode.OK
 
 
 def _load_file(path: str) -> Loaded:
-    parser = FlagParser()
-    add_flags(parser)
-    return load(read_flags(parser.parse_args([f"--config={path}"])))
+    return load_configuration([f"--config={path}"])
 
 
 def _idle(loaded: Loaded) -> list[str]:

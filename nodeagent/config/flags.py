@@ -11,10 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nodeagent import __version__
 from nodeagent.config import flagvalues
+from nodeagent.config.codec import nearest
 from nodeagent.config.fields import all_fields
 from nodeagent.config.nodeflags import IDENTITY_FLAGS, NODE_FLAGS, REFUSED_FLAGS, NodeFlag, read_settings
 from nodeagent.config.settings import NodeSettings
+from nodeagent.config.unimplemented import FLAGS
 from nodeagent.errors import Problem
 
 _SPECIAL: dict[str, tuple[str, ...]] = {
@@ -128,6 +131,34 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", action="append", dest=_dest(name), nargs="?", help=argparse.SUPPRESS)
 
 
+def parse(arguments: Sequence[str]) -> Flags:
+    """Read a command line; also what is no flag at all stands in ``problems``.
+
+    :raises SystemExit: help or the version was asked for and printed.
+    """
+    parser = FlagParser(prog="nodeagent", description="Run the node agent.")
+    add_flags(parser)
+    parser.add_argument("--version", action=_Version, nargs="?", help="print the version and exit")
+    namespace, rest = parser.parse_known_args(arguments)
+    flags = read_flags(namespace)
+    known = [*field_flags(), *(flag.name for flag in (*NODE_FLAGS, *IDENTITY_FLAGS))]
+    for word in rest:
+        name = word.partition("=")[0]
+        near = nearest(name.lstrip("-"), known) if name.startswith("-") else ""
+        rule = "is not a known flag" if name.startswith("-") else "is not expected here"
+        flags.problems.append(Problem("command line", "", name, rule + (f"; did you mean --{near}?" if near else "")))
+    return flags
+
+
+class _Version(argparse.Action):
+    """``--version`` prints one line for people, ``--version=raw`` the bare number."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option_string: Any = None) -> None:
+        del namespace, option_string
+        print(__version__ if values == "raw" else f"{parser.prog} {__version__}")
+        parser.exit()
+
+
 def read_flags(namespace: argparse.Namespace) -> Flags:
     """Turn parsed arguments into settings and overrides; whatever is wrong stands in ``problems``."""
     given = {key[5:]: texts for key, texts in vars(namespace).items() if key.startswith("flag:") and texts is not None}
@@ -150,6 +181,8 @@ def read_flags(namespace: argparse.Namespace) -> Flags:
             deprecated.append(f"--{flag.name} ({flag.path})")
     if deprecated:
         flags.warnings.append(f"deprecated flags, set the field in the configuration file: {', '.join(deprecated)}")
+    if idle := sorted(FLAGS & given.keys()):
+        flags.warnings.append(f"no effect yet: {', '.join(f'--{name}' for name in idle)}")
     return flags
 
 
@@ -183,4 +216,14 @@ def _dest(name: str) -> str:
     return f"flag:{name}"
 
 
-__all__ = ["FieldFlag", "FlagParser", "Flags", "NodeFlag", "add_flags", "field_flags", "normalize", "read_flags"]
+__all__ = [
+    "FieldFlag",
+    "FlagParser",
+    "Flags",
+    "NodeFlag",
+    "add_flags",
+    "field_flags",
+    "normalize",
+    "parse",
+    "read_flags",
+]

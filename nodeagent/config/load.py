@@ -16,7 +16,7 @@ from nodeagent.base.gates import FeatureGates, GateError
 from nodeagent.config.codec import child, decode, encode
 from nodeagent.config.features import build_gates
 from nodeagent.config.files import Layer, drop_ins, read_layer, reference_path, resolve_paths
-from nodeagent.config.flags import FlagParser, Flags, add_flags, read_flags
+from nodeagent.config.flags import Flags, parse
 from nodeagent.config.names import NATIVE_KIND
 from nodeagent.config.settings import NodeSettings
 from nodeagent.config.tree import Origin, Tree
@@ -49,11 +49,9 @@ def load_configuration(arguments: Sequence[str]) -> Loaded:
 
     :param arguments: the flags of the daemon, without the program's name and subcommand.
     :raises ConfigError: something is wrong; carries every problem found.
-    :raises SystemExit: a flag is unknown (exit code 2), as argparse has it.
+    :raises SystemExit: ``--help`` or ``--version`` was given, or a flag without the value it needs (exit code 2).
     """
-    parser = FlagParser(prog="nodeagent", add_help=False)
-    add_flags(parser)
-    return load(read_flags(parser.parse_args(arguments)))
+    return load(parse(arguments))
 
 
 def load(flags: Flags) -> Loaded:
