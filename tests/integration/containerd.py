@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
@@ -165,11 +167,8 @@ class Containerd:
         """Stop and remove every sandbox with its containers."""
         with self._channel() as channel:
             listed = _call(channel, "ListPodSandbox", cri.ListPodSandboxRequest(), cri.ListPodSandboxResponse)
-            for sandbox in listed.items:
-                stop = cri.StopPodSandboxRequest(pod_sandbox_id=sandbox.id)
-                _call(channel, "StopPodSandbox", stop, cri.StopPodSandboxResponse)
-                remove = cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox.id)
-                _call(channel, "RemovePodSandbox", remove, cri.RemovePodSandboxResponse)
+            with ThreadPoolExecutor(4) as pool:
+                list(pool.map(functools.partial(_remove_sandbox, channel), [sandbox.id for sandbox in listed.items]))
 
     def close(self) -> None:
         """Remove all pods, stop the daemon and clean up; safe to call again."""
@@ -288,6 +287,13 @@ def _call(channel: grpc.Channel, method: str, request: Any, answer: Any) -> Any:
     path = f"/runtime.v1.RuntimeService/{method}"
     call = channel.unary_unary(path, request.__class__.SerializeToString, answer.FromString)
     return call(request, timeout=START_SECONDS, wait_for_ready=False)
+
+
+def _remove_sandbox(channel: grpc.Channel, sandbox_id: str) -> None:
+    stop = cri.StopPodSandboxRequest(pod_sandbox_id=sandbox_id)
+    _call(channel, "StopPodSandbox", stop, cri.StopPodSandboxResponse)
+    remove = cri.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id)
+    _call(channel, "RemovePodSandbox", remove, cri.RemovePodSandboxResponse)
 
 
 def _children(pid: int) -> list[int]:

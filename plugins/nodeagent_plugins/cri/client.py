@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import math
 from collections.abc import AsyncIterator, Sequence
@@ -13,6 +12,7 @@ from nodeagent_plugins.cri.connection import Connection
 from nodeagent_plugins.cri.errors import DeadlineError, UnimplementedError
 from nodeagent_plugins.cri.listing import Listing
 
+from nodeagent.base.aio import Clock
 from nodeagent.contracts.runtime import (
     LABEL_POD_UID,
     ContainerConfig,
@@ -42,8 +42,8 @@ class CriRuntime:
     spec: config.containerRuntimeEndpoint, config.runtimeRequestTimeout
     """
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+    def __init__(self, connection: Connection, clock: Clock) -> None:
+        self.connection, self._clock = connection, clock
         self._sandboxes: Listing[SandboxInfo] = Listing(answers.sandbox_info)
         self._containers: Listing[ContainerInfo] = Listing(answers.container_info)
 
@@ -147,13 +147,12 @@ class CriRuntime:
         request = cri.ExecSyncRequest(container_id=container_id, cmd=command, timeout=limit)
         bound = limit + self.connection.timeout_seconds if limit else None
         attempt = f"run {command[0] if command else 'nothing'} in container {container_id}"
-        loop = asyncio.get_running_loop()
-        started = loop.time()
+        started = self._clock.now()
         try:
             answer = await self.connection.call("ExecSync", request, attempt, bound)
         except DeadlineError as error:
             # the runtime itself says so when the command is too slow, long before it is taken for hung
-            if bound is not None and loop.time() - started < bound:
+            if bound is not None and self._clock.now() - started < bound:
                 raise TimeoutError(f"{attempt}: not done within {limit} s") from error
             raise
         return ExecResult(answer.exit_code, answer.stdout, answer.stderr)

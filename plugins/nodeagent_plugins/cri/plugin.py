@@ -25,7 +25,7 @@ def nodeagent_provide_runtime(context: AgentContext) -> ContainerRuntime | None:
     from nodeagent_plugins.cri.client import CriRuntime
 
     endpoint = parse_endpoint(context.config.container_runtime_endpoint, "containerRuntimeEndpoint")
-    return CriRuntime(_connect(context, endpoint))
+    return CriRuntime(_connect(context, endpoint), context.clock)
 
 
 @hookimpl(trylast=True)

@@ -11,6 +11,7 @@ from nodeagent_plugins.cri.client import CriRuntime
 from nodeagent_plugins.cri.connection import Connection
 from nodeagent_plugins.cri.image_service import CriImageService
 
+from nodeagent.base.aio import SystemClock
 from nodeagent.contracts.runtime import (
     LABEL_CONTAINER_NAME,
     LABEL_POD_UID,
@@ -60,7 +61,7 @@ class Pods:
 
 @pytest.fixture
 async def cri(containerd: Containerd) -> AsyncIterator[CriRuntime]:
-    runtime = CriRuntime(Connection(containerd.endpoint, timeout_seconds=30))
+    runtime = CriRuntime(Connection(containerd.endpoint, timeout_seconds=30), SystemClock())
     yield runtime
     await runtime.close()
 

@@ -6,10 +6,15 @@ import asyncio
 import ipaddress
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
+from nodeagent_plugins.cri import plugin
 from nodeagent_plugins.cri.client import CriRuntime
 from nodeagent_plugins.cri.connection import Connection
 
+from nodeagent.base.aio import SystemClock
+from nodeagent.base.duration import Duration
+from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.runtime import (
     ContainerSecurity,
     ContainerState,
@@ -22,6 +27,7 @@ from nodeagent.contracts.runtime import (
     SandboxSecurity,
 )
 from nodeagent.errors import NotFound, RuntimeFailure, RuntimeUnavailable
+from nodeagent.testing.context import make_context
 from tests.integration.images import BUSYBOX_IMAGE, PAUSE_IMAGE
 
 pytestmark = [pytest.mark.integration, pytest.mark.row("card.cri")]
@@ -268,11 +274,32 @@ async def test_an_image_that_no_registry_has_is_an_error_with_its_cause(cri_imag
         await cri_images.pull_image("127.0.0.1:1/none:1")
 
 
+# --- endpoints ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.row("config.containerRuntimeEndpoint", "config.imageServiceEndpoint")
+async def test_runtime_and_images_are_looked_for_where_the_configuration_says(containerd, tmp_path):
+    config = NodeAgentConfiguration(
+        container_runtime_endpoint=containerd.endpoint, image_service_endpoint=f"unix://{tmp_path}/none.sock"
+    )
+    context = make_context(tmp_path, config=config)
+    context.runtime = plugin.nodeagent_provide_runtime(context)
+    images = plugin.nodeagent_provide_image_service(context)
+
+    assert (await context.runtime.version()).name == "containerd"
+    with pytest.raises(RuntimeUnavailable):
+        await images.list_images()
+    context.config = msgspec.structs.replace(config, image_service_endpoint="")
+    assert await plugin.nodeagent_provide_image_service(context).list_images() != ()
+    await images.close()
+    await context.runtime.close()
+
+
 # --- outages --------------------------------------------------------------------------------------------------
 
 
 async def test_a_missing_runtime_is_unavailable_at_once(tmp_path):
-    runtime = CriRuntime(Connection(f"unix://{tmp_path}/none.sock", timeout_seconds=30))
+    runtime = CriRuntime(Connection(f"unix://{tmp_path}/none.sock", timeout_seconds=30), SystemClock())
 
     async with asyncio.timeout(10):
         with pytest.raises(RuntimeUnavailable, match="list sandboxes"):
@@ -280,8 +307,12 @@ async def test_a_missing_runtime_is_unavailable_at_once(tmp_path):
     await runtime.close()
 
 
-async def test_a_hung_runtime_is_unavailable_within_the_timeout_and_fine_afterwards(containerd):
-    runtime = CriRuntime(Connection(containerd.endpoint, timeout_seconds=0.5))
+@pytest.mark.row("config.runtimeRequestTimeout")
+async def test_a_hung_runtime_is_unavailable_within_the_timeout_and_fine_afterwards(containerd, tmp_path):
+    config = NodeAgentConfiguration(
+        container_runtime_endpoint=containerd.endpoint, runtime_request_timeout=Duration.of(milliseconds=500)
+    )
+    runtime = plugin.nodeagent_provide_runtime(make_context(tmp_path, config=config))
     await runtime.version()
     containerd.freeze()
     try:

@@ -1,0 +1,177 @@
+"""What a runtime answers keeps its meaning in the agent's types."""
+
+from __future__ import annotations
+
+from nodeagent_plugins.cri import answers
+from nodeagent_plugins.cri._proto import api_pb2 as cri
+
+from nodeagent.contracts.runtime import (
+    ContainerInfo,
+    ContainerState,
+    ContainerStats,
+    FilesystemUsage,
+    Image,
+    Mount,
+    MountPropagation,
+    NamespaceMode,
+    RuntimeContainerStatus,
+    RuntimeEventType,
+    SandboxInfo,
+    SandboxStatus,
+)
+
+META = cri.PodSandboxMetadata(name="web", uid="u1", namespace="default", attempt=1)
+MAPS = {"labels": {"l": "1"}, "annotations": {"a": "1"}}
+
+
+def test_a_listed_sandbox():
+    found = cri.PodSandbox(
+        id="s1", metadata=META, state=cri.SANDBOX_READY, created_at=5, runtime_handler="crun", **MAPS
+    )
+
+    assert answers.sandbox_info(found) == SandboxInfo(
+        "s1", "web", "u1", "default", 1, True, 5, {"l": "1"}, {"a": "1"}, "crun"
+    )
+
+
+def test_a_sandbox_with_two_addresses():
+    network = cri.PodSandboxNetworkStatus(ip="10.0.0.1", additional_ips=[cri.PodIP(ip="fd00::1")])
+    found = cri.PodSandboxStatus(
+        id="s1", metadata=META, state=cri.SANDBOX_NOTREADY, created_at=5, network=network, runtime_handler="h", **MAPS
+    )
+    found.linux.namespaces.options.network = cri.NODE
+
+    assert answers.sandbox_status(found) == SandboxStatus(
+        "s1",
+        "web",
+        "u1",
+        "default",
+        1,
+        False,
+        5,
+        ("10.0.0.1", "fd00::1"),
+        NamespaceMode.NODE,
+        {"l": "1"},
+        {"a": "1"},
+        "h",
+    )
+
+
+def test_a_listed_container():
+    found = cri.Container(
+        id="c1",
+        pod_sandbox_id="s1",
+        metadata=cri.ContainerMetadata(name="main", attempt=2),
+        image=cri.ImageSpec(image="busybox:1"),
+        image_ref="sha256:1",
+        state=cri.CONTAINER_RUNNING,
+        created_at=5,
+        **MAPS,
+    )
+
+    assert answers.container_info(found) == ContainerInfo(
+        "c1", "s1", "main", 2, "busybox:1", "sha256:1", ContainerState.RUNNING, 5, {"l": "1"}, {"a": "1"}
+    )
+
+
+def container_status(**changes: object) -> cri.ContainerStatus:
+    mount = cri.Mount(
+        container_path="/in", host_path="/out", readonly=True, propagation=cri.PROPAGATION_HOST_TO_CONTAINER
+    )
+    values = {
+        "id": "c1",
+        "metadata": cri.ContainerMetadata(name="main", attempt=2),
+        "state": cri.CONTAINER_EXITED,
+        "created_at": 1,
+        "started_at": 2,
+        "finished_at": 3,
+        "exit_code": 137,
+        "image": cri.ImageSpec(image="busybox:1"),
+        "image_ref": "sha256:1",
+        "reason": "OOMKilled",
+        "message": "too much",
+        "log_path": "/logs/0.log",
+        "mounts": [mount],
+        **MAPS,
+    }
+    return cri.ContainerStatus(**{**values, **changes})
+
+
+def test_a_finished_container():
+    assert answers.container_status(container_status()) == RuntimeContainerStatus(
+        "c1",
+        "main",
+        2,
+        ContainerState.EXITED,
+        1,
+        2,
+        3,
+        137,
+        "busybox:1",
+        "sha256:1",
+        "OOMKilled",
+        "too much",
+        "/logs/0.log",
+        {"l": "1"},
+        {"a": "1"},
+        (Mount("/in", "/out", True, False, MountPropagation.HOST_TO_CONTAINER),),
+    )
+
+
+def test_the_image_as_the_pod_names_it_is_preferred():
+    image = cri.ImageSpec(image="sha256:1", user_specified_image="busybox:1")
+
+    assert answers.container_status(container_status(image=image)).image == "busybox:1"
+
+
+def test_a_state_that_is_not_known_yet_is_unknown():
+    assert answers.container_status(container_status(state=9)).state is ContainerState.UNKNOWN
+
+
+def test_usage_of_a_container():
+    found = cri.ContainerStats()
+    found.attributes.id, found.attributes.metadata.name = "c1", "main"
+    found.attributes.labels["io.kubernetes.pod.uid"] = "u1"
+    found.cpu.timestamp, found.cpu.usage_core_nano_seconds.value = 1, 2
+    found.memory.working_set_bytes.value, found.memory.usage_bytes.value, found.memory.rss_bytes.value = 3, 4, 5
+    found.writable_layer.used_bytes.value, found.writable_layer.inodes_used.value = 6, 7
+
+    assert answers.container_stats(found) == ContainerStats("c1", "main", "u1", 1, 2, 3, 4, 5, 6, 7)
+
+
+def test_an_event_carries_the_picture_of_its_pod_newest_container_first():
+    found = cri.ContainerEventResponse(
+        container_id="c2",
+        container_event_type=cri.CONTAINER_STOPPED_EVENT,
+        pod_sandbox_status=cri.PodSandboxStatus(id="s1", metadata=META),
+        containers_statuses=[container_status(), container_status(id="c2", created_at=9)],
+    )
+
+    event = answers.event(found)
+
+    assert (event.type, event.container_id, event.pod_uid) == (RuntimeEventType.STOPPED, "c2", "u1")
+    assert [container.id for container in event.pod.containers] == ["c2", "c1"]
+    assert [sandbox.id for sandbox in event.pod.sandboxes] == ["s1"]
+
+
+def test_an_event_may_come_without_picture():
+    event = answers.event(
+        cri.ContainerEventResponse(container_id="c", container_event_type=cri.CONTAINER_DELETED_EVENT)
+    )
+
+    assert (event.type, event.pod_uid, event.pod) == (RuntimeEventType.DELETED, "", None)
+
+
+def test_an_image_that_runs_as_root_is_told_from_one_that_does_not_say():
+    found = cri.Image(id="i", repo_tags=["t"], repo_digests=["d"], size=9, username="", pinned=True)
+
+    assert answers.image(found) == Image("i", ("t",), ("d",), 9, None, "", True)
+    found.uid.value = 0
+    assert answers.image(found).uid == 0
+
+
+def test_usage_of_a_file_system():
+    found = cri.FilesystemUsage(timestamp=1, fs_id=cri.FilesystemIdentifier(mountpoint="/x"))
+    found.used_bytes.value, found.inodes_used.value = 2, 3
+
+    assert answers.filesystem_usage(found) == FilesystemUsage("/x", 2, 3, 1)

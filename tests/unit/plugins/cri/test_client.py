@@ -1,0 +1,219 @@
+"""Which calls the client makes, and how long each may take."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from nodeagent_plugins.cri._proto import api_pb2 as cri
+from nodeagent_plugins.cri.client import CriRuntime
+from nodeagent_plugins.cri.connection import METHODS
+from nodeagent_plugins.cri.errors import DeadlineError, UnimplementedError
+from nodeagent_plugins.cri.image_service import CriImageService
+
+from nodeagent.contracts.runtime import (
+    ContainerConfig,
+    ContainerRuntime,
+    Credentials,
+    ExecResult,
+    ImageService,
+    LinuxResources,
+    SandboxConfig,
+)
+from nodeagent.errors import NotFound, RuntimeUnavailable
+
+SANDBOX = SandboxConfig(name="web", uid="u1", namespace="default", annotations={"a": "1"})
+CONTAINER = ContainerConfig(name="main", attempt=0, image="busybox")
+
+
+class FakeConnection:
+    """Answers each call with an empty message, or with what ``answers`` has for it; an exception is raised."""
+
+    endpoint = "unix:///fake"
+    timeout_seconds = 120.0
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Any] = {}
+        self.delay: Awaitable[None] | None = None
+        self.calls: list[tuple[str, Any, float | None]] = []
+
+    async def call(self, name: str, request: Any, attempt: str, timeout_seconds: float | None = 0) -> Any:
+        self.calls.append((name, request, self.timeout_seconds if timeout_seconds == 0 else timeout_seconds))
+        if self.delay is not None:
+            await self.delay
+        answer = self.answers.get(name, METHODS[name].answer())
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def stream(self, name: str, request: Any, attempt: str) -> AsyncGenerator[Any, None]:
+        for answer in self.answers.get(name, ()):
+            if isinstance(answer, Exception):
+                raise answer
+            yield answer
+
+
+@pytest.fixture
+def connection() -> FakeConnection:
+    return FakeConnection()
+
+
+@pytest.fixture
+def runtime(connection, clock) -> CriRuntime:
+    return CriRuntime(connection, clock)
+
+
+@pytest.fixture
+def images(connection) -> CriImageService:
+    return CriImageService(connection)
+
+
+Ask = Callable[[CriRuntime, CriImageService], Any]
+PLAIN: dict[str, Ask] = {
+    "Version": lambda r, i: r.version(),
+    "Status": lambda r, i: r.status(),
+    "UpdateRuntimeConfig": lambda r, i: r.update_pod_cidr("10.0.0.0/24"),
+    "StopPodSandbox": lambda r, i: r.stop_sandbox("s"),
+    "RemovePodSandbox": lambda r, i: r.remove_sandbox("s"),
+    "ListPodSandbox": lambda r, i: r.list_sandboxes(),
+    "PodSandboxStatus": lambda r, i: r.sandbox_status("s"),
+    "CreateContainer": lambda r, i: r.create_container("s", CONTAINER, SANDBOX),
+    "StartContainer": lambda r, i: r.start_container("c"),
+    "RemoveContainer": lambda r, i: r.remove_container("c"),
+    "ListContainers": lambda r, i: r.list_containers(),
+    "ContainerStatus": lambda r, i: r.container_status("c"),
+    "UpdateContainerResources": lambda r, i: r.update_resources("c", LinuxResources(cpu_shares=2)),
+    "ReopenContainerLog": lambda r, i: r.reopen_log("c"),
+    "Exec": lambda r, i: r.exec_url("c", ["sh"], stdin=True, stdout=True, stderr=False, tty=True),
+    "Attach": lambda r, i: r.attach_url("c", stdin=True, stdout=True, stderr=False, tty=True),
+    "PortForward": lambda r, i: r.port_forward_url("s", [80]),
+    "ListContainerStats": lambda r, i: r.container_stats(),
+    "ListImages": lambda r, i: i.list_images(),
+    "ImageStatus": lambda r, i: i.image_status("busybox"),
+    "RemoveImage": lambda r, i: i.remove_image("busybox"),
+    "ImageFsInfo": lambda r, i: i.filesystem_usage(),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+async def test_a_plain_call_takes_the_configured_time_at_most(name, connection, runtime, images):
+    await PLAIN[name](runtime, images)
+
+    assert [(called, bound) for called, _, bound in connection.calls] == [(name, 120)]
+
+
+async def test_starting_a_sandbox_may_take_twice_as_long(connection, runtime):
+    await runtime.run_sandbox(SANDBOX, "crun")
+
+    ((name, request, bound),) = connection.calls
+    assert (name, request.runtime_handler, bound) == ("RunPodSandbox", "crun", 240)
+
+
+async def test_stopping_a_container_may_take_its_grace_as_well(connection, runtime):
+    await runtime.stop_container("c", 30)
+
+    ((name, request, bound),) = connection.calls
+    assert (name, request.timeout, bound) == ("StopContainer", 30, 150)
+
+
+@pytest.mark.parametrize(("timeout", "sent", "bound"), [(5, 5, 125), (0.2, 1, 121), (0, 0, None)])
+async def test_an_exec_may_take_its_own_time_as_well(timeout, sent, bound, connection, runtime):
+    connection.answers["ExecSync"] = cri.ExecSyncResponse(exit_code=3, stdout=b"o", stderr=b"e")
+
+    assert await runtime.exec_sync("c", ["true"], timeout) == ExecResult(3, b"o", b"e")
+    ((_, request, used),) = connection.calls
+    assert (request.timeout, used) == (sent, bound)
+
+
+async def test_an_exec_that_the_runtime_ended_is_a_timeout(connection, runtime):
+    connection.answers["ExecSync"] = DeadlineError("run sleep: timeout 1s exceeded")
+
+    with pytest.raises(TimeoutError, match="run sleep in container c: not done within 1 s"):
+        await runtime.exec_sync("c", ["sleep", "9"], 1)
+
+
+async def test_an_exec_that_our_deadline_ended_is_an_unavailable_runtime(connection, runtime, clock):
+    connection.answers["ExecSync"] = DeadlineError("run sleep: Deadline Exceeded")
+    connection.delay = clock.advance(121)
+
+    with pytest.raises(RuntimeUnavailable):
+        await runtime.exec_sync("c", ["sleep", "9"], 1)
+
+
+async def test_a_pull_takes_as_long_as_it_needs(connection, images):
+    connection.answers["PullImage"] = cri.PullImageResponse(image_ref="sha256:1")
+
+    assert await images.pull_image("busybox", Credentials("me", "hunter2"), SANDBOX) == "sha256:1"
+    ((_, request, bound),) = connection.calls
+    assert bound is None
+    assert (request.auth.username, request.auth.password) == ("me", "hunter2")
+    assert dict(request.image.annotations) == {"a": "1"}
+    assert request.sandbox_config.metadata.uid == "u1"
+
+
+async def test_a_pull_without_credentials_sends_none(connection, images):
+    await images.pull_image("busybox")
+
+    ((_, request, _),) = connection.calls
+    assert not request.HasField("auth")
+    assert not request.HasField("sandbox_config")
+
+
+@pytest.mark.parametrize("name", ["StopPodSandbox", "RemovePodSandbox", "RemoveContainer"])
+async def test_ending_what_the_runtime_does_not_know_is_fine(name, connection, runtime, images):
+    connection.answers[name] = NotFound("gone")
+
+    await PLAIN[name](runtime, images)
+
+
+@pytest.mark.parametrize("answer", [NotFound("no"), cri.ImageStatusResponse()])
+async def test_an_image_that_is_not_there_is_none(answer, connection, images):
+    connection.answers["ImageStatus"] = answer
+
+    assert await images.image_status("busybox") is None
+
+
+async def test_listing_one_pod_filters_by_its_uid(connection, runtime):
+    await runtime.list_sandboxes("u1")
+    await runtime.list_containers("u1")
+
+    assert [dict(r.filter.label_selector) for _, r, _ in connection.calls] == [{"io.kubernetes.pod.uid": "u1"}] * 2
+
+
+async def test_ids_and_urls_come_back(connection, runtime):
+    connection.answers = {
+        "RunPodSandbox": cri.RunPodSandboxResponse(pod_sandbox_id="s"),
+        "CreateContainer": cri.CreateContainerResponse(container_id="c"),
+        "Exec": cri.ExecResponse(url="http://x"),
+        "Attach": cri.AttachResponse(url="http://y"),
+        "PortForward": cri.PortForwardResponse(url="http://z"),
+    }
+
+    assert await runtime.run_sandbox(SANDBOX) == "s"
+    assert await runtime.create_container("s", CONTAINER, SANDBOX) == "c"
+    assert await PLAIN["Exec"](runtime, None) == "http://x"
+    assert await PLAIN["Attach"](runtime, None) == "http://y"
+    assert await PLAIN["PortForward"](runtime, None) == "http://z"
+
+
+async def test_events_come_as_the_runtime_sends_them(connection, runtime):
+    answers = [cri.ContainerEventResponse(container_id="c1"), cri.ContainerEventResponse(container_id="c2")]
+    connection.answers["GetContainerEvents"] = answers
+
+    assert [event.container_id async for event in runtime.events()] == ["c1", "c2"]
+
+
+async def test_a_runtime_without_events_says_so(connection, runtime):
+    connection.answers["GetContainerEvents"] = [UnimplementedError("unknown method")]
+
+    with pytest.raises(NotImplementedError):
+        await anext(runtime.events())
+
+
+def test_both_keep_their_contracts(runtime, images):
+    kept: tuple[ContainerRuntime, ImageService] = (runtime, images)
+
+    for contract, part in zip((ContainerRuntime, ImageService), kept, strict=True):
+        for name in vars(contract):
+            assert name.startswith("_") or callable(getattr(part, name)), name

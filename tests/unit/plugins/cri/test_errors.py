@@ -1,0 +1,45 @@
+"""What gRPC says becomes an error of ours, with the attempt in its text."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+from grpc.aio import AioRpcError, Metadata
+from nodeagent_plugins.cri.errors import MAX_TEXT, DeadlineError, UnimplementedError, translate
+
+from nodeagent.errors import NotFound, RuntimeFailure, RuntimeUnavailable
+
+
+def rpc_error(code: grpc.StatusCode, details: str = "because") -> AioRpcError:
+    return AioRpcError(code, Metadata(), Metadata(), details=details)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "transient"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, RuntimeUnavailable, True),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, DeadlineError, True),
+        (grpc.StatusCode.NOT_FOUND, NotFound, False),
+        (grpc.StatusCode.UNIMPLEMENTED, UnimplementedError, False),
+        (grpc.StatusCode.UNKNOWN, RuntimeFailure, False),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, RuntimeFailure, False),
+    ],
+)
+def test_each_status_has_its_error(code, kind, transient):
+    error = translate(rpc_error(code), "stop container c1")
+
+    assert type(error) is kind
+    assert error.transient is transient
+    assert str(error) == "stop container c1: because"
+
+
+def test_a_call_out_of_time_counts_as_an_unavailable_runtime():
+    assert issubclass(DeadlineError, RuntimeUnavailable)
+
+
+def test_an_error_without_text_shows_its_status():
+    assert str(translate(rpc_error(grpc.StatusCode.INTERNAL, ""), "list images")) == "list images: INTERNAL"
+
+
+def test_long_texts_are_cut():
+    assert len(str(translate(rpc_error(grpc.StatusCode.UNKNOWN, "x" * 100_000), ""))) == MAX_TEXT + 2

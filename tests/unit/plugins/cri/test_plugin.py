@@ -1,0 +1,67 @@
+"""The plugin provides runtime and images where the configuration points."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import msgspec
+import pytest
+from nodeagent_plugins.cri import plugin
+
+from nodeagent.base.duration import Duration
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.context import AgentContext
+from nodeagent.errors import ConfigError
+from nodeagent.testing.context import make_context
+
+
+@pytest.fixture
+def context(tmp_path) -> AgentContext:
+    return make_context(tmp_path, config=NodeAgentConfiguration(container_runtime_endpoint="unix:///run/a.sock"))
+
+
+def change(context: AgentContext, **fields: object) -> None:
+    context.config = msgspec.structs.replace(context.config, **fields)
+
+
+def test_hook_nodeagent_provide_runtime(context):
+    change(context, runtime_request_timeout=Duration.of(seconds=7))
+
+    runtime = plugin.nodeagent_provide_runtime(context)
+
+    assert (runtime.connection.endpoint, runtime.connection.timeout_seconds) == ("unix:///run/a.sock", 7)
+
+
+def test_hook_nodeagent_provide_image_service(context):
+    context.runtime = plugin.nodeagent_provide_runtime(context)
+    change(context, image_service_endpoint="/run/b.sock")
+
+    images = plugin.nodeagent_provide_image_service(context)
+
+    assert images.connection.endpoint == "unix:///run/b.sock"
+
+
+@pytest.mark.parametrize("endpoint", ["", "unix:///run/a.sock", "/run/a.sock"])
+def test_images_share_the_connection_of_a_runtime_at_the_same_endpoint(context, endpoint):
+    context.runtime = plugin.nodeagent_provide_runtime(context)
+    change(context, image_service_endpoint=endpoint)
+
+    assert plugin.nodeagent_provide_image_service(context).connection is context.runtime.connection
+
+
+def test_images_may_stand_beside_a_runtime_of_another_plugin(context):
+    assert plugin.nodeagent_provide_image_service(context).connection.endpoint == "unix:///run/a.sock"
+
+
+def test_an_endpoint_that_is_no_socket_is_refused_under_its_own_name(context):
+    change(context, image_service_endpoint="tcp://127.0.0.1:1")
+
+    with pytest.raises(ConfigError, match="imageServiceEndpoint"):
+        plugin.nodeagent_provide_image_service(context)
+
+
+def test_loading_the_plugin_does_not_load_grpc():
+    script = "import sys, nodeagent_plugins.cri.plugin; sys.exit('grpc' in sys.modules or 'google' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -1,0 +1,222 @@
+"""Everything that a pod asks for reaches the runtime's messages."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from nodeagent_plugins.cri import requests
+from nodeagent_plugins.cri._proto import api_pb2 as cri
+
+from nodeagent.contracts.runtime import (
+    ContainerConfig,
+    ContainerSecurity,
+    Device,
+    DnsConfig,
+    LinuxResources,
+    Mount,
+    MountPropagation,
+    NamespaceMode,
+    Namespaces,
+    PortMapping,
+    ProfileType,
+    SandboxConfig,
+    SandboxSecurity,
+    SecurityProfile,
+    SeLinux,
+)
+
+RESOURCES = LinuxResources(
+    cpu_period=100_000,
+    cpu_quota=50_000,
+    cpu_shares=512,
+    memory_limit_bytes=1 << 30,
+    oom_score_adj=-997,
+    cpuset_cpus="0-1",
+    cpuset_mems="0",
+    hugepage_limits={"2MB": 4},
+    unified={"memory.high": "1"},
+    memory_swap_limit_bytes=2 << 30,
+)
+
+
+def test_all_limits_are_passed_on():
+    made = requests.resources(RESOURCES)
+
+    assert made == cri.LinuxContainerResources(
+        cpu_period=100_000,
+        cpu_quota=50_000,
+        cpu_shares=512,
+        memory_limit_in_bytes=1 << 30,
+        oom_score_adj=-997,
+        cpuset_cpus="0-1",
+        cpuset_mems="0",
+        hugepage_limits=[cri.HugepageLimit(page_size="2MB", limit=4)],
+        unified={"memory.high": "1"},
+        memory_swap_limit_in_bytes=2 << 30,
+    )
+
+
+def test_a_full_sandbox_is_passed_on():
+    config = SandboxConfig(
+        name="web",
+        uid="u1",
+        namespace="default",
+        attempt=2,
+        hostname="host",
+        log_directory="/logs",
+        dns=DnsConfig(("10.0.0.10",), ("svc",), ("ndots:5",)),
+        port_mappings=(PortMapping(53, 1053, "UDP", "127.0.0.1"),),
+        labels={"app": "web"},
+        annotations={"note": "x"},
+        cgroup_parent="/kubepods/podu1",
+        sysctls={"kernel.shm_rmid_forced": "1"},
+        security=SandboxSecurity(
+            namespaces=Namespaces(NamespaceMode.NODE, NamespaceMode.POD, NamespaceMode.NODE),
+            selinux=SeLinux("u", "r", "t", "l"),
+            run_as_user=0,
+            run_as_group=5,
+            readonly_rootfs=True,
+            supplemental_groups=(7,),
+            privileged=True,
+            seccomp=SecurityProfile(ProfileType.LOCALHOST, "/profile.json"),
+        ),
+        overhead=LinuxResources(cpu_shares=2),
+        resources=RESOURCES,
+    )
+
+    made = requests.sandbox_config(config)
+
+    context = made.linux.security_context
+    assert dict(made.labels) == {"app": "web"}
+    assert dict(made.annotations) == {"note": "x"}
+    assert made.metadata == cri.PodSandboxMetadata(name="web", uid="u1", namespace="default", attempt=2)
+    assert (made.hostname, made.log_directory, made.linux.cgroup_parent) == ("host", "/logs", "/kubepods/podu1")
+    assert made.dns_config == cri.DNSConfig(servers=["10.0.0.10"], searches=["svc"], options=["ndots:5"])
+    assert list(made.port_mappings) == [
+        cri.PortMapping(protocol=cri.UDP, container_port=53, host_port=1053, host_ip="127.0.0.1")
+    ]
+    assert dict(made.linux.sysctls) == {"kernel.shm_rmid_forced": "1"}
+    assert made.linux.overhead.cpu_shares == 2
+    assert made.linux.resources == requests.resources(RESOURCES)
+    assert context.namespace_options == cri.NamespaceOption(network=cri.NODE, pid=cri.POD, ipc=cri.NODE)
+    assert context.selinux_options == cri.SELinuxOption(user="u", role="r", type="t", level="l")
+    assert (context.HasField("run_as_user"), context.run_as_user.value, context.run_as_group.value) == (True, 0, 5)
+    assert (context.readonly_rootfs, list(context.supplemental_groups), context.privileged) == (True, [7], True)
+    assert context.seccomp == cri.SecurityProfile(
+        profile_type=cri.SecurityProfile.Localhost, localhost_ref="/profile.json"
+    )
+
+
+def test_what_a_sandbox_does_not_say_is_left_to_the_runtime():
+    made = requests.sandbox_config(SandboxConfig(name="p", uid="u", namespace="d"))
+
+    assert not made.HasField("dns_config")
+    assert not made.linux.HasField("overhead")
+    assert not made.linux.HasField("resources")
+    assert not made.linux.security_context.HasField("run_as_user")
+    assert not made.linux.security_context.HasField("selinux_options")
+
+
+def test_a_full_container_is_passed_on():
+    config = ContainerConfig(
+        name="c",
+        attempt=3,
+        image="sha256:1",
+        user_image="busybox:1.36",
+        command=("sh",),
+        args=("-c", "true"),
+        working_dir="/w",
+        envs=(("A", "1"), ("B", "2")),
+        mounts=(Mount("/in", "/out", True, True, MountPropagation.BIDIRECTIONAL),),
+        devices=(Device("/dev/a", "/dev/b", "r"),),
+        labels={"l": "1"},
+        annotations={"a": "1"},
+        log_path="c/3.log",
+        stdin=True,
+        stdin_once=True,
+        tty=True,
+        resources=RESOURCES,
+    )
+
+    made = requests.container_config(config)
+
+    assert made.metadata == cri.ContainerMetadata(name="c", attempt=3)
+    assert made.image == cri.ImageSpec(image="sha256:1", user_specified_image="busybox:1.36")
+    assert (list(made.command), list(made.args), made.working_dir) == (["sh"], ["-c", "true"], "/w")
+    assert [(env.key, env.value) for env in made.envs] == [("A", "1"), ("B", "2")]
+    assert list(made.mounts) == [
+        cri.Mount(
+            container_path="/in",
+            host_path="/out",
+            readonly=True,
+            selinux_relabel=True,
+            propagation=cri.PROPAGATION_BIDIRECTIONAL,
+        )
+    ]
+    assert list(made.devices) == [cri.Device(container_path="/dev/a", host_path="/dev/b", permissions="r")]
+    assert (dict(made.labels), dict(made.annotations), made.log_path) == ({"l": "1"}, {"a": "1"}, "c/3.log")
+    assert (made.stdin, made.stdin_once, made.tty) == (True, True, True)
+    assert made.linux.resources == requests.resources(RESOURCES)
+
+
+def test_the_security_of_a_container_is_passed_on():
+    security = ContainerSecurity(
+        capabilities_add=("NET_ADMIN",),
+        capabilities_drop=("ALL",),
+        privileged=True,
+        namespaces=Namespaces(pid=NamespaceMode.TARGET, target_id="c0"),
+        selinux=SeLinux(level="s0"),
+        run_as_user=1000,
+        run_as_group=1001,
+        run_as_username="web",
+        readonly_rootfs=True,
+        supplemental_groups=(7, 8),
+        no_new_privs=True,
+        masked_paths=("/proc/kcore",),
+        readonly_paths=("/proc/sys",),
+        seccomp=SecurityProfile(ProfileType.RUNTIME_DEFAULT),
+        apparmor=SecurityProfile(ProfileType.LOCALHOST, "web"),
+    )
+
+    made = requests.container_security(security)
+
+    assert made == cri.LinuxContainerSecurityContext(
+        capabilities=cri.Capability(add_capabilities=["NET_ADMIN"], drop_capabilities=["ALL"]),
+        privileged=True,
+        namespace_options=cri.NamespaceOption(network=cri.POD, pid=cri.TARGET, ipc=cri.POD, target_id="c0"),
+        selinux_options=cri.SELinuxOption(level="s0"),
+        run_as_user=cri.Int64Value(value=1000),
+        run_as_group=cri.Int64Value(value=1001),
+        run_as_username="web",
+        readonly_rootfs=True,
+        supplemental_groups=[7, 8],
+        no_new_privs=True,
+        masked_paths=["/proc/kcore"],
+        readonly_paths=["/proc/sys"],
+        seccomp=cri.SecurityProfile(profile_type=cri.SecurityProfile.RuntimeDefault),
+        apparmor=cri.SecurityProfile(profile_type=cri.SecurityProfile.Localhost, localhost_ref="web"),
+        apparmor_profile="localhost/web",
+    )
+
+
+@pytest.mark.parametrize(
+    ("profile", "text"),
+    [(ProfileType.RUNTIME_DEFAULT, "runtime/default"), (ProfileType.UNCONFINED, "unconfined")],
+)
+def test_apparmor_is_also_said_in_the_older_text_form(profile, text):
+    assert requests.apparmor_text(SecurityProfile(profile)) == text
+
+
+@pytest.mark.parametrize("kind", [NamespaceMode, MountPropagation])
+def test_numbers_of_the_contract_are_those_of_the_interface(kind):
+    prefix = "PROPAGATION_" if kind is MountPropagation else ""
+
+    assert {prefix + member.name: member.value for member in kind} == dict(getattr(cri, kind.__name__).items())
+
+
+def test_no_field_of_the_contract_is_forgotten():
+    """A field that is added to the contract has to be added to the tests above as well."""
+    fields = {kind: len(dataclasses.fields(kind)) for kind in (SandboxConfig, ContainerConfig, ContainerSecurity)}
+
+    assert fields == {SandboxConfig: 15, ContainerConfig: 18, ContainerSecurity: 15}
