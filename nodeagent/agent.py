@@ -87,9 +87,7 @@ class Agent:
         self._pleg = GenericPleg(
             lambda: context.runtime, self._cache, clock, wake=self._pod_changed, recovered=self._pods.wake_all
         )
-        self._evented = EventedPleg(
-            lambda: context.runtime, self._cache, self._pleg, clock, wake=self._pod_changed
-        )
+        self._evented = EventedPleg(lambda: context.runtime, self._cache, self._pleg, clock, wake=self._pod_changed)
         provide_parts(context, plugins, self._pods)
         self._node = NodeManager(context, plugins, lambda: [p for p in (self._pleg.health.problem,) if p])
         context.node = lambda: self._node.node

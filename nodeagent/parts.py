@@ -25,9 +25,7 @@ def provide_parts(context: AgentContext, plugins: PluginManager, pods: PodDirect
     kinds.reverse()  # of two kinds for one volume, that of the plugin registered later is preferred
     context.volumes = plugins.provide("nodeagent_provide_volume_manager", context=context, kinds=kinds)
     providers = _flat(plugins.provide_all("nodeagent_provide_credential_providers", context=context))
-    context.puller = plugins.provide(
-        "nodeagent_provide_image_puller", context=context, credential_providers=providers
-    )
+    context.puller = plugins.provide("nodeagent_provide_image_puller", context=context, credential_providers=providers)
     context.pods = pods
     context.prober = plugins.provide("nodeagent_provide_prober", context=context)
     context.syncer = plugins.provide("nodeagent_provide_pod_syncer", context=context, plugins=plugins)

@@ -1,4 +1,4 @@
-"""Keeps a picture of the plugins on disk, so that ``nodeagent plugins list`` can tell what a running agent's plugins did."""
+"""Keeps a picture of the plugins on disk, so that ``nodeagent plugins list`` can tell what they did."""
 
 from __future__ import annotations
 

@@ -136,8 +136,8 @@ class PluginManager:
                 raise PluginError(name, f"implements {attribute}, which is no hook")
             wants_async = inspect.iscoroutinefunction(getattr(hookspecs, attribute))
             if wants_async != inspect.iscoroutinefunction(function):
-                kind = "async def" if wants_async else "plain def"
-                raise PluginError(name, f"{attribute} must be a {kind}")
+                kind = "an async def" if wants_async else "a plain def"
+                raise PluginError(name, f"{attribute} must be {kind}")
 
     def plugins(self) -> Sequence[PluginInfo]:
         """Return every plugin that was found, in order of name."""

@@ -68,9 +68,7 @@ class HealthServer:
         bad = [name for name, problem in results.items() if problem]
         if not bad and "verbose" not in request.query:
             return web.Response(text="ok")
-        lines = [
-            f"[-]{name} failed: {problem}" if problem else f"[+]{name} ok" for name, problem in results.items()
-        ]
+        lines = [f"[-]{name} failed: {problem}" if problem else f"[+]{name} ok" for name, problem in results.items()]
         lines.append("healthz check failed" if bad else "healthz check passed")
         return web.Response(status=500 if bad else 200, text="\n".join(lines) + "\n")
 

@@ -1,0 +1,114 @@
+"""Starts and stops the programs of the demo."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nodeagent.errors import NodeAgentError
+
+START_SECONDS = 30.0
+STOP_SECONDS = 15.0
+_LOOK_SECONDS = 0.05
+
+
+class DemoError(NodeAgentError):
+    """Something the demo needs is not there; the text says what to do."""
+
+    reason = "DemoError"
+
+
+@dataclass(slots=True)
+class Program:
+    """A started program with the file its output goes to."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @classmethod
+    def start(cls, name: str, arguments: Sequence[str], log: Path) -> Program:
+        """Start a module of this installation; its output goes to *log*."""
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C reaches the demo alone, which stops the programs in order
+            )
+        return cls(name, process, log)
+
+    def check(self) -> None:
+        """Raise when the program has ended by itself, with the end of its output."""
+        if self.process.poll() is not None:
+            tail = self.log.read_text(errors="replace").splitlines()[-8:]
+            raise DemoError(f"{self.name} ended with {self.process.returncode}:\n  " + "\n  ".join(tail))
+
+    def stop(self) -> None:
+        """End the program: politely, then not."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def start_api_server(directory: Path) -> tuple[Program, dict[str, Any]]:
+    """Start the API server with its data in *directory* and return it with what it says of itself."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    ready = directory / "ready.json"
+    ready.unlink(missing_ok=True)
+    arguments = ["apiserver_stub", "--data-dir", str(directory), "--secure-port", "0"]
+    program = Program.start("API server", arguments, directory / "apiserver.log")
+    try:
+        _wait(program, ready.exists)
+        facts: dict[str, Any] = json.loads(ready.read_text())
+    except BaseException:
+        program.stop()
+        raise
+    return program, facts
+
+
+def start_agent(directory: Path, arguments: Sequence[str], health_port: int) -> Program:
+    """Start the agent and wait until its health port answers."""
+    program = Program.start("agent", ["nodeagent", "run", *arguments], directory / "nodeagent.log")
+    try:
+        _wait(program, lambda: _listens(health_port))
+    except BaseException:
+        program.stop()
+        raise
+    return program
+
+
+def free_port() -> int:
+    """Return a port of the loopback interface that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(0.2)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _wait(program: Program, condition: Any) -> None:
+    limit = time.monotonic() + START_SECONDS
+    while not condition():
+        program.check()
+        if time.monotonic() > limit:
+            raise DemoError(f"{program.name} was not ready within {START_SECONDS:g} s; its output is in {program.log}")
+        time.sleep(_LOOK_SECONDS)
