@@ -89,8 +89,8 @@ def load_documents(text: str | bytes, limits: Limits | None = None) -> list[Docu
             raise
         try:  # JSON is almost YAML: escapes of surrogate pairs are where it is not
             documents = [_load_json(decoded, limits)]
-        except YamlError as as_json:
-            raise error if error.line else as_json from None
+        except json.JSONDecodeError:
+            raise error from None
     return [document for document in documents if document.value is not None]
 
 
@@ -313,7 +313,7 @@ def _load_json(text: str, limits: Limits) -> Document:
         value = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
     except RecursionError:
         raise YamlError(f"is nested deeper than {limits.max_depth} levels") from None
-    except YamlError:
+    except (YamlError, json.JSONDecodeError):
         raise
     except ValueError as error:
         raise YamlError(str(error)) from error

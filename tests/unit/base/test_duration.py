@@ -1,0 +1,92 @@
+"""Durations are read as the field writes them, exact to the nanosecond, and written back canonically."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodeagent.base.duration import Duration, parse_duration
+
+LIMIT = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [
+        ("0", 0),
+        ("0s", 0),
+        ("20s", 20 * 10**9),
+        ("1h30m", 5400 * 10**9),
+        ("1.5h", 5400 * 10**9),
+        (".5s", 5 * 10**8),
+        ("1.s", 10**9),
+        ("100ms", 10**8),
+        ("3us", 3000),
+        ("3µs", 3000),
+        ("3μs", 3000),
+        ("7ns", 7),
+        ("-1m", -60 * 10**9),
+        ("+2s", 2 * 10**9),
+        ("1h1m1s1ms1us1ns", 3661 * 10**9 + 1_001_001),
+    ],
+)
+def test_reads_every_unit_and_sums(text, nanoseconds):
+    assert parse_duration(text).nanoseconds == nanoseconds
+
+
+@pytest.mark.parametrize("text", ["", "5", "s", ".s", "1d", "1 s", "1s ", "--1s", "-", "1h30", "1e3s", "x" * 500, "٣s"])
+def test_refuses_what_is_no_duration(text):
+    with pytest.raises(ValueError, match="is not a duration"):
+        parse_duration(text)
+
+
+def test_refuses_what_is_longer_than_292_years():
+    with pytest.raises(ValueError, match="too long"):
+        parse_duration("2562048h")
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "text"),
+    [
+        (0, "0s"),
+        (1, "1ns"),
+        (1500, "1.5µs"),
+        (10**8, "100ms"),
+        (10**9, "1s"),
+        (90 * 10**9, "1m30s"),
+        (3600 * 10**9, "1h0m0s"),
+        (-(10**9) - 5 * 10**8, "-1.5s"),
+        (3600 * 10**9 + 10**6, "1h0m0.001s"),
+    ],
+)
+def test_is_written_canonically(nanoseconds, text):
+    assert str(Duration(nanoseconds)) == text
+
+
+@given(st.integers(-LIMIT, LIMIT))
+def test_text_reads_back_to_the_same_length(nanoseconds):
+    length = Duration(nanoseconds)
+
+    assert parse_duration(str(length)) == length
+
+
+@given(st.text(max_size=20))
+def test_any_text_is_a_duration_or_refused_cleanly(text):
+    try:
+        length = parse_duration(text)
+    except ValueError:
+        return
+
+    assert parse_duration(str(length)) == length
+
+
+def test_orders_hashes_and_counts_by_length():
+    second, minute = Duration.of(seconds=1), Duration.of(minutes=1)
+
+    assert second < minute
+    assert {minute, parse_duration("60s")} == {minute}
+    assert not Duration()
+    assert second != 1
+    assert minute.seconds == 60.0
+    assert repr(minute) == "Duration('1m0s')"

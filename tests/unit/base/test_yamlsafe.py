@@ -1,0 +1,142 @@
+"""YAML from strangers gives plain values within limits, or a clear refusal with its line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodeagent.base.yamlsafe import Limits, YamlError, load, load_document, load_documents
+
+plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(plain)
+def test_reads_any_json(value):
+    text = json.dumps([value])
+
+    assert load(text) == [value]
+
+
+def test_knows_the_line_of_every_value():
+    document = load_document("a: 1\nb:\n  - x\n  - c: 2\n")
+
+    assert document.lines == {("a",): 1, ("b", 0): 3, ("b", 1, "c"): 4, ("b", 1): 4, ("b",): 3, (): 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("yes", True),
+        ("off", False),
+        ("'yes'", "yes"),
+        ("~", None),
+        ("0644", 420),
+        ("0x1F", 31),
+        ("0b11", 3),
+        ("0o17", 15),
+        ("1_000", 1000),
+        ("-7", -7),
+        ("1e3", 1000.0),
+        (".5", 0.5),
+        ("10:30", "10:30"),
+        ("2001-01-01", "2001-01-01"),
+        (".inf", ".inf"),
+        ("1.2.3", "1.2.3"),
+        ("0_", 0),
+        ("!!str 5", "5"),
+        ("!!float 3", 3.0),
+        ("!!int 3", 3),
+        ("|\n  two\n  lines\n", "two\nlines\n"),
+    ],
+)
+def test_reads_scalars_as_manifests_mean_them(text, value):
+    assert load(f"v: {text}") == {"v": value}
+
+
+def test_expands_aliases_and_merges():
+    assert load("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\nc: *a\n") == {
+        "a": {"x": 1, "y": 2},
+        "b": {"x": 1, "y": 3},
+        "c": {"x": 1, "y": 2},
+    }
+
+
+def test_numbers_and_booleans_as_keys_become_text():
+    assert load("1: a\ntrue: b\n") == {"1": "a", "true": "b"}
+
+
+def test_json_with_surrogate_pairs_is_read():
+    assert load('{"a": "\\ud83d\\ude00"}') == {"a": "😀"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\na: 2\n", "line 2: key 'a' stands twice"),
+        ('{"\\ud83d\\ude00": 1, "b": 1, "b": 2}', "'b' stands twice"),
+        ("a: !!python/object:os.system x", "line 1: tag .* is not allowed"),
+        ("a: !custom [1]", "line 1: tag .* is not allowed"),
+        ("a: !!binary aGk=", "is not allowed"),
+        ("a: &a [*a]", "stands for nothing yet"),
+        ("? [a]\n: b", "a key must be text"),
+        ("a: [1\n", "expected"),
+        ("a: {b\n", "expected"),
+        (b"\xff\xfe\xfa", "not UTF-8"),
+        ("", "is empty"),
+        ("# only a comment\n", "is empty"),
+        ("a: 1\n---\nb: 2\n", "holds 2 documents"),
+        (f"a: {'9' * 500}", "too many digits"),
+        ("a: 1e999", "too large"),
+        ("a:\n\t- b", "line 2"),
+        ("<<: 3", "'<<' takes an object"),
+        ("a\0b", "line 0|special characters|unacceptable|control characters"),
+    ],
+)
+def test_refuses_with_a_reason(text, message):
+    with pytest.raises(YamlError, match=message):
+        load(text)
+
+
+@pytest.mark.parametrize("opening", ["[", "{a: ", '{"a":', "- "])
+def test_depth_is_bounded(opening):
+    with pytest.raises(YamlError, match=r"nested|expected|depth"):
+        load(opening * 20_000)
+
+
+def test_size_is_bounded():
+    with pytest.raises(YamlError, match="larger than 10 bytes"):
+        load("a: 123456789", Limits(max_bytes=10))
+
+
+def test_aliases_cannot_multiply_without_bound():
+    lines = ["a: &a [x,x,x,x,x,x,x,x,x]"]
+    lines += [f"{new}: &{new} [{','.join(['*' + old] * 9)}]" for old, new in zip("abcdefgh", "bcdefghi", strict=True)]
+
+    with pytest.raises(YamlError, match="more than 500000 values"):
+        load("\n".join(lines))
+
+
+def test_documents_without_content_are_left_out():
+    assert [document.value for document in load_documents("---\n---\na: 1\n---\n# no\n---\nb: 2\n")] == [
+        {"a": 1},
+        {"b": 2},
+    ]
+
+
+@given(st.text(max_size=60) | st.binary(max_size=60))
+def test_any_input_is_read_or_refused_cleanly(text):
+    try:
+        load_documents(text)
+    except YamlError:
+        return
