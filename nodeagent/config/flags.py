@@ -15,7 +15,7 @@ from nodeagent import __version__
 from nodeagent.config import flagvalues
 from nodeagent.config.codec import nearest
 from nodeagent.config.fields import all_fields
-from nodeagent.config.nodeflags import IDENTITY_FLAGS, NODE_FLAGS, REFUSED_FLAGS, NodeFlag, read_settings
+from nodeagent.config.nodeflags import IDENTITY_FLAGS, NODE_FLAGS, REFUSED_FLAGS, read_settings
 from nodeagent.config.settings import NodeSettings
 from nodeagent.config.unimplemented import FLAGS
 from nodeagent.errors import Problem
@@ -215,15 +215,3 @@ def _add(group: Any, name: str, text: str) -> None:
 def _dest(name: str) -> str:
     return f"flag:{name}"
 
-
-__all__ = [
-    "FieldFlag",
-    "FlagParser",
-    "Flags",
-    "NodeFlag",
-    "add_flags",
-    "field_flags",
-    "normalize",
-    "parse",
-    "read_flags",
-]
