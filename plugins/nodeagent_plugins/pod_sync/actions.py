@@ -1,0 +1,275 @@
+"""What a pod needs next, decided from what is wanted and what was observed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from nodeagent_plugins.pod_sync.records import ANNOTATION_SANDBOX, container_hash
+
+from nodeagent.contracts.probes import ProbeKind, ProbeResult
+from nodeagent.contracts.runtime import (
+    ANNOTATION_HASH,
+    ContainerState,
+    NamespaceMode,
+    RuntimeContainerStatus,
+    RuntimePod,
+)
+from nodeagent.model.pod import Container, ContainerKind, Pod, RestartPolicy
+
+ProbeReader = Callable[[str, ProbeKind], ProbeResult | None]
+"""Returns the result of a container's probe by container id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """A container to stop, and what the event about it says."""
+
+    status: RuntimeContainerStatus
+    message: str = ""
+    grace_seconds: int | None = None
+    """The grace that a failed probe brings along."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A container to start."""
+
+    kind: ContainerKind
+    container: Container
+    attempt: int = 0
+    after: RuntimeContainerStatus | None = None
+    """The run before, whose back-off counts."""
+    resume_id: str = ""
+    """A container that was made but never started, to be used as it is."""
+    gate: bool = False
+    """What follows in the list may only start if this one did."""
+
+
+@dataclass(slots=True)
+class PodActions:
+    """What to do, in the order of the fields."""
+
+    stop_pod: bool = False
+    """Stop every container and sandbox first."""
+    kills: list[Kill] = field(default_factory=list)
+    create_sandbox: bool = False
+    sandbox_attempt: int = 0
+    changed_sandbox: bool = False
+    """The sandbox to be created replaces another."""
+    starts: list[Start] = field(default_factory=list)
+
+
+def compute_actions(pod: Pod, observed: RuntimePod, probe: ProbeReader) -> PodActions:
+    """Return the next steps of *pod*.
+
+    :param observed: newest sandbox and newest containers first.
+    :param probe: results of liveness and startup probes.
+    """
+    actions = PodActions()
+    spec = pod.spec
+    replace = sandbox_unusable(pod, observed)
+    current = {} if replace else _current_containers(observed)
+    finished = _finished(pod, observed)
+    if replace:
+        actions.stop_pod = bool(observed.containers or observed.sandboxes)
+        if finished or _lost(pod, observed):
+            return actions
+        actions.create_sandbox = True
+        actions.changed_sandbox = bool(observed.sandboxes)
+        actions.sandbox_attempt = max((s.attempt for s in observed.sandboxes), default=-1) + 1
+    elif finished or _init_failed(pod, current):
+        actions.stop_pod = True
+        return actions
+
+    for container in spec.ephemeral_containers or ():
+        seen = current.get(container.name)
+        if seen is not None and seen.state is ContainerState.CREATED:
+            actions.starts.append(Start(ContainerKind.EPHEMERAL, container, seen.attempt, resume_id=seen.id))
+        elif observed.newest(container.name) is None:
+            actions.starts.append(Start(ContainerKind.EPHEMERAL, container))
+    if _add_init_steps(actions, pod, observed, current, probe):
+        _add_regular_steps(actions, pod, observed, current, probe)
+    return actions
+
+
+def sandbox_unusable(pod: Pod, observed: RuntimePod) -> bool:
+    """Tell whether the pod needs a new sandbox."""
+    if not observed.sandboxes or sum(s.ready for s in observed.sandboxes) > 1:
+        return True
+    newest = observed.sandboxes[0]
+    wanted = NamespaceMode.NODE if pod.spec.host_network else NamespaceMode.POD
+    if not newest.ready or newest.network_mode is not wanted:
+        return True
+    return wanted is NamespaceMode.POD and not newest.ips
+
+
+def should_run_again(policy: str, last: RuntimeContainerStatus | None) -> bool:
+    """Tell whether a regular container that does not run is to be started under the pod's restart policy."""
+    if last is None or last.state in (ContainerState.UNKNOWN, ContainerState.CREATED):
+        return True
+    if policy == RestartPolicy.NEVER:
+        return False
+    return policy != RestartPolicy.ON_FAILURE or last.exit_code != 0
+
+
+def _current_containers(observed: RuntimePod) -> Mapping[str, RuntimeContainerStatus]:
+    """Return the newest container of each name that lives, or lived, in the newest sandbox."""
+    sandbox = observed.sandboxes[0]
+    current: dict[str, RuntimeContainerStatus] = {}
+    for status in observed.containers:
+        owner = status.annotations.get(ANNOTATION_SANDBOX)
+        mine = owner == sandbox.id if owner else status.created_at >= sandbox.created_at
+        if mine or status.state is ContainerState.RUNNING:
+            current.setdefault(status.name, status)
+    return current
+
+
+def _finished(pod: Pod, observed: RuntimePod) -> bool:
+    """Tell whether every regular container has ended and none is to run again."""
+    policy = pod.spec.restart_policy
+    if policy == RestartPolicy.ALWAYS or not pod.spec.containers:
+        return False
+    for container in pod.spec.containers:
+        last = observed.newest(container.name)
+        if last is None or last.state is not ContainerState.EXITED or should_run_again(policy, last):
+            return False
+    return True
+
+
+def _lost(pod: Pod, observed: RuntimePod) -> bool:
+    """Tell whether a pod that runs only once has lost its sandbox after it had begun."""
+    return pod.spec.restart_policy == RestartPolicy.NEVER and bool(observed.sandboxes) and bool(observed.containers)
+
+
+def _init_failed(pod: Pod, current: Mapping[str, RuntimeContainerStatus]) -> bool:
+    if pod.spec.restart_policy != RestartPolicy.NEVER or _initialized(pod, current):
+        return False
+    return any(
+        seen.state is ContainerState.EXITED and seen.exit_code != 0
+        for container in pod.spec.init_containers or ()
+        if not container.restartable_init and (seen := current.get(container.name)) is not None
+    )
+
+
+def _initialized(pod: Pod, current: Mapping[str, RuntimeContainerStatus]) -> bool:
+    """Tell whether a regular container was made in this sandbox, which only happens after initialisation."""
+    return any(container.name in current for container in pod.spec.containers)
+
+
+def _add_init_steps(
+    actions: PodActions,
+    pod: Pod,
+    observed: RuntimePod,
+    current: Mapping[str, RuntimeContainerStatus],
+    probe: ProbeReader,
+) -> bool:
+    """Add what init containers and sidecars need; return whether regular containers may start after it."""
+    initialized = _initialized(pod, current)
+    for container in pod.spec.init_containers or ():
+        seen = current.get(container.name)
+        if container.restartable_init:
+            started = _add_sidecar_step(actions, container, seen, observed, probe)
+            if not started and not initialized:
+                return False
+        elif not initialized:
+            if seen is not None and seen.state is ContainerState.EXITED and seen.exit_code == 0:
+                continue
+            if seen is None or seen.state is not ContainerState.RUNNING:
+                if seen is not None and seen.state is ContainerState.UNKNOWN:
+                    actions.kills.append(Kill(seen, f"Init container {container.name} is in unknown state"))
+                actions.starts.append(_start(ContainerKind.INIT, container, seen, observed, gate=True))
+            return False
+    return True
+
+
+def _add_sidecar_step(
+    actions: PodActions,
+    container: Container,
+    seen: RuntimeContainerStatus | None,
+    observed: RuntimePod,
+    probe: ProbeReader,
+) -> bool:
+    """Add what a sidecar needs; return whether the next container in line may start."""
+    passes = container.startup_probe is None
+    if seen is None or seen.state is ContainerState.CREATED:
+        actions.starts.append(_start(ContainerKind.INIT, container, seen, observed, gate=True))
+        return passes
+    if seen.state is ContainerState.RUNNING:
+        kill = _reason_to_kill(container, seen, probe, again=True)
+        if kill is None:
+            return passes or probe(seen.id, ProbeKind.STARTUP) is ProbeResult.SUCCESS
+        actions.kills.append(kill)
+    elif seen.state is ContainerState.UNKNOWN:
+        actions.kills.append(
+            Kill(seen, f"Container {container.name} is in unknown state, try killing it before restart")
+        )
+    actions.starts.append(_start(ContainerKind.INIT, container, seen, observed))
+    return True
+
+
+def _add_regular_steps(
+    actions: PodActions,
+    pod: Pod,
+    observed: RuntimePod,
+    current: Mapping[str, RuntimeContainerStatus],
+    probe: ProbeReader,
+) -> None:
+    policy = pod.spec.restart_policy
+    kind = ContainerKind.REGULAR
+    for container in pod.spec.containers:
+        seen = current.get(container.name)
+        if seen is not None and seen.state is ContainerState.RUNNING:
+            again = policy != RestartPolicy.NEVER
+            kill = _reason_to_kill(container, seen, probe, again=again)
+            if kill is None:
+                continue
+            actions.kills.append(kill)
+            if again or _definition_changed(container, seen):
+                actions.starts.append(_start(kind, container, seen, observed))
+            continue
+        last = seen or observed.newest(container.name)
+        if not should_run_again(policy, last):
+            continue
+        if last is not None and last.state is ContainerState.UNKNOWN:
+            message = f"Container {container.name} is in unknown state, try killing it before restart"
+            actions.kills.append(Kill(last, message))
+        actions.starts.append(_start(kind, container, seen, observed, after=last))
+
+
+def _start(
+    kind: ContainerKind,
+    container: Container,
+    seen: RuntimeContainerStatus | None,
+    observed: RuntimePod,
+    *,
+    after: RuntimeContainerStatus | None = None,
+    gate: bool = False,
+) -> Start:
+    """Return how to start *container* after *seen*, its last run in this sandbox."""
+    if seen is not None and seen.state is ContainerState.CREATED and not _definition_changed(container, seen):
+        return Start(kind, container, seen.attempt, resume_id=seen.id, gate=gate)
+    newest = observed.newest(container.name)
+    attempt = newest.attempt + 1 if newest is not None else 0
+    return Start(kind, container, attempt, after=seen or after, gate=gate)
+
+
+def _reason_to_kill(
+    container: Container, seen: RuntimeContainerStatus, probe: ProbeReader, *, again: bool
+) -> Kill | None:
+    name = container.name
+    if _definition_changed(container, seen):
+        return Kill(seen, f"Container {name} definition changed, will be restarted")
+    suffix = ", will be restarted" if again else ""
+    if container.liveness_probe and probe(seen.id, ProbeKind.LIVENESS) is ProbeResult.FAILURE:
+        grace = container.liveness_probe.termination_grace_period_seconds
+        return Kill(seen, f"Container {name} failed liveness probe{suffix}", grace)
+    if container.startup_probe and probe(seen.id, ProbeKind.STARTUP) is ProbeResult.FAILURE:
+        grace = container.startup_probe.termination_grace_period_seconds
+        return Kill(seen, f"Container {name} failed startup probe{suffix}", grace)
+    return None
+
+
+def _definition_changed(container: Container, seen: RuntimeContainerStatus) -> bool:
+    noted = seen.annotations.get(ANNOTATION_HASH)
+    return noted is not None and noted != container_hash(container)

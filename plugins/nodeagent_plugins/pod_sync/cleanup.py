@@ -1,0 +1,154 @@
+"""Removing what pods leave behind: dead containers, sandboxes, logs, directories."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Collection
+from pathlib import Path
+
+from nodeagent_plugins.pod_sync import disk
+from nodeagent_plugins.pod_sync.paths import PodPaths
+from nodeagent_plugins.pod_sync.records import ANNOTATION_SANDBOX
+from nodeagent_plugins.pod_sync.step import Step
+from nodeagent_plugins.pod_sync.subpaths import release_subpaths
+
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, RuntimePod
+from nodeagent.errors import NodeAgentError
+
+_log = logging.getLogger(__name__)
+_DEAD = (ContainerState.EXITED, ContainerState.CREATED)
+
+
+class PodCleaner:
+    """Removes leftovers of pods that run, have ended, or are gone."""
+
+    def __init__(self, context: AgentContext, log_root: Path) -> None:
+        self._context, self._log_root = context, log_root
+
+    async def prune(self, step: Step) -> None:
+        """Remove dead containers but the newest of each name, and sandboxes nothing is in any more.
+
+        What cannot be removed now is tried again in the next step; the pod goes on.
+        """
+        settings = self._context.settings
+        keep = max(settings.maximum_dead_containers_per_container, 1)
+        age = int(settings.minimum_container_ttl_duration.seconds * 1e9)
+        now = int(self._context.clock.wall().timestamp() * 1e9) if age else 0
+        surplus = [c for c in surplus_containers(step.observed, keep) if now - c.created_at >= age or not age]
+        gone = {status.id for status in surplus}
+        try:
+            for status in surplus:
+                await self._remove_container(step.paths, status)
+            for sandbox_id in empty_sandboxes(step.observed, gone):
+                await self._remove_sandbox(sandbox_id)
+                step.memory.stopped_sandboxes.discard(sandbox_id)
+                step.memory.sandbox_configs.pop(sandbox_id, None)
+        except NodeAgentError as error:
+            _log.warning("Dead containers cannot be removed", extra={"pod": step.pod.full_name, "err": error})
+
+    async def release(self, uid: str, paths: PodPaths) -> None:
+        """Release the volumes of a pod that has ended.
+
+        :raises VolumeError: something is still in use.
+        """
+        await asyncio.to_thread(release_subpaths, paths.subpaths)
+        await self._context.volumes.release(uid)
+
+    async def remove(self, paths: PodPaths, observed: RuntimePod) -> None:
+        """Remove everything of a pod that nobody wants any more.
+
+        :raises NodeAgentError: something cannot be removed now.
+        """
+        for status in observed.containers:
+            await self._context.runtime.remove_container(status.id)
+        for sandbox in observed.sandboxes:
+            await self._remove_sandbox(sandbox.id)
+        await self._remove_directories(paths, [(status.name, status.id) for status in observed.containers])
+
+    async def remove_orphans(self, known: Collection[str]) -> None:
+        """Remove directories, volumes and cgroups of pods that are not *known*; failures are logged."""
+        context = self._context
+        root = context.root_dir / "pods"
+        on_disk = await asyncio.to_thread(disk.directories, root)
+        for uid in {*on_disk, *context.volumes.pods_with_volumes()} - set(known):
+            paths = PodPaths(context.pod_dir(uid), self._log_root, "", "", uid)
+            try:
+                await self.release(uid, paths)
+                stuck = await asyncio.to_thread(disk.remove_pod_directory, paths.root)
+                if stuck:
+                    _log.warning(
+                        "Unexpected files in an orphaned pod's directory", extra={"uid": uid, "files": stuck[:5]}
+                    )
+            except NodeAgentError as error:
+                _log.warning("Orphaned pod cannot be removed", extra={"uid": uid, "err": error})
+        try:
+            for uid in set(await context.cgroups.pods()) - set(known):
+                await context.cgroups.remove_pod(uid)
+        except NodeAgentError as error:
+            _log.warning("Orphaned cgroup cannot be removed", extra={"err": error})
+        await asyncio.to_thread(self._remove_orphaned_logs, known)
+
+    async def _remove_container(self, paths: PodPaths, status: RuntimeContainerStatus) -> None:
+        await self._context.runtime.remove_container(status.id)
+        await asyncio.to_thread(_remove_files, paths, status)
+
+    async def _remove_sandbox(self, sandbox_id: str) -> None:
+        runtime = self._context.runtime
+        await runtime.stop_sandbox(sandbox_id)  # gives its network back, even when it died by itself
+        await runtime.remove_sandbox(sandbox_id)
+
+    async def _remove_directories(self, paths: PodPaths, containers: list[tuple[str, str]]) -> None:
+        def remove() -> list[str]:
+            disk.remove_log_directory(paths.logs)
+            for name, container_id in containers:
+                paths.legacy_link(name, container_id).unlink(missing_ok=True)
+            return disk.remove_pod_directory(paths.root)
+
+        stuck = await asyncio.to_thread(remove)
+        if stuck:
+            _log.warning("Unexpected files in a removed pod's directory", extra={"uid": paths.uid, "files": stuck[:5]})
+
+    def _remove_orphaned_logs(self, known: Collection[str]) -> None:
+        for name in disk.directories(self._log_root / "pods"):
+            if name.count("_") == 2 and name.rpartition("_")[2] not in known:
+                disk.remove_log_directory(self._log_root / "pods" / name)
+        disk.remove_dead_links(self._log_root)
+
+
+def surplus_containers(observed: RuntimePod, keep: int = 1) -> list[RuntimeContainerStatus]:
+    """Return the dead containers that are not among the newest *keep* of their name."""
+    dead: Counter[str] = Counter()
+    newest: set[str] = set()
+    surplus = []
+    for status in observed.containers:
+        is_newest = status.name not in newest
+        newest.add(status.name)
+        if status.state not in _DEAD:
+            continue
+        if status.state is ContainerState.CREATED and is_newest:
+            continue  # about to be started
+        dead[status.name] += 1
+        if dead[status.name] > keep:
+            surplus.append(status)
+    return surplus
+
+
+def empty_sandboxes(observed: RuntimePod, gone: Collection[str] = ()) -> list[str]:
+    """Return older sandboxes that are not ready and have no container but those *gone*."""
+    used = set()
+    for status in observed.containers:
+        if status.id in gone:
+            continue
+        owner = status.annotations.get(ANNOTATION_SANDBOX)
+        if owner is None:
+            return []  # made by another program: it cannot be told whose it is
+        used.add(owner)
+    return [s.id for s in observed.sandboxes[1:] if not s.ready and s.id not in used]
+
+
+def _remove_files(paths: PodPaths, status: RuntimeContainerStatus) -> None:
+    disk.remove_log(paths, status.name, status.attempt, status.id)
+    disk.remove_messages(paths.messages(status.name), [mount.host_path for mount in status.mounts])

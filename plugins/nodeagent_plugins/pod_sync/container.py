@@ -1,0 +1,53 @@
+"""What the runtime is told about a container. Pure; everything it needs was gathered before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nodeagent_plugins.pod_sync.environment import expand
+from nodeagent_plugins.pod_sync.mounts import PreparedFiles
+from nodeagent_plugins.pod_sync.paths import log_path
+from nodeagent_plugins.pod_sync.records import container_annotations, container_labels
+
+from nodeagent.contracts.images import PulledImage
+from nodeagent.contracts.runtime import ContainerConfig, ContainerSecurity, LinuxResources
+from nodeagent.model.pod import Container, Pod
+
+
+def make_container_config(
+    pod: Pod,
+    container: Container,
+    *,
+    image: PulledImage,
+    variables: Mapping[str, str],
+    files: PreparedFiles,
+    security: ContainerSecurity,
+    resources: LinuxResources,
+    sandbox_id: str,
+    backoff_seconds: int,
+) -> ContainerConfig:
+    """Return the configuration of one run of *container*.
+
+    :param backoff_seconds: the pause that has to follow this run, noted for whoever restarts it.
+    """
+    return ContainerConfig(
+        name=container.name,
+        attempt=files.attempt,
+        image=image.ref,
+        user_image=container.image,
+        command=[expand(word, variables) for word in container.command or ()],
+        args=[expand(word, variables) for word in container.args or ()],
+        working_dir=container.working_dir,
+        envs=tuple(variables.items()),
+        mounts=files.mounts,
+        labels=container_labels(pod, container),
+        annotations=container_annotations(
+            pod, container, files.attempt, sandbox_id=sandbox_id, backoff_seconds=backoff_seconds
+        ),
+        log_path=log_path(container.name, files.attempt),
+        stdin=container.stdin,
+        stdin_once=container.stdin_once,
+        tty=container.tty,
+        resources=resources,
+        security=security,
+    )

@@ -1,0 +1,113 @@
+"""Directories, links and logs of pods. Everything here blocks and belongs into a thread."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from nodeagent_plugins.pod_sync.paths import PodPaths
+
+from nodeagent.errors import NodeAgentError, VolumeError
+
+_MOUNTS = Path("/proc/self/mountinfo")
+
+
+def make_pod_directories(paths: PodPaths) -> None:
+    """Make the directories that every pod has; repeatable.
+
+    :raises NodeAgentError: the disk refuses.
+    """
+    try:
+        for directory in (paths.root, paths.root / "volumes", paths.root / "plugins"):
+            directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+        paths.logs.mkdir(mode=0o755, parents=True, exist_ok=True)
+    except OSError as error:
+        text = f"error making pod data directories: {error.filename}: {error.strerror or error}"
+        raise NodeAgentError(text, transient=True) from error
+
+
+def link_log(paths: PodPaths, container: str, attempt: int, container_id: str) -> None:
+    """Make the link by which log collectors find the log; repeatable.
+
+    :raises OSError: the disk refuses.
+    """
+    link = paths.legacy_link(container, container_id)
+    try:
+        link.symlink_to(paths.log(container, attempt))
+    except FileExistsError:
+        return
+    except FileNotFoundError:
+        link.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        link.symlink_to(paths.log(container, attempt))
+
+
+def remove_log(paths: PodPaths, container: str, attempt: int, container_id: str) -> None:
+    """Remove the log files of one run (rotated ones too) and the link to them; repeatable."""
+    with contextlib.suppress(OSError):
+        for file in (paths.logs / container).glob(f"{attempt}.log*"):
+            file.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        paths.legacy_link(container, container_id).unlink(missing_ok=True)
+
+
+def remove_messages(directory: Path, files: Iterable[str]) -> None:
+    """Remove files of last words that belong to *directory*; others are left alone."""
+    for file in map(Path, files):
+        if file.parent == directory:
+            with contextlib.suppress(OSError):
+                file.unlink(missing_ok=True)
+
+
+def remove_pod_directory(root: Path) -> list[str]:
+    """Remove a pod's directory as far as only the agent's own files are in it; return what had to stay.
+
+    :raises VolumeError: something is still mounted below it.
+    """
+    mounted = mounts_below(root)
+    if mounted:
+        raise VolumeError(f"remove {root}: still mounted: {', '.join(mounted)}")
+    shutil.rmtree(root / "containers", ignore_errors=True)
+    with contextlib.suppress(OSError):
+        (root / "etc-hosts").unlink(missing_ok=True)
+    for directory, _, _ in os.walk(root, topdown=False):
+        with contextlib.suppress(OSError):
+            Path(directory).rmdir()
+    return sorted(str(path) for path in root.rglob("*") if not path.is_dir()) if root.exists() else []
+
+
+def remove_log_directory(paths_logs: Path) -> None:
+    """Remove all logs of a pod that is gone; repeatable."""
+    shutil.rmtree(paths_logs, ignore_errors=True)
+
+
+def remove_dead_links(log_root: Path) -> None:
+    """Remove links to logs that are gone."""
+    with contextlib.suppress(FileNotFoundError):
+        for link in (log_root / "containers").iterdir():
+            if link.is_symlink() and not link.exists():
+                link.unlink(missing_ok=True)
+
+
+def directories(parent: Path) -> list[str]:
+    """Return the names of the directories in *parent*, none when it does not exist."""
+    try:
+        with os.scandir(parent) as entries:
+            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
+
+
+def mounts_below(root: Path, table: Path = _MOUNTS) -> list[str]:
+    """Return the mount points below *root* in this process's view."""
+    prefix = f"{root}/"
+    points = (line.split(" ", 5)[4] for line in table.read_text(encoding="utf-8", errors="replace").splitlines())
+    return [point for raw in points if (point := _unescaped(raw)).startswith(prefix)]
+
+
+def _unescaped(text: str) -> str:
+    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(code, character)
+    return text

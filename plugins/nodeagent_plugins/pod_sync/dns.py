@@ -1,0 +1,163 @@
+"""What a pod's ``/etc/resolv.conf`` will say. The runtime writes the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodeagent.contracts.runtime import DnsConfig
+from nodeagent.errors import NodeAgentError
+from nodeagent.model.pod import Pod
+
+MAX_SERVERS = 3
+MAX_SEARCHES = 32
+MAX_SEARCH_CHARACTERS = 2048
+MAX_SEARCH_ENTRY = 253
+_MAX_FILE_BYTES = 10 * 1024 * 1024
+_CLUSTER_OPTION = "ndots:5"
+_BLANK = re.compile(r"[ \t]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDns:
+    """The node's settings for the names of pods.
+
+    spec: config.clusterDNS, config.clusterDomain, config.resolvConf
+    """
+
+    servers: Sequence[str] = ()
+    domain: str = ""
+    resolver_file: str = "/etc/resolv.conf"
+    ipv6_only: bool = False
+    """Whether the node has IPv6 addresses alone, which decides on the local server that stands in for no file."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodDns:
+    """The outcome for one pod.
+
+    :ivar cut: what the event about exceeded limits says, one sentence a limit.
+    :ivar missing_cluster_dns: the pod asked for cluster names and this node knows no server.
+    """
+
+    config: DnsConfig
+    cut: Sequence[str] = ()
+    missing_cluster_dns: bool = False
+
+
+def parse_resolver(text: str) -> DnsConfig:
+    """Read a resolver file: the last ``search`` line wins, options of one name are merged."""
+    servers: list[str] = []
+    searches: list[str] = []
+    options: list[str] = []
+    for raw in text.splitlines():
+        line = raw.partition("#")[0].partition(";")[0].strip()
+        if not line:
+            continue
+        keyword, *values = _BLANK.split(line)
+        if keyword == "nameserver" and values:
+            servers.append(values[0])
+        elif keyword == "search":
+            searches = [_trimmed(name) for name in values if name != "."]
+        elif keyword == "options":
+            options = merge_options(options, values)
+    return DnsConfig(tuple(servers), tuple(searches), tuple(options))
+
+
+def read_resolver(path: str) -> DnsConfig:
+    """Read the node's resolver file; an empty *path* gives an empty result.
+
+    :raises NodeAgentError: it cannot be read.
+    """
+    if not path:
+        return DnsConfig()
+    try:
+        with Path(path).open("rb") as file:
+            return parse_resolver(file.read(_MAX_FILE_BYTES).decode("utf-8", "replace"))
+    except OSError as error:
+        raise NodeAgentError(f"resolver file {path}: {error.strerror or error}", transient=True) from error
+
+
+def make_dns(pod: Pod, cluster: ClusterDns, host: DnsConfig) -> PodDns:
+    """Return the DNS settings of *pod*.
+
+    :param host: the node's resolver file.
+    """
+    spec = pod.spec
+    policy = spec.dns_policy
+    wants_cluster = policy == "ClusterFirstWithHostNet" or (policy == "ClusterFirst" and not spec.host_network)
+    missing = wants_cluster and not cluster.servers
+    servers: list[str] = []
+    searches: list[str] = []
+    options: list[str] = []
+    if wants_cluster and not missing:
+        servers = list(cluster.servers)
+        if cluster.domain:
+            searches = [f"{pod.namespace}.svc.{cluster.domain}", f"svc.{cluster.domain}", cluster.domain]
+        searches = _unique([*searches, *host.searches])
+        options = [_CLUSTER_OPTION]
+    elif policy != "None":
+        if cluster.resolver_file:
+            servers, searches, options = list(host.servers), list(host.searches), list(host.options)
+        else:
+            servers, searches = ["::1" if cluster.ipv6_only else "127.0.0.1"], ["."]
+    if (own := spec.dns_config) is not None:
+        servers = _unique([*servers, *(own.nameservers or ())])
+        searches = _unique([*searches, *(own.searches or ())])
+        written = (f"{o.name}:{o.value}" if o.value else o.name for o in own.options or ())
+        options = merge_options(options, [option for option in written if option])
+    kept_servers, kept_searches, cut = _limit(servers, searches)
+    return PodDns(DnsConfig(tuple(kept_servers), tuple(kept_searches), tuple(options)), cut, missing)
+
+
+def merge_options(first: Iterable[str], second: Iterable[str]) -> list[str]:
+    """Return the options of both; of one name (``ndots:5``) the later one counts."""
+    merged = {option.partition(":")[0]: option for option in first}
+    merged |= {option.partition(":")[0]: option for option in second}
+    return list(merged.values())
+
+
+def resolver_problems(host: DnsConfig, *, with_domain: bool) -> list[str]:
+    """Return what in the node's resolver file leaves no room for pods, one sentence a limit.
+
+    :param with_domain: a cluster domain adds three search entries.
+    """
+    limit = MAX_SEARCHES - 3 if with_domain else MAX_SEARCHES
+    problems = []
+    if len(host.searches) > limit:
+        problems.append(
+            f"Resolver file has {len(host.searches)} search entries, more than the {limit} that pods can use"
+        )
+    if len(" ".join(host.searches)) > MAX_SEARCH_CHARACTERS:
+        problems.append(f"Resolver file has a search line of more than {MAX_SEARCH_CHARACTERS} characters")
+    return problems
+
+
+def _limit(servers: list[str], searches: list[str]) -> tuple[list[str], list[str], list[str]]:
+    """Cut what resolvers do not take; return what is left and the sentences about it."""
+    cut = []
+    if len(servers) > MAX_SERVERS:
+        servers = servers[:MAX_SERVERS]
+        cut.append(
+            "Nameserver limits were exceeded, some nameservers have been omitted, "
+            f"the applied nameserver line is: {' '.join(servers)}"
+        )
+    kept = [name for name in searches if len(name) <= MAX_SEARCH_ENTRY][:MAX_SEARCHES]
+    while kept and len(" ".join(kept)) > MAX_SEARCH_CHARACTERS:
+        kept.pop()
+    if len(kept) < len(searches):
+        cut.append(
+            "Search Line limits were exceeded, some search paths have been omitted, "
+            f"the applied search line is: {' '.join(kept)}"
+        )
+    return servers, kept, cut
+
+
+def _trimmed(name: str) -> str:
+    return name.removesuffix(".")
+
+
+def _unique(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))

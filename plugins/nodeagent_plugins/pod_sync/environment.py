@@ -1,0 +1,256 @@
+"""The environment of a container: service variables, ``envFrom``, ``env``, and ``$(NAME)`` expansion."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nodeagent.base.quantity import Quantity
+from nodeagent.contracts.objects import ObjectReader
+from nodeagent.errors import ContainerError
+from nodeagent.model.pod import (
+    Container,
+    EnvFromRef,
+    EnvVar,
+    EnvVarSource,
+    KeySelector,
+    Pod,
+    ResourceFieldSelector,
+)
+
+CONFIG_ERROR = "CreateContainerConfigError"
+_REFERENCE = re.compile(r"\$(\$|\(([^)]*)\))")
+_KEYED_FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
+_VALID_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+_LIMIT_DEFAULTS = ("cpu", "memory", "ephemeral-storage")
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """What the node knows about a pod that its containers may ask for."""
+
+    pod_ips: Sequence[str] = ()
+    host_ips: Sequence[str] = ()
+    node_name: str = ""
+    allocatable: Callable[[], Mapping[str, Any]] = dict
+    """Returns the node's allocatable resources, which stand in for limits that are not set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The finished variables in order.
+
+    :ivar skipped: what the event about invalid names says, one sentence a source.
+    """
+
+    variables: Mapping[str, str]
+    skipped: Sequence[str] = ()
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """Replace ``$(NAME)`` by known variables and ``$$`` by ``$``; unknown names stay as they are."""
+    if "$" not in text:
+        return text
+
+    def replace(match: re.Match[str]) -> str:
+        return "$" if match[1] == "$" else variables.get(match[2], match[0])
+
+    return _REFERENCE.sub(replace, text)
+
+
+def unknown_references(text: str, variables: Mapping[str, str]) -> list[str]:
+    """Return the names in *text* that :func:`expand` would leave."""
+    return [m[2] for m in _REFERENCE.finditer(text) if m[1] != "$" and m[2] not in variables]
+
+
+async def make_environment(
+    pod: Pod, container: Container, facts: PodFacts, objects: ObjectReader, services: Sequence[Mapping[str, Any]] = ()
+) -> Environment:
+    """Return the variables of *container*.
+
+    :param services: services whose variables are wanted.
+    :raises ContainerError: a config map, secret, key or field that is needed is not there.
+    """
+    result: dict[str, str] = {}
+    skipped: list[str] = []
+    for source in container.env_from or ():
+        for what, reference in (("configmap", source.config_map_ref), ("secret", source.secret_ref)):
+            if reference is None:
+                continue
+            values = await _all_keys(pod.namespace, what, reference, objects)
+            invalid = []
+            for key, value in values.items():
+                name = source.prefix + key
+                if _VALID_NAME.fullmatch(name):
+                    result[name] = value
+                else:
+                    invalid.append(name)
+            if invalid:
+                shown = ", ".join(sorted(invalid))
+                skipped.append(
+                    f"Keys [{shown}] from the EnvFrom {what} {pod.namespace}/{reference.name} were skipped "
+                    "since they are considered invalid environment variable names."
+                )
+    known = service_variables(services) if services else {}
+    for variable in container.env or ():
+        found = await _value(pod, container, variable, {**known, **result} if known else result, facts, objects)
+        if found is not None:
+            result.pop(variable.name, None)  # a later one stands where it was written
+            result[variable.name] = found
+    for name, value in known.items():
+        result.setdefault(name, value)
+    return Environment(result, skipped)
+
+
+def service_variables(services: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the variables that describe *services*; those without a cluster IP have none."""
+    result: dict[str, str] = {}
+    for service in services:
+        spec = service.get("spec") or {}
+        ip, ports = spec.get("clusterIP") or "", spec.get("ports") or []
+        if not ip or ip == "None" or not ports:
+            continue
+        prefix = str(service["metadata"]["name"]).upper().replace("-", "_")
+        result[f"{prefix}_SERVICE_HOST"] = ip
+        result[f"{prefix}_SERVICE_PORT"] = str(ports[0]["port"])
+        for port in ports:
+            if port.get("name"):
+                result[f"{prefix}_SERVICE_PORT_{port['name'].upper().replace('-', '_')}"] = str(port["port"])
+        host = f"[{ip}]" if ":" in ip else ip
+        for position, port in enumerate(ports):
+            protocol, number = port.get("protocol") or "TCP", port["port"]
+            url = f"{protocol.lower()}://{host}:{number}"
+            if position == 0:
+                result[f"{prefix}_PORT"] = url
+            part = f"{prefix}_PORT_{number}_{protocol.upper()}"
+            result |= {part: url, f"{part}_PROTO": protocol.lower(), f"{part}_PORT": str(number), f"{part}_ADDR": ip}
+    return result
+
+
+def field_value(pod: Pod, path: str, facts: PodFacts) -> str:
+    """Return what a ``fieldRef`` points at.
+
+    :raises ContainerError: there is no such field.
+    """
+    if (keyed := _KEYED_FIELD.fullmatch(path)) is not None:
+        values = pod.metadata.labels if keyed[1] == "labels" else pod.metadata.annotations
+        return (values or {}).get(keyed[2], "")
+    match path:
+        case "metadata.name":
+            return pod.name
+        case "metadata.namespace":
+            return pod.namespace
+        case "metadata.uid":
+            return pod.uid
+        case "spec.nodeName":
+            return pod.spec.node_name or facts.node_name
+        case "spec.serviceAccountName":
+            return pod.spec.service_account_name
+        case "status.hostIP":
+            return facts.host_ips[0] if facts.host_ips else ""
+        case "status.hostIPs":
+            return ",".join(facts.host_ips)
+        case "status.podIP":
+            return facts.pod_ips[0] if facts.pod_ips else ""
+        case "status.podIPs":
+            return ",".join(facts.pod_ips)
+    raise ContainerError(f"unsupported fieldPath: {path}", reason=CONFIG_ERROR)
+
+
+def resource_value(pod: Pod, container: Container, selector: ResourceFieldSelector, facts: PodFacts) -> str:
+    """Return what a ``resourceFieldRef`` points at, in units of its divisor, rounded up.
+
+    :raises ContainerError: the container or the resource does not exist.
+    """
+    if selector.container_name:
+        named = next((c for _, c in pod.containers() if c.name == selector.container_name), None)
+        if named is None:
+            raise ContainerError(f"container {selector.container_name} not found", reason=CONFIG_ERROR)
+        container = named
+    kind, _, resource = selector.resource.partition(".")
+    if kind not in ("limits", "requests") or not resource:
+        raise ContainerError(f"unsupported container resource: {selector.resource}", reason=CONFIG_ERROR)
+    amounts = container.resources.limits if kind == "limits" else container.resources.requests
+    amount = (amounts or {}).get(resource)
+    if amount is None and kind == "limits" and resource in _LIMIT_DEFAULTS:
+        amount = facts.allocatable().get(resource)
+    try:
+        value = Quantity.parse(str(amount if amount is not None else 0))
+        divisor = Quantity.parse(str(selector.divisor)) or Quantity(1)
+    except ValueError as error:
+        raise ContainerError(f"resource {selector.resource}: {error}", reason=CONFIG_ERROR) from error
+    if resource == "cpu":
+        return str(-(-value.milli_value() // divisor.milli_value()))
+    return str(-(-value.value() // divisor.value()))
+
+
+def machine_resources() -> Mapping[str, Any]:
+    """Return this machine's size, for nodes that have no node object."""
+    return {"cpu": os.cpu_count() or 1, "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")}
+
+
+async def _value(
+    pod: Pod,
+    container: Container,
+    variable: EnvVar,
+    known: Mapping[str, str],
+    facts: PodFacts,
+    objects: ObjectReader,
+) -> str | None:
+    """Return the value of one variable, ``None`` when an optional source is not there."""
+    source: EnvVarSource | None = variable.value_from
+    if source is None:
+        return expand(variable.value, known)
+    if source.field_ref is not None:
+        return field_value(pod, source.field_ref.field_path, facts)
+    if source.resource_field_ref is not None:
+        return resource_value(pod, container, source.resource_field_ref, facts)
+    if source.config_map_key_ref is not None:
+        return await _one_key(pod.namespace, "configmap", source.config_map_key_ref, objects)
+    if source.secret_key_ref is not None:
+        return await _one_key(pod.namespace, "secret", source.secret_key_ref, objects)
+    return ""
+
+
+async def _one_key(namespace: str, what: str, selector: KeySelector, objects: ObjectReader) -> str | None:
+    content = await _read(namespace, what, selector.name, objects)
+    if content is not None and selector.key in content:
+        return content[selector.key]
+    if selector.optional:
+        return None
+    if content is None:
+        raise ContainerError(f'{what} "{selector.name}" not found', reason=CONFIG_ERROR)
+    title = "ConfigMap" if what == "configmap" else "Secret"
+    text = f"couldn't find key {selector.key} in {title} {namespace}/{selector.name}"
+    raise ContainerError(text, reason=CONFIG_ERROR)
+
+
+async def _all_keys(namespace: str, what: str, reference: EnvFromRef, objects: ObjectReader) -> Mapping[str, str]:
+    content = await _read(namespace, what, reference.name, objects)
+    if content is not None:
+        return content
+    if reference.optional:
+        return {}
+    raise ContainerError(f'{what} "{reference.name}" not found', reason=CONFIG_ERROR)
+
+
+async def _read(namespace: str, what: str, name: str, objects: ObjectReader) -> Mapping[str, str] | None:
+    """Return the text keys of a config map or secret, ``None`` when it does not exist."""
+    if what == "configmap":
+        found = await objects.config_map(namespace, name)
+        return None if found is None else found.get("data") or {}
+    found = await objects.secret(namespace, name)
+    if found is None:
+        return None
+    try:
+        return {
+            key: base64.b64decode(value).decode("utf-8", "surrogateescape")
+            for key, value in (found.get("data") or {}).items()
+        }
+    except (binascii.Error, ValueError) as error:
+        raise ContainerError(f"secret {namespace}/{name} is not base64", reason=CONFIG_ERROR) from error

@@ -1,0 +1,144 @@
+"""postStart and preStop: a command in the container, an HTTP request to it, or a pause."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Sequence
+from urllib.parse import urljoin, urlsplit, urlunsplit
+
+from nodeagent.base.aio import Clock
+from nodeagent.contracts.runtime import ContainerRuntime
+from nodeagent.errors import NodeAgentError, RuntimeFailure
+from nodeagent.model.pod import ContainerPort, HttpGetAction, LifecycleHandler
+
+_MAX_BODY_BYTES = 10 * 1024
+_MAX_MESSAGE = 1024
+_MAX_REDIRECTS = 10
+_HTTP_SECONDS = 30.0
+_USER_AGENT = "kube-lifecycle/1.29"
+
+
+class HookFailure(NodeAgentError):
+    """A hook did not succeed; the text is for logs, not for events."""
+
+    reason = "HookError"
+
+
+class LifecycleHooks:
+    """Runs hooks.
+
+    :param sleep_enabled: whether the ``sleep`` action is allowed (feature gate ``PodLifecycleSleepAction``).
+    """
+
+    def __init__(self, runtime: Callable[[], ContainerRuntime], clock: Clock, *, sleep_enabled: bool) -> None:
+        self._runtime, self._clock, self._sleep_enabled = runtime, clock, sleep_enabled
+
+    async def run(
+        self,
+        handler: LifecycleHandler,
+        container_id: str,
+        where: str,
+        *,
+        ports: Sequence[ContainerPort] = (),
+        pod_ip: str = "",
+        on_fallback: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Run one hook to its end; the caller bounds the time.
+
+        :param where: names container and pod in errors: ``Container "web" in Pod "a_b(uid)"``.
+        :param on_fallback: told when an HTTPS request had to be repeated as plain HTTP.
+        :raises HookFailure: it failed.
+        """
+        if handler.exec is not None:
+            await self._exec(handler.exec.command or [], container_id, where)
+        elif handler.http_get is not None:
+            await self._http(handler.http_get, where, ports, pod_ip, on_fallback)
+        elif handler.sleep is not None and self._sleep_enabled:
+            await self._clock.sleep(handler.sleep.seconds)
+        else:
+            raise HookFailure(f"Invalid lifecycle hook for {where}: no supported action")
+
+    async def _exec(self, command: Sequence[str], container_id: str, where: str) -> None:
+        what = f"Exec lifecycle hook ({list(command)}) for {where} failed"
+        try:
+            result = await self._runtime().exec_sync(container_id, command, 0)
+        except (RuntimeFailure, TimeoutError) as error:
+            raise HookFailure(f"{what} - error: {error}") from error
+        if result.exit_code != 0:
+            output = (result.stdout + result.stderr)[:_MAX_MESSAGE].decode("utf-8", "replace")
+            raise HookFailure(
+                f"{what} - error: command '{' '.join(command)}' exited with {result.exit_code}, message: {output!r}"
+            )
+
+    async def _http(
+        self,
+        action: HttpGetAction,
+        where: str,
+        ports: Sequence[ContainerPort],
+        pod_ip: str,
+        on_fallback: Callable[[], None],
+    ) -> None:
+        import aiohttp  # only pods with such hooks need it
+
+        url = _url(action, ports, pod_ip, where)
+        headers = {"User-Agent": _USER_AGENT, "Accept": "*/*"}
+        headers |= {header.name: header.value for header in action.http_headers or ()}
+        headers = {name: value for name, value in headers.items() if value or name.lower() != "accept"}
+        try:
+            try:
+                await _get(url, headers)
+            except aiohttp.ClientConnectorSSLError as error:
+                if not url.startswith("https:") or not _is_plain_answer(error):
+                    raise
+                plain = {name: value for name, value in headers.items() if name.lower() != "authorization"}
+                await _get("http" + url.removeprefix("https"), plain)
+                on_fallback()
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            raise HookFailure(f"HTTP lifecycle hook ({action.path}) for {where} failed - error: {error!r}") from error
+
+
+async def _get(url: str, headers: dict[str, str]) -> None:
+    """Request *url*, following redirects on its own host; the answer is not judged."""
+    import aiohttp
+
+    timeout = aiohttp.ClientTimeout(total=_HTTP_SECONDS)
+    connector = aiohttp.TCPConnector(ssl=False, force_close=True)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:
+        for _ in range(_MAX_REDIRECTS):
+            async with session.get(url, headers=headers, allow_redirects=False) as response:
+                await response.content.read(_MAX_BODY_BYTES)
+                target = response.headers.get("Location", "")
+                if response.status not in (301, 302, 303, 307, 308) or not target:
+                    return
+                following = urljoin(url, target)
+                if urlsplit(following).hostname != urlsplit(url).hostname:
+                    return
+                url = following
+    raise ValueError(f"stopped after {_MAX_REDIRECTS} redirects")
+
+
+def _url(action: HttpGetAction, ports: Sequence[ContainerPort], pod_ip: str, where: str) -> str:
+    host = action.host or pod_ip
+    if not host:
+        raise HookFailure(f"HTTP lifecycle hook ({action.path}) for {where} failed - error: the pod has no IP")
+    port = action.port
+    if isinstance(port, str):
+        named = next((p.container_port for p in ports if p.name == port), None)
+        if named is None and port.isascii() and port.isdigit():
+            named = int(port)
+        if named is None:
+            raise HookFailure(f"HTTP lifecycle hook ({action.path}) for {where} failed - error: no port {port!r}")
+        port = named
+    host = f"[{host}]" if ":" in host else host
+    path, _, query = action.path.partition("?")
+    return urlunsplit((action.scheme.lower() or "http", f"{host}:{port}", f"/{path.removeprefix('/')}", query, ""))
+
+
+def _is_plain_answer(error: BaseException) -> bool:
+    """Tell whether TLS failed because the other side speaks plain HTTP."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError) and cause.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
+            return True
+        cause = getattr(cause, "os_error", None) or cause.__cause__
+    return False

@@ -1,0 +1,155 @@
+"""What is mounted into a container: volumes, the hosts file, the file for its last words.
+
+:func:`prepare_files` does all of a container's work on disk at once; it blocks and belongs into a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodeagent_plugins.pod_sync.environment import expand, unknown_references
+from nodeagent_plugins.pod_sync.hosts import hosts_file
+from nodeagent_plugins.pod_sync.paths import PodPaths, next_attempt
+from nodeagent_plugins.pod_sync.records import DEFAULT_MESSAGE_PATH
+from nodeagent_plugins.pod_sync.subpaths import BindMount, bind_subpath, check_subpath
+
+from nodeagent.contracts.runtime import Mount, MountPropagation
+from nodeagent.contracts.volumes import MountedVolume
+from nodeagent.errors import ContainerError
+from nodeagent.model.pod import Container, Pod, VolumeMount
+
+HOSTS_PATH = "/etc/hosts"
+_CONFIG_ERROR = "CreateContainerConfigError"
+_PROPAGATION = {
+    "HostToContainer": MountPropagation.HOST_TO_CONTAINER,
+    "Bidirectional": MountPropagation.BIDIRECTIONAL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class VolumePart:
+    """One entry of a container's ``volumeMounts`` with its volume, before anything is done on disk."""
+
+    mount: VolumeMount
+    volume: MountedVolume
+    subpath: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostsContent:
+    """What ``/etc/hosts`` is made from."""
+
+    ips: Sequence[str]
+    hostname: str
+    domain: str
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedFiles:
+    """What is on disk for a container about to be made."""
+
+    attempt: int
+    mounts: tuple[Mount, ...]
+
+
+def volume_parts(
+    container: Container, volumes: Mapping[str, MountedVolume], variables: Mapping[str, str]
+) -> list[VolumePart]:
+    """Match the container's mounts with the pod's volumes.
+
+    :raises ContainerError: a volume is not there, or a sub-path is not allowed.
+    """
+    parts = []
+    for mount in container.volume_mounts or ():
+        volume = volumes.get(mount.name)
+        if volume is None:
+            text = f"cannot find volume {mount.name!r} to mount into container {container.name!r}"
+            raise ContainerError(text, reason=_CONFIG_ERROR)
+        subpath = mount.sub_path
+        if mount.sub_path_expr:
+            unknown = unknown_references(mount.sub_path_expr, variables)
+            if unknown:
+                text = f"missing value for {', '.join(unknown)} in subPathExpr {mount.sub_path_expr!r}"
+                raise ContainerError(text, reason=_CONFIG_ERROR)
+            subpath = expand(mount.sub_path_expr, variables)
+        if subpath:
+            check_subpath(subpath)
+        parts.append(VolumePart(mount, volume, subpath))
+    return parts
+
+
+def prepare_files(
+    pod: Pod,
+    container: Container,
+    attempt: int,
+    paths: PodPaths,
+    parts: Sequence[VolumePart],
+    hosts: HostsContent | None,
+    *,
+    first: bool,
+    bind: BindMount | None = None,
+) -> PreparedFiles:
+    """Make log directory, hosts file, message file and sub-paths, and return the mounts.
+
+    :param first: no run of this container is known, so that logs of forgotten ones decide on the attempt.
+    :param hosts: ``None`` leaves the image's own hosts file.
+    :raises ContainerError: something cannot be made.
+    """
+    try:
+        logs = paths.logs / container.name
+        logs.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if first:
+            attempt = max(attempt, next_attempt(logs))
+        mounts = [_volume_mount(container, index, part, paths, bind) for index, part in enumerate(parts)]
+        taken = {mount.container_path for mount in mounts}
+        if hosts is not None and hosts.ips and HOSTS_PATH not in taken:
+            node_file = _node_hosts() if pod.spec.host_network else ""
+            content = hosts_file(pod, hosts.ips, hosts.hostname, hosts.domain, node_file)
+            _write(paths.hosts, content, 0o644)
+            mounts.append(Mount(HOSTS_PATH, str(paths.hosts)))
+        message_path = container.termination_message_path or DEFAULT_MESSAGE_PATH
+        if message_path not in taken:
+            directory = paths.messages(container.name)
+            directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+            file = directory / secrets.token_hex(4)
+            _write(file, "", 0o666)
+            mounts.append(Mount(message_path, str(file)))
+    except OSError as error:
+        text = f"files of container {container.name}: {error.filename}: {error.strerror or error}"
+        raise ContainerError(text) from error
+    return PreparedFiles(attempt, tuple(mounts))
+
+
+def _volume_mount(container: Container, index: int, part: VolumePart, paths: PodPaths, bind: BindMount | None) -> Mount:
+    mount, volume = part.mount, part.volume
+    host_path = volume.host_path
+    if part.subpath:
+        target = paths.subpaths / volume.name / container.name / str(index)
+        host_path = bind_subpath(volume.host_path, part.subpath, target, bind, create=not volume.readonly)
+    container_path = mount.mount_path if mount.mount_path.startswith("/") else f"/{mount.mount_path}"
+    return Mount(
+        container_path=container_path,
+        host_path=host_path,
+        readonly=mount.read_only or volume.readonly,
+        selinux_relabel=volume.selinux_relabel,
+        propagation=_PROPAGATION.get(mount.mount_propagation or "", MountPropagation.PRIVATE),
+    )
+
+
+def _write(path: Path, content: str, mode: int) -> None:
+    """Write in place, because running containers have the file itself mounted; the mode is exact."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        os.fchmod(descriptor, mode)
+        file.write(content)
+
+
+def _node_hosts() -> str:
+    try:
+        return Path(HOSTS_PATH).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,65 @@
+"""Where the files of pods lie."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_LOG_ROOT = "/var/log"
+_MAX_FILE_NAME = 255
+_LOG_NUMBER = re.compile(r"(\d{1,9})\.log")
+
+
+@dataclass(frozen=True, slots=True)
+class PodPaths:
+    """All paths of one pod.
+
+    :ivar root: ``<root>/pods/<uid>``.
+    :ivar log_root: holds ``pods/`` and the older ``containers/``.
+    """
+
+    root: Path
+    log_root: Path
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def logs(self) -> Path:
+        """The directory that sandboxes are told."""
+        return self.log_root / "pods" / f"{self.namespace}_{self.name}_{self.uid}"
+
+    @property
+    def hosts(self) -> Path:
+        return self.root / "etc-hosts"
+
+    @property
+    def subpaths(self) -> Path:
+        return self.root / "volume-subpaths"
+
+    def messages(self, container: str) -> Path:
+        """Directory of the termination messages of one container."""
+        return self.root / "containers" / container
+
+    def log(self, container: str, attempt: int) -> Path:
+        return self.logs / log_path(container, attempt)
+
+    def legacy_link(self, container: str, container_id: str) -> Path:
+        """The link by which log collectors find the log of one container."""
+        stem = f"{self.name}_{self.namespace}_{container}-{container_id}"
+        return self.log_root / "containers" / f"{stem[: _MAX_FILE_NAME - len('.log')]}.log"
+
+
+def log_path(container: str, attempt: int) -> str:
+    """Return the log's path relative to the sandbox's log directory."""
+    return f"{container}/{attempt}.log"
+
+
+def next_attempt(directory: Path) -> int:
+    """Return the number after the highest log file in *directory*; 0 when there is none."""
+    try:
+        names = [entry.name for entry in directory.iterdir()]
+    except FileNotFoundError:
+        return 0
+    return max((int(match[1]) for name in names if (match := _LOG_NUMBER.match(name))), default=-1) + 1

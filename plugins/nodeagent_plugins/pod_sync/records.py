@@ -1,0 +1,104 @@
+"""What is written on sandboxes and containers, so that any later run of the agent can read it back."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from nodeagent.contracts.runtime import (
+    ANNOTATION_DELETION_GRACE,
+    ANNOTATION_GRACE,
+    ANNOTATION_HASH,
+    ANNOTATION_MESSAGE_PATH,
+    ANNOTATION_MESSAGE_POLICY,
+    ANNOTATION_PORTS,
+    ANNOTATION_PRE_STOP,
+    ANNOTATION_RESTART_COUNT,
+    LABEL_CONTAINER_NAME,
+    LABEL_POD_NAME,
+    LABEL_POD_NAMESPACE,
+    LABEL_POD_UID,
+    RuntimeContainerStatus,
+)
+from nodeagent.model.pod import Container, ContainerPort, LifecycleHandler, Pod
+
+ANNOTATION_SANDBOX = "io.kubernetes.container.sandboxID"
+ANNOTATION_BACKOFF = "io.kubernetes.container.restartBackoffSeconds"
+DEFAULT_MESSAGE_PATH = "/dev/termination-log"
+DEFAULT_MESSAGE_POLICY = "File"
+
+_encoder = msgspec.json.Encoder(order="sorted")
+
+
+def container_hash(container: Container) -> str:
+    """Return 8 hex digits that are equal as long as the container's spec is."""
+    return hashlib.blake2b(_encoder.encode(container), digest_size=4).hexdigest()
+
+
+def pod_labels(pod: Pod) -> dict[str, str]:
+    """Return the three labels by which sandboxes and containers of *pod* are found."""
+    return {LABEL_POD_NAME: pod.name, LABEL_POD_NAMESPACE: pod.namespace, LABEL_POD_UID: pod.uid}
+
+
+def container_labels(pod: Pod, container: Container) -> dict[str, str]:
+    return {**pod_labels(pod), LABEL_CONTAINER_NAME: container.name}
+
+
+def container_annotations(
+    pod: Pod, container: Container, attempt: int, *, sandbox_id: str, backoff_seconds: int
+) -> dict[str, str]:
+    """Return what tells a later run how to restart, stop and report this container."""
+    annotations = {
+        ANNOTATION_HASH: container_hash(container),
+        ANNOTATION_RESTART_COUNT: str(attempt),
+        ANNOTATION_MESSAGE_PATH: container.termination_message_path or DEFAULT_MESSAGE_PATH,
+        ANNOTATION_MESSAGE_POLICY: container.termination_message_policy or DEFAULT_MESSAGE_POLICY,
+        ANNOTATION_SANDBOX: sandbox_id,
+    }
+    if backoff_seconds:
+        annotations[ANNOTATION_BACKOFF] = str(backoff_seconds)
+    if container.lifecycle is not None and container.lifecycle.pre_stop is not None:
+        annotations[ANNOTATION_PRE_STOP] = _encoder.encode(container.lifecycle.pre_stop).decode()
+    if container.ports:
+        annotations[ANNOTATION_PORTS] = _encoder.encode(container.ports).decode()
+    if pod.spec.termination_grace_period_seconds is not None:
+        annotations[ANNOTATION_GRACE] = str(pod.spec.termination_grace_period_seconds)
+    if pod.metadata.deletion_grace_period_seconds is not None:
+        annotations[ANNOTATION_DELETION_GRACE] = str(pod.metadata.deletion_grace_period_seconds)
+    return annotations
+
+
+@dataclass(frozen=True, slots=True)
+class StopRecord:
+    """How a container of a pod that nobody knows any more wants to be stopped."""
+
+    grace_seconds: int | None = None
+    pre_stop: LifecycleHandler | None = None
+    ports: tuple[ContainerPort, ...] = ()
+
+
+def stop_record(status: RuntimeContainerStatus) -> StopRecord:
+    """Read what :func:`container_annotations` wrote; what cannot be read counts as not given."""
+    notes = status.annotations
+    grace = number(notes, ANNOTATION_DELETION_GRACE)
+    if grace is None:
+        grace = number(notes, ANNOTATION_GRACE)
+    pre_stop: LifecycleHandler | None = None
+    ports: tuple[ContainerPort, ...] = ()
+    try:
+        if ANNOTATION_PRE_STOP in notes:
+            pre_stop = msgspec.json.decode(notes[ANNOTATION_PRE_STOP], type=LifecycleHandler)
+        if ANNOTATION_PORTS in notes:
+            ports = msgspec.json.decode(notes[ANNOTATION_PORTS], type=tuple[ContainerPort, ...])
+    except msgspec.DecodeError:
+        pass  # written by another program; the container is stopped without its hook
+    return StopRecord(grace, pre_stop, ports)
+
+
+def number(annotations: Mapping[str, str], key: str) -> int | None:
+    """Return a whole number that an annotation carries, or ``None``."""
+    text = annotations.get(key, "")
+    return int(text) if text.isascii() and text.isdigit() else None

@@ -1,0 +1,188 @@
+"""Security contexts of pod and container, as the runtime is told. Pure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nodeagent.base import identity
+from nodeagent.contracts.runtime import (
+    ContainerSecurity,
+    Image,
+    NamespaceMode,
+    Namespaces,
+    ProfileType,
+    SandboxSecurity,
+    SecurityProfile,
+    SeLinux,
+)
+from nodeagent.errors import ContainerError
+from nodeagent.model.pod import (
+    Container,
+    Pod,
+    PodSecurityContext,
+    SeccompProfile,
+    SecurityContext,
+    SeLinuxOptions,
+)
+
+MASKED_PATHS = (
+    "/proc/asound",
+    "/proc/acpi",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/sys/firmware",
+)
+READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+_CONFIG_ERROR = "CreateContainerConfigError"
+_NO_POD_CONTEXT = PodSecurityContext()
+_NO_CONTEXT = SecurityContext()
+
+
+def pod_namespaces(pod: Pod) -> Namespaces:
+    """Return whose namespaces the pod's sandbox and containers use."""
+    spec = pod.spec
+    if spec.host_pid:
+        pid = NamespaceMode.NODE
+    elif spec.share_process_namespace:
+        pid = NamespaceMode.POD
+    else:
+        pid = NamespaceMode.CONTAINER
+    return Namespaces(
+        network=NamespaceMode.NODE if spec.host_network else NamespaceMode.POD,
+        pid=pid,
+        ipc=NamespaceMode.NODE if spec.host_ipc else NamespaceMode.POD,
+    )
+
+
+def sandbox_security(pod: Pod) -> SandboxSecurity:
+    """Return the security settings of the sandbox; it is privileged if any container is."""
+    own = pod.spec.security_context or _NO_POD_CONTEXT
+    return SandboxSecurity(
+        namespaces=pod_namespaces(pod),
+        selinux=_selinux(own.se_linux_options),
+        run_as_user=own.run_as_user,
+        run_as_group=own.run_as_group,
+        supplemental_groups=supplemental_groups(own),
+        privileged=any(c.security_context is not None and c.security_context.privileged for _, c in pod.containers()),
+        seccomp=SecurityProfile(ProfileType.RUNTIME_DEFAULT),
+    )
+
+
+def container_security(
+    pod: Pod,
+    container: Container,
+    image: Image,
+    *,
+    seccomp_default: bool,
+    seccomp_root: Path,
+    unmask_proc: bool = False,
+    target_id: str = "",
+) -> ContainerSecurity:
+    """Return the security settings of *container*; its own win over the pod's.
+
+    :param seccomp_default: containers without a profile get the runtime's (spec: config.seccompDefault).
+    :param seccomp_root: where localhost profiles lie.
+    :param unmask_proc: whether ``procMount: Unmasked`` is allowed.
+    :param target_id: container whose processes an ephemeral container shall see.
+    :raises ContainerError: the settings contradict each other or the image.
+    """
+    shared = pod.spec.security_context or _NO_POD_CONTEXT
+    own = container.security_context or _NO_CONTEXT
+    user = _first(own.run_as_user, shared.run_as_user)
+    username = ""
+    if _first(own.run_as_non_root, shared.run_as_non_root):
+        _check_non_root(user, image)
+    if user is None:
+        user, username = image.uid, image.username if image.uid is None else ""
+    namespaces = pod_namespaces(pod)
+    if target_id:
+        namespaces = Namespaces(namespaces.network, NamespaceMode.TARGET, namespaces.ipc, target_id)
+    capabilities = own.capabilities
+    masked = not (unmask_proc and own.proc_mount == "Unmasked")
+    return ContainerSecurity(
+        capabilities_add=tuple(capabilities.add or ()) if capabilities else (),
+        capabilities_drop=tuple(capabilities.drop or ()) if capabilities else (),
+        privileged=bool(own.privileged),
+        namespaces=namespaces,
+        selinux=_selinux(own.se_linux_options or shared.se_linux_options),
+        run_as_user=user,
+        run_as_group=_first(own.run_as_group, shared.run_as_group),
+        run_as_username=username,
+        readonly_rootfs=bool(own.read_only_root_filesystem),
+        supplemental_groups=supplemental_groups(shared),
+        no_new_privs=own.allow_privilege_escalation is False,
+        masked_paths=MASKED_PATHS if masked else (),
+        readonly_paths=READONLY_PATHS if masked else (),
+        seccomp=_seccomp(own.seccomp_profile or shared.seccomp_profile, seccomp_default, seccomp_root),
+        apparmor=_apparmor(pod, container),
+    )
+
+
+def supplemental_groups(context: PodSecurityContext) -> tuple[int, ...]:
+    """Return the extra groups of a pod's processes, that of its files first."""
+    own = tuple(context.supplemental_groups or ())
+    return own if context.fs_group is None else (context.fs_group, *own)
+
+
+def _check_non_root(user: int | None, image: Image) -> None:
+    if user == 0:
+        problem = "container's runAsUser breaks non-root policy"
+    elif user is not None:
+        return
+    elif image.username and image.uid is None:
+        problem = (
+            f"container has runAsNonRoot and image has non-numeric user ({image.username}), "
+            "cannot verify user is non-root"
+        )
+    elif not image.uid:
+        problem = "container has runAsNonRoot and image will run as root"
+    else:
+        return
+    raise ContainerError(problem, reason=_CONFIG_ERROR)
+
+
+def _seccomp(profile: SeccompProfile | None, default: bool, root: Path) -> SecurityProfile:
+    if profile is None:
+        return SecurityProfile(ProfileType.RUNTIME_DEFAULT if default else ProfileType.UNCONFINED)
+    match profile.type:
+        case "RuntimeDefault":
+            return SecurityProfile(ProfileType.RUNTIME_DEFAULT)
+        case "Localhost":
+            name = profile.localhost_profile or ""
+            if not name:
+                raise ContainerError(
+                    "localhostProfile must be set if seccompProfile type is Localhost.", reason=_CONFIG_ERROR
+                )
+            if Path(name).is_absolute() or ".." in Path(name).parts:
+                raise ContainerError(
+                    f'localhostProfile "{name}" must lie below the profile directory', reason=_CONFIG_ERROR
+                )
+            return SecurityProfile(ProfileType.LOCALHOST, str(root / name))
+        case _:
+            return SecurityProfile(ProfileType.UNCONFINED)
+
+
+def _apparmor(pod: Pod, container: Container) -> SecurityProfile | None:
+    """Return the profile that the pod's annotation names, ``None`` without one."""
+    prefix = identity.current().label("", "container.apparmor.security.beta")
+    wanted = (pod.metadata.annotations or {}).get(f"{prefix}{container.name}", "")
+    if wanted == "runtime/default":
+        return SecurityProfile(ProfileType.RUNTIME_DEFAULT)
+    if wanted == "unconfined":
+        return SecurityProfile(ProfileType.UNCONFINED)
+    if wanted.startswith("localhost/"):
+        return SecurityProfile(ProfileType.LOCALHOST, wanted.removeprefix("localhost/"))
+    return None
+
+
+def _selinux(options: SeLinuxOptions | None) -> SeLinux | None:
+    return SeLinux(options.user, options.role, options.type, options.level) if options is not None else None
+
+
+def _first(own: int | bool | None, shared: int | bool | None) -> int | None:
+    return shared if own is None else own

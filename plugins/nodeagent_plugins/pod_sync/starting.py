@@ -1,0 +1,299 @@
+"""Bringing one container up: image, environment, files, configuration, create, start, postStart."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nodeagent_plugins.pod_sync import backoff
+from nodeagent_plugins.pod_sync.actions import Start
+from nodeagent_plugins.pod_sync.container import make_container_config
+from nodeagent_plugins.pod_sync.disk import link_log
+from nodeagent_plugins.pod_sync.environment import Environment, PodFacts, machine_resources, make_environment
+from nodeagent_plugins.pod_sync.hosts import host_names
+from nodeagent_plugins.pod_sync.lifecycle_hooks import HookFailure, LifecycleHooks
+from nodeagent_plugins.pod_sync.mounts import HostsContent, prepare_files, volume_parts
+from nodeagent_plugins.pod_sync.records import container_hash
+from nodeagent_plugins.pod_sync.security import container_security
+from nodeagent_plugins.pod_sync.step import Step
+from nodeagent_plugins.pod_sync.stopping import ContainerStopper, Moments, plan_stop
+from nodeagent_plugins.pod_sync.subpaths import BindMount
+
+from nodeagent.base import identity
+from nodeagent.base.duration import Duration
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.events import EventType
+from nodeagent.contracts.images import PulledImage
+from nodeagent.contracts.pods import WaitingReason
+from nodeagent.contracts.runtime import ContainerConfig, ContainerState, RuntimeContainerStatus
+from nodeagent.errors import ApiError, ContainerError, ImageError, NodeAgentError, RuntimeFailure, RuntimeUnavailable
+from nodeagent.model.meta import ObjectReference
+from nodeagent.model.pod import Container, ContainerKind, Pod, container_field_path
+
+CONFIG_ERROR = "CreateContainerConfigError"
+IMAGE_RETRY_SECONDS = 10.0
+_log = logging.getLogger(__name__)
+
+
+class ContainerStarter:
+    """Starts containers of pods whose sandbox stands.
+
+    :param bind: how a sub-path is mounted; ``None`` is the kernel's way.
+    """
+
+    def __init__(
+        self,
+        context: AgentContext,
+        moments: Moments,
+        hooks: LifecycleHooks,
+        stopper: ContainerStopper,
+        bind: BindMount | None = None,
+    ) -> None:
+        self._context, self._moments, self._hooks, self._stopper = context, moments, hooks, stopper
+        self._bind = bind
+
+    async def start(self, step: Step, start: Start) -> bool:
+        """Start one container; what keeps it waiting is noted in *step*. Return whether it was started.
+
+        :raises RuntimeUnavailable: the runtime cannot be reached.
+        """
+        container, pod = start.container, step.pod
+        reference = pod.reference(container_field_path(start.kind, container.name))
+        try:
+            if start.resume_id:
+                container_id, attempt = start.resume_id, start.attempt
+            else:
+                if self._held_back(step, start, reference):
+                    return False
+                container_id, attempt = await self._create(step, start, reference)
+            await self._run(step, start, container_id, attempt, reference)
+        except ImageError as error:
+            step.waiting[container.name] = WaitingReason(error.reason, str(error))
+            if error.reason == "ImagePullBackOff":
+                step.retry_in(IMAGE_RETRY_SECONDS)
+            else:
+                step.fail(error)
+        except ContainerError as error:
+            step.waiting[container.name] = WaitingReason(error.reason, str(error))
+            if error.reason != "PostStartHookError":
+                self._context.recorder.record(reference, EventType.WARNING, "Failed", f"Error: {error}")
+            step.fail(error)
+        else:
+            return True
+        return False
+
+    def _held_back(self, step: Step, start: Start, reference: ObjectReference) -> bool:
+        """Note the back-off of a container that ended too recently."""
+        container, pod = start.container, step.pod
+        now, wanted = self._now(), container_hash(container)
+        left = backoff.remaining(start.after, wanted, now)
+        if left <= 0:
+            return False
+        pause = Duration.of(seconds=backoff.pause_after(start.after, wanted, now))
+        where = f"{pod.name}_{pod.namespace}({pod.uid})"
+        message = f"back-off {pause} restarting failed container={container.name} pod={where}"
+        step.waiting[container.name] = WaitingReason("CrashLoopBackOff", message)
+        step.retry_in(left)
+        note = f"Back-off restarting failed container {container.name} in pod {where}"
+        self._context.recorder.record(reference, EventType.WARNING, "BackOff", note)
+        return True
+
+    async def _create(self, step: Step, start: Start, reference: ObjectReference) -> tuple[str, int]:
+        """Create the container and return its id and attempt.
+
+        :raises ContainerError: it cannot be made.
+        """
+        context, pod, container = self._context, step.pod, start.container
+        assert step.sandbox is not None
+        image = await context.puller.ensure(pod, start.kind, container, step.sandbox)
+        try:
+            config = await self._configure(step, start, image, reference)
+        except (ContainerError, RuntimeFailure):
+            raise
+        except NodeAgentError as error:
+            raise ContainerError(str(error), reason=CONFIG_ERROR) from error
+        try:
+            config = await self._moments.fold(
+                "nodeagent_change_container", "settings", config, pod=pod, container=container
+            )
+        except NodeAgentError as error:
+            raise ContainerError(str(error), reason="PreCreateHookError") from error
+        try:
+            container_id = await context.runtime.create_container(step.sandbox_id, config, step.sandbox)
+        except RuntimeUnavailable:
+            raise
+        except RuntimeFailure as error:
+            raise ContainerError(str(error)) from error
+        step.touched.add(container_id)
+        context.recorder.record(reference, EventType.NORMAL, "Created", f"Created container {container.name}")
+        return container_id, config.attempt
+
+    async def _configure(
+        self, step: Step, start: Start, image: PulledImage, reference: ObjectReference
+    ) -> ContainerConfig:
+        """Gather what the container needs and return its configuration."""
+        context, pod, container = self._context, step.pod, start.container
+        environment = await self._environment(step, container, reference)
+        variables = environment.variables
+        security = container_security(
+            pod,
+            container,
+            image.image,
+            seccomp_default=context.config.seccomp_default,
+            seccomp_root=context.root_dir / "seccomp",
+            unmask_proc=context.gates.enabled("ProcMountType"),
+            target_id=_target_id(step, start),
+        )
+        parts = volume_parts(container, step.volumes, variables)
+        hostname, domain = host_names(pod, context.config.cluster_domain)
+        files = await asyncio.to_thread(
+            prepare_files,
+            pod,
+            container,
+            start.attempt,
+            step.paths,
+            parts,
+            HostsContent(step.ips, hostname, domain),
+            first=start.after is None and start.attempt == 0,
+            bind=self._bind,
+        )
+        return make_container_config(
+            pod,
+            container,
+            image=image,
+            variables=variables,
+            files=files,
+            security=security,
+            resources=context.cgroups.container_resources(pod, container),
+            sandbox_id=step.sandbox_id,
+            backoff_seconds=backoff.next_pause(start.after, container_hash(container), self._now()),
+        )
+
+    async def _run(self, step: Step, start: Start, container_id: str, attempt: int, reference: ObjectReference) -> None:
+        """Start a created container and run its postStart hook.
+
+        :raises ContainerError: it does not start, or the hook fails.
+        """
+        context, pod, container = self._context, step.pod, start.container
+        step.touched.add(container_id)
+        try:
+            await context.runtime.start_container(container_id)
+        except RuntimeUnavailable:
+            raise
+        except RuntimeFailure as error:
+            raise ContainerError(str(error), reason="RunContainerError") from error
+        context.recorder.record(reference, EventType.NORMAL, "Started", f"Started container {container.name}")
+        try:
+            await asyncio.to_thread(link_log, step.paths, container.name, attempt, container_id)
+        except OSError as error:
+            _log.warning(
+                "Log cannot be linked", extra={"pod": pod.full_name, "container": container.name, "err": error}
+            )
+        await self._moments.announce(
+            "nodeagent_container_started", pod=pod, container=container, container_id=container_id
+        )
+        if container.lifecycle is not None and container.lifecycle.post_start is not None:
+            await self._post_start(step, start, container_id, reference)
+
+    async def _post_start(self, step: Step, start: Start, container_id: str, reference: ObjectReference) -> None:
+        pod, container = step.pod, start.container
+        assert container.lifecycle is not None and container.lifecycle.post_start is not None
+        where = f'Container "{container.name}" in Pod "{pod.name}_{pod.namespace}({pod.uid})"'
+
+        def fell_back() -> None:
+            text = "PostStart hook was requested over HTTPS but the server answered in plain HTTP"
+            self._context.recorder.record(reference, EventType.WARNING, "LifecycleHTTPFallback", text)
+
+        try:
+            await self._hooks.run(
+                container.lifecycle.post_start,
+                container_id,
+                where,
+                ports=container.ports or (),
+                pod_ip=step.ips[0] if step.ips else "",
+                on_fallback=fell_back,
+            )
+        except HookFailure as error:
+            _log.error("PostStart hook failed", extra={"pod": pod.full_name, "container": container.name, "err": error})
+            note = "PostStartHook failed"
+            self._context.recorder.record(reference, EventType.WARNING, "FailedPostStartHook", note)
+            stop = plan_stop(pod, _running(container_id, container), message="FailedPostStartHook")
+            for problem in await self._stopper.stop_all(pod, [stop], step.memory.stops):
+                step.fail(problem)
+            raise ContainerError(str(error), reason="PostStartHookError") from error
+
+    async def _environment(self, step: Step, container: Container, reference: ObjectReference) -> Environment:
+        context, pod = self._context, step.pod
+        facts = PodFacts(step.ips, host_ips(context), context.node_name, lambda: _allocatable(context))
+        services = await self._services(pod)
+        environment = await make_environment(pod, container, facts, context.objects, services)
+        for sentence in environment.skipped:
+            context.recorder.record(reference, EventType.WARNING, "InvalidEnvironmentVariableNames", sentence)
+        return environment
+
+    async def _services(self, pod: Pod) -> Sequence[Mapping[str, Any]]:
+        """Return the services whose variables *pod* gets; one that did not come from the API may do without."""
+        if self._context.api is None:
+            return ()
+        objects = self._context.objects
+        try:
+            master = [
+                service
+                for service in await objects.services("default")
+                if service["metadata"]["name"] == "kubernetes" or pod.namespace == "default"
+            ]
+            if pod.spec.enable_service_links is False:
+                return [service for service in master if service["metadata"]["name"] == "kubernetes"]
+            return master if pod.namespace == "default" else [*master, *await objects.services(pod.namespace)]
+        except ApiError:
+            source = (pod.metadata.annotations or {}).get(identity.current().label("config.source"), "api")
+            if source == "api":
+                raise
+            return ()
+
+    def _now(self) -> int:
+        return int(self._context.clock.wall().timestamp() * 1e9)
+
+
+def host_ips(context: AgentContext) -> Sequence[str]:
+    """Return the node's addresses, the primary one first."""
+    addresses = ((context.node() or {}).get("status") or {}).get("addresses") or ()
+    reported = [a["address"] for a in addresses if a.get("type") == "InternalIP"]
+    return reported or [ip for ip in context.settings.node_ips if ip not in ("0.0.0.0", "::")]  # noqa: S104
+
+
+def _allocatable(context: AgentContext) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = ((context.node() or {}).get("status") or {}).get("allocatable") or {}
+    return found or machine_resources()
+
+
+def _target_id(step: Step, start: Start) -> str:
+    """Return the container whose processes an ephemeral container is to see.
+
+    :raises ContainerError: it does not run.
+    """
+    name = start.container.target_container_name
+    if start.kind is not ContainerKind.EPHEMERAL or not name:
+        return ""
+    target = step.observed.newest(name)
+    if target is None or target.state is not ContainerState.RUNNING:
+        raise ContainerError(f"target container {name!r} does not run", reason=CONFIG_ERROR)
+    return target.id
+
+
+def _running(container_id: str, container: Container) -> RuntimeContainerStatus:
+    """Return just enough of a status to stop a container that was started a moment ago."""
+    return RuntimeContainerStatus(
+        id=container_id,
+        name=container.name,
+        attempt=0,
+        state=ContainerState.RUNNING,
+        created_at=0,
+        started_at=0,
+        finished_at=0,
+        exit_code=0,
+        image=container.image,
+        image_ref="",
+    )

@@ -1,0 +1,207 @@
+"""Stopping containers: preStop first, within the grace; sidecars after everything else, in reverse order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from nodeagent_plugins.pod_sync.lifecycle_hooks import HookFailure, LifecycleHooks
+from nodeagent_plugins.pod_sync.records import stop_record
+
+from nodeagent.base.aio import Clock
+from nodeagent.contracts.events import EventRecorder, EventType
+from nodeagent.contracts.runtime import ContainerRuntime, ContainerState, RuntimeContainerStatus
+from nodeagent.errors import NodeAgentError
+from nodeagent.model.pod import (
+    Container,
+    ContainerKind,
+    ContainerPort,
+    LifecycleHandler,
+    Pod,
+    container_field_path,
+)
+
+MINIMUM_GRACE_SECONDS = 2
+_log = logging.getLogger(__name__)
+
+
+class Moments(Protocol):
+    """What is needed of the plugin manager."""
+
+    async def announce(self, hook: str, **arguments: Any) -> None: ...
+
+    async def fold(self, hook: str, name: str, value: Any, **arguments: Any) -> Any: ...
+
+
+@dataclass(slots=True)
+class StopMemory:
+    """What was already done for containers of one pod; a step that is called again does not do it twice."""
+
+    announced: set[str] = field(default_factory=set)
+    hooked: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """One container to stop, with all that decides how."""
+
+    status: RuntimeContainerStatus
+    kind: ContainerKind
+    container: Container | None
+    grace_seconds: int
+    message: str
+    pre_stop: LifecycleHandler | None = None
+    ports: Sequence[ContainerPort] = ()
+
+
+def plan_stop(
+    pod: Pod,
+    status: RuntimeContainerStatus,
+    *,
+    override_seconds: int | None = None,
+    probe_seconds: int | None = None,
+    message: str = "",
+) -> Stop:
+    """Return how to stop *status*; what *pod* does not tell is read from the container's own annotations.
+
+    :param override_seconds: replaces every other grace.
+    :param probe_seconds: the grace of the probe that failed.
+    """
+    kind, container = find_container(pod, status.name)
+    record = stop_record(status)
+    known = container is not None
+    graces = (
+        override_seconds,
+        pod.metadata.deletion_grace_period_seconds,
+        probe_seconds,
+        pod.spec.termination_grace_period_seconds if known else record.grace_seconds,
+    )
+    grace = next((seconds for seconds in graces if seconds is not None), MINIMUM_GRACE_SECONDS)
+    if container is not None:
+        hook = container.lifecycle.pre_stop if container.lifecycle is not None else None
+        ports: Sequence[ContainerPort] = container.ports or ()
+    else:
+        hook, ports = record.pre_stop, record.ports
+    return Stop(status, kind, container, grace, message or f"Stopping container {status.name}", hook, ports)
+
+
+def find_container(pod: Pod, name: str) -> tuple[ContainerKind, Container | None]:
+    """Return the container of *pod* called *name* with its kind; unknown ones count as regular."""
+    return next(((k, c) for k, c in pod.containers() if c.name == name), (ContainerKind.REGULAR, None))
+
+
+class ContainerStopper:
+    """Stops containers of pods, the bundled way."""
+
+    def __init__(
+        self,
+        runtime: Callable[[], ContainerRuntime],
+        recorder: Callable[[], EventRecorder],
+        hooks: LifecycleHooks,
+        moments: Moments,
+        clock: Clock,
+    ) -> None:
+        self._runtime, self._recorder, self._hooks = runtime, recorder, hooks
+        self._moments, self._clock = moments, clock
+
+    async def stop_all(
+        self, pod: Pod, stops: Sequence[Stop], memory: StopMemory, pod_ip: str = ""
+    ) -> list[NodeAgentError]:
+        """Stop all in parallel, sidecars last in reverse order; return the failures."""
+        order = {c.name: n for n, c in enumerate(pod.spec.init_containers or ()) if c.restartable_init}
+        sidecars = sorted((s for s in stops if s.status.name in order), key=lambda s: -order[s.status.name])
+        others = [stop for stop in stops if stop.status.name not in order]
+        if len(stops) == 1:
+            error = await self._stop(pod, stops[0], memory, pod_ip, ())
+            return [error] if error is not None else []
+        before = [asyncio.Event() for _ in others]
+        jobs = [
+            self._signal(self._stop(pod, stop, memory, pod_ip, ()), done)
+            for stop, done in zip(others, before, strict=True)
+        ]
+        for stop in sidecars:
+            done = asyncio.Event()
+            jobs.append(self._signal(self._stop(pod, stop, memory, pod_ip, tuple(before)), done))
+            before.append(done)
+        return [error for error in await asyncio.gather(*jobs) if error is not None]
+
+    @staticmethod
+    async def _signal(job: Any, done: asyncio.Event) -> NodeAgentError | None:
+        try:
+            result: NodeAgentError | None = await job
+            return result
+        finally:
+            done.set()
+
+    async def _stop(
+        self, pod: Pod, stop: Stop, memory: StopMemory, pod_ip: str, turn: Sequence[asyncio.Event]
+    ) -> NodeAgentError | None:
+        status = stop.status
+        reference = pod.reference(container_field_path(stop.kind, status.name))
+        if status.id not in memory.announced:
+            memory.announced.add(status.id)
+            self._recorder().record(reference, EventType.NORMAL, "Killing", stop.message)
+        deadline = self._clock.now() + stop.grace_seconds
+        if stop.pre_stop is not None and stop.grace_seconds > 0 and status.id not in memory.hooked:
+            if status.state is ContainerState.RUNNING:
+                await self._run_pre_stop(pod, stop, pod_ip)
+            memory.hooked.add(status.id)
+        if turn:
+            await self._within(self._wait_turn(turn), deadline)
+        left = max(MINIMUM_GRACE_SECONDS, round(deadline - self._clock.now()))
+        try:
+            await self._runtime().stop_container(status.id, left)
+        except NodeAgentError as error:
+            return error
+        await self._moments.announce(
+            "nodeagent_container_stopped", pod=pod, container_name=status.name, container_id=status.id
+        )
+        return None
+
+    async def _run_pre_stop(self, pod: Pod, stop: Stop, pod_ip: str) -> None:
+        name = stop.status.name
+        where = f'Container "{name}" in Pod "{pod.name}_{pod.namespace}({pod.uid})"'
+        reference = pod.reference(container_field_path(stop.kind, name))
+        assert stop.pre_stop is not None
+
+        def fell_back() -> None:
+            text = "PreStop hook was requested over HTTPS but the server answered in plain HTTP"
+            self._recorder().record(reference, EventType.WARNING, "LifecycleHTTPFallback", text)
+
+        hook = self._hooks.run(
+            stop.pre_stop, stop.status.id, where, ports=stop.ports, pod_ip=pod_ip, on_fallback=fell_back
+        )
+        try:
+            ended = await self._within(hook, self._clock.now() + stop.grace_seconds)
+        except HookFailure as error:
+            _log.error("PreStop hook failed", extra={"pod": pod.full_name, "container": name, "err": error})
+            self._recorder().record(reference, EventType.WARNING, "FailedPreStopHook", "PreStopHook failed")
+            return
+        if not ended:
+            _log.warning(
+                "PreStop hook did not end within the grace period",
+                extra={"pod": pod.full_name, "container": name, "grace_seconds": stop.grace_seconds},
+            )
+
+    async def _within(self, job: Any, deadline: float) -> bool:
+        """Await *job* until *deadline* of the clock; return whether it ended by itself."""
+        task = asyncio.ensure_future(job)
+        sleeper = asyncio.ensure_future(self._clock.sleep_until(deadline))
+        try:
+            await asyncio.wait({task, sleeper}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+                return True
+            return False
+        finally:
+            for pending in (task, sleeper):
+                pending.cancel()
+            await asyncio.gather(task, sleeper, return_exceptions=True)
+
+    @staticmethod
+    async def _wait_turn(turn: Sequence[asyncio.Event]) -> None:
+        for event in turn:
+            await event.wait()

@@ -1,0 +1,167 @@
+"""Parts of volumes (``subPath``) that containers get without a way out of the volume.
+
+A container that shares the volume may put a symlink anywhere in it at any time. So the part is opened step by step
+beneath the volume, and what was opened is bind-mounted on a path that no container can change; the runtime is given
+that path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+
+from nodeagent.errors import ContainerError, VolumeError
+
+_CONFIG_ERROR = "CreateContainerConfigError"
+_MS_BIND, _MS_REC = 4096, 16384
+_MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
+_MAX_LINKS = 40
+
+BindMount = Callable[[str, str], None]
+"""Mounts a source (it may be ``/proc/self/fd/N``) on a target; raises OSError."""
+
+
+def check_subpath(path: str) -> None:
+    """Refuse a path that is absolute or leads upwards.
+
+    :raises ContainerError: it does.
+    """
+    if path.startswith("/"):
+        raise ContainerError(f"subPath {path!r} must not be an absolute path", reason=_CONFIG_ERROR)
+    if ".." in PurePosixPath(path).parts:
+        raise ContainerError(f"subPath {path!r} must not contain '..'", reason=_CONFIG_ERROR)
+
+
+def open_beneath(root: Path, path: str, *, create: bool) -> int:
+    """Open *path* beneath *root* and return a descriptor of it that the caller closes.
+
+    Symlinks count as long as they stay beneath *root*; absolute ones never do.
+
+    :param create: make missing directories, with the mode of *root*.
+    :raises OSError: it is not there, or leads out of *root* (``EXDEV``).
+    """
+    mode = stat.S_IMODE(root.stat().st_mode)
+    parents = [os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)]
+    pending = [part for part in reversed(path.split("/")) if part not in ("", ".")]
+    links = 0
+    try:
+        while pending:
+            part = pending.pop()
+            if part == "..":
+                if len(parents) == 1:
+                    raise OSError(errno.EXDEV, "leads out of the volume", path)
+                os.close(parents.pop())
+                continue
+            try:
+                opened = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parents[-1])
+            except FileNotFoundError:
+                if not create or links:
+                    raise
+                _make_directory(part, mode, parents[-1])
+                opened = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parents[-1])
+            if stat.S_ISLNK(os.fstat(opened).st_mode):
+                try:
+                    target = os.readlink("", dir_fd=opened)
+                finally:
+                    os.close(opened)
+                links += 1
+                if target.startswith("/"):
+                    raise OSError(errno.EXDEV, "leads out of the volume", path)
+                if links > _MAX_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+                pending.extend(step for step in reversed(target.split("/")) if step not in ("", "."))
+                continue
+            parents.append(opened)
+        return os.dup(parents[-1])
+    finally:
+        for descriptor in parents:
+            os.close(descriptor)
+
+
+def bind_subpath(volume_path: str, path: str, target: Path, bind: BindMount | None = None, *, create: bool) -> str:
+    """Put the part *path* of a volume on *target* and return the path to give to the runtime; repeatable.
+
+    :raises ContainerError: the part cannot be had.
+    """
+    try:
+        opened = open_beneath(Path(volume_path), path, create=create)
+        try:
+            _mount_point(target, is_directory=stat.S_ISDIR(os.fstat(opened).st_mode))
+            unmount(target)
+            (bind or bind_mount)(f"/proc/self/fd/{opened}", str(target))
+        finally:
+            os.close(opened)
+    except OSError as error:
+        text = f"failed to prepare subPath {path!r} of {volume_path}: {error.strerror or error}"
+        raise ContainerError(text, reason=_CONFIG_ERROR) from error
+    return str(target)
+
+
+def release_subpaths(root: Path) -> None:
+    """Unmount and remove every part below *root*, ``<pod>/volume-subpaths``; repeatable.
+
+    :raises VolumeError: one is still in use.
+    """
+    try:
+        for volume in _entries(root):
+            for container in _entries(volume):
+                for part in _entries(container):
+                    unmount(part)
+                    part.rmdir() if part.is_dir() else part.unlink()
+                container.rmdir()
+            volume.rmdir()
+        with contextlib.suppress(FileNotFoundError):
+            root.rmdir()
+    except OSError as error:
+        raise VolumeError(f"remove {error.filename}: {error.strerror or error}") from error
+
+
+def bind_mount(source: str, target: str) -> None:
+    """Bind-mount *source* on *target*.
+
+    :raises OSError: the kernel refused.
+    """
+    if _libc().mount(source.encode(), target.encode(), None, _MS_BIND | _MS_REC, None) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), target)
+
+
+def unmount(target: Path) -> None:
+    """Undo every mount on *target*; nothing mounted is fine.
+
+    :raises OSError: the kernel refused.
+    """
+    while _libc().umount2(str(target).encode(), _MNT_DETACH | _UMOUNT_NOFOLLOW) == 0:
+        pass
+    number = ctypes.get_errno()
+    if number not in (errno.EINVAL, errno.ENOENT, errno.EPERM):  # EPERM: without privilege nothing was mounted either
+        raise OSError(number, os.strerror(number), str(target))
+
+
+def _mount_point(target: Path, *, is_directory: bool) -> None:
+    if is_directory:
+        target.mkdir(mode=0o750, parents=True, exist_ok=True)
+    else:
+        target.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        target.touch(mode=0o640)
+
+
+def _make_directory(name: str, mode: int, parent: int) -> None:
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, mode, dir_fd=parent)
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)

@@ -1,0 +1,268 @@
+"""Brings pods to their wanted state: carries out what ``actions`` decides."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from nodeagent_plugins.pod_sync.actions import Kill, PodActions, compute_actions
+from nodeagent_plugins.pod_sync.cleanup import PodCleaner
+from nodeagent_plugins.pod_sync.disk import make_pod_directories
+from nodeagent_plugins.pod_sync.hosts import host_names, kernel_hostname
+from nodeagent_plugins.pod_sync.lifecycle_hooks import LifecycleHooks
+from nodeagent_plugins.pod_sync.node_dns import NodeDns
+from nodeagent_plugins.pod_sync.paths import PodPaths
+from nodeagent_plugins.pod_sync.sandbox import make_sandbox_config
+from nodeagent_plugins.pod_sync.starting import ContainerStarter, host_ips
+from nodeagent_plugins.pod_sync.step import PodMemory, Step
+from nodeagent_plugins.pod_sync.stopping import ContainerStopper, Moments, plan_stop
+from nodeagent_plugins.pod_sync.subpaths import BindMount
+
+from nodeagent.contracts.api import RUNTIME_CLASSES
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.events import EventType
+from nodeagent.contracts.pods import SyncOutcome
+from nodeagent.contracts.runtime import ContainerState, RuntimePod, SandboxConfig
+from nodeagent.errors import ApiNotFound, NodeAgentError, VolumeError
+from nodeagent.model.pod import Pod, PodStatus
+
+SANDBOXES_AT_ONCE = 8
+_log = logging.getLogger(__name__)
+
+
+class BundledPodSyncer:
+    """The bundled :class:`~nodeagent.contracts.pods.PodSyncer`.
+
+    :param log_root: holds ``pods/`` and ``containers/``.
+    :param sandboxes_at_once: how many sandboxes are made at a time; more make a runtime slower, not faster.
+    :param bind: how a sub-path is mounted; ``None`` is the kernel's way.
+    """
+
+    def __init__(
+        self,
+        context: AgentContext,
+        moments: Moments,
+        *,
+        log_root: Path,
+        sandboxes_at_once: int = SANDBOXES_AT_ONCE,
+        bind: BindMount | None = None,
+    ) -> None:
+        self._context, self._moments, self._log_root = context, moments, log_root
+        hooks = LifecycleHooks(
+            lambda: context.runtime, context.clock, sleep_enabled=context.gates.enabled("PodLifecycleSleepAction")
+        )
+        self._stopper = ContainerStopper(
+            lambda: context.runtime, lambda: context.recorder, hooks, moments, context.clock
+        )
+        self._starter = ContainerStarter(context, moments, hooks, self._stopper, bind)
+        self._cleaner = PodCleaner(context, log_root)
+        self._dns = NodeDns(context)
+        self._creating = asyncio.Semaphore(sandboxes_at_once)
+        self._memory: dict[str, PodMemory] = {}
+
+    # --- PodSyncer ------------------------------------------------------------------------------------------
+
+    async def sync_pod(self, pod: Pod, status: PodStatus, observed: RuntimePod) -> SyncOutcome:
+        """Take the next steps; see :class:`~nodeagent.contracts.pods.PodSyncer`."""
+        step = self._step(pod, observed)
+        self._context.objects.register_pod(pod)
+        self._context.prober.add_pod(pod, observed)
+        actions = compute_actions(pod, observed, self._context.prober.result)
+        try:
+            await self._carry_out(step, actions)
+        except NodeAgentError as error:
+            step.fail(error)
+        if not actions.stop_pod:
+            await self._cleaner.prune(step)
+        return step.outcome()
+
+    async def sync_terminating(self, pod: Pod, observed: RuntimePod, grace_seconds: int | None) -> SyncOutcome:
+        step = self._step(pod, observed)
+        self._context.prober.end_liveness(pod.uid)
+        await self._stop_pod(step, grace_seconds)
+        return step.outcome()
+
+    async def sync_terminated(self, pod: Pod, observed: RuntimePod) -> None:
+        self._context.prober.remove_pod(pod.uid)
+        await self._cleaner.release(pod.uid, self._paths(pod))
+        self._context.objects.unregister_pod(pod.uid)
+        await self._context.cgroups.remove_pod(pod.uid)
+        self._memory.pop(pod.uid, None)
+
+    async def remove_pod(self, pod: Pod, observed: RuntimePod) -> None:
+        await self._cleaner.remove(self._paths(pod), observed)
+        self._memory.pop(pod.uid, None)
+
+    async def remove_orphans(self, wanted: frozenset[str], observed: frozenset[str]) -> None:
+        known = wanted | observed
+        for uid in [uid for uid in self._memory if uid not in known]:
+            del self._memory[uid]
+        await self._cleaner.remove_orphans(known)
+
+    # --- steps ----------------------------------------------------------------------------------------------
+
+    async def _carry_out(self, step: Step, actions: PodActions) -> None:
+        """Stop what must not run, then bring up what shall.
+
+        :raises NodeAgentError: the step has to be repeated.
+        """
+        if actions.stop_pod:
+            await self._stop_pod(step, None)
+            if step.error is not None:
+                return
+        elif actions.kills:
+            await self._kill(step, actions.kills)
+        if not actions.create_sandbox and not actions.starts:
+            await self._prepare_volumes(step)  # fresh content for what runs
+            return
+        if actions.create_sandbox:
+            await self._prepare_node(step)
+        await self._prepare_volumes(step)
+        if actions.create_sandbox:
+            await self._create_sandbox(step, actions)
+        else:
+            await self._adopt_sandbox(step)
+        unstopped = {kill.status.name for kill in actions.kills} if step.error is not None else set()
+        for start in actions.starts:
+            if start.container.name in unstopped:
+                continue
+            if not await self._starter.start(step, start) and start.gate:
+                break
+
+    async def _kill(self, step: Step, kills: Sequence[Kill]) -> None:
+        pod, memory = step.pod, step.memory
+        stops = [plan_stop(pod, kill.status, probe_seconds=kill.grace_seconds, message=kill.message) for kill in kills]
+        step.touched.update(kill.status.id for kill in kills)
+        for error in await self._stopper.stop_all(pod, stops, memory.stops, _first_ip(step.observed)):
+            step.fail(error)
+
+    async def _stop_pod(self, step: Step, grace_seconds: int | None) -> None:
+        """Stop all containers, then all sandboxes; failures are noted in *step*."""
+        pod, observed, memory = step.pod, step.observed, step.memory
+        alive = [c for c in observed.containers if c.state in (ContainerState.RUNNING, ContainerState.UNKNOWN)]
+        stops = [plan_stop(pod, status, override_seconds=grace_seconds) for status in alive]
+        step.touched.update(status.id for status in alive)
+        errors = await self._stopper.stop_all(pod, stops, memory.stops, _first_ip(observed)) if stops else []
+        sandboxes = [s.id for s in observed.sandboxes if s.ready or s.id not in memory.stopped_sandboxes]
+        step.touched.update(sandboxes)
+        results = await asyncio.gather(*map(self._context.runtime.stop_sandbox, sandboxes), return_exceptions=True)
+        for sandbox_id, result in zip(sandboxes, results, strict=True):
+            if isinstance(result, NodeAgentError):
+                errors.append(result)
+            elif isinstance(result, BaseException):
+                raise result
+            else:
+                memory.stopped_sandboxes.add(sandbox_id)
+        for error in errors:
+            step.fail(error)
+        if errors:
+            note = f"error killing pod: {'; '.join(str(error) for error in errors)}"
+            self._context.recorder.record(pod.reference(), EventType.WARNING, "FailedKillPod", note)
+
+    async def _prepare_node(self, step: Step) -> None:
+        """Make the pod's directories and cgroup."""
+        pod, record = step.pod, self._context.recorder.record
+        try:
+            await asyncio.to_thread(make_pod_directories, step.paths)
+        except NodeAgentError as error:
+            record(pod.reference(), EventType.WARNING, "Failed", str(error))
+            raise
+        try:
+            await self._context.cgroups.ensure_pod(pod)
+        except NodeAgentError as error:
+            note = f"unable to ensure pod container exists: {error}"
+            record(pod.reference(), EventType.WARNING, "FailedCreatePodContainer", note)
+            raise
+
+    async def _prepare_volumes(self, step: Step) -> None:
+        if not step.pod.spec.volumes:
+            return
+        try:
+            step.volumes = await self._context.volumes.prepare(step.pod)
+        except VolumeError as error:
+            self._context.recorder.record(step.pod.reference(), EventType.WARNING, "FailedMount", str(error))
+            raise
+
+    async def _create_sandbox(self, step: Step, actions: PodActions) -> None:
+        pod, context = step.pod, self._context
+        if actions.changed_sandbox:
+            note = "Pod sandbox changed, it will be killed and re-created."
+            context.recorder.record(pod.reference(), EventType.NORMAL, "SandboxChanged", note)
+        try:
+            handler = await self._runtime_handler(pod)
+            config = await self._sandbox_config(step, actions.sandbox_attempt)
+            async with self._creating:
+                step.sandbox_id = await context.runtime.run_sandbox(config, handler)
+        except NodeAgentError as error:
+            note = f"Failed to create pod sandbox: {error}"
+            context.recorder.record(pod.reference(), EventType.WARNING, "FailedCreatePodSandBox", note)
+            raise
+        step.sandbox = step.memory.sandbox_configs[step.sandbox_id] = config
+        step.touched.add(step.sandbox_id)
+        if pod.spec.host_network:
+            step.ips = host_ips(context)
+            return
+        try:
+            step.ips = (await context.runtime.sandbox_status(step.sandbox_id)).ips
+        except NodeAgentError as error:
+            note = f"Unable to get pod sandbox status: {error}"
+            context.recorder.record(pod.reference(), EventType.WARNING, "FailedPodSandBoxStatus", note)
+            raise
+
+    async def _adopt_sandbox(self, step: Step) -> None:
+        """Use the sandbox that is there."""
+        newest = step.observed.sandboxes[0]
+        step.sandbox_id = newest.id
+        step.ips = host_ips(self._context) if step.pod.spec.host_network else newest.ips
+        config = step.memory.sandbox_configs.get(newest.id)
+        if config is None:  # made by an earlier run of the agent
+            config = step.memory.sandbox_configs[newest.id] = await self._sandbox_config(step, newest.attempt)
+        step.sandbox = config
+
+    async def _sandbox_config(self, step: Step, attempt: int) -> SandboxConfig:
+        pod, context = step.pod, self._context
+        hostname, domain = host_names(pod, context.config.cluster_domain)
+        config = make_sandbox_config(
+            pod,
+            attempt,
+            step.paths,
+            hostname=kernel_hostname(pod, hostname, domain),
+            dns=await self._dns.of(pod),
+            cgroup_parent=context.cgroups.parent_of(pod),
+            resources=context.cgroups.pod_resources(pod),
+        )
+        changed: SandboxConfig = await self._moments.fold("nodeagent_change_sandbox", "sandbox", config, pod=pod)
+        return changed
+
+    async def _runtime_handler(self, pod: Pod) -> str:
+        """Return the runtime's handler for the pod's runtime class; empty is the default.
+
+        :raises NodeAgentError: the class does not exist or cannot be read.
+        """
+        name = pod.spec.runtime_class_name
+        if not name:
+            return ""
+        if self._context.api is None:
+            raise NodeAgentError(f'RuntimeClass "{name}" not found: there is no API server')
+        try:
+            found = await self._context.api.get(RUNTIME_CLASSES, name, into=dict, cached=True)
+        except ApiNotFound as error:
+            raise NodeAgentError(f'RuntimeClass "{name}" not found', transient=True) from error
+        return str(found.get("handler", ""))
+
+    # --- helpers --------------------------------------------------------------------------------------------
+
+    def _step(self, pod: Pod, observed: RuntimePod) -> Step:
+        memory = self._memory.get(pod.uid)
+        if memory is None:
+            memory = self._memory[pod.uid] = PodMemory()
+        return Step(pod, observed, memory, self._paths(pod))
+
+    def _paths(self, pod: Pod) -> PodPaths:
+        return PodPaths(self._context.pod_dir(pod.uid), self._log_root, pod.namespace, pod.name, pod.uid)
+
+
+def _first_ip(observed: RuntimePod) -> str:
+    return observed.ips[0] if observed.ips else ""

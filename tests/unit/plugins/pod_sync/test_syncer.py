@@ -1,0 +1,370 @@
+"""Pods come up, restart, stop and leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from nodeagent.contracts.runtime import ContainerState, ExecResult
+from nodeagent.errors import ImageError, RuntimeFailure, RuntimeUnavailable, VolumeError
+from nodeagent.testing import make_container, make_pod
+
+
+async def test_a_pod_is_brought_up_with_no_more_calls_than_needed(bench):
+    pod = make_pod("web", containers=["main"])
+
+    outcome = await bench.sync(pod)
+
+    assert bench.calls == ["run_sandbox", "sandbox_status", "create_container", "start_container"]
+    assert outcome.error is None and not outcome.waiting
+    assert outcome.touched == {bench.runtime.pod(pod.uid).sandboxes[0].id, bench.id_of(pod, "main")}
+    assert bench.runtime.running() == ["web/main"]
+    assert [r for r in bench.reasons() if r in ("Created", "Started")] == ["Created", "Started"]
+    assert bench.moments.announced == [("nodeagent_container_started", "main")]
+
+
+async def test_a_running_pod_is_left_alone(bench):
+    pod = make_pod("web")
+    await bench.sync(pod)
+    calls = len(bench.calls)
+
+    outcome = await bench.sync(pod, times=3)
+
+    assert len(bench.calls) == calls
+    assert not outcome.touched
+
+
+async def test_a_restarted_agent_adopts_what_runs(bench):
+    pod = make_pod("web", init_containers=["init"], containers=["main", "side"])
+    await bench.sync(pod)
+    bench.runtime.exit(bench.id_of(pod, "init"), 0)
+    await bench.sync(pod)
+    calls = len(bench.calls)
+
+    bench.restart_agent()
+    outcome = await bench.sync(pod)
+
+    assert len(bench.calls) == calls
+    assert not outcome.touched and outcome.error is None
+
+
+async def test_a_container_that_was_made_but_not_started_is_used(bench):
+    pod = make_pod("web")
+    bench.runtime.fail("start_container", RuntimeUnavailable("gone"))
+    assert (await bench.sync(pod)).error is not None
+    bench.restart_agent()
+
+    outcome = await bench.sync(pod)
+
+    assert outcome.error is None
+    assert bench.calls.count("create_container") == 1
+    assert bench.runtime.pod(pod.uid).containers[0].attempt == 0
+    assert bench.runtime.running() == ["web/main"]
+
+
+async def test_init_containers_run_one_after_the_other(bench):
+    pod = make_pod("web", init_containers=["first", "second"])
+
+    await bench.sync(pod, times=2)
+    assert bench.runtime.running() == ["web/first"]
+    bench.runtime.exit(bench.id_of(pod, "first"), 0)
+    await bench.sync(pod, times=2)
+    assert bench.runtime.running() == ["web/second"]
+    bench.runtime.exit(bench.id_of(pod, "second"), 0)
+    await bench.sync(pod, times=2)
+
+    assert bench.runtime.running() == ["web/main"]
+
+
+async def test_a_crashing_container_waits_ever_longer(bench, clock):
+    pod = make_pod("web")
+    await bench.sync(pod)
+    waits = []
+    for _ in range(8):
+        await clock.advance(1)
+        bench.runtime.exit(bench.id_of(pod, "main"), 1)
+        outcome = await bench.sync(pod)
+        while outcome.waiting:
+            assert outcome.waiting["main"].reason == "CrashLoopBackOff"
+            assert outcome.error is None
+            waits.append(outcome.retry_seconds)
+            bench.restart_agent()  # which forgets nothing
+            await clock.advance(outcome.retry_seconds)
+            outcome = await bench.sync(pod)
+
+    assert waits == [10, 20, 40, 80, 160, 300, 300]
+    assert "BackOff" in bench.reasons()
+
+
+async def test_the_back_off_message_tells_the_pause(bench, clock):
+    pod = make_pod("web")
+    await bench.sync(pod)
+    for _ in range(2):
+        bench.runtime.exit(bench.id_of(pod, "main"), 1)
+        outcome = await bench.sync(pod)
+
+    message = "back-off 10s restarting failed container=main pod=web_default(uid-web)"
+    assert outcome.waiting["main"].message == message
+
+
+async def test_a_failed_pull_keeps_one_container_waiting_and_starts_the_others(bench):
+    pod = make_pod("web", containers=["one", "two"])
+    bench.context.puller.fail("ensure", ImageError("registry answered 404"))
+
+    outcome = await bench.sync(pod)
+
+    assert outcome.waiting["one"].reason == "ErrImagePull"
+    assert outcome.error is not None
+    assert bench.runtime.running() == ["web/two"]
+
+
+async def test_an_image_back_off_is_no_failure_of_the_step(bench):
+    pod = make_pod("web")
+    bench.context.puller.fail("ensure", ImageError("Back-off pulling image", reason="ImagePullBackOff"))
+
+    outcome = await bench.sync(pod)
+
+    assert outcome.waiting["main"].reason == "ImagePullBackOff"
+    assert outcome.error is None and outcome.retry_seconds is not None
+
+
+async def test_a_container_that_cannot_be_made_says_why(bench):
+    pod = make_pod("web")
+    bench.runtime.fail("create_container", RuntimeFailure("no space left"))
+
+    outcome = await bench.sync(pod)
+
+    assert outcome.waiting["main"].reason == "CreateContainerError"
+    assert bench.notes("Failed") == ["Error: no space left"]
+
+
+async def test_a_container_that_cannot_be_started_says_why(bench):
+    pod = make_pod("web")
+    bench.runtime.fail("start_container", RuntimeFailure("exec: no such file"))
+
+    outcome = await bench.sync(pod)
+
+    assert outcome.waiting["main"].reason == "RunContainerError"
+    assert outcome.error is not None
+
+
+async def test_a_changed_definition_restarts_the_container_under_every_policy(bench):
+    pod = make_pod("web", containers=[make_container("main", args=["a"])], restart_policy="Never")
+    await bench.sync(pod)
+    changed = make_pod("web", containers=[make_container("main", args=["b"])], restart_policy="Never")
+
+    await bench.sync(changed)
+
+    assert bench.notes("Killing") == ["Container main definition changed, will be restarted"]
+    assert [config.args for config in bench.made()] == [["a"], ["b"]]
+    assert bench.runtime.running() == ["web/main"]
+
+
+async def test_a_dead_sandbox_is_replaced_with_all_in_it(bench, clock):
+    pod = make_pod("web", init_containers=["init"])
+    await bench.sync(pod)
+    bench.runtime.exit(bench.id_of(pod, "init"), 0)
+    await bench.sync(pod)
+    bench.runtime.kill_sandbox(bench.runtime.pod(pod.uid).sandboxes[0].id)
+
+    await bench.sync(pod)
+
+    assert [sandbox.attempt for sandbox in bench.sandboxes()] == [0, 1]
+    assert bench.runtime.running() == ["web/init"]
+    assert "SandboxChanged" in bench.reasons()
+    assert bench.made()[-1].attempt == 1
+
+
+async def test_a_sandbox_that_cannot_be_made_is_told(bench):
+    pod = make_pod("web")
+    bench.runtime.fail("run_sandbox", RuntimeFailure("network broken"))
+
+    outcome = await bench.sync(pod)
+
+    assert str(outcome.error) == "network broken"
+    assert bench.notes("FailedCreatePodSandBox") == ["Failed to create pod sandbox: network broken"]
+
+
+async def test_nothing_starts_while_volumes_are_missing(bench):
+    pod = make_pod("web", volumes=[{"name": "v", "secret": {"secretName": "s"}}])
+    bench.context.volumes.fail("prepare", VolumeError("v: secret is missing"))
+
+    outcome = await bench.sync(pod)
+
+    assert isinstance(outcome.error, VolumeError)
+    assert bench.calls == []
+    assert bench.notes("FailedMount") == ["v: secret is missing"]
+
+
+async def test_files_of_a_container_lie_where_they_are_expected(bench):
+    pod = make_pod("web")
+    await bench.sync(pod)
+    container_id = bench.id_of(pod, "main")
+
+    logs = bench.log_root / "pods" / "default_web_uid-web"
+    assert (logs / "main").is_dir()
+    assert bench.sandboxes()[0].log_directory == str(logs)
+    config = bench.made()[0]
+    assert config.log_path == "main/0.log"
+    link = bench.log_root / "containers" / f"web_default_main-{container_id}.log"
+    assert os.readlink(link) == str(logs / "main/0.log")
+    message = next(mount for mount in config.mounts if mount.container_path == "/dev/termination-log")
+    assert os.stat(message.host_path).st_mode & 0o777 == 0o666
+    hosts = next(mount for mount in config.mounts if mount.container_path == "/etc/hosts")
+    assert f"{bench.runtime.pod(pod.uid).ips[0]}\tweb\n" in Path(hosts.host_path).read_text()
+
+
+async def test_a_container_that_runs_on_after_forgotten_ones_counts_on_from_their_logs(bench):
+    pod = make_pod("web")
+    directory = bench.log_root / "pods" / "default_web_uid-web" / "main"
+    directory.mkdir(parents=True)
+    (directory / "4.log").touch()
+
+    await bench.sync(pod)
+
+    assert bench.made()[0].attempt == 5
+
+
+# --- the end ------------------------------------------------------------------------------------------------------
+
+
+async def test_terminating_stops_containers_then_sandboxes(bench):
+    pod = make_pod("web", containers=["one", "two"])
+    await bench.sync(pod)
+
+    outcome = await bench.terminate(pod, 7)
+
+    assert bench.calls[-3:] == ["stop_container", "stop_container", "stop_sandbox"]
+    assert [call.arguments[1] for call in bench.runtime.called("stop_container")] == [7, 7]
+    assert not bench.runtime.pod(pod.uid).alive
+    assert outcome.error is None
+    assert sorted(bench.notes("Killing")) == ["Stopping container one", "Stopping container two"]
+    assert pod.uid in bench.context.prober.liveness_ended
+
+
+async def test_a_terminated_pod_gives_back_what_it_held_and_keeps_its_logs(bench):
+    pod = make_pod("web")
+    await bench.sync(pod)
+    await bench.terminate(pod)
+
+    await bench.syncer.sync_terminated(pod, bench.runtime.pod(pod.uid))
+
+    assert bench.context.volumes.released == [pod.uid]
+    assert bench.context.cgroups.removed == [pod.uid]
+    assert pod.uid not in bench.context.objects.registered
+    assert len(bench.runtime.pod(pod.uid).containers) == 1
+    assert (bench.log_root / "pods" / "default_web_uid-web").is_dir()
+
+
+async def test_a_removed_pod_leaves_nothing_behind(bench):
+    pod = make_pod("web")
+    await bench.sync(pod)
+    await bench.terminate(pod)
+    await bench.syncer.sync_terminated(pod, bench.runtime.pod(pod.uid))
+
+    await bench.syncer.remove_pod(pod, bench.runtime.pod(pod.uid))
+
+    left = bench.runtime.pod(pod.uid)
+    assert not left.sandboxes and not left.containers
+    assert not bench.context.pod_dir(pod.uid).exists()
+    assert os.listdir(bench.log_root / "pods") == []
+    assert os.listdir(bench.log_root / "containers") == []
+
+
+async def test_a_removed_pod_keeps_unexpected_files(bench):
+    pod = make_pod("web")
+    await bench.sync(pod)
+    await bench.terminate(pod)
+    stray = bench.context.pod_dir(pod.uid) / "volumes" / "data"
+    stray.write_text("precious")
+
+    await bench.syncer.remove_pod(pod, bench.runtime.pod(pod.uid))
+
+    assert stray.read_text() == "precious"
+
+
+async def test_an_orphan_is_stopped_by_its_own_annotations(bench):
+    hook = {"preStop": {"exec": {"command": ["bye"]}}}
+    pod = make_pod("web", containers=[make_container("main", lifecycle=hook)], termination_grace_period_seconds=40)
+    await bench.sync(pod)
+    bench.restart_agent()
+    orphan = make_pod("web", containers=[])
+
+    await bench.terminate(orphan, None)
+
+    assert bench.runtime.called("exec_sync")[0].arguments[1] == ("bye",)
+    assert bench.runtime.called("stop_container")[0].arguments[1] == 40
+
+
+async def test_dead_containers_are_removed_but_the_newest(bench, clock):
+    pod = make_pod("web")
+    await bench.sync(pod)
+    for _ in range(3):
+        await clock.advance(20)
+        bench.runtime.exit(bench.id_of(pod, "main"), 1)
+        await clock.advance(300)
+        await bench.sync(pod)
+    (bench.log_root / "pods/default_web_uid-web/main/1.log").touch()
+    await bench.sync(pod)
+
+    states = [c.state for c in bench.runtime.pod(pod.uid).containers]
+    assert states == [ContainerState.RUNNING, ContainerState.EXITED]
+    links = os.listdir(bench.log_root / "containers")
+    assert len(links) == 2
+
+
+async def test_orphaned_directories_and_cgroups_are_removed(bench):
+    gone, kept = bench.context.pod_dir("gone"), bench.context.pod_dir("kept")
+    for directory in (gone, kept):
+        (directory / "containers" / "main").mkdir(parents=True)
+    (bench.log_root / "pods" / "ns_web_gone").mkdir(parents=True)
+    (bench.log_root / "pods" / "ns_web_kept").mkdir(parents=True)
+    bench.context.cgroups.made = {"gone": make_pod("x"), "kept": make_pod("y")}
+
+    await bench.syncer.remove_orphans(frozenset({"kept"}), frozenset())
+
+    assert not gone.exists() and kept.exists()
+    assert bench.context.cgroups.removed == ["gone"]
+    assert os.listdir(bench.log_root / "pods") == ["ns_web_kept"]
+
+
+# --- hooks --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_failing_post_start_hook_ends_the_container(bench):
+    hook = {"postStart": {"exec": {"command": ["hello", "secret-word"]}}}
+    pod = make_pod("web", containers=[make_container("main", lifecycle=hook)])
+    bench.runtime.on_exec("main", ExecResult(3, b"", b"no"))
+
+    outcome = await bench.sync(pod)
+
+    assert outcome.waiting["main"].reason == "PostStartHookError"
+    assert bench.notes("FailedPostStartHook") == ["PostStartHook failed"]
+    assert "secret-word" not in "".join(event.note for event in bench.context.recorder.events)
+    assert bench.runtime.running() == []
+
+
+async def test_hook_change_sandbox(bench):
+    bench.moments.changes["nodeagent_change_sandbox"] = lambda config: replace(config, hostname="other")
+
+    await bench.sync(make_pod("web"))
+
+    assert bench.sandboxes()[0].hostname == "other"
+
+
+async def test_hook_change_container(bench):
+    bench.moments.changes["nodeagent_change_container"] = lambda config: replace(config, working_dir="/work")
+
+    await bench.sync(make_pod("web"))
+
+    assert bench.made()[0].working_dir == "/work"
+
+
+async def test_hook_container_stopped(bench):
+    pod = make_pod("web")
+    await bench.sync(pod)
+
+    await bench.terminate(pod)
+
+    assert bench.moments.announced[-1] == ("nodeagent_container_stopped", "main")
