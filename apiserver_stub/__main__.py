@@ -1,0 +1,94 @@
+"""``python -m apiserver_stub``, also installed as ``nodeagent-apiserver``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+
+from apiserver_stub.options import Options, OptionsError, parse, warnings
+
+_log = logging.getLogger("apiserver_stub")
+
+EXIT_USAGE = 2
+EXIT_FAILED = 1
+_SWITCH_SECONDS = 0.0005
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the server until a signal; returns 0, 2 for a wrong command line, 1 when it cannot start."""
+    try:
+        options = parse(sys.argv[1:] if arguments is None else arguments)
+    except OptionsError as error:
+        for problem in error.problems:
+            sys.stderr.write(f"Error: {problem}\n")
+        return EXIT_USAGE
+    import uvloop
+
+    from nodeagent.base.logging import LoggingError, LoggingSettings, configure, parse_vmodule
+
+    try:
+        settings = LoggingSettings(
+            flush_seconds=options.log_flush_frequency_seconds,
+            verbosity=options.verbosity,
+            vmodule=parse_vmodule(options.vmodule),
+        )
+        logs = configure(settings)
+    except LoggingError as error:
+        sys.stderr.write(f"Error: {error}\n")
+        return EXIT_USAGE
+    sys.setswitchinterval(_SWITCH_SECONDS)  # the store's thread gets its turn between two requests
+    with logs:
+        return uvloop.run(_serve(options))
+
+
+async def _serve(options: Options) -> int:
+    from apiserver_stub.authn.token_file import TokenFileError
+    from apiserver_stub.launch import start_with
+    from apiserver_stub.store import StoreUnavailable
+    from nodeagent.base.tls import TlsError
+
+    for warning in warnings(options):
+        _log.warning(warning)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _Stop(stop))
+    ready = options.data_dir / "ready.json"
+    with contextlib.suppress(OSError):
+        ready.unlink(missing_ok=True)
+    try:
+        running = await start_with(options)
+    except (OSError, StoreUnavailable, TlsError, TokenFileError) as error:
+        _log.error("Cannot start", extra={"err": error})
+        return EXIT_FAILED
+    gc.collect()
+    gc.freeze()
+    sys.stdout.write(f"Serving on {running.url}\nexport KUBECONFIG={running.kubeconfig.absolute()}\n")
+    sys.stdout.flush()
+    await stop.wait()
+    _log.info("Stopping")
+    await running.stop()
+    with contextlib.suppress(OSError):
+        ready.unlink(missing_ok=True)
+    return 0
+
+
+class _Stop:
+    """The first signal stops in order, the second at once."""
+
+    def __init__(self, event: asyncio.Event) -> None:
+        self._event = event
+
+    def __call__(self) -> None:
+        if self._event.is_set():
+            sys.exit(EXIT_FAILED)
+        self._event.set()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,325 @@
+"""The pipeline of a request: authentication, limits, authorization, verb, store; and its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from apiserver_stub import discovery, health, media, openapi
+from apiserver_stub.admission import Admission
+from apiserver_stub.authn import Authenticator
+from apiserver_stub.authn.service_account import ServiceAccountTokens
+from apiserver_stub.authz import Chain
+from apiserver_stub.controllers.namespaces import fill_namespace
+from apiserver_stub.media import PLAIN, Codec, Format
+from apiserver_stub.metrics import Metrics
+from apiserver_stub.options import Options
+from apiserver_stub.reply import Rendered, Reply, render, render_error
+from apiserver_stub.request import Query, Request, RequestInfo, User, check_method, parse_path
+from apiserver_stub.resources import Registry, Resource
+from apiserver_stub.status import (
+    ApiError,
+    details_of,
+    internal,
+    method_not_allowed,
+    no_such_resource,
+    qualified,
+    too_large,
+    unavailable,
+)
+from apiserver_stub.store import Store, StoreUnavailable
+from apiserver_stub.verbs.create import create
+from apiserver_stub.verbs.delete import delete, delete_collection
+from apiserver_stub.verbs.get import get
+from apiserver_stub.verbs.lists import list_objects
+from apiserver_stub.verbs.patch import patch
+from apiserver_stub.verbs.update import update
+from apiserver_stub.verbs.watch import Watch
+
+if TYPE_CHECKING:
+    pass
+
+_log = logging.getLogger(__name__)
+
+MAX_BODY_BYTES = 3 << 20
+_STREAM_FROM_BYTES = 1 << 20
+_STALLED_SECONDS = 60.0
+_NOSNIFF = {"X-Content-Type-Options": "nosniff"}
+_MUTATING = frozenset(["POST", "PUT", "PATCH", "DELETE"])
+
+Verb = Callable[["ApiServer", Request, Resource], Awaitable[Reply]]
+
+_VERBS: dict[str, Verb] = {
+    "create": create,
+    "delete": delete,
+    "deletecollection": delete_collection,
+    "get": get,
+    "list": list_objects,
+    "patch": patch,
+    "update": update,
+}
+
+
+class ApiServer:
+    """Everything that requests need, and the handler that answers them."""
+
+    def __init__(
+        self,
+        options: Options,
+        store: Store,
+        registry: Registry,
+        *,
+        authenticator: Authenticator,
+        authorizer: Chain,
+        admission: Admission,
+        tokens: ServiceAccountTokens,
+        ca_certificate: str,
+    ) -> None:
+        self.options: Options = options
+        self.store: Store = store
+        self.registry: Registry = registry
+        self.authenticator, self.authorizer, self.admission = authenticator, authorizer, admission
+        self.tokens, self.ca_certificate = tokens, ca_certificate
+        self.metrics = Metrics()
+        self.ready: bool = False
+        self.stopping: asyncio.Event = asyncio.Event()
+        self.address = ""
+        self._in_flight = {True: 0, False: 0}
+
+    # What controllers and verbs use
+
+    def ttl_of(self, resource: Resource) -> int | None:
+        """Return the lifetime in seconds of objects of *resource*, ``None`` when they stay."""
+        return self.options.event_ttl_seconds or None if resource.ttl else None
+
+    def positions(self, *collections: str) -> dict[str, int]:
+        """Return where the logs of *collections* end now, for :meth:`changed_since`."""
+        return {name: self.store.collection(name).end for name in collections}
+
+    async def changed_since(self, positions: dict[str, int], *, timeout_seconds: float | None = None) -> None:
+        """Return when one of the collections has moved on, or after *timeout_seconds*."""
+        waits = [
+            asyncio.ensure_future(self.store.collection(name).wait(position)) for name, position in positions.items()
+        ]
+        try:
+            await asyncio.wait(waits, timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    # The pipeline
+
+    async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        """Answer one HTTP request; errors become Status objects."""
+        format_ = PLAIN
+        path, _, query_text = http.path_qs.partition("?")
+        query = Query(query_text)
+        info = RequestInfo(http.method.lower(), path)
+        try:
+            info = parse_path(http.method, path, query)
+            certificate = http.transport.get_extra_info("peercert") if http.transport is not None else None
+            user = self.authenticator.authenticate(http.headers, certificate)
+            resource = self._find(info)
+            format_ = _negotiate(http, info, query, resource)
+            self._authorize(user, info)
+            if info.verb == "watch" and resource is not None:
+                return await self._watch(http, self._request(http, info, query, b"", user, format_), resource)
+            body = await self._admit_body(http)
+            request = self._request(http, info, query, body, user, format_)
+            rendered = await self._limited(request, resource)
+        except PlainNotFound as error:
+            rendered = Rendered(404, "text/plain; charset=utf-8", [error.message.encode() + b"\n"], _NOSNIFF)
+        except ApiError as error:
+            rendered = render_error(error, format_)
+        except StoreUnavailable as error:
+            rendered = render_error(unavailable(str(error)), format_)
+        except (ConnectionError, asyncio.CancelledError):
+            raise
+        except Exception as error:  # a bug answers 500 and leaves the server up
+            _log.exception("Request failed", extra={"method": http.method, "path": path})
+            rendered = render_error(internal(type(error).__name__), format_)
+        self.metrics.count(info, http.method, rendered.code)
+        return await self._send(http, rendered)
+
+    def _find(self, info: RequestInfo) -> Resource | None:
+        if not info.is_resource:
+            return None
+        resource = self.registry.find(info.group, info.version, info.resource)
+        if resource is None and (info.group, info.version) not in self.registry.group_versions() and info.group:
+            raise PlainNotFound
+        return resource
+
+    def _authorize(self, user: User, info: RequestInfo) -> None:
+        allowed, reason = self.authorizer.authorize(user, info)
+        if allowed:
+            return
+        ending = f": {reason}" if reason else ""
+        if not info.is_resource:
+            message = f'forbidden: User "{user.name}" cannot {info.verb} path "{info.path}"{ending}'
+            raise ApiError(403, "Forbidden", message, {})
+        resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+        where = f'in the namespace "{info.namespace}"' if info.namespace else "at the cluster scope"
+        named = f' "{info.name}"' if info.name else ""
+        message = (
+            f'{qualified(info.resource, info.group)}{named} is forbidden: User "{user.name}" cannot {info.verb} '
+            f'resource "{resource}" in API group "{info.group}" {where}{ending}'
+        )
+        raise ApiError(403, "Forbidden", message, details_of(info.group, info.resource, info.name))
+
+    async def _admit_body(self, http: web.BaseRequest) -> bytes:
+        if http.method not in _MUTATING or not http.can_read_body:
+            return b""
+        limit = too_large(f"limit is {MAX_BODY_BYTES}")
+        if (http.content_length or 0) > MAX_BODY_BYTES:
+            raise limit
+        try:
+            async with asyncio.timeout(self.options.request_timeout_seconds):
+                return await http.read()
+        except web.HTTPRequestEntityTooLarge:
+            raise limit from None
+        except TimeoutError:
+            raise _timed_out() from None
+
+    async def _limited(self, request: Request, resource: Resource | None) -> Rendered:
+        mutating = request.method in _MUTATING
+        options = self.options
+        limit = options.max_mutating_requests_inflight if mutating else options.max_requests_inflight
+        counts = request.info.is_resource and "system:masters" not in request.user.groups
+        if counts and limit and self._in_flight[mutating] >= limit:
+            return Rendered(
+                429,
+                "text/plain; charset=utf-8",
+                [b"Too many requests, please try again later.\n"],
+                {"Retry-After": "1", "X-Content-Type-Options": "nosniff"},
+            )
+        self._in_flight[mutating] += 1
+        try:
+            async with asyncio.timeout(options.request_timeout_seconds):
+                return await self._dispatch(request, resource)
+        except TimeoutError:
+            raise _timed_out() from None
+        finally:
+            self._in_flight[mutating] -= 1
+
+    async def _dispatch(self, request: Request, resource: Resource | None) -> Rendered:
+        info = request.info
+        if not info.is_resource:
+            return render(self._non_resource(request), request, None)
+        check_method(info, request.method)
+        if resource is None:
+            raise no_such_resource()
+        if resource.namespaced and not info.namespace and info.verb not in ("list", "watch"):
+            raise method_not_allowed()
+        if not resource.namespaced and info.namespace and resource.plural != "namespaces":
+            raise no_such_resource()
+        reply = await self._verb(request, resource)(self, request, resource)
+        if info.verb == "create" and resource.plural == "namespaces" and reply.record is not None:
+            await fill_namespace(self, reply.record.key)
+        return render(reply, request, resource)
+
+    def _verb(self, request: Request, resource: Resource) -> Verb:
+        info = request.info
+        if info.subresource:
+            subresource = resource.subresource(info.subresource)
+            if subresource is None:
+                raise no_such_resource()
+            if info.verb not in subresource.verbs:
+                raise method_not_allowed()
+            action: Verb = subresource.action or _VERBS[info.verb]
+            return action
+        if info.verb not in resource.verbs or (info.verb == "create" and info.name):
+            raise method_not_allowed()
+        if info.verb == "update" and not info.name:
+            raise method_not_allowed()
+        return resource.action if info.verb == "create" and resource.action else _VERBS[info.verb]
+
+    def _non_resource(self, request: Request) -> Reply:
+        for answer in (health.answer, discovery.answer, openapi.answer):
+            if (reply := answer(self, request)) is not None:
+                return reply
+        if request.info.path == "/metrics":
+            body = self.metrics.render(self).encode()
+            return Reply(200, body=body, content_type="text/plain; version=0.0.4; charset=utf-8")
+        raise PlainNotFound
+
+    def _request(
+        self, http: web.BaseRequest, info: RequestInfo, query: Query, body: bytes, user: User, format_: Format
+    ) -> Request:
+        return Request(http.method, info, query, http.headers, body, user, format_)
+
+    # Answers
+
+    async def _send(self, http: web.BaseRequest, rendered: Rendered) -> web.StreamResponse:
+        headers = {"Content-Type": rendered.content_type, "Cache-Control": "no-cache, private", **rendered.headers}
+        size = sum(map(len, rendered.pieces))
+        if size < _STREAM_FROM_BYTES:
+            return web.Response(status=rendered.code, body=b"".join(rendered.pieces), headers=headers)
+        response = web.StreamResponse(status=rendered.code, headers=headers)
+        response.content_length = size
+        await response.prepare(http)
+        for piece in rendered.pieces:
+            async with asyncio.timeout(_STALLED_SECONDS):
+                await response.write(piece)
+        return response
+
+    async def _watch(self, http: web.BaseRequest, request: Request, resource: Resource) -> web.StreamResponse:
+        if "watch" not in resource.verbs:
+            raise method_not_allowed()
+        watch = Watch(self, request, resource)
+        response = web.StreamResponse(
+            headers={"Content-Type": watch.content_type, "Cache-Control": "no-cache, private"}
+        )
+        response.enable_chunked_encoding()
+        await response.prepare(http)
+        self.metrics.watches += 1
+        stop = asyncio.ensure_future(self.stopping.wait())
+        pump = asyncio.ensure_future(_pump(watch, response))
+        try:
+            await asyncio.wait((stop, pump), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.metrics.watches -= 1
+            for task in (stop, pump):
+                task.cancel()
+            results = await asyncio.gather(stop, pump, return_exceptions=True)
+        error = results[1]
+        if isinstance(error, Exception) and not isinstance(error, ConnectionError | TimeoutError):
+            _log.error("Watch failed", extra={"path": request.info.path}, exc_info=error)
+        self.metrics.count(request.info, "WATCH", 200)
+        return response
+
+
+class PlainNotFound(ApiError):
+    """A path that nobody serves: the answer is text, as it is not known whether an API client asks."""
+
+    def __init__(self) -> None:
+        super().__init__(404, "NotFound", "404 page not found")
+
+
+async def _pump(watch: Watch, response: web.StreamResponse) -> None:
+    async for frame in watch.frames():
+        async with asyncio.timeout(_STALLED_SECONDS):  # who does not read for so long is cut off and may come back
+            await response.write(frame)
+
+
+def _negotiate(http: web.BaseRequest, info: RequestInfo, query: Query, resource: Resource | None) -> Format:
+    accept = http.headers.get("Accept", "")
+    if resource is None:
+        return PLAIN
+    pretty = query.flag("pretty")
+    if accept in ("", "*/*", media.JSON):
+        return Format(pretty=True) if pretty else PLAIN
+    protobuf = media.PROTOBUF in accept and Codec.supports(resource.api_version, resource.kind)
+    format_ = media.negotiate(accept, watch=info.verb == "watch", protobuf=protobuf)
+    if pretty and not format_.pretty:
+        return Format(format_.encoding, format_.shape, format_.shape_version, pretty=True)
+    return format_
+
+
+def _timed_out() -> ApiError:
+    message = "Timeout: request did not complete within the allotted timeout"
+    return ApiError(504, "Timeout", message, {})

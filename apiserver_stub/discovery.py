@@ -1,0 +1,186 @@
+"""What is served: group and resource lists, plain and aggregated, and the version."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import platform
+from typing import TYPE_CHECKING
+
+from apiserver_stub import objects
+from apiserver_stub.objects import Object
+from apiserver_stub.reply import Reply
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+    from apiserver_stub.request import Request
+    from apiserver_stub.resources.registry import Registry, Resource, Subresource
+
+GIT_VERSION = "v1.29.1"
+_MAJOR, _MINOR = "1", "29"
+_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
+
+
+def answer(server: ApiServer, request: Request) -> Reply | None:
+    """Answer a discovery path, ``None`` for any other."""
+    registry, path = server.registry, request.info.path
+    groups = list(dict.fromkeys(group for group, _ in registry.group_versions() if group))
+    if path in ("/api", "/apis"):
+        accept = request.headers.get("Accept", "").replace(" ", "")
+        if any(clause.startswith(_AGGREGATED) for clause in accept.split(",")):
+            return _aggregated(registry, [""] if path == "/api" else groups)
+        if path == "/apis":
+            return _json({"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(registry, g) for g in groups]})
+        address = [{"clientCIDR": "0.0.0.0/0", "serverAddress": server.address}]
+        return _json({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": address})
+    if path in ("/version", "/version/"):
+        return _json(version())
+    if path == "/":
+        return _json({"paths": _paths(registry, groups)})
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and parts[1:] == ["v1"]:
+        return _json(_resource_list(registry, "", "v1"))
+    if parts[0] == "apis" and len(parts) == 2 and parts[1] in groups:
+        return _json({"kind": "APIGroup", "apiVersion": "v1", **_group(registry, parts[1])})
+    if parts[0] == "apis" and len(parts) == 3 and (parts[1], parts[2]) in registry.group_versions():
+        return _json(_resource_list(registry, parts[1], parts[2]))
+    return None
+
+
+def version() -> Object:
+    """Return what ``/version`` says; the git version is the release whose behaviour is kept."""
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    return {
+        "major": _MAJOR,
+        "minor": _MINOR,
+        "gitVersion": GIT_VERSION,
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "",
+        "platform": f"linux/{machine}",
+    }
+
+
+def _json(obj: Object) -> Reply:
+    return Reply(200, body=objects.encode(obj) + b"\n")
+
+
+def _group(registry: Registry, group: str) -> Object:
+    versions = [
+        {"groupVersion": f"{group}/{version}", "version": version}
+        for other, version in registry.group_versions()
+        if other == group
+    ]
+    return {"name": group, "versions": versions, "preferredVersion": versions[0]}
+
+
+def _resource_list(registry: Registry, group: str, version: str) -> Object:
+    found: Object = {"kind": "APIResourceList"}
+    if group:
+        found["apiVersion"] = "v1"
+    found["groupVersion"] = f"{group}/{version}" if group else version
+    found["resources"] = [entry for resource in registry.of(group, version) for entry in _entries(resource)]
+    return found
+
+
+def _entries(resource: Resource) -> list[Object]:
+    main: Object = {
+        "name": resource.plural,
+        "singularName": resource.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": sorted(resource.verbs),
+    }
+    if resource.short_names:
+        main["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        main["categories"] = list(resource.categories)
+    if "list" in resource.verbs:
+        main["storageVersionHash"] = _storage_hash(resource)
+    return [main, *(_sub_entry(resource, item) for item in resource.subresources)]
+
+
+def _sub_entry(resource: Resource, subresource: Subresource) -> Object:
+    entry: Object = {
+        "name": f"{resource.plural}/{subresource.name}",
+        "singularName": "",
+        "namespaced": resource.namespaced,
+        "kind": subresource.kind or resource.kind,
+        "verbs": sorted(subresource.verbs),
+    }
+    if subresource.group is not None:
+        entry["group"], entry["version"] = subresource.group, subresource.version
+    return entry
+
+
+def _storage_hash(resource: Resource) -> str:
+    group = "" if resource.storage.startswith("core/") else resource.group  # events are stored in the core form
+    digest = hashlib.sha256(f"{group}/{resource.version}/{resource.kind}".encode()).digest()
+    return base64.b64encode(digest[:8]).decode()
+
+
+def _aggregated(registry: Registry, groups: list[str]) -> Reply:
+    items = []
+    for group in groups:
+        metadata: Object = {"name": group} if group else {}
+        versions = [
+            {
+                "version": version,
+                "resources": [_discovered(resource) for resource in registry.of(group, version)],
+                "freshness": "Current",
+            }
+            for other, version in registry.group_versions()
+            if other == group
+        ]
+        metadata["creationTimestamp"] = None
+        items.append({"metadata": metadata, "versions": versions})
+    listing = {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2beta1",
+        "metadata": {},
+        "items": items,
+    }
+    body = objects.encode(listing) + b"\n"
+    headers = {
+        "Etag": f'"{hashlib.sha512(body).hexdigest().upper()}"',
+        "Vary": "Accept",
+        "Cache-Control": "public",
+    }
+    return Reply(200, body=body, content_type=_AGGREGATED, headers=headers)
+
+
+def _discovered(resource: Resource) -> Object:
+    found: Object = {
+        "resource": resource.plural,
+        "responseKind": {"group": "", "version": "", "kind": resource.kind},
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular,
+        "verbs": sorted(resource.verbs),
+    }
+    if resource.short_names:
+        found["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        found["categories"] = list(resource.categories)
+    if resource.subresources:
+        found["subresources"] = [
+            {
+                "subresource": item.name,
+                "responseKind": {
+                    "group": item.group or "",
+                    "version": item.version or "",
+                    "kind": item.kind or resource.kind,
+                },
+                "verbs": sorted(item.verbs),
+            }
+            for item in resource.subresources
+        ]
+    return found
+
+
+def _paths(registry: Registry, groups: list[str]) -> list[str]:
+    paths = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"]
+    paths += [f"/apis/{group}" for group in groups]
+    paths += [f"/apis/{group}/{version}" for group, version in registry.group_versions() if group]
+    return sorted(paths)

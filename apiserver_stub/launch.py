@@ -1,0 +1,252 @@
+"""Start: keys and certificates, store, controllers, listener; then the files that tell clients where and how."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import ssl
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from aiohttp import web
+
+from apiserver_stub.admission import Admission
+from apiserver_stub.admission.plugins import (
+    DefaultTolerationSeconds,
+    NamespaceLifecycle,
+    Priority,
+    ServiceAccount,
+    SigningRequestIdentity,
+)
+from apiserver_stub.app import MAX_BODY_BYTES, ApiServer
+from apiserver_stub.authn import Authenticator
+from apiserver_stub.authn.jwt import SigningKey
+from apiserver_stub.authn.service_account import ServiceAccountTokens
+from apiserver_stub.authn.token_file import TokenFile
+from apiserver_stub.authz import AlwaysAllow, AlwaysDeny, Authorizer, Chain
+from apiserver_stub.authz.builtin import Builtin
+from apiserver_stub.controllers.namespaces import create_system_objects, empty_namespaces
+from apiserver_stub.controllers.scheduler import bind_to_single_node
+from apiserver_stub.options import Options
+from apiserver_stub.resources import build_registry
+from apiserver_stub.store.sqlite import SqliteStore
+from nodeagent.base.aio import TaskOwner
+from nodeagent.base.tls import KeyPair, covers, generate_ca, issue, server_context, write_private
+
+_log = logging.getLogger(__name__)
+
+_DRAIN_SECONDS = 5.0
+_AUTHORIZERS: dict[str, type[Authorizer]] = {"AlwaysAllow": AlwaysAllow, "AlwaysDeny": AlwaysDeny, "Builtin": Builtin}
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A server that serves, and the way to end it."""
+
+    url: str
+    ca_file: Path
+    token: str
+    kubeconfig: Path
+    node_kubeconfig: Path
+    server: ApiServer
+    resources: AsyncExitStack
+
+    async def stop(self) -> None:
+        """End watches, answer what is under way within a limit, close the store."""
+        self.server.stopping.set()
+        await self.resources.aclose()
+
+
+async def start(data_dir: Path, *, port: int = 0, options: Options | None = None) -> Running:
+    """Start a server with its files in *data_dir* on *port* (0: a free one) and return once it serves.
+
+    :raises StoreUnavailable: the database cannot be opened.
+    :raises TlsError: certificate files are no good.
+    :raises TokenFileError: the token file is no good.
+    :raises OSError: the port or a directory cannot be used.
+    """
+    return await start_with(replace(options or Options(), data_dir=data_dir, secure_port=port))
+
+
+async def start_with(options: Options) -> Running:
+    """Start the server that *options* describe; see :func:`start`."""
+    data = options.data_dir
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    certificates = await asyncio.to_thread(_serving_files, options)
+    key = await asyncio.to_thread(SigningKey.load_or_create, data / "service-account.key")
+    tokens_file = await asyncio.to_thread(_own_tokens, data / "tokens.csv", options.node_name)
+    async with AsyncExitStack() as stack:
+        store = SqliteStore(data / "store.db")
+        stack.push_async_callback(store.close)
+        await store.open()
+        tokens = ServiceAccountTokens(store, key, options.service_account_issuer)
+        methods: list[Any] = [TokenFile(tokens_file), tokens]
+        if options.token_auth_file is not None:
+            methods.insert(0, TokenFile(options.token_auth_file))
+        anonymous = options.anonymous_auth and "AlwaysAllow" not in options.authorization_mode
+        server = ApiServer(
+            options,
+            store,
+            build_registry(options),
+            authenticator=Authenticator(methods, anonymous=anonymous),
+            authorizer=Chain([_AUTHORIZERS[name]() for name in options.authorization_mode]),
+            admission=Admission(
+                [
+                    NamespaceLifecycle(),
+                    SigningRequestIdentity(),
+                    ServiceAccount(store),
+                    Priority(store),
+                    DefaultTolerationSeconds(),
+                ]
+            ),
+            tokens=tokens,
+            ca_certificate=certificates.authority.read_text(),
+        )
+        await create_system_objects(server)
+        tasks = await stack.enter_async_context(TaskOwner("apiserver"))
+        tasks.start(empty_namespaces(server), "namespaces")
+        if options.bind_pods_to_single_node:
+            tasks.start(bind_to_single_node(server), "scheduler")
+        port = await _listen(server, stack, certificates.context)
+        host = options.advertise_address or _reachable(options.bind_address)
+        server.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        url = f"https://{server.address}"
+        token, node_token = await asyncio.to_thread(_read_tokens, tokens_file)
+        kubeconfig, node_kubeconfig = data / "admin.kubeconfig", data / "node.kubeconfig"
+        await asyncio.to_thread(_write_kubeconfig, kubeconfig, url, certificates.authority, "admin", token)
+        user = f"system:node:{options.node_name}"
+        await asyncio.to_thread(_write_kubeconfig, node_kubeconfig, url, certificates.authority, user, node_token)
+        server.ready = True
+        running = Running(url, certificates.authority, token, kubeconfig, node_kubeconfig, server, stack.pop_all())
+        await asyncio.to_thread(_write_ready, data / "ready.json", running)
+        return running
+
+
+async def _listen(server: ApiServer, stack: AsyncExitStack, context: ssl.SSLContext) -> int:
+    options = server.options
+    runner = web.ServerRunner(
+        web.Server(
+            server.handle,
+            request_factory=_make_request,
+            handler_cancellation=True,
+            access_log=None,
+            keepalive_timeout=90.0,
+            max_headers=512,
+        ),
+        shutdown_timeout=_DRAIN_SECONDS,
+    )
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    site = web.TCPSite(
+        runner,
+        None if options.bind_address in ("0.0.0.0", "::") else options.bind_address,  # noqa: S104 - compared, not bound
+        options.secure_port,
+        ssl_context=context,
+        backlog=1024,
+        reuse_address=options.permit_address_sharing or None,
+        reuse_port=options.permit_port_sharing or None,
+    )
+    await site.start()
+    return int(runner.addresses[0][1])
+
+
+def _make_request(message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class _Certificates:
+    context: ssl.SSLContext
+    authority: Path
+
+
+def _serving_files(options: Options) -> _Certificates:
+    """Return the TLS context and the file that clients verify the server with; what is missing is generated."""
+    directory = options.certificates
+    if options.tls_cert_file is not None and options.tls_private_key_file is not None:
+        certificate, key, authority = options.tls_cert_file, options.tls_private_key_file, options.tls_cert_file
+    else:
+        certificate, key = directory / "apiserver.crt", directory / "apiserver.key"
+        authority = directory / "ca.crt"
+        _generate(options, directory)
+    context = server_context(
+        certificate,
+        key,
+        client_ca_file=options.client_ca_file,
+        min_version=options.tls_min_version,
+        cipher_suites=options.tls_cipher_suites,
+    )
+    return _Certificates(context, authority)
+
+
+def _generate(options: Options, directory: Path) -> None:
+    authority_file, authority_key = directory / "ca.crt", directory / "ca.key"
+    if authority_file.exists() and authority_key.exists():
+        authority = KeyPair(authority_file.read_bytes(), authority_key.read_bytes())
+    else:
+        authority = generate_ca("nodeagent-apiserver")
+        write_private(authority_key, authority.key)
+        write_private(authority_file, authority.certificate, mode=0o644)
+    names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "::1"]
+    addresses = (options.bind_address, options.advertise_address, options.external_hostname)
+    names += [name for name in addresses if name and name not in ("0.0.0.0", "::")]  # noqa: S104 - compared, not bound
+    certificate, key = directory / "apiserver.crt", directory / "apiserver.key"
+    if certificate.exists() and key.exists() and covers(certificate.read_bytes(), names):
+        return
+    pair = issue(authority, "nodeagent-apiserver", names=names, server=True)
+    write_private(key, pair.key)
+    write_private(certificate, pair.certificate + authority.certificate, mode=0o644)
+
+
+def _own_tokens(path: Path, node: str) -> Path:
+    """Return the file of the two tokens that this server made for the admin and the node."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    identities = [line.partition(",")[2] for line in lines]
+    wanted = ['admin,admin,"system:masters"', f'system:node:{node},node,"system:nodes"']
+    if identities != wanted:
+        admin = lines[0].partition(",")[0] if lines else secrets.token_urlsafe(32)
+        tokens = (admin, secrets.token_urlsafe(32))
+        text = "".join(f"{token},{identity}\n" for token, identity in zip(tokens, wanted, strict=True))
+        write_private(path, text.encode())
+    return path
+
+
+def _read_tokens(path: Path) -> tuple[str, str]:
+    admin, node = (line.partition(",")[0] for line in path.read_text().splitlines())
+    return admin, node
+
+
+def _write_kubeconfig(path: Path, url: str, authority: Path, user: str, token: str) -> None:
+    name = "nodeagent"
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": {"server": url, "certificate-authority": str(authority.absolute())}}],
+        "users": [{"name": user, "user": {"token": token}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
+        "current-context": name,
+    }
+    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+
+
+def _write_ready(path: Path, running: Running) -> None:
+    body = {
+        "url": running.url,
+        "caFile": str(running.ca_file.absolute()),
+        "token": running.token,
+        "kubeconfig": str(running.kubeconfig.absolute()),
+        "nodeKubeconfig": str(running.node_kubeconfig.absolute()),
+        "pid": os.getpid(),
+    }
+    write_private(path, msgspec.json.encode(body))
+
+
+def _reachable(address: str) -> str:
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 - compared, not bound

@@ -1,0 +1,176 @@
+"""Media types: what a client sends, what it wants back, and the bytes of both."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import yaml
+
+from apiserver_stub import objects
+from apiserver_stub.objects import Object
+from apiserver_stub.status import ApiError, bad_request, unsupported_media_type
+from nodeagent.base import yamlsafe
+
+JSON = "application/json"
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+_OBJECT_TYPES = (JSON, YAML, PROTOBUF)
+_STREAM_TYPES = tuple(f"{name};stream=watch" for name in (JSON, PROTOBUF))
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A negotiated answer: the encoding, and the shape (``Table``, ``PartialObjectMetadata``…) if one was asked for."""
+
+    encoding: str = JSON
+    shape: str = ""
+    shape_version: str = "v1"
+    pretty: bool = False
+
+    @property
+    def content_type(self) -> str:
+        return self.encoding
+
+    @property
+    def plain_json(self) -> bool:
+        return self.encoding == JSON and not self.shape and not self.pretty
+
+
+PLAIN = Format()
+
+
+class Codec:
+    """The protobuf codec, loaded when the first client asks for protobuf."""
+
+    _module: Any = None
+
+    @classmethod
+    def load(cls) -> Any:
+        if cls._module is None:
+            cls._module = importlib.import_module("nodeagent.base.apiproto")
+        return cls._module
+
+    @classmethod
+    def supports(cls, api_version: str, kind: str) -> bool:
+        try:
+            return bool(cls.load().supports(api_version, kind))
+        except ImportError:
+            return False
+
+
+@lru_cache(maxsize=256)
+def negotiate(accept: str, *, watch: bool, protobuf: bool) -> Format:
+    """Return the format that *accept* asks for; *protobuf* says whether the kind has that encoding.
+
+    :raises ApiError: 406, nothing that is served fits.
+    """
+    if not accept:
+        return PLAIN
+    clauses = []
+    for position, clause in enumerate(accept.split(",")):
+        media, *parameters = (part.strip() for part in clause.split(";"))
+        values = dict(parameter.partition("=")[::2] for parameter in parameters)
+        try:
+            quality = float(values.pop("q", "1"))
+        except ValueError:
+            quality = 0.0
+        clauses.append((-quality, position, media, values))
+    for _, _, media, values in sorted(clauses, key=lambda clause: clause[:2]):
+        encoding = JSON if media == "*/*" else media
+        if encoding not in _OBJECT_TYPES or (watch and encoding == YAML):
+            continue
+        shape = values.get("as", "")
+        if shape and (
+            shape not in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+            or values.get("g") != "meta.k8s.io"
+            or values.get("v") not in ("v1", "v1beta1")
+        ):
+            continue
+        if encoding == PROTOBUF and (shape or not protobuf):
+            continue
+        return Format(encoding, shape, values.get("v", "v1"), values.get("pretty", "") not in ("", "0", "false"))
+    if watch:
+        raise _not_acceptable(f"only the following media types are accepted: {', '.join(_STREAM_TYPES)}")
+    available = ", ".join(_OBJECT_TYPES + _STREAM_TYPES)
+    raise _not_acceptable(f"406: Not Acceptable\n\nAvailable representations: {available}")
+
+
+def read_body(content_type: str, body: bytes, what: str) -> Object:
+    """Decode a request body into an object; *what* names the expected kind in messages.
+
+    :raises ApiError: 400 when the bytes are not what their type says, 415 for a type that is not served.
+    """
+    media = content_type.partition(";")[0].strip().lower()
+    if media in ("", JSON):
+        return read_json(body, what)
+    if media == YAML:
+        return read_yaml(body, what)
+    if media == PROTOBUF:
+        return read_protobuf(body, what)
+    raise unsupported_media_type(
+        "the body of the request was in an unknown format - accepted media types include: " + ", ".join(_OBJECT_TYPES)
+    )
+
+
+def read_json(body: bytes, what: str) -> Object:
+    try:
+        obj = objects.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        problem = "unexpected end of JSON input" if not body.strip() else str(error)
+        raise _unrecognized(what, f"json parse error: {problem}", body) from error
+    if not isinstance(obj, dict):
+        raise _unrecognized(what, "json parse error: json: cannot unmarshal into Go value of type struct", body)
+    return obj
+
+
+def read_yaml(body: bytes, what: str) -> Object:
+    try:
+        obj = yamlsafe.load(body)
+    except yamlsafe.YamlError as error:
+        raise _unrecognized(what, f"yaml parse error: {error}", body) from error
+    if not isinstance(obj, dict):
+        raise _unrecognized(what, "yaml parse error: not a mapping", body)
+    return obj
+
+
+def read_protobuf(body: bytes, what: str) -> Object:
+    try:
+        obj: Object = Codec.load().decode(body)
+    except ImportError:
+        raise unsupported_media_type(
+            f"the body of the request was in an unknown format - accepted media types include: {JSON}, {YAML}"
+        ) from None
+    except ValueError as error:
+        raise bad_request(str(error) or f"the object provided is unrecognized (must be of type {what})") from error
+    return obj
+
+
+def encode(format_: Format, obj: Object) -> bytes:
+    """Return *obj* in the encoding of *format_*."""
+    if format_.encoding == YAML:
+        return yaml.dump(obj, Dumper=_Dumper, default_flow_style=False, allow_unicode=True).encode()
+    if format_.encoding == PROTOBUF and Codec.supports(obj.get("apiVersion", ""), obj.get("kind", "")):
+        encoded: bytes = Codec.load().encode(obj)
+        return encoded
+    data = objects.encode(obj)
+    return (msgspec.json.format(data, indent=2) if format_.pretty else data) + b"\n"
+
+
+def _unrecognized(what: str, problem: str, body: bytes) -> ApiError:
+    shown = body[:64].decode(errors="replace") or "<empty>"
+    return bad_request(
+        f"the object provided is unrecognized (must be of type {what}): couldn't get version/kind; {problem} ({shown})"
+    )
+
+
+def _not_acceptable(message: str) -> ApiError:
+    return ApiError(406, "NotAcceptable", message, {})
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True

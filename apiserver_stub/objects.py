@@ -1,0 +1,89 @@
+"""Objects as the server handles them: decoded JSON in, bytes in storage order out, and the times they carry."""
+
+from __future__ import annotations
+
+import random
+import re
+import uuid
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+Object = dict[str, Any]
+
+decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)")
+
+
+def encode_for_store(obj: Object) -> bytes:
+    """Return *obj* as stores take it: kind, apiVersion, metadata first, and no resourceVersion."""
+    metadata = {key: value for key, value in obj["metadata"].items() if key != "resourceVersion"}
+    ordered = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": metadata}
+    for key, value in obj.items():
+        if key not in ordered:
+            ordered[key] = value
+    return _encode(ordered)
+
+
+def encode(obj: Any) -> bytes:
+    """Return *obj* as compact JSON."""
+    return _encode(obj)
+
+
+def metadata_of(obj: Object) -> Object:
+    """Return the metadata of *obj*, which is added when it is missing."""
+    metadata: Object = obj.setdefault("metadata", {})
+    return metadata
+
+
+def key_of(namespace: str, name: str) -> str:
+    """Return the key in a collection: ``ns/name``, or the name alone for cluster objects."""
+    return f"{namespace}/{name}" if namespace else name
+
+
+def dig(obj: Any, path: Iterable[str]) -> Any:
+    """Return what *path* leads to, or ``None`` where it breaks off."""
+    for part in path:
+        if not isinstance(obj, dict):
+            return None
+        obj = obj.get(part)
+    return obj
+
+
+def new_uid() -> str:
+    return str(uuid.uuid4())
+
+
+def name_suffix() -> str:
+    """Return five characters that generated names end in."""
+    return "".join(random.choices(_SUFFIX_ALPHABET, k=5))  # noqa: S311 - uniqueness, not secrecy
+
+
+def now() -> str:
+    """Return the time of day as objects carry it, in whole seconds."""
+    return format_time(datetime.now(UTC))
+
+
+def now_micro() -> str:
+    """Return the time of day with six fraction digits."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def format_time(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_time(text: Any) -> datetime | None:
+    """Return the moment that an RFC 3339 text names, or ``None`` when it is no such text."""
+    if not isinstance(text, str) or not (match := _RFC3339.fullmatch(text)):
+        return None
+    date, clock, fraction, zone = match.groups()
+    try:
+        return datetime.fromisoformat(f"{date}T{clock}{(fraction or '')[:7]}{zone}")
+    except ValueError:
+        return None

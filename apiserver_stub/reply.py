@@ -1,0 +1,130 @@
+"""Answers: what a verb found, rendered in the format that the client negotiated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from apiserver_stub import media, objects, tables
+from apiserver_stub.media import Format
+from apiserver_stub.objects import Object
+from apiserver_stub.status import ApiError
+
+if TYPE_CHECKING:
+    from apiserver_stub.request import Request
+    from apiserver_stub.resources.registry import Resource
+    from apiserver_stub.store import Record
+    from apiserver_stub.verbs.lists import Page
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The outcome of a verb: one of a stored record, an object, a page of records, or plain bytes."""
+
+    code: int
+    record: Record | None = None
+    obj: Object | None = None
+    page: Page | None = None
+    body: bytes = b""
+    content_type: str = media.JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """Bytes for the wire, in pieces so that a long list is never held twice."""
+
+    code: int
+    content_type: str
+    pieces: list[bytes]
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def render(reply: Reply, request: Request, resource: Resource | None) -> Rendered:
+    """Return the bytes of *reply*.
+
+    :raises ApiError: 406, the shape asked for does not fit what was found.
+    """
+    format_ = request.format
+    if reply.page is not None and resource is not None:
+        return Rendered(reply.code, format_.content_type, _list_pieces(reply.page, request, resource), reply.headers)
+    if reply.record is not None and resource is not None:
+        if format_.plain_json:
+            return Rendered(reply.code, media.JSON, [resource.render(reply.record), b"\n"], reply.headers)
+        obj = resource.read(reply.record)
+    elif reply.obj is not None:
+        obj = reply.obj
+    else:
+        return Rendered(reply.code, reply.content_type, [reply.body], reply.headers)
+    if resource is not None and obj.get("kind") == resource.kind:
+        obj = _shape_object(obj, request, resource)
+    content_type = format_.content_type
+    if format_.encoding == media.PROTOBUF and not media.Codec.supports(obj.get("apiVersion", ""), obj.get("kind", "")):
+        content_type = media.JSON
+    return Rendered(reply.code, content_type, [media.encode(format_, obj)], reply.headers)
+
+
+def render_error(error: ApiError, format_: Format) -> Rendered:
+    """Return the bytes of a Status."""
+    plain = Format(format_.encoding, pretty=format_.pretty)
+    body, content_type = error.body(), plain.content_type
+    if plain.encoding == media.PROTOBUF and not media.Codec.supports("v1", "Status"):
+        plain, content_type = media.PLAIN, media.JSON
+    headers = dict(error.headers)
+    if error.code == 403:
+        headers["X-Content-Type-Options"] = "nosniff"
+    return Rendered(error.code, content_type, [media.encode(plain, body)], headers)
+
+
+def _shape_object(obj: Object, request: Request, resource: Resource) -> Object:
+    shape, version = request.format.shape, request.format.shape_version
+    if shape == "Table":
+        mode = tables.include_object(request.query)
+        return tables.table(
+            resource, [obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")}, mode, version
+        )
+    if shape == "PartialObjectMetadata":
+        return tables.partial(obj, version)
+    if shape:
+        name = f"*{'core' if not resource.group else resource.group.partition('.')[0]}.{resource.kind}"
+        raise ApiError(406, "NotAcceptable", f"you requested {shape}, but the requested object is not a list ({name})")
+    return obj
+
+
+def _list_pieces(page: Page, request: Request, resource: Resource) -> list[bytes]:
+    format_ = request.format
+    if format_.plain_json:
+        return _join(page, resource)
+    items = [resource.read(record) for record in page.records]
+    if format_.shape == "Table":
+        mode = tables.include_object(request.query)
+        return [media.encode(format_, tables.table(resource, items, page.metadata, mode, format_.shape_version))]
+    kind, api_version = f"{resource.kind}List", resource.api_version
+    if format_.shape == "PartialObjectMetadataList":
+        kind, api_version = format_.shape, f"meta.k8s.io/{format_.shape_version}"
+        items = [tables.partial(item, format_.shape_version) for item in items]
+    elif format_.shape:
+        text = f"you requested {format_.shape}, but the requested object is a list (*{resource.kind}List)"
+        raise ApiError(406, "NotAcceptable", text)
+    else:
+        for item in items:
+            del item["kind"], item["apiVersion"]
+    listing: Object = {"kind": kind, "apiVersion": api_version, "metadata": page.metadata, "items": items}
+    return [media.encode(format_, listing)]
+
+
+def _join(page: Page, resource: Resource) -> list[bytes]:
+    """Return the list as pieces of stored bytes; items lose the kind and apiVersion that stored objects start with."""
+    head = objects.encode(
+        {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": page.metadata}
+    )
+    pieces = [head[:-1] + b',"items":[']
+    skip = len(resource.head)
+    render_one = resource.render
+    records = page.records
+    for start in range(0, len(records), 500):
+        chunk = b",{".join([render_one(record)[skip:] for record in records[start : start + 500]])
+        pieces.append((b",{" if start else b"{") + chunk)
+    pieces.append(b"]}\n")
+    return pieces

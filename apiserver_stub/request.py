@@ -1,0 +1,161 @@
+"""What a request asks for: its path taken apart, its query, its caller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, unquote
+
+from apiserver_stub.status import ApiError, bad_request
+
+if TYPE_CHECKING:
+    from apiserver_stub.media import Format
+
+_FALSE = frozenset(["", "0", "false"])
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who asks."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+ANONYMOUS = User("system:anonymous", groups=("system:unauthenticated",))
+
+
+@dataclass(frozen=True, slots=True)
+class RequestInfo:
+    """A path and method as authorization and the verbs see them; a non-resource request has no *version*."""
+
+    verb: str
+    path: str
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    rest: str = ""
+    """What follows the subresource, for proxies."""
+
+    @property
+    def is_resource(self) -> bool:
+        return bool(self.resource)
+
+
+class Query:
+    """Query parameters; a repeated one keeps all of its values."""
+
+    def __init__(self, text: str) -> None:
+        self._values: dict[str, list[str]] = {}
+        if text:
+            for name, value in parse_qsl(text, keep_blank_values=True):
+                self._values.setdefault(name, []).append(value)
+
+    def get(self, name: str) -> str:
+        return self._values[name][0] if name in self._values else ""
+
+    def all(self, name: str) -> list[str]:
+        return self._values.get(name, [])
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def flag(self, name: str) -> bool:
+        """Return a boolean; any text but empty, 0 and false is true."""
+        return name in self._values and self._values[name][0].lower() not in _FALSE
+
+    def integer(self, name: str) -> int | None:
+        """Return a number, or ``None`` when it is not given.
+
+        :raises ApiError: 400, the text is no number.
+        """
+        text = self.get(name)
+        if not text:
+            return None
+        try:
+            return int(text)
+        except ValueError:
+            raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+
+
+@dataclass(slots=True)
+class Request:
+    """One request on its way through the pipeline."""
+
+    method: str
+    info: RequestInfo
+    query: Query
+    headers: Mapping[str, str]
+    body: bytes
+    user: User
+    format: Format
+
+    @property
+    def dry_run(self) -> bool:
+        return "All" in self.query.all("dryRun")
+
+
+def parse_path(method: str, raw_path: str, query: Query) -> RequestInfo:
+    """Take *raw_path* (still percent-encoded) apart.
+
+    :raises ApiError: 400, a name that cannot be one.
+    """
+    parts = [unquote(part) for part in raw_path.strip("/").split("/")]
+    path = "/" + "/".join(parts)
+    if parts[0] == "api" and len(parts) > 2:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return RequestInfo(method.lower(), path)
+    deprecated_watch = rest[0] == "watch" and len(rest) > 1
+    if deprecated_watch:
+        rest = rest[1:]
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 1:
+        namespace = rest[1]
+        if len(rest) > 2 and rest[2] not in ("status", "finalize"):
+            rest = rest[2:]
+    resource, name = rest[0], rest[1] if len(rest) > 1 else ""
+    if name in (".", ".."):
+        raise bad_request(f"Name parameter invalid: \"{name}\": may not be '{name}'")
+    verb = _verb(method, name, query)
+    if deprecated_watch and verb in ("get", "list"):
+        verb = "watch"
+    subresource = rest[2] if len(rest) > 2 else ""
+    return RequestInfo(
+        verb, path, group, version, resource, subresource, namespace, name, "/".join(rest[3:]) if len(rest) > 3 else ""
+    )
+
+
+def _verb(method: str, name: str, query: Query) -> str:
+    match method:
+        case "GET":
+            if name:
+                return "get"
+            return "watch" if query.flag("watch") else "list"
+        case "POST":
+            return "create"
+        case "PUT":
+            return "update"
+        case "PATCH":
+            return "patch"
+        case "DELETE":
+            return "delete" if name else "deletecollection"
+        case _:
+            return method.lower()
+
+
+def check_method(info: RequestInfo, method: str) -> None:
+    """Refuse methods that no resource has.
+
+    :raises ApiError: 405.
+    """
+    if method not in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+        raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})

@@ -1,0 +1,47 @@
+"""The kinds that are served: a module a family, each a list of declarations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apiserver_stub.resources.registry import Registry, Resource
+
+if TYPE_CHECKING:
+    from apiserver_stub.options import Options
+
+
+def build_registry(options: Options) -> Registry:
+    """Return every resource of this server."""
+    from apiserver_stub.resources import (
+        certificates,
+        config,
+        coordination,
+        events,
+        namespaces,
+        nodes,
+        pods,
+        reviews,
+        scheduling,
+        service_accounts,
+        services,
+        storage,
+    )
+
+    families = (
+        namespaces,
+        nodes,
+        pods,
+        config,
+        service_accounts,
+        services,
+        events,
+        coordination,
+        scheduling,
+        storage,
+        certificates,
+        reviews,
+    )
+    return Registry([resource for family in families for resource in family.resources(options)])
+
+
+__all__ = ["Registry", "Resource", "build_registry"]

@@ -1,0 +1,258 @@
+"""Events: one store, two views. An event is kept in the version in which it was last written and shown in either.
+
+spec: events.*
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from apiserver_stub.objects import Object, dig
+from apiserver_stub.resources.columns import name
+from apiserver_stub.resources.registry import Column, Resource, Strategy
+from apiserver_stub.status import Cause, invalid_value, required
+from apiserver_stub.tables import since
+from apiserver_stub.validation import qualified_name_problems
+
+if TYPE_CHECKING:
+    from apiserver_stub.options import Options
+
+GROUP = "events.k8s.io"
+_STORAGE = "core/events"
+_NEW_FROM_CORE = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+_CORE_FROM_NEW = {core: new for new, core in _NEW_FROM_CORE.items()}
+_CORE_ALWAYS: dict[str, Any] = {
+    "involvedObject": {},
+    "source": {},
+    "firstTimestamp": None,
+    "lastTimestamp": None,
+    "eventTime": None,
+    "reportingComponent": "",
+    "reportingInstance": "",
+}
+_NEW_ALWAYS: dict[str, Any] = {
+    "eventTime": None,
+    "regarding": {},
+    "deprecatedSource": {},
+    "deprecatedFirstTimestamp": None,
+    "deprecatedLastTimestamp": None,
+}
+_FIXED = (
+    "involvedObject",
+    "reason",
+    "message",
+    "source",
+    "firstTimestamp",
+    "lastTimestamp",
+    "count",
+    "type",
+    "eventTime",
+    "action",
+    "related",
+    "reportingController",
+    "reportingInstance",
+)
+_MICRO_TIME = 27  # length of 2006-01-02T15:04:05.000000Z
+
+
+def to_core(event: Object) -> Object:
+    """Return *event* as core/v1 shows it."""
+    found: Object = {"kind": "Event", "apiVersion": "v1"}
+    for key, value in event.items():
+        if key not in found:
+            found[_NEW_FROM_CORE.get(key, key)] = value
+    for key, value in _CORE_ALWAYS.items():
+        found.setdefault(key, value)
+    return found
+
+
+def to_new(event: Object) -> Object:
+    """Return *event* as the events group shows it."""
+    found: Object = {"kind": "Event", "apiVersion": f"{GROUP}/v1"}
+    for key, value in event.items():
+        if key not in found:
+            found[_CORE_FROM_NEW.get(key, key)] = value
+    for key, value in _NEW_ALWAYS.items():
+        found.setdefault(key, value)
+    return found
+
+
+class EventStrategy(Strategy):
+    """The rules of both views: those of the events group are stricter. Messages name core fields in both."""
+
+    def __init__(self, *, strict: bool) -> None:
+        self._strict = strict
+
+    def default(self, new: Object) -> None:
+        always = _NEW_ALWAYS if self._strict else _CORE_ALWAYS
+        for key, value in always.items():
+            if new.get(key) is None:
+                new[key] = value
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        """Everything is open to change here; :meth:`validate_update` says what must stay."""
+
+    def validate(self, new: Object) -> list[Cause]:
+        causes = self._common(new)
+        return causes + self._strict_rules(new) if self._strict else causes
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        causes = self._common(new)
+        if not self._strict:
+            return causes
+        if new.get("series") != old.get("series"):
+            causes += _series(new)
+        for label in _FIXED:
+            member = _CORE_FROM_NEW.get(label, label)
+            if (new.get(member) or None) != (old.get(member) or None):
+                causes.append(invalid_value(label, new.get(member), "field is immutable"))
+        return causes
+
+    def _common(self, event: Object) -> list[Cause]:
+        namespace = event["metadata"].get("namespace") or ""
+        about = dig(event, ("regarding" if self._strict else "involvedObject", "namespace")) or ""
+        new_style = bool(event.get("eventTime"))
+        causes = []
+        if not about:
+            fits = namespace in (("default", "kube-system") if new_style else ("", "default"))
+        else:
+            fits = new_style or about == namespace
+        if not fits:
+            causes.append(invalid_value("involvedObject.namespace", about, "does not match event.namespace"))
+        if not new_style:
+            return causes
+        controller_field = "reportingController" if self._strict else "reportingComponent"
+        controller = event.get(controller_field) or ""
+        if not controller:
+            causes.append(required(controller_field))
+        causes += [
+            invalid_value(controller_field, controller, problem) for problem in qualified_name_problems(controller)
+        ]
+        for label in ("reportingInstance", "action", "reason"):
+            value = event.get(label) or ""
+            if not value:
+                causes.append(required(label))
+            if len(value.encode()) > 128:
+                causes.append(invalid_value(label, "", "can have at most 128 characters"))
+        message = event.get("note" if self._strict else "message") or ""
+        if len(message.encode()) > 1024:
+            causes.append(invalid_value("message", "", "can have at most 1024 characters"))
+        return causes
+
+    def _strict_rules(self, event: Object) -> list[Cause]:
+        causes = _series(event)
+        if not event.get("eventTime"):
+            causes.append(required("eventTime"))
+        if (kind := event.get("type") or "") not in ("Normal", "Warning"):
+            causes.append(invalid_value("type", "", f"has invalid value: {kind}"))
+        for label in ("firstTimestamp", "lastTimestamp", "count", "source"):
+            if event.get(_CORE_FROM_NEW[label]):
+                causes.append(invalid_value(label, "", "needs to be unset"))
+        return causes
+
+
+def resources(options: Options) -> list[Resource]:
+    def declare(group: str, strategy: Strategy, fields: dict[str, tuple[str, ...]], view: Any) -> Resource:
+        return Resource(
+            group,
+            "v1",
+            "Event",
+            "events",
+            short_names=("ev",),
+            strategy=strategy,
+            columns=_columns(),
+            fields=fields,
+            storage=_STORAGE,
+            convert=view,
+            create_on_update=True,
+            free_names=not group,
+            group_in_errors=False,
+            ttl=True,
+        )
+
+    about = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+    core_fields = {f"involvedObject.{part}": ("involvedObject", part) for part in about}
+    new_fields = {f"regarding.{part}": ("regarding", part) for part in about}
+    plain: dict[str, tuple[str, ...]] = {"reason": ("reason",), "type": ("type",)}
+    core = {"reportingComponent": ("reportingComponent",), "source": ("source", "component")}
+    return [
+        declare("", EventStrategy(strict=False), {**plain, **core_fields, **core}, to_core),
+        declare(
+            GROUP,
+            EventStrategy(strict=True),
+            {**plain, **new_fields, "reportingController": ("reportingController",)},
+            to_new,
+        ),
+    ]
+
+
+def _series(event: Object) -> list[Cause]:
+    series = event.get("series")
+    if series is None:
+        return []
+    causes = []
+    if (series.get("count") or 0) < 2:
+        causes.append(invalid_value("series.count", "", "should be at least 2"))
+    if not series.get("lastObservedTime"):
+        causes.append(required("series.lastObservedTime"))
+    return causes
+
+
+def _columns() -> tuple[Column, ...]:
+    return (
+        Column("Last Seen", _core(_last_seen), description="Time since the event was last seen."),
+        Column("Type", _core(lambda event: event.get("type") or "")),
+        Column("Reason", _core(lambda event: event.get("reason") or "")),
+        Column("Object", _core(_object)),
+        Column("Subobject", _core(lambda event: dig(event, ("involvedObject", "fieldPath")) or ""), wide=True),
+        Column("Source", _core(_source), wide=True),
+        Column("Message", _core(lambda event: (event.get("message") or "").strip())),
+        Column("First Seen", _core(_first_seen), wide=True),
+        Column("Count", _core(_count), type="integer", wide=True),
+        Column("Name", name, wide=True),
+    )
+
+
+def _core(cell: Any) -> Any:
+    """Return *cell*, written for the core view, for either view."""
+
+    def either(event: Object) -> Any:
+        return cell(event if event["apiVersion"] == "v1" else to_core(event))
+
+    return either
+
+
+def _last_seen(event: Object) -> str:
+    time = dig(event, ("series", "lastObservedTime")) or event.get("lastTimestamp")
+    return since(time) if time else _first_seen(event)
+
+
+def _first_seen(event: Object) -> str:
+    return since(event.get("firstTimestamp") or event.get("eventTime"))
+
+
+def _object(event: Object) -> str:
+    about = event.get("involvedObject") or {}
+    kind, named = (about.get("kind") or "").lower(), about.get("name") or ""
+    return f"{kind}/{named}" if named else kind
+
+
+def _source(event: Object) -> str:
+    source = event.get("source") or {}
+    parts = (
+        source.get("component") or event.get("reportingComponent"),
+        source.get("host") or event.get("reportingInstance"),
+    )
+    return ", ".join(part for part in parts if part)
+
+
+def _count(event: Object) -> int:
+    return dig(event, ("series", "count")) or event.get("count") or 1

@@ -1,0 +1,63 @@
+"""Namespaces: they end by emptying themselves (:mod:`apiserver_stub.controllers`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apiserver_stub.objects import Object
+from apiserver_stub.resources.columns import AGE, NAME, at
+from apiserver_stub.resources.registry import STANDARD_VERBS, Resource, Strategy, Subresource
+from apiserver_stub.strategic import CONDITIONS
+
+if TYPE_CHECKING:
+    from apiserver_stub.options import Options
+
+
+class NamespaceStrategy(Strategy):
+    """A namespace is Active until it is deleted, then Terminating until its finalizers are gone."""
+
+    def prepare_create(self, new: Object) -> None:
+        labels = new["metadata"].get("labels") or {}
+        new["metadata"]["labels"] = {**labels, "kubernetes.io/metadata.name": new["metadata"].get("name", "")}
+        spec = new.setdefault("spec", {})
+        if "kubernetes" not in (finalizers := spec.get("finalizers") or []):
+            spec["finalizers"] = [*finalizers, "kubernetes"]
+        new["status"] = {"phase": "Active"}
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        finalizers = (new.get("spec") or {}).get("finalizers")
+        super().prepare_update(new, old, subresource)
+        labels = new["metadata"].get("labels") or {}
+        new["metadata"]["labels"] = {**labels, "kubernetes.io/metadata.name": old["metadata"]["name"]}
+        if subresource == "finalize":
+            new["spec"] = {**old.get("spec", {}), "finalizers": finalizers or []}
+        else:
+            new["spec"] = old.get("spec", {})
+
+    def lingers(self, obj: Object) -> bool:
+        return bool((obj.get("spec") or {}).get("finalizers"))
+
+    def prepare_delete(self, obj: Object) -> None:
+        obj["metadata"].pop("deletionGracePeriodSeconds", None)
+        obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
+
+
+def resources(options: Options) -> list[Resource]:
+    return [
+        Resource(
+            "",
+            "v1",
+            "Namespace",
+            "namespaces",
+            namespaced=False,
+            short_names=("ns",),
+            verbs=tuple(verb for verb in STANDARD_VERBS if verb != "deletecollection"),
+            strategy=NamespaceStrategy(),
+            subresources=(Subresource("finalize", ("update",)), Subresource("status")),
+            columns=(NAME, at("Status", "status.phase"), AGE),
+            patch_schema=CONDITIONS,
+            fields={"status.phase": ("status", "phase")},
+            returns_deleted=True,
+            label_names=True,
+        )
+    ]

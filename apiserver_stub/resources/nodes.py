@@ -1,0 +1,88 @@
+"""Nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apiserver_stub.objects import Object, dig
+from apiserver_stub.resources.columns import AGE, NAME, at
+from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
+from apiserver_stub.strategic import NODE
+
+if TYPE_CHECKING:
+    from apiserver_stub.options import Options
+
+_ROLE = "node-role.kubernetes.io/"
+
+
+class NodeStrategy(Strategy):
+    """A node keeps the provider and pod CIDR it once had; its status comes through the subresource."""
+
+    def default(self, new: Object) -> None:
+        new.setdefault("spec", {})
+        spec = new["spec"]
+        if spec.get("podCIDR") and not spec.get("podCIDRs"):
+            spec["podCIDRs"] = [spec["podCIDR"]]
+
+    def prepare_create(self, new: Object) -> None:
+        new.setdefault("status", {}).setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 0}})
+
+
+def resources(options: Options) -> list[Resource]:
+    return [
+        Resource(
+            "",
+            "v1",
+            "Node",
+            "nodes",
+            namespaced=False,
+            short_names=("no",),
+            strategy=NodeStrategy(),
+            subresources=(Subresource("status"),),
+            columns=(
+                NAME,
+                Column("Status", _status, description="Whether the node is ready."),
+                Column("Roles", _roles, description="Roles of the node."),
+                AGE,
+                at("Version", "status.nodeInfo.kubeletVersion", default=""),
+                Column("Internal-IP", lambda node: _address(node, "InternalIP"), wide=True),
+                Column("External-IP", lambda node: _address(node, "ExternalIP"), wide=True),
+                at("OS-Image", "status.nodeInfo.osImage", wide=True, default="<unknown>"),
+                at("Kernel-Version", "status.nodeInfo.kernelVersion", wide=True, default="<unknown>"),
+                at("Container-Runtime", "status.nodeInfo.containerRuntimeVersion", wide=True, default="<unknown>"),
+            ),
+            patch_schema=NODE,
+            fields={"spec.unschedulable": ("spec", "unschedulable")},
+            storage_key="minions",
+        )
+    ]
+
+
+def is_ready(node: Object) -> bool:
+    """Return whether the node's Ready condition is true."""
+    return any(
+        condition.get("type") == "Ready" and condition.get("status") == "True"
+        for condition in dig(node, ("status", "conditions")) or ()
+    )
+
+
+def _status(node: Object) -> str:
+    conditions = {condition["type"]: condition for condition in dig(node, ("status", "conditions")) or ()}
+    ready = conditions.get("Ready")
+    words = ["Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"]
+    if dig(node, ("spec", "unschedulable")):
+        words.append("SchedulingDisabled")
+    return ",".join(words)
+
+
+def _roles(node: Object) -> str:
+    labels = node["metadata"].get("labels") or {}
+    roles = {key.removeprefix(_ROLE) for key in labels if key.startswith(_ROLE) and key != _ROLE}
+    if role := labels.get("kubernetes.io/role"):
+        roles.add(role)
+    return ",".join(sorted(roles)) or "<none>"
+
+
+def _address(node: Object, kind: str) -> str:
+    addresses = dig(node, ("status", "addresses")) or ()
+    return next((item["address"] for item in addresses if item.get("type") == kind), "<none>")

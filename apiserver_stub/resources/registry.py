@@ -1,0 +1,206 @@
+"""What a resource is: a short declaration, and the strategy that knows the rules of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from apiserver_stub.objects import Object, decode, dig, encode_for_store
+from apiserver_stub.status import Cause
+from apiserver_stub.strategic import OBJECT, Schema
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+    from apiserver_stub.request import Request
+    from apiserver_stub.store import Record
+
+STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+ActionHandler = Callable[["ApiServer", "Request", "Resource"], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a Table; *cell* computes its value from the object, *wide* ones are shown with ``-o wide``."""
+
+    name: str
+    cell: Callable[[Object], Any]
+    type: str = "string"
+    wide: bool = False
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """``resource/name``: an update of a part of the object, or an action with a handler of its own."""
+
+    name: str
+    verbs: tuple[str, ...] = ("get", "patch", "update")
+    kind: str = ""
+    group: str | None = None
+    version: str | None = None
+    action: ActionHandler | None = None
+
+
+class Strategy:
+    """The rules of a kind; this one has none beyond those of metadata. Methods are pure and change only *new*."""
+
+    def default(self, new: Object) -> None:
+        """Fill in what a client may leave out; for every object that comes in."""
+
+    def prepare_create(self, new: Object) -> None:
+        """Set what the server alone decides about a new object."""
+
+    def validate(self, new: Object) -> list[Cause]:
+        """Return what is wrong with a new object."""
+        return []
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        """Put back what an update through *subresource* (empty: the object itself) may not change."""
+        if subresource == "status":
+            metadata = {**old["metadata"]}
+            for name in ("labels", "annotations", "finalizers", "resourceVersion"):
+                _copy(new["metadata"], metadata, name)
+            status = new.get("status")
+            new.clear()
+            new.update({**old, "metadata": metadata})
+            if status is not None:
+                new["status"] = status
+        elif "status" in old:
+            new["status"] = old["status"]
+        else:
+            new.pop("status", None)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        """Return what is wrong with the change from *old* to *new*."""
+        return [] if subresource else self.validate(new)
+
+    def grace_seconds(self, obj: Object, requested: int | None) -> int:
+        """Return how long a deleted object stays for somebody to finish with it; 0 removes it at once."""
+        return 0
+
+    def lingers(self, obj: Object) -> bool:
+        """Return whether a deleted object stays until somebody has cleaned up behind it, finalizers aside."""
+        return False
+
+    def prepare_delete(self, obj: Object) -> None:
+        """Change an object that stays for a while after its deletion."""
+
+
+@dataclass(frozen=True, eq=False)
+class Resource:
+    """One resource of one group version."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = STANDARD_VERBS
+    strategy: Strategy = field(default_factory=Strategy)
+    subresources: tuple[Subresource, ...] = ()
+    columns: tuple[Column, ...] = ()
+    patch_schema: Schema = OBJECT
+    """How strategic merge patches treat the lists of this kind."""
+    fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Field labels of selectors beyond metadata.name and metadata.namespace, and where their values are."""
+    storage: str = ""
+    """Collection in the store; ``group/plural`` unless several resources show the same objects."""
+    convert: Callable[[Object], Object] | None = None
+    """Turns an object stored in another version into this one; ``None`` where there is one version."""
+    storage_key: str = ""
+    """Last part of the reference's key, where it is not the plural."""
+    create_on_update: bool = False
+    unconditional_update: bool = True
+    returns_deleted: bool = False
+    label_names: bool = False
+    """Names are DNS labels instead of subdomains."""
+    free_names: bool = False
+    """Names need only be safe in a path."""
+    group_in_errors: bool = True
+    ttl: bool = False
+    """Objects expire after ``--event-ttl``."""
+    action: ActionHandler | None = None
+    """Handles POST of a kind that is answered and never stored."""
+
+    def __post_init__(self) -> None:
+        set_ = object.__setattr__
+        set_(self, "storage", self.storage or f"{self.group or 'core'}/{self.plural}")
+        set_(self, "singular", self.singular or self.kind.lower())
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def head(self) -> bytes:
+        """What the bytes of a stored object of this version start with."""
+        return b'{"kind":"%s","apiVersion":"%s",' % (self.kind.encode(), self.api_version.encode())
+
+    def render(self, record: Record) -> bytes:
+        """Return the bytes of *record* in this version."""
+        if self.convert is None or record.data.startswith(self.head):
+            return record.data
+        revision = decode(record.data)["metadata"]["resourceVersion"]
+        from apiserver_stub.store.base import with_revision
+
+        return with_revision(encode_for_store(self.read(record)), int(revision))
+
+    def read(self, record: Record) -> Object:
+        """Return *record* decoded, in this version."""
+        obj: Object = decode(record.data)
+        return obj if self.convert is None or obj["apiVersion"] == self.api_version else self.convert(obj)
+
+    def subresource(self, name: str) -> Subresource | None:
+        return next((sub for sub in self.subresources if sub.name == name), None)
+
+    def field_value(self, obj: Object, label: str) -> str:
+        """Return the value of field *label* as selectors compare it; a missing one is the empty text."""
+        value = dig(obj, self.field_path(label))
+        if value is None:
+            return "false" if label in ("spec.unschedulable", "spec.hostNetwork") else ""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return str(value)
+
+    def field_path(self, label: str) -> tuple[str, ...]:
+        """Return where the value of field *label* is.
+
+        :raises KeyError: this kind cannot be selected by it.
+        """
+        if label == "metadata.name" or (label == "metadata.namespace" and self.namespaced):
+            return tuple(label.split("."))
+        return self.fields[label]
+
+
+class Registry:
+    """All resources that are served, by group version and plural."""
+
+    def __init__(self, resources: Sequence[Resource]) -> None:
+        self._resources = {(item.group, item.version, item.plural): item for item in resources}
+
+    def __iter__(self) -> Iterator[Resource]:
+        return iter(self._resources.values())
+
+    def find(self, group: str, version: str, plural: str) -> Resource | None:
+        return self._resources.get((group, version, plural))
+
+    def group_versions(self) -> list[tuple[str, str]]:
+        """Return the group versions in the order they are declared."""
+        return list(dict.fromkeys((item.group, item.version) for item in self))
+
+    def of(self, group: str, version: str) -> list[Resource]:
+        """Return the resources of a group version, sorted by plural."""
+        found = [item for item in self if (item.group, item.version) == (group, version)]
+        return sorted(found, key=lambda item: item.plural)
+
+
+def _copy(source: Object, target: Object, name: str) -> None:
+    if source.get(name):
+        target[name] = source[name]
+    else:
+        target.pop(name, None)

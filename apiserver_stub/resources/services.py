@@ -1,0 +1,122 @@
+"""Services and their endpoints. No address is allocated: a service without a ``clusterIP`` of its own is headless."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apiserver_stub.objects import Object, dig
+from apiserver_stub.resources.columns import AGE, NAME, at
+from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
+from apiserver_stub.status import Cause, invalid_value, required
+from apiserver_stub.strategic import SERVICE
+
+if TYPE_CHECKING:
+    from apiserver_stub.options import Options
+
+
+class ServiceStrategy(Strategy):
+    """Ports are there and have numbers; a cluster address once given stays."""
+
+    def default(self, new: Object) -> None:
+        spec = new.setdefault("spec", {})
+        spec.setdefault("type", "ClusterIP")
+        spec.setdefault("sessionAffinity", "None")
+        if spec["type"] != "ExternalName":
+            spec.setdefault("internalTrafficPolicy", "Cluster")
+            spec["clusterIP"] = spec.get("clusterIP") or (spec.get("clusterIPs") or ["None"])[0]
+            spec["clusterIPs"] = [spec["clusterIP"]]
+        for port in spec.get("ports") or []:
+            port.setdefault("protocol", "TCP")
+            port.setdefault("targetPort", port.get("port"))
+
+    def prepare_create(self, new: Object) -> None:
+        new["status"] = {"loadBalancer": {}}
+
+    def validate(self, new: Object) -> list[Cause]:
+        spec = new["spec"]
+        ports = spec.get("ports") or []
+        causes = []
+        if not ports and spec["type"] != "ExternalName" and spec.get("clusterIP") != "None":
+            causes.append(required("spec.ports"))
+        for index, port in enumerate(ports):
+            number = port.get("port")
+            if not isinstance(number, int) or not 1 <= number <= 65535:
+                causes.append(
+                    invalid_value(f"spec.ports[{index}].port", number or 0, "must be between 1 and 65535, inclusive")
+                )
+        return causes
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        causes = self.validate(new) if not subresource else []
+        before, after = dig(old, ("spec", "clusterIP")), dig(new, ("spec", "clusterIP"))
+        if before and after != before and dig(new, ("spec", "type")) != "ExternalName":
+            causes.append(invalid_value("spec.clusterIPs[0]", after, "may not change once set"))
+        return causes
+
+
+def resources(options: Options) -> list[Resource]:
+    return [
+        Resource(
+            "",
+            "v1",
+            "Service",
+            "services",
+            short_names=("svc",),
+            categories=("all",),
+            strategy=ServiceStrategy(),
+            subresources=(Subresource("status"),),
+            columns=(
+                NAME,
+                at("Type", "spec.type"),
+                at("Cluster-IP", "spec.clusterIP"),
+                Column("External-IP", _external),
+                Column("Port(s)", _ports),
+                AGE,
+                Column("Selector", _selector, wide=True),
+            ),
+            patch_schema=SERVICE,
+            storage_key="services/specs",
+            create_on_update=True,
+            returns_deleted=True,
+            label_names=True,
+        ),
+        Resource(
+            "",
+            "v1",
+            "Endpoints",
+            "endpoints",
+            short_names=("ep",),
+            columns=(NAME, Column("Endpoints", _endpoints), AGE),
+            storage_key="services/endpoints",
+            create_on_update=True,
+        ),
+    ]
+
+
+def _external(service: Object) -> str:
+    if dig(service, ("spec", "type")) == "ExternalName":
+        return str(dig(service, ("spec", "externalName")) or "<none>")
+    return ",".join(dig(service, ("spec", "externalIPs")) or ()) or "<none>"
+
+
+def _ports(service: Object) -> str:
+    ports = []
+    for port in dig(service, ("spec", "ports")) or ():
+        node = f":{port['nodePort']}" if port.get("nodePort") else ""
+        ports.append(f"{port.get('port')}{node}/{port.get('protocol', 'TCP')}")
+    return ",".join(ports) or "<none>"
+
+
+def _selector(service: Object) -> str:
+    selector = dig(service, ("spec", "selector")) or {}
+    return ",".join(f"{key}={value}" for key, value in sorted(selector.items())) or "<none>"
+
+
+def _endpoints(obj: Object) -> str:
+    found = [
+        f"{address.get('ip')}:{port.get('port')}"
+        for subset in obj.get("subsets") or ()
+        for port in subset.get("ports") or ()
+        for address in subset.get("addresses") or ()
+    ]
+    return ",".join(found[:3]) + (f" + {len(found) - 3} more..." if len(found) > 3 else "") or "<none>"

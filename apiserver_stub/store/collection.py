@@ -1,0 +1,171 @@
+"""One kind of objects in memory: what is there now, in key order, and the recent changes in revision order.
+
+Watchers keep a position in the shared log instead of a queue of their own: a slow one costs nothing, and one that
+falls out of the log is told so (:class:`Compacted`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from apiserver_stub.store.base import Change, Record
+
+HISTORY_CHANGES = 16_384
+HISTORY_BYTES = 16 << 20
+
+
+class Compacted(Exception):
+    """The revision asked for is older than the history that is kept; :attr:`oldest` is the oldest that is not."""
+
+    def __init__(self, oldest: int) -> None:
+        super().__init__(f"revision is older than {oldest}")
+        self.oldest = oldest
+
+
+class Collection:
+    """Records of one kind, their order and their history."""
+
+    def __init__(self, name: str, floor: int) -> None:
+        self.name = name
+        self._records: dict[str, Record] = {}
+        self._sorted: list[str] = []
+        self._unsorted: list[str] = []
+        self._holes = False
+        self._log: deque[Change] = deque()
+        self._log_start = 0  # sequence number of the first change in the log
+        self._log_bytes = 0
+        self._floor = floor  # states at this revision and later can be rebuilt
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def get(self, key: str) -> Record | None:
+        return self._records.get(key)
+
+    def select(self, prefix: str = "", after: str = "") -> list[Record]:
+        """Return the records whose key starts with *prefix* and is at least *after*, in key order."""
+        records = self._records
+        return [records[key] for key in _range(self._keys(), prefix, after)]
+
+    def select_at(self, revision: int, prefix: str = "", after: str = "") -> list[Record]:
+        """Return the same as it was at *revision*.
+
+        :raises Compacted: the history does not reach back so far.
+        """
+        if revision < self._floor:
+            raise Compacted(self._floor)
+        past: dict[str, Record | None] = {}
+        for change in reversed(self._log):
+            if change.revision <= revision:
+                break
+            past[change.record.key] = change.previous
+        if not past:
+            return self.select(prefix, after)
+        found = {record.key: record for record in self.select(prefix, after)}
+        for key in _range(sorted(past), prefix, after):
+            record = past[key]
+            if record is None:
+                found.pop(key, None)
+            else:
+                found[key] = record
+        return [found[key] for key in sorted(found)]
+
+    def load(self, record: Record) -> None:
+        """Add *record* while the store starts; not a change."""
+        self._records[record.key] = record
+        self._unsorted.append(record.key)
+
+    def publish(self, changes: Sequence[Change]) -> None:
+        """Apply *changes*, in revision order, and wake the watchers."""
+        for change in changes:
+            record = change.record
+            if change.type == "DELETED":
+                del self._records[record.key]
+                self._holes = True
+            else:
+                if change.previous is None:
+                    self._unsorted.append(record.key)
+                self._records[record.key] = record
+            self._log.append(change)
+            self._log_bytes += _cost(change)
+        self._trim()
+        waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    @property
+    def end(self) -> int:
+        """Return the position after the newest change."""
+        return self._log_start + len(self._log)
+
+    def position_after(self, revision: int) -> int:
+        """Return the position of the first change newer than *revision*.
+
+        :raises Compacted: changes newer than *revision* may be gone.
+        """
+        if revision < self._floor:
+            raise Compacted(self._floor)
+        position = self.end
+        for change in reversed(self._log):
+            if change.revision <= revision:
+                break
+            position -= 1
+        return position
+
+    def read(self, position: int, limit: int) -> list[Change]:
+        """Return at most *limit* changes from *position* on.
+
+        :raises Compacted: the change at *position* is gone.
+        """
+        offset = position - self._log_start
+        if offset < 0:
+            raise Compacted(self._floor)
+        log = self._log
+        return [log[index] for index in range(offset, min(offset + limit, len(log)))]
+
+    async def wait(self, position: int) -> None:
+        """Return once there is a change at *position*."""
+        while self.end <= position:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.add(waiter)
+            try:
+                await waiter
+            finally:
+                self._waiters.discard(waiter)
+
+    def _keys(self) -> list[str]:
+        if self._holes:
+            self._sorted, self._holes = sorted(self._records), False
+            self._unsorted.clear()
+        elif self._unsorted:
+            self._sorted += self._unsorted
+            self._sorted.sort()
+            self._unsorted.clear()
+        return self._sorted
+
+    def _trim(self) -> None:
+        while len(self._log) > HISTORY_CHANGES or self._log_bytes > HISTORY_BYTES:
+            change = self._log.popleft()
+            self._log_start += 1
+            self._log_bytes -= _cost(change)
+            self._floor = change.revision
+
+
+def _cost(change: Change) -> int:
+    """Return the bytes that only the history keeps alive: what the change replaced or removed."""
+    return len(change.previous.data) if change.previous is not None else 0
+
+
+def _range(keys: list[str], prefix: str, after: str) -> list[str]:
+    start = bisect_left(keys, max(prefix, after))
+    if not prefix:
+        return keys[start:] if start else keys
+    end = bisect_left(keys, prefix[:-1] + chr(ord(prefix[-1]) + 1))
+    return keys[start:end]

@@ -1,0 +1,297 @@
+"""The default store: records in memory, durable in SQLite with one fsync for all writes of a moment.
+
+A write gets its revision when it is decided, becomes durable with its batch, and only then visible and acknowledged.
+Decisions see writes that are still on their way, so nothing is lost between two batches. When a batch fails, every
+write on its way fails with it, because later ones may have been decided on earlier ones; readers are not disturbed
+and the next write tries anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import sqlite3
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from apiserver_stub.store.base import Change, Outcome, Put, Record, Remove, StoreUnavailable, with_revision
+from apiserver_stub.store.collection import Collection
+
+_log = logging.getLogger(__name__)
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS objects (
+    collection TEXT NOT NULL, key TEXT NOT NULL, revision INTEGER NOT NULL, expires_at REAL, data BLOB NOT NULL,
+    PRIMARY KEY (collection, key)
+);
+CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
+"""
+_PUT = "INSERT OR REPLACE INTO objects (collection, key, revision, expires_at, data) VALUES (?, ?, ?, ?, ?)"
+_REMOVE = "DELETE FROM objects WHERE collection = ? AND key = ?"
+_COUNT = "INSERT OR REPLACE INTO counters (name, value) VALUES ('revision', ?)"
+
+EXPIRY_SWEEP_SECONDS = 1.0
+EXPIRY_BATCH = 250
+CHECKPOINT_SECONDS = 2.0
+WAL_LIMIT_BYTES = 256 << 20
+
+
+class _Write:
+    __slots__ = ("change", "collection", "done", "expires_at")
+
+    def __init__(self, collection: str, change: Change, expires_at: float | None, done: asyncio.Future[Record]) -> None:
+        self.collection, self.change, self.expires_at, self.done = collection, change, expires_at, done
+
+
+class SqliteStore:
+    """A :class:`~apiserver_stub.store.base.Store` in one file.
+
+    *now* is the time of day in seconds; records that expire are found by a heap, never by a scan.
+    """
+
+    def __init__(self, path: Path, *, now: Callable[[], float] = time.time) -> None:
+        self._path, self._now = path, now
+        self._collections: dict[str, Collection] = {}
+        self._revision = 0  # newest that readers may see
+        self._next = 0  # newest that was given to a write
+        self._latest: dict[tuple[str, str], _Write] = {}  # the newest write on its way, by collection and key
+        self._queue: list[_Write] = []
+        self._expiries: list[tuple[float, int, str, str]] = []
+        self._healthy = True  # whether the newest batch could be written
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+        self._db: sqlite3.Connection | None = None
+        self._flushing: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Create or read the file and start the background work.
+
+        :raises StoreUnavailable: the file cannot be opened or is no database.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._thread, self._load)
+        except (OSError, sqlite3.Error) as error:
+            raise StoreUnavailable(f"open {self._path}: {error}") from error
+        self._tasks = [
+            loop.create_task(self._expire(), name="store/expire"),
+            loop.create_task(self._checkpoint(), name="store/checkpoint"),
+        ]
+
+    @property
+    def revision(self) -> int:
+        return self._revision
+
+    @property
+    def healthy(self) -> bool:
+        return self._healthy
+
+    def collection(self, name: str) -> Collection:
+        found = self._collections.get(name)
+        if found is None:
+            found = self._collections[name] = Collection(name, self._revision)
+        return found
+
+    async def update(self, name: str, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
+        on_its_way = self._latest.get((name, key))
+        if on_its_way is None:
+            current = self.collection(name).get(key)
+        else:
+            current = None if on_its_way.change.type == "DELETED" else on_its_way.change.record
+        outcome = decide(current)
+        if isinstance(outcome, Put | Remove):
+            return await self._write(name, key, current, outcome)
+        if on_its_way is not None:
+            await asyncio.shield(on_its_way.done)  # what is answered must be durable
+        if current is None:
+            raise LookupError(key)
+        return current
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._flushing is not None:
+            await self._flushing
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._shut)
+        self._thread.shutdown()
+
+    # Writing
+
+    def _write(self, name: str, key: str, current: Record | None, outcome: Put | Remove) -> asyncio.Future[Record]:
+        self._next += 1
+        record = Record(key, self._next, with_revision(outcome.data, self._next))
+        expires_at = None
+        if isinstance(outcome, Remove):
+            change = Change("DELETED", record, current)
+        else:
+            change = Change("ADDED" if current is None else "MODIFIED", record, current)
+            if outcome.ttl_seconds:
+                expires_at = self._now() + outcome.ttl_seconds
+        loop = asyncio.get_running_loop()
+        write = _Write(name, change, expires_at, loop.create_future())
+        self._latest[name, key] = write
+        self._queue.append(write)
+        if self._flushing is None:
+            self._flushing = loop.create_task(self._flush(), name="store/flush")
+        return asyncio.shield(write.done)
+
+    async def _flush(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._queue:
+                batch, self._queue = self._queue, []
+                try:
+                    await loop.run_in_executor(self._thread, self._commit, batch)
+                except (OSError, sqlite3.Error) as error:
+                    self._healthy = False
+                    self._fail(batch, error)
+                else:
+                    self._healthy = True
+                    self._publish(batch)
+        finally:
+            self._flushing = None
+
+    def _publish(self, batch: list[_Write]) -> None:
+        by_collection: dict[str, list[Change]] = {}
+        for write in batch:
+            change = write.change
+            key = change.record.key
+            by_collection.setdefault(write.collection, []).append(change)
+            if self._latest.get((write.collection, key)) is write:
+                del self._latest[write.collection, key]
+            if write.expires_at is not None:
+                heapq.heappush(self._expiries, (write.expires_at, change.revision, write.collection, key))
+        for name in by_collection:
+            self.collection(name)  # a new one starts at the revision before this batch
+        self._revision = batch[-1].change.revision
+        for name, changes in by_collection.items():
+            self.collection(name).publish(changes)
+        for write in batch:
+            if not write.done.done():
+                write.done.set_result(write.change.record)
+
+    def _fail(self, batch: list[_Write], error: Exception) -> None:
+        _log.error("Writes failed", extra={"path": str(self._path), "writes": len(batch)}, exc_info=error)
+        failed = batch + self._queue
+        self._queue = []
+        self._latest.clear()
+        for write in failed:
+            if not write.done.done():
+                write.done.set_exception(StoreUnavailable(f"write to {self._path.name}: {error}"))
+                write.done.exception()  # a client that is gone leaves nobody to look at it
+
+    # In the store's thread
+
+    def _load(self) -> None:
+        db = self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        self._path.chmod(0o600)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA wal_autocheckpoint = 0")  # by _checkpoint, beside the writes
+        db.executescript(_SCHEMA)
+        stored = db.execute("SELECT value FROM counters WHERE name = 'revision'").fetchone()
+        newest = db.execute("SELECT max(revision) FROM objects").fetchone()[0]
+        self._revision = self._next = max(stored[0] if stored else 1, newest or 1)
+        rows: Iterable[tuple[str, str, int, float | None, bytes]] = db.execute(
+            "SELECT collection, key, revision, expires_at, data FROM objects"
+        )
+        for name, key, revision, expires_at, data in rows:
+            self.collection(name).load(Record(key, revision, data))
+            if expires_at is not None:
+                self._expiries.append((expires_at, revision, name, key))
+        heapq.heapify(self._expiries)
+
+    def _commit(self, batch: list[_Write]) -> None:
+        if (db := self._db) is None:
+            raise sqlite3.ProgrammingError("store is closed")
+        final = {(write.collection, write.change.record.key): write for write in batch}
+        puts, removes = [], []
+        for (name, key), write in final.items():
+            if write.change.type == "DELETED":
+                removes.append((name, key))
+            else:
+                record = write.change.record
+                puts.append((name, key, record.revision, write.expires_at, record.data))
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            if removes:
+                db.executemany(_REMOVE, removes)
+            if puts:
+                db.executemany(_PUT, puts)
+            db.execute(_COUNT, (batch[-1].change.revision,))
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+
+    def _shut(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+    # Background
+
+    async def _expire(self) -> None:
+        while True:
+            await asyncio.sleep(EXPIRY_SWEEP_SECONDS)
+            try:
+                due = EXPIRY_BATCH
+                while due == EXPIRY_BATCH:
+                    due = await self.expire_due()
+            except StoreUnavailable:
+                continue  # logged where it failed; tried again at the next sweep
+
+    async def expire_due(self) -> int:
+        """Remove one batch of records whose time has come and return how many there were."""
+        now = self._now()
+        due: list[tuple[float, int, str, str]] = []
+        while self._expiries and self._expiries[0][0] <= now and len(due) < EXPIRY_BATCH:
+            due.append(heapq.heappop(self._expiries))
+        writes = []
+        for _, revision, name, key in due:
+            record = self.collection(name).get(key)
+            if record is None or record.revision != revision or (name, key) in self._latest:
+                continue  # gone, or written again, which started its time anew
+            writes.append(self._write(name, key, record, Remove(without_revision(record.data))))
+        try:
+            for write in writes:
+                await write
+        except StoreUnavailable:
+            for entry in due:
+                heapq.heappush(self._expiries, entry)
+            raise
+        return len(due)
+
+    async def _checkpoint(self) -> None:
+        wal = self._path.with_name(self._path.name + "-wal")
+        while True:
+            await asyncio.sleep(CHECKPOINT_SECONDS)
+            try:
+                await asyncio.to_thread(_checkpoint, self._path, wal)
+            except (OSError, sqlite3.Error) as error:
+                _log.warning("Checkpoint failed", extra={"path": str(self._path), "error": str(error)})
+
+
+def without_revision(data: bytes) -> bytes:
+    """Return *data* as it was before :func:`~apiserver_stub.store.base.with_revision`."""
+    head, _, tail = data.partition(b'"metadata":{"resourceVersion":"')
+    _, _, rest = tail.partition(b'"')
+    return b'%s"metadata":{%s' % (head, rest.removeprefix(b","))
+
+
+def _checkpoint(path: Path, wal: Path) -> None:
+    """Move the log into the database from a connection of its own, so that writers do not wait for it."""
+    size = wal.stat().st_size if wal.exists() else 0
+    if size < 4 << 20:
+        return
+    db = sqlite3.connect(path, isolation_level=None, timeout=1)
+    try:
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if size > WAL_LIMIT_BYTES else 'PASSIVE'})")
+    finally:
+        db.close()

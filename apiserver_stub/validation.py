@@ -1,0 +1,166 @@
+"""Rules that hold for every kind: names, labels, annotations, owners, finalizers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from apiserver_stub.objects import Object
+from apiserver_stub.status import Cause, invalid_value, required, too_long
+
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_label, _subdomain, _name = (re.compile(pattern) for pattern in (_LABEL, _SUBDOMAIN, _NAME))
+
+SUBDOMAIN_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
+    f"and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
+)
+LABEL_RULE = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+    f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
+)
+NAME_RULE = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    f"character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_NAME}')"
+)
+VALUE_RULE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+ANNOTATIONS_LIMIT_BYTES = 256 << 10
+_STANDARD_FINALIZERS = frozenset(["kubernetes", "orphan", "foregroundDeletion"])
+
+
+def subdomain_problems(value: str) -> list[str]:
+    """Return why *value* is no DNS subdomain."""
+    problems = [] if len(value) <= 253 else ["must be no more than 253 characters"]
+    return problems if _subdomain.fullmatch(value) else [*problems, SUBDOMAIN_RULE]
+
+
+def label_problems(value: str) -> list[str]:
+    """Return why *value* is no DNS label."""
+    problems = [] if len(value) <= 63 else ["must be no more than 63 characters"]
+    return problems if _label.fullmatch(value) else [*problems, LABEL_RULE]
+
+
+def path_problems(value: str) -> list[str]:
+    """Return why *value* cannot stand in a path."""
+    if value in (".", ".."):
+        return [f"may not be '{value}'"]
+    return [f"may not contain '{character}'" for character in "/%" if character in value]
+
+
+def qualified_name_problems(value: str) -> list[str]:
+    """Return why *value* is no ``[prefix/]name``."""
+    prefix, slash, name = value.rpartition("/")
+    if "/" in prefix:
+        rule = NAME_RULE.replace("name part", "a qualified name", 1)
+        return [f"{rule} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+    problems = []
+    if slash and not prefix:
+        problems.append("prefix part must be non-empty")
+    elif slash:
+        problems += [f"prefix part {problem}" for problem in subdomain_problems(prefix)]
+    if not name:
+        problems.append("name part must be non-empty")
+    elif len(name) > 63:
+        problems.append("name part must be no more than 63 characters")
+    if not _name.fullmatch(name):
+        problems.append(NAME_RULE)
+    return problems
+
+
+def label_value_problems(value: str) -> list[str]:
+    """Return why *value* cannot be the value of a label."""
+    problems = [] if len(value) <= 63 else ["must be no more than 63 characters"]
+    return problems if not value or _name.fullmatch(value) else [*problems, VALUE_RULE]
+
+
+def validate_metadata(metadata: Object, *, label_names: bool = False, free_names: bool = False) -> list[Cause]:
+    """Return what is wrong with the metadata of a new object or a changed one."""
+    problems_of = label_problems if label_names else path_problems if free_names else subdomain_problems
+    name = metadata.get("name") or ""
+    causes = []
+    if generate := metadata.get("generateName"):
+        causes += [
+            invalid_value("metadata.generateName", generate, problem)
+            for problem in problems_of(generate.rstrip("-.") or generate)
+        ]
+    if name:
+        causes += [invalid_value("metadata.name", name, problem) for problem in problems_of(name)]
+    elif not generate:
+        causes.append(required("metadata.name", "name or generateName is required"))
+    causes += validate_labels(metadata.get("labels"), "metadata.labels")
+    causes += _validate_annotations(metadata.get("annotations"))
+    causes += _validate_owners(metadata.get("ownerReferences") or [])
+    for index, finalizer in enumerate(metadata.get("finalizers") or []):
+        field = f"metadata.finalizers[{index}]"
+        causes += [invalid_value(field, finalizer, problem) for problem in qualified_name_problems(finalizer)]
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            detail = "name is neither a standard finalizer name nor is it fully qualified"
+            causes.append(invalid_value(field, finalizer, detail))
+    return causes
+
+
+def validate_labels(labels: Any, field: str) -> list[Cause]:
+    """Return what is wrong with a map of labels."""
+    causes = []
+    for key, value in (labels or {}).items():
+        causes += [invalid_value(field, key, problem) for problem in qualified_name_problems(key)]
+        causes += [invalid_value(field, value, problem) for problem in label_value_problems(value)]
+    return causes
+
+
+def validate_metadata_update(new: Object, old: Object) -> list[Cause]:
+    """Return what is wrong with a change of metadata."""
+    detail = "field is immutable"
+    return [
+        invalid_value(f"metadata.{name}", new.get(name), detail)
+        for name in ("name", "namespace", "uid", "creationTimestamp")
+        if new.get(name) != old.get(name)
+    ]
+
+
+def metadata_types(metadata: Object) -> str | None:
+    """Return the first member of *metadata* whose JSON type is wrong, as messages name it."""
+    for name in ("name", "generateName", "namespace", "uid", "resourceVersion"):
+        if metadata.get(name) is not None and not isinstance(metadata[name], str):
+            return name
+    for name in ("labels", "annotations"):
+        values = metadata.get(name)
+        if values is None:
+            continue
+        if not isinstance(values, dict):
+            return name
+        for key, value in values.items():
+            if value is None:
+                values[key] = ""
+            elif not isinstance(value, str):
+                return f"{name}.{key}"
+    for name, kind in (("ownerReferences", dict), ("finalizers", str), ("managedFields", dict)):
+        items = metadata.get(name)
+        if items is not None and not (isinstance(items, list) and all(isinstance(item, kind) for item in items)):
+            return name
+    return None
+
+
+def _validate_annotations(annotations: Any) -> list[Cause]:
+    causes, size = [], 0
+    for key, value in (annotations or {}).items():
+        causes += [invalid_value("metadata.annotations", key, text) for text in qualified_name_problems(key.lower())]
+        size += len(key.encode()) + len(value.encode())
+    if size > ANNOTATIONS_LIMIT_BYTES:
+        causes.append(too_long("metadata.annotations", ANNOTATIONS_LIMIT_BYTES))
+    return causes
+
+
+def _validate_owners(owners: list[Object]) -> list[Cause]:
+    return [
+        invalid_value(f"metadata.ownerReferences[{index}].{name}", owner.get(name) or "", f"{text} must not be empty")
+        for index, owner in enumerate(owners)
+        for name, text in (("apiVersion", "version"), ("kind", "kind"), ("name", "name"), ("uid", "uid"))
+        if not owner.get(name)
+    ]

@@ -1,0 +1,1 @@
+"""One module a verb: a request becomes store operations and an answer."""

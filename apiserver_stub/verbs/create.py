@@ -1,0 +1,52 @@
+"""POST: a new object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apiserver_stub import objects
+from apiserver_stub.reply import Reply
+from apiserver_stub.status import ApiError, already_exists
+from apiserver_stub.store import Outcome, Record
+from apiserver_stub.verbs.writing import (
+    DryRun,
+    check_namespace,
+    check_options,
+    decide_create,
+    prepare_new,
+    read_object,
+)
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+    from apiserver_stub.request import Request
+    from apiserver_stub.resources.registry import Resource
+
+
+async def create(server: ApiServer, request: Request, resource: Resource) -> Reply:
+    """Store the object of the body and answer 201 with it."""
+    check_options(request, "CreateOptions")
+    obj = read_object(request, resource.kind, resource.api_version)
+    metadata = obj["metadata"]
+    if metadata.get("resourceVersion"):
+        raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
+    check_namespace(server, request, resource, metadata)
+    generated = not metadata.get("name")
+    obj = prepare_new(server, request, resource, obj)
+    name = metadata["name"]
+
+    def decide(current: Record | None) -> Outcome:
+        if current is None:
+            return decide_create(server, request, resource, obj)
+        error = already_exists(resource.group, resource.plural, name)
+        if generated:
+            error.message += ", the server was not able to generate a unique name for the object"
+            error.details = {**(error.details or {}), "retryAfterSeconds": 1}
+        raise error
+
+    key = objects.key_of(metadata.get("namespace", "") if resource.namespaced else "", name)
+    try:
+        record = await server.store.update(resource.storage, key, decide)
+    except DryRun as dry_run:
+        return Reply(201, obj=dry_run.obj)
+    return Reply(201, record=record)

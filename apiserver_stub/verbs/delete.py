@@ -1,0 +1,156 @@
+"""DELETE: one object or a collection, at once or after a grace period."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from apiserver_stub import media, objects
+from apiserver_stub.objects import Object
+from apiserver_stub.reply import Reply
+from apiserver_stub.status import ApiError, details_of, not_found, success
+from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
+from apiserver_stub.verbs import lists
+from apiserver_stub.verbs.writing import DryRun, invalid_options
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+    from apiserver_stub.request import Request
+    from apiserver_stub.resources.registry import Resource
+
+_POLICIES = ("Foreground", "Background", "Orphan")
+
+
+async def delete(server: ApiServer, request: Request, resource: Resource) -> Reply:
+    """Delete the object and answer with it or with a Status, as the kind has it."""
+    options = read_options(request)
+    info = request.info
+    server.admission.admit_delete(request, resource, info.name)
+    key = objects.key_of(info.namespace, info.name)
+    try:
+        record, removed = await remove(server, resource, key, info.name, options)
+    except DryRun as dry_run:
+        record, removed = None, dry_run.obj
+    if record is None or resource.returns_deleted or _stays(removed):
+        return Reply(200, obj=removed)
+    details = details_of(resource.group, resource.plural, info.name)
+    details["uid"] = removed["metadata"]["uid"]
+    return Reply(200, obj=success(details))
+
+
+async def delete_collection(server: ApiServer, request: Request, resource: Resource) -> Reply:
+    """Delete what the selectors choose and answer with the list as it was before."""
+    options = read_options(request)
+    page = lists.select(server, request, resource)
+    if not options["dryRun"]:
+        for record in page.records:
+            server.admission.admit_delete(request, resource, record.key.rpartition("/")[2])
+            try:
+                await remove(server, resource, record.key, record.key.rpartition("/")[2], options)
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+    return Reply(200, page=page)
+
+
+async def remove(
+    server: ApiServer, resource: Resource, key: str, name: str, options: Object
+) -> tuple[Record | None, Object]:
+    """Delete the object at *key* by the rules of its kind; returns its record and its last or lingering state.
+
+    :raises ApiError: 404, or 409 when a precondition does not hold.
+    """
+    strategy = resource.strategy
+    outcome_object: Object = {}
+
+    def decide(current: Record | None) -> Outcome:
+        nonlocal outcome_object
+        if current is None:
+            raise not_found(resource.group, resource.plural, name)
+        obj = outcome_object = resource.read(current)
+        metadata = obj["metadata"]
+        _check_preconditions(resource, options, metadata)
+        requested = options["gracePeriodSeconds"]
+        grace = strategy.grace_seconds(obj, requested)
+        finalizers = list(metadata.get("finalizers") or [])
+        lingers = grace > 0 or finalizers or strategy.lingers(obj)
+        already = "deletionTimestamp" in metadata
+        if already and lingers and grace >= (metadata.get("deletionGracePeriodSeconds") or 0):
+            return Keep()
+        moment = datetime.now(UTC)
+        if already and (started := objects.parse_time(metadata["deletionTimestamp"])):
+            moment = started - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+        metadata["deletionTimestamp"] = objects.format_time(moment + timedelta(seconds=grace))
+        metadata["deletionGracePeriodSeconds"] = grace
+        if lingers:
+            strategy.prepare_delete(obj)
+        if options["dryRun"]:
+            raise DryRun(obj)
+        data = objects.encode_for_store(obj)
+        return Put(data, server.ttl_of(resource)) if lingers else Remove(data)
+
+    record = await server.store.update(resource.storage, key, decide)
+    outcome_object["metadata"]["resourceVersion"] = str(record.revision)
+    return record, outcome_object
+
+
+def read_options(request: Request) -> Object:
+    """Return the options of a deletion: the body, or without one the query.
+
+    :raises ApiError: 400, 422 or 500, they make no sense.
+    """
+    options: Object = {}
+    if request.body:
+        options = media.read_body(request.headers.get("Content-Type", ""), request.body, "DeleteOptions")
+        kind = options.get("kind") or "DeleteOptions"
+        if kind != "DeleteOptions":
+            version = options.get("apiVersion") or "v1"
+            raise ApiError(
+                500, "", f'no kind "{kind}" is registered for version "{version}" in scheme "apiserver_stub"'
+            )
+        dry_run = options.get("dryRun") or []
+    else:
+        dry_run = request.query.all("dryRun")
+        options["gracePeriodSeconds"] = request.query.integer("gracePeriodSeconds")
+        options["propagationPolicy"] = request.query.get("propagationPolicy")
+    wrong = []
+    if dry_run and any(value != "All" for value in dry_run):
+        shown = ", ".join(f'"{value}"' for value in dry_run)
+        text = f'Unsupported value: []string{{{shown}}}: supported values: "All"'
+        wrong.append(("FieldValueNotSupported", text, "dryRun"))
+    policy = options.get("propagationPolicy")
+    if policy and policy not in _POLICIES:
+        text = f'Unsupported value: "{policy}": supported values: "Foreground", "Background", "Orphan", "nil"'
+        wrong.append(("FieldValueNotSupported", text, "propagationPolicy"))
+    if policy and options.get("orphanDependents") is not None:
+        text = "Invalid value: true: orphanDependents and deletionPropagation cannot be both set"
+        wrong.append(("FieldValueInvalid", text, "propagationPolicy"))
+    if wrong:
+        raise invalid_options("DeleteOptions", wrong)
+    grace = options.get("gracePeriodSeconds")
+    if grace is not None and (isinstance(grace, bool) or not isinstance(grace, int)):
+        raise ApiError(400, "BadRequest", "gracePeriodSeconds: json: cannot unmarshal into Go value of type int64")
+    if grace is not None and grace < 0:
+        grace = 1
+    preconditions = options.get("preconditions") or {}
+    return {"gracePeriodSeconds": grace, "preconditions": preconditions, "dryRun": bool(dry_run)}
+
+
+def _check_preconditions(resource: Resource, options: Object, metadata: Object) -> None:
+    for name, text, ending in (
+        ("uid", "UID", "The object might have been deleted and then recreated"),
+        ("resourceVersion", "ResourceVersion", "The object might have been modified"),
+    ):
+        wanted = options["preconditions"].get(name)
+        if wanted and wanted != metadata[name]:
+            message = (
+                f'Operation cannot be fulfilled on {resource.kind} "{metadata["name"]}": the {text} in the '
+                f"precondition ({wanted}) does not match the {text} in record ({metadata[name]}). {ending}"
+            )
+            details = details_of(resource.group, resource.kind, metadata["name"])
+            raise ApiError(409, "Conflict", message, details)
+
+
+def _stays(obj: Object) -> bool:
+    metadata = obj["metadata"]
+    return bool(metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"))

@@ -1,0 +1,231 @@
+"""GET of a collection: selectors, pages and revisions."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from apiserver_stub import objects
+from apiserver_stub.objects import Object
+from apiserver_stub.reply import Reply
+from apiserver_stub.status import ApiError, bad_request, expired
+from apiserver_stub.store import Compacted, Record
+from apiserver_stub.verbs.get import parse_revision, too_large_version
+from apiserver_stub.verbs.writing import invalid_options
+from nodeagent.base.selectors import (
+    FieldSelector,
+    LabelSelector,
+    SelectorError,
+    parse_field_selector,
+    parse_label_selector,
+)
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+    from apiserver_stub.request import Request
+    from apiserver_stub.resources.registry import Resource
+
+_CONTINUE_TOO_OLD = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
+)
+_LIST_TOO_OLD = "The resourceVersion for the provided list is too old."
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Records of one answer and the metadata of its list."""
+
+    records: list[Record]
+    metadata: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Both selectors of a request, as a test of records."""
+
+    labels: LabelSelector
+    fields: FieldSelector
+    resource: Resource
+    namespace: str
+    name: str | None
+    _needles: tuple[bytes, ...] = ()
+
+    @property
+    def everything(self) -> bool:
+        """Whether only namespace and name decide."""
+        return not self.labels and not self.fields
+
+    def matches_object(self, obj: Object) -> bool:
+        """Return whether a decoded object of this resource is selected."""
+        return self.labels.matches(obj["metadata"].get("labels")) and self.fields.matches(
+            lambda label: self.resource.field_value(obj, label)
+        )
+
+    def matches(self, record: Record) -> bool:
+        """Return whether *record* is selected; most of those that are not are told by their bytes alone."""
+        data = record.data
+        return all(needle in data for needle in self._needles) and self.matches_object(self.resource.read(record))
+
+    def covers_key(self, key: str) -> bool:
+        """Return whether the namespace and the pinned name, if any, fit *key*."""
+        if self.namespace and not key.startswith(self.namespace + "/"):
+            return False
+        return self.name is None or key.rpartition("/")[2] == self.name
+
+
+async def list_objects(server: ApiServer, request: Request, resource: Resource) -> Reply:
+    """Answer with one page."""
+    return Reply(200, page=select(server, request, resource))
+
+
+def selection(request: Request, resource: Resource) -> Selection:
+    """Return the selectors of *request*.
+
+    :raises ApiError: 400, they cannot be parsed or name a field that the kind does not select by.
+    """
+    try:
+        labels = parse_label_selector(request.query.get("labelSelector"))
+        fields = parse_field_selector(request.query.get("fieldSelector"))
+    except SelectorError as error:
+        raise bad_request(str(error)) from error
+    needles = [value.encode() for term in fields.terms if term.equal and (value := term.value) and _plain(value)]
+    for term in fields.terms:
+        try:
+            resource.field_path(term.field)
+        except KeyError:
+            raise bad_request(f"field label not supported: {term.field}") from None
+        if term.equal and term.field in ("spec.unschedulable", "spec.hostNetwork"):
+            needles.clear()  # a value that may be there by being absent
+    for requirement in labels.requirements:
+        if requirement.operator in ("in", "exists"):
+            needles.append(requirement.key.encode())
+    pinned = fields.pinned("metadata.name")
+    return Selection(labels, fields, resource, request.info.namespace, pinned, tuple(needles))
+
+
+def select(server: ApiServer, request: Request, resource: Resource) -> Page:
+    """Return the page that the query asks for, in key order.
+
+    :raises ApiError: 400, 410, 422 or 504.
+    """
+    query = request.query
+    chosen = selection(request, resource)
+    check_list_options(request)
+    limit = max(0, query.integer("limit") or 0)
+    collection = server.store.collection(resource.storage)
+    prefix = f"{chosen.namespace}/" if chosen.namespace else ""
+    revision, after, exact = server.store.revision, "", False
+    token = query.get("continue")
+    asked = query.get("resourceVersion")
+    if token:
+        if asked not in ("", "0"):
+            raise bad_request("specifying resource version is not allowed when using continue")
+        at, start = _read_token(token)
+        after, exact = prefix + start, at > 0
+        revision = at if exact else revision
+    elif wanted := parse_revision(asked):
+        if wanted > revision:
+            raise too_large_version(wanted, revision)
+        match = query.get("resourceVersionMatch")
+        if match == "Exact" or (not match and limit):
+            revision, exact = wanted, True
+    if chosen.name is not None and not exact and not after and (chosen.namespace or not resource.namespaced):
+        record = collection.get(objects.key_of(chosen.namespace, chosen.name))
+        found = [record] if record is not None else []
+    elif exact and revision < server.store.revision:
+        try:
+            found = collection.select_at(revision, prefix, after)
+        except Compacted:
+            if not token:
+                raise expired(_LIST_TOO_OLD) from None
+            raise _expired_token(after[len(prefix) :]) from None
+    else:
+        found = collection.select(prefix, after)
+    return _page(found, chosen, revision, limit, len(prefix))
+
+
+def check_list_options(request: Request) -> None:
+    """Refuse combinations of options that mean nothing.
+
+    :raises ApiError: 422.
+    """
+    query = request.query
+    match, version = query.get("resourceVersionMatch"), query.get("resourceVersion")
+    wrong: list[tuple[str, str, str]] = []
+    if "sendInitialEvents" in query:
+        text = "Forbidden: sendInitialEvents is forbidden for list"
+        wrong.append(("FieldValueForbidden", text, "sendInitialEvents"))
+    if match:
+        field = "resourceVersionMatch"
+        if not version:
+            text = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+            wrong.append(("FieldValueForbidden", text, field))
+        if query.get("continue"):
+            text = "Forbidden: resourceVersionMatch is forbidden when continue is provided"
+            wrong.append(("FieldValueForbidden", text, field))
+        if match not in ("Exact", "NotOlderThan"):
+            text = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""'
+            wrong.append(("FieldValueNotSupported", text, field))
+        elif match == "Exact" and version == "0":
+            text = 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+            wrong.append(("FieldValueForbidden", text, field))
+    if wrong:
+        raise invalid_options("ListOptions", wrong)
+
+
+def _page(found: list[Record], chosen: Selection, revision: int, limit: int, prefix_length: int) -> Page:
+    metadata: Object = {"resourceVersion": str(revision)}
+    selected = found if chosen.everything else _filter(found, chosen.matches, limit)
+    if limit and len(selected) > limit:
+        last = selected[limit - 1].key[prefix_length:]
+        metadata["continue"] = _token(revision, last + "\0")
+        if chosen.everything:
+            metadata["remainingItemCount"] = len(selected) - limit
+        selected = selected[:limit]
+    return Page(selected, metadata)
+
+
+def _filter(found: list[Record], matches: Callable[[Record], bool], limit: int) -> list[Record]:
+    if not limit:
+        return [record for record in found if matches(record)]
+    selected = []
+    for record in found:
+        if matches(record):
+            selected.append(record)
+            if len(selected) > limit:
+                break
+    return selected
+
+
+def _token(revision: int, start: str) -> str:
+    text = objects.encode({"v": "meta.k8s.io/v1", "rv": revision, "start": start})
+    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
+
+
+def _read_token(token: str) -> tuple[int, str]:
+    try:
+        value = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        revision, start = value["rv"], value["start"]
+        if not isinstance(revision, int) or not isinstance(start, str) or not start or value["v"] != "meta.k8s.io/v1":
+            raise ValueError("unexpected members")
+    except (ValueError, TypeError, KeyError) as error:
+        raise bad_request(f"invalid continue token: continue key is not valid: {error}") from error
+    return revision, start
+
+
+def _expired_token(start: str) -> ApiError:
+    error = expired(_CONTINUE_TOO_OLD)
+    error.metadata = {"continue": _token(-1, start)}
+    return error
+
+
+def _plain(value: str) -> bool:
+    """Return whether JSON writes *value* as it is."""
+    return value.isascii() and value.isprintable() and '"' not in value and "\\" not in value

@@ -1,0 +1,95 @@
+"""PATCH: change an object by JSON patch, merge patch or strategic merge patch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from apiserver_stub import objects
+from apiserver_stub.objects import Object
+from apiserver_stub.patch import apply_json_patch, apply_merge_patch
+from apiserver_stub.reply import Reply
+from apiserver_stub.status import ApiError, bad_request, conflict, invalid_value, not_found
+from apiserver_stub.store import Outcome, Record
+from apiserver_stub.strategic import apply_strategic_patch
+from apiserver_stub.verbs.writing import DryRun, check_options, check_types, decide_update, invalid_options
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+    from apiserver_stub.request import Request
+    from apiserver_stub.resources.registry import Resource
+
+_JSON_PATCH = "application/json-patch+json"
+_MERGE_PATCH = "application/merge-patch+json"
+_STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+
+
+async def patch(server: ApiServer, request: Request, resource: Resource) -> Reply:
+    """Apply the patch of the body and answer 200 with the object; one that changes nothing writes nothing."""
+    check_options(request, "PatchOptions")
+    if request.query.flag("force"):
+        text = "Forbidden: may not be specified for non-apply patch"
+        raise invalid_options("PatchOptions", [("FieldValueForbidden", text, "force")])
+    info = request.info
+    media_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
+    if media_type not in (_JSON_PATCH, _MERGE_PATCH, _STRATEGIC_PATCH):
+        raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+    try:
+        body = objects.decode(request.body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise bad_request(f"error decoding patch: {error}") from error
+
+    def decide(current: Record | None) -> Outcome:
+        if current is None:
+            raise not_found(resource.group, resource.plural, info.name)
+        old = resource.read(current)
+        new = _apply(resource, media_type, old, body)
+        new["kind"], new["apiVersion"] = resource.kind, resource.api_version
+        try:
+            check_types(new, resource.kind)
+        except ApiError as error:
+            raise _wrong_result(new, error.message) from error
+        metadata, before = new["metadata"], old["metadata"]
+        if resource.namespaced and metadata.get("namespace", info.namespace) != info.namespace:
+            raise bad_request("the namespace of the object does not match the namespace on the URL")
+        if not metadata.get("resourceVersion"):
+            metadata["resourceVersion"] = before["resourceVersion"]
+        if metadata.get("uid") != before["uid"] and media_type != _JSON_PATCH and "uid" in (body.get("metadata") or {}):
+            raise conflict(
+                resource.group,
+                resource.plural,
+                info.name,
+                f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {before['uid']}",
+            )
+        return decide_update(server, request, resource, new, current, patched=True)
+
+    try:
+        record = await server.store.update(resource.storage, objects.key_of(info.namespace, info.name), decide)
+    except DryRun as dry_run:
+        return Reply(200, obj=dry_run.obj)
+    return Reply(200, record=record)
+
+
+def _apply(resource: Resource, media_type: str, old: Object, body: Any) -> Object:
+    document: Object = objects.decode(objects.encode(old))
+    result: Any
+    if media_type == _JSON_PATCH:
+        result = apply_json_patch(document, body)
+    elif media_type == _STRATEGIC_PATCH:
+        result = apply_strategic_patch(document, body, resource.patch_schema)
+    elif not isinstance(body, dict):
+        raise bad_request(
+            "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
+        )
+    else:
+        result = apply_merge_patch(document, body)
+    if not isinstance(result, dict):
+        raise _wrong_result(result, "cannot restore struct from: string")
+    return result
+
+
+def _wrong_result(result: Any, message: str) -> ApiError:
+    cause = invalid_value("patch", objects.encode(result).decode(), message)
+    details = {"causes": [{"reason": cause.reason, "message": cause.message, "field": cause.field}]}
+    return ApiError(422, "Invalid", f'" "" is invalid: patch: {cause.message}', details)

@@ -1,0 +1,74 @@
+"""PUT: replace an object, or create it where the kind allows that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apiserver_stub import objects
+from apiserver_stub.objects import Object
+from apiserver_stub.reply import Reply
+from apiserver_stub.status import bad_request, conflict, not_found
+from apiserver_stub.store import Outcome, Record
+from apiserver_stub.verbs.writing import (
+    DryRun,
+    check_namespace,
+    check_options,
+    decide_create,
+    decide_update,
+    prepare_new,
+    read_object,
+)
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+    from apiserver_stub.request import Request
+    from apiserver_stub.resources.registry import Resource
+
+
+async def update(server: ApiServer, request: Request, resource: Resource) -> Reply:
+    """Replace the object by the one in the body; answers 200, or 201 when it was created."""
+    check_options(request, "UpdateOptions")
+    info = request.info
+    obj = read_object(request, resource.kind, resource.api_version)
+    metadata = obj["metadata"]
+    if not metadata.get("name"):
+        raise bad_request(
+            f"the name of the object ({info.name} based on URL) was undeterminable: name must be provided"
+        )
+    if metadata["name"] != info.name:
+        raise bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL ({info.name})"
+        )
+    if resource.namespaced and metadata.setdefault("namespace", info.namespace) not in ("", info.namespace):
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    created = False
+
+    def decide(current: Record | None) -> Outcome:
+        nonlocal created
+        new = _own(obj)
+        created = current is None
+        if current is not None:
+            return decide_update(server, request, resource, new, current)
+        if not resource.create_on_update or info.subresource:
+            raise not_found(resource.group, resource.plural, info.name)
+        if uid := new["metadata"].get("uid"):
+            text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
+            message = "StorageError: invalid object, Code: 4, Key: "
+            message += f"/registry/{resource.storage_key or resource.plural}/"
+            message += f"{objects.key_of(info.namespace, info.name)}, ResourceVersion: 0, AdditionalErrorMsg: {text}"
+            raise conflict(resource.group, resource.plural, info.name, message)
+        new["metadata"].pop("resourceVersion", None)
+        check_namespace(server, request, resource, new["metadata"])
+        return decide_create(server, request, resource, prepare_new(server, request, resource, new))
+
+    try:
+        record = await server.store.update(resource.storage, objects.key_of(info.namespace, info.name), decide)
+    except DryRun as dry_run:
+        return Reply(201 if created else 200, obj=dry_run.obj)
+    return Reply(201 if created else 200, record=record)
+
+
+def _own(obj: Object) -> Object:
+    """Return a copy deep enough for the rules to change, so that a lost race can be decided again."""
+    copy: Object = objects.decode(objects.encode(obj))
+    return copy

@@ -1,0 +1,217 @@
+"""GET with ``watch``: changes as they become visible, each encoded once for all who watch the same form."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from apiserver_stub import media, objects, tables
+from apiserver_stub.media import Codec, Format
+from apiserver_stub.objects import Object
+from apiserver_stub.status import ApiError, bad_request, expired
+from apiserver_stub.store import Change, Compacted, Record
+from apiserver_stub.store.base import with_revision
+from apiserver_stub.store.sqlite import without_revision
+from apiserver_stub.verbs.get import parse_revision
+from apiserver_stub.verbs.lists import Selection, selection
+from apiserver_stub.verbs.writing import invalid_options
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+    from apiserver_stub.request import Request
+    from apiserver_stub.resources.registry import Resource
+    from apiserver_stub.store import Collection
+
+_BATCH = 200
+_SHARED_SECONDS = 1.0
+_BOOKMARK_SECONDS = 60.0
+_BOOKMARK_BEFORE_END_SECONDS = 2.0
+_TOO_OLD = "The resourceVersion for the provided watch is too old."
+
+
+class Watch:
+    """One watch: where it starts, what it selects, how it is written."""
+
+    def __init__(self, server: ApiServer, request: Request, resource: Resource) -> None:
+        query = request.query
+        self._server, self._resource = server, resource
+        self._collection: Collection = server.store.collection(resource.storage)
+        self._selection: Selection = selection(request, resource)
+        self._format: Format = request.format
+        self._include = tables.include_object(query)
+        self._revision = _start_revision(query.get("resourceVersion"))
+        self._bookmarks = query.flag("allowWatchBookmarks")
+        self._initial: bool | None = query.flag("sendInitialEvents") if "sendInitialEvents" in query else None
+        _check_options(request, self._initial)
+        seconds = query.integer("timeoutSeconds")
+        minimum = server.options.min_request_timeout_seconds
+        self.seconds = float(seconds) if seconds else minimum * (1 + random.random())  # noqa: S311 - spread of load
+        # All that happens until the first await, so no change falls between the listing and the log.
+        self._error: ApiError | None = None
+        self._first: list[Record] = []
+        self._position = self._collection.end
+        if self._initial or (self._initial is None and self._revision == 0):
+            self._first = self._current()
+        elif self._initial is None:
+            try:
+                self._position = self._collection.position_after(self._revision)
+            except Compacted:
+                self._error = expired(_TOO_OLD)
+
+    @property
+    def content_type(self) -> str:
+        return f"{media.PROTOBUF};stream=watch" if self._format.encoding == media.PROTOBUF else self._format.encoding
+
+    async def frames(self) -> AsyncIterator[bytes]:
+        """Yield frames, several at a time when several are there, until the time is over or the log has moved on."""
+        if self._error is not None:
+            yield self._error_frame(self._error)
+            return
+        for start in range(0, len(self._first), _BATCH):
+            chunk = self._first[start : start + _BATCH]
+            yield b"".join(self._frame("ADDED", self._resource.read(record), record) for record in chunk)
+        self._first = []
+        if self._initial and self._bookmarks:
+            yield self._bookmark(initial_end=True)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self.seconds
+        next_bookmark = loop.time() + _BOOKMARK_SECONDS
+        marked = self._server.store.revision
+        while (left := end - loop.time()) > 0:
+            try:
+                changes = self._collection.read(self._position, _BATCH)
+            except Compacted:
+                yield self._error_frame(expired(_TOO_OLD))
+                return
+            if changes:
+                self._position += len(changes)
+                frames = [frame for change in changes if (frame := self._change_frame(change))]
+                if frames:
+                    yield b"".join(frames)
+                continue
+            pause = left
+            if self._bookmarks:
+                last_call = left - _BOOKMARK_BEFORE_END_SECONDS
+                due = min(next_bookmark - loop.time(), last_call if last_call > 0 else left)
+                pause = max(0.0, min(left, due))
+            try:
+                async with asyncio.timeout(pause):
+                    await self._collection.wait(self._position)
+            except TimeoutError:
+                if self._bookmarks:
+                    next_bookmark = loop.time() + _BOOKMARK_SECONDS
+                    if self._server.store.revision != marked:
+                        marked = self._server.store.revision
+                        yield self._bookmark()
+
+    def _current(self) -> list[Record]:
+        chosen = self._selection
+        found = self._collection.select(f"{chosen.namespace}/" if chosen.namespace else "")
+        if chosen.everything:
+            return found
+        return [record for record in found if chosen.covers_key(record.key) and chosen.matches(record)]
+
+    def _change_frame(self, change: Change) -> bytes | None:
+        """Return the frame of *change* for this watch: a selector turns some changes into additions and deletions."""
+        chosen, record = self._selection, change.record
+        if not chosen.covers_key(record.key):
+            return None
+        if chosen.everything:
+            return self._shared_frame(change, change.type, record)
+        matches = change.type != "DELETED" and self._matches(change, record)
+        matched = change.previous is not None and self._matches(change, change.previous)
+        if matches:
+            return self._shared_frame(change, "MODIFIED" if matched else "ADDED", record)
+        if not matched or change.previous is None:
+            return None
+        if change.type == "DELETED":
+            return self._shared_frame(change, "DELETED", record)
+        old = with_revision(without_revision(change.previous.data), record.revision)
+        return self._shared_frame(change, "DELETED", Record(record.key, record.revision, old))
+
+    def _matches(self, change: Change, record: Record) -> bool:
+        shared, key = _shared(change), (self._resource.api_version, id(record))
+        obj = shared.get(key)
+        if obj is None:
+            obj = shared[key] = self._resource.read(record)
+        return self._selection.matches_object(obj)
+
+    def _shared_frame(self, change: Change, type_: str, record: Record) -> bytes:
+        shared, key = _shared(change), (self._resource.api_version, type_, self._format, self._include)
+        frame: bytes | None = shared.get(key)
+        if frame is None:
+            obj = None if self._format.plain_json else self._resource.read(record)
+            frame = shared[key] = self._frame(type_, obj, record)
+        return frame
+
+    def _frame(self, type_: str, obj: Object | None, record: Record) -> bytes:
+        if self._format.plain_json or obj is None:
+            return b'{"type":"%s","object":%s}\n' % (type_.encode(), self._resource.render(record))
+        return self._encode(type_, self._shape(obj))
+
+    def _shape(self, obj: Object) -> Object:
+        shape, version = self._format.shape, self._format.shape_version
+        if shape == "Table":
+            metadata = {"resourceVersion": obj["metadata"]["resourceVersion"]}
+            return tables.table(self._resource, [obj], metadata, self._include, version)
+        return tables.partial(obj, version) if shape else obj
+
+    def _encode(self, type_: str, obj: Object) -> bytes:
+        if self._format.encoding == media.PROTOBUF:
+            codec = Codec.load()
+            frame: bytes = codec.encode_watch_frame(type_, codec.encode(obj))
+            return frame
+        return objects.encode({"type": type_, "object": obj}) + b"\n"
+
+    def _bookmark(self, *, initial_end: bool = False) -> bytes:
+        metadata: dict[str, Any] = {"resourceVersion": str(self._server.store.revision), "creationTimestamp": None}
+        if initial_end:
+            metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+        obj = {"kind": self._resource.kind, "apiVersion": self._resource.api_version, "metadata": metadata}
+        if self._format.shape == "Table":
+            return self._encode("BOOKMARK", tables.table(self._resource, [], metadata, "None", "v1"))
+        return self._encode("BOOKMARK", obj)
+
+    def _error_frame(self, error: ApiError) -> bytes:
+        return self._encode("ERROR", error.body())
+
+
+def _shared(change: Change) -> dict[Any, Any]:
+    """Return what watchers share about *change* for a moment."""
+    if change.shared is None:
+        change.shared = {}
+        asyncio.get_running_loop().call_later(_SHARED_SECONDS, _forget, change)
+    return change.shared
+
+
+def _forget(change: Change) -> None:
+    """Drop what watchers derived; one that comes later derives it again."""
+    change.shared = None
+
+
+def _start_revision(text: str) -> int:
+    try:
+        return parse_revision(text)
+    except ApiError as error:
+        raise ApiError(500, "", error.message.removeprefix("invalid resource version: ")) from None
+
+
+def _check_options(request: Request, initial: bool | None) -> None:
+    match = request.query.get("resourceVersionMatch")
+    field = "resourceVersionMatch"
+    wrong: list[tuple[str, str, str]] = []
+    if initial is None and match:
+        text = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        wrong.append(("FieldValueForbidden", text, field))
+    elif initial is not None and not match:
+        text = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        wrong.append(("FieldValueForbidden", text, field))
+    elif initial is not None and match != "NotOlderThan":
+        text = f'Unsupported value: "{match}": supported values: "NotOlderThan"'
+        wrong.append(("FieldValueNotSupported", text, field))
+    if wrong:
+        raise invalid_options("ListOptions", wrong)
+    if request.query.get("continue"):
+        raise bad_request("continue is forbidden for watch")

@@ -1,0 +1,258 @@
+"""What create, update and patch share: reading the body, names and namespaces, rules before a write."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from apiserver_stub import media, objects
+from apiserver_stub.objects import Object
+from apiserver_stub.status import ApiError, bad_request, conflict, forbidden, invalid, modified, not_found
+from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
+from apiserver_stub.store.sqlite import without_revision
+from apiserver_stub.validation import metadata_types, validate_metadata, validate_metadata_update
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+    from apiserver_stub.request import Request
+    from apiserver_stub.resources.registry import Resource
+
+_SERVER_SET = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+
+
+class DryRun(Exception):
+    """Carries the object that a write would have stored."""
+
+    def __init__(self, obj: Object) -> None:
+        super().__init__()
+        self.obj = obj
+
+
+def read_object(request: Request, kind: str, api_version: str) -> Object:
+    """Return the body as an object of the expected kind.
+
+    :raises ApiError: 400 or 415, the body is not such an object.
+    """
+    obj = media.read_body(request.headers.get("Content-Type", ""), request.body, kind)
+    given_version, given_kind = obj.get("apiVersion") or api_version, obj.get("kind") or kind
+    if given_version != api_version:
+        raise bad_request(
+            f"the API version in the data ({given_version}) does not match the expected API version ({api_version})"
+        )
+    if given_kind != kind:
+        version = api_version.rpartition("/")[2]
+        raise bad_request(
+            f'{given_kind} in version "{version}" cannot be handled as a {kind}: no kind "{given_kind}" is registered '
+            f'for version "{api_version}" in scheme "apiserver_stub"'
+        )
+    obj["kind"], obj["apiVersion"] = kind, api_version
+    check_types(obj, kind)
+    return obj
+
+
+def check_types(obj: Object, kind: str) -> None:
+    """Refuse wrong JSON types in the parts that every kind has.
+
+    :raises ApiError: 400.
+    """
+    metadata = obj.get("metadata")
+    if metadata is None:
+        metadata = obj["metadata"] = {}
+    wrong = None if isinstance(metadata, dict) else "metadata"
+    if wrong is None and (member := metadata_types(metadata)):
+        wrong = f"metadata.{member}"
+    for name in ("spec", "status"):
+        if obj.get(name) is None:
+            obj.pop(name, None)
+        elif not isinstance(obj[name], dict):
+            wrong = wrong or name
+    if wrong:
+        version = obj["apiVersion"].rpartition("/")[2]
+        raise bad_request(
+            f'{kind} in version "{version}" cannot be handled as a {kind}: json: cannot unmarshal value into Go struct '
+            f"field {kind}.{wrong}"
+        )
+
+
+def check_namespace(server: ApiServer, request: Request, resource: Resource, metadata: Object) -> None:
+    """Settle the namespace of a new object from the path and refuse one that is missing or going.
+
+    :raises ApiError: 400, 403 or 404.
+    """
+    if not resource.namespaced:
+        metadata.pop("namespace", None)
+        return
+    namespace = request.info.namespace
+    if metadata.setdefault("namespace", namespace) not in ("", namespace):
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    metadata["namespace"] = namespace
+    record = server.store.collection("core/namespaces").get(namespace)
+    if record is None:
+        raise not_found("", "namespaces", namespace)
+    if b'"deletionTimestamp":' in record.data and "deletionTimestamp" in objects.decode(record.data)["metadata"]:
+        error = forbidden(
+            resource.group,
+            resource.plural,
+            metadata.get("name") or "",
+            f"unable to create new content in namespace {namespace} because it is being terminated",
+        )
+        message = f"namespace {namespace} is being terminated"
+        cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
+        error.details = {**(error.details or {}), "causes": [cause]}
+        raise error
+
+
+def prepare_new(server: ApiServer, request: Request, resource: Resource, obj: Object) -> Object:
+    """Make *obj*, fresh from a client, a complete new object.
+
+    :raises ApiError: 403 or 422, it may not be created.
+    """
+    metadata = obj["metadata"]
+    for name in _SERVER_SET:
+        metadata.pop(name, None)
+    metadata.pop("managedFields", None)
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = metadata["generateName"][:58] + objects.name_suffix()
+    metadata["uid"] = objects.new_uid()
+    metadata["creationTimestamp"] = objects.now()
+    strategy = resource.strategy
+    strategy.default(obj)
+    strategy.prepare_create(obj)
+    server.admission.admit_create(request, resource, obj)
+    causes = validate_metadata(metadata, label_names=resource.label_names, free_names=resource.free_names)
+    causes += strategy.validate(obj)
+    if causes:
+        raise invalid(
+            resource.group, resource.kind, metadata.get("name") or "", causes, grouped=resource.group_in_errors
+        )
+    return obj
+
+
+def decide_create(server: ApiServer, request: Request, resource: Resource, obj: Object) -> Outcome:
+    """Return the write that stores the new *obj*.
+
+    :raises DryRun: the request only asks what would happen.
+    """
+    if request.dry_run:
+        raise DryRun(obj)
+    return Put(objects.encode_for_store(obj), server.ttl_of(resource))
+
+
+def decide_update(
+    server: ApiServer, request: Request, resource: Resource, new: Object, current: Record, *, patched: bool = False
+) -> Outcome:
+    """Return the write that replaces *current* by *new*, after the rules of the kind.
+
+    :raises ApiError: 400, 403, 409 or 422.
+    :raises DryRun: the request only asks what would happen.
+    """
+    old = resource.read(current)
+    metadata, before = new["metadata"], old["metadata"]
+    info = request.info
+    name = before["name"]
+    if metadata.get("name", name) != name:
+        raise bad_request(f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})")
+    version = metadata.get("resourceVersion") or ""
+    if version and version != "0":
+        if version != before["resourceVersion"]:
+            raise modified(resource.group, resource.plural, name)
+    elif not resource.unconditional_update:
+        raise must_have_version(resource, name)
+    uid = metadata.get("uid")
+    if uid and uid != before["uid"] and not patched:
+        raise conflict(
+            resource.group,
+            resource.plural,
+            name,
+            "StorageError: invalid object, Code: 4, Key: "
+            f"/registry/{resource.storage_key or resource.plural}/{current.key}, ResourceVersion: 0, "
+            f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {before['uid']}",
+        )
+    metadata["name"] = name
+    metadata.setdefault("uid", before["uid"])
+    for member in ("namespace", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
+        if member in before:
+            metadata[member] = before[member]
+        elif member != "generation":
+            metadata.pop(member, None)
+    strategy = resource.strategy
+    if not info.subresource:
+        strategy.default(new)
+    strategy.prepare_update(new, old, info.subresource)
+    server.admission.admit_update(request, resource, new, old)
+    causes = validate_metadata_update(new["metadata"], before)
+    causes += validate_metadata(new["metadata"], label_names=resource.label_names, free_names=resource.free_names)
+    causes += strategy.validate_update(new, old, info.subresource)
+    if causes:
+        raise invalid(resource.group, resource.kind, name, causes, grouped=resource.group_in_errors)
+    if request.dry_run:
+        new["metadata"]["resourceVersion"] = before["resourceVersion"]
+        raise DryRun(new)
+    data = objects.encode_for_store(new)
+    if data == without_revision(current.data):
+        return Keep()
+    if finished(new["metadata"], before):
+        return Remove(data)
+    return Put(data, server.ttl_of(resource))
+
+
+def finished(new: Object, old: Object) -> bool:
+    """Return whether this write empties the finalizers of an object that only waited for that."""
+    waits = bool(new.get("deletionTimestamp")) and not new.get("deletionGracePeriodSeconds")
+    return waits and bool(old.get("finalizers")) and not new.get("finalizers")
+
+
+def must_have_version(resource: Resource, name: str) -> ApiError:
+    message = "metadata.resourceVersion: Invalid value: 0x0: must be specified for an update"
+    return ApiError(
+        422,
+        "Invalid",
+        f'{resource.plural} "{name}" is invalid: {message}',
+        {
+            "name": name,
+            "kind": resource.plural,
+            "causes": [
+                {
+                    "reason": "FieldValueInvalid",
+                    "message": "Invalid value: 0x0: must be specified for an update",
+                    "field": "metadata.resourceVersion",
+                }
+            ],
+        },
+    )
+
+
+def check_options(request: Request, kind: str) -> None:
+    """Refuse option values that mean nothing.
+
+    :raises ApiError: 422.
+    """
+    wrong: list[tuple[str, str, str]] = []
+    runs = request.query.all("dryRun")
+    if any(value != "All" for value in runs):
+        shown = ", ".join(f'"{value}"' for value in runs)
+        text = f'Unsupported value: []string{{{shown}}}: supported values: "All"'
+        wrong.append(("FieldValueNotSupported", text, "dryRun"))
+    manager = request.query.get("fieldManager")
+    if len(manager.encode()) > 128:
+        wrong.append(("FieldValueTooLong", "Too long: must have at most 128 bytes", "fieldManager"))
+    validation = request.query.get("fieldValidation")
+    if validation not in ("", "Ignore", "Warn", "Strict"):
+        text = f'Unsupported value: "{validation}": supported values: "", "Ignore", "Strict", "Warn"'
+        wrong.append(("FieldValueNotSupported", text, "fieldValidation"))
+    if wrong:
+        raise invalid_options(kind, wrong)
+
+
+def invalid_options(kind: str, wrong: list[tuple[str, str, str]]) -> ApiError:
+    """Return the 422 about query options; *wrong* holds reason, message and field."""
+    texts = [f"{field}: {message}" for _, message, field in wrong]
+    text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    causes: list[dict[str, Any]] = [
+        {"reason": reason, "message": message, "field": field} for reason, message, field in wrong
+    ]
+    return ApiError(
+        422,
+        "Invalid",
+        f'{kind}.meta.k8s.io "" is invalid: {text}',
+        {"group": "meta.k8s.io", "kind": kind, "causes": causes},
+    )

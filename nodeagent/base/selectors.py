@@ -1,0 +1,276 @@
+"""Label and field selectors: text becomes a value that says whether an object matches. Pure; used by both programs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+_TOKEN = re.compile(r"\s*(==|!=|=|!|<|>|,|\(|\)|[^\s=!<>,()]+)")
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NAME_RULE = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_VALUE_RULE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+
+
+class SelectorError(ValueError):
+    """The text is no selector; the message is the one clients of the API know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One condition on one label; *operator* is ``in``, ``notin``, ``exists``, ``!``, ``>`` or ``<``."""
+
+    key: str
+    operator: str
+    values: frozenset[str] = frozenset()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether *labels* meet the condition; ``notin`` also holds for a missing label."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "in":
+                return value in self.values
+            case "notin":
+                return value not in self.values
+            case "exists":
+                return value is not None
+            case "!":
+                return value is None
+            case _:
+                return _compares(value, self.operator, next(iter(self.values)))
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """All of its requirements must hold; without any it matches everything and is false."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.requirements)
+
+    def matches(self, labels: Mapping[str, str] | None) -> bool:
+        """Return whether *labels* meet every requirement."""
+        return all(requirement.matches(labels or {}) for requirement in self.requirements)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldTerm:
+    """``field = value``, or ``!=`` when not *equal*."""
+
+    field: str
+    value: str
+    equal: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSelector:
+    """All of its terms must hold; without any it matches everything and is false."""
+
+    terms: tuple[FieldTerm, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.terms)
+
+    def matches(self, field: Callable[[str], str]) -> bool:
+        """Return whether every term holds for the values that *field* gives; a missing one is the empty text."""
+        return all((field(term.field) == term.value) is term.equal for term in self.terms)
+
+    def pinned(self, field: str) -> str | None:
+        """Return the one value that *field* must have, if the selector says so."""
+        return next((term.value for term in self.terms if term.field == field and term.equal), None)
+
+
+def parse_label_selector(text: str) -> LabelSelector:
+    """Parse ``a=b,c!=d,e in (f,g),h notin (i),j,!k,l>3``.
+
+    :raises SelectorError: *text* does not follow the grammar or names an impossible label.
+    """
+    return LabelSelector(tuple(_LabelParser(text).parse())) if text.strip() else LabelSelector()
+
+
+def parse_field_selector(text: str) -> FieldSelector:
+    r"""Parse ``a=b,c==d,e!=f``; a backslash escapes ``,``, ``=`` and itself.
+
+    :raises SelectorError: *text* does not follow the grammar.
+    """
+    return FieldSelector(tuple(_field_term(part) for part in _split_escaped(text) if part))
+
+
+class _LabelParser:
+    def __init__(self, text: str) -> None:
+        self._tokens = [match.group(1) for match in _TOKEN.finditer(text)]
+        self._at = 0
+
+    def parse(self) -> list[Requirement]:
+        found = [self._requirement()]
+        while (word := self._next()) != "":
+            if word != ",":
+                raise SelectorError(f"found '{word}', expected: ',' or 'end of string'")
+            if self._peek() == "":
+                raise SelectorError("found '', expected: identifier after ','")
+            found.append(self._requirement())
+        return found
+
+    def _requirement(self) -> Requirement:
+        absent = self._peek() == "!"
+        if absent:
+            self._next()
+        key = self._next()
+        if key == "" or not _is_word(key):
+            raise SelectorError(
+                f"unable to parse requirement: found '{key}', expected: !, identifier, or 'end of string'"
+            )
+        _check_key(key)
+        if absent:
+            return Requirement(key, "!")
+        if self._peek() in ("", ","):
+            return Requirement(key, "exists")
+        operator = self._next()
+        match operator:
+            case "=" | "==":
+                return Requirement(key, "in", frozenset([self._value()]))
+            case "!=":
+                return Requirement(key, "notin", frozenset([self._value()]))
+            case "in" | "notin":
+                return Requirement(key, operator, self._values())
+            case ">" | "<":
+                value = self._value()
+                if not re.fullmatch(r"[+-]?\d+", value):
+                    raise SelectorError(
+                        f'unable to parse requirement: values[0][{key}]: Invalid value: "{value}": '
+                        "for 'Gt', 'Lt' operators, the value must be an integer"
+                    )
+                return Requirement(key, operator, frozenset([value]))
+            case _:
+                raise SelectorError(
+                    f"unable to parse requirement: found '{operator}', expected: in, notin, =, ==, !=, gt, lt"
+                )
+
+    def _value(self) -> str:
+        if self._peek() in ("", ","):
+            return ""
+        value = self._next()
+        if not _is_word(value):
+            raise SelectorError(f"unable to parse requirement: found '{value}', expected: identifier")
+        _check_value(value)
+        return value
+
+    def _values(self) -> frozenset[str]:
+        if (word := self._next()) != "(":
+            raise SelectorError(f"unable to parse requirement: found '{word}' expected: '('")
+        values, expect_value = set(), True
+        while (word := self._next()) != ")":
+            if word == "":
+                raise SelectorError("unable to parse requirement: found '', expected: ',' or ')'")
+            if word == ",":
+                if expect_value:
+                    values.add("")
+                expect_value = True
+            elif expect_value and _is_word(word):
+                _check_value(word)
+                values.add(word)
+                expect_value = False
+            else:
+                raise SelectorError(f"unable to parse requirement: found '{word}', expected: ',' or ')'")
+        if expect_value:
+            values.add("")
+        return frozenset(values)
+
+    def _peek(self) -> str:
+        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+
+    def _next(self) -> str:
+        token = self._peek()
+        self._at += 1
+        return token
+
+
+def _is_word(token: str) -> bool:
+    return token[0] not in "=!<>,()"
+
+
+def _compares(value: str | None, operator: str, bound: str) -> bool:
+    try:
+        number = int(value or "")
+    except ValueError:
+        return False
+    return number > int(bound) if operator == ">" else number < int(bound)
+
+
+def _check_key(key: str) -> None:
+    prefix, slash, name = key.rpartition("/")
+    problem = None
+    if len(name) > 63:
+        problem = "name part must be no more than 63 characters"
+    elif not _NAME.fullmatch(name):
+        problem = _NAME_RULE
+    elif slash and (len(prefix) > 253 or not _PREFIX.fullmatch(prefix)):
+        problem = (
+            "prefix part a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
+        )
+    if problem:
+        raise SelectorError(f'unable to parse requirement: <nil>: Invalid value: "{key}": {problem}')
+
+
+def _check_value(value: str) -> None:
+    problem = None
+    if len(value) > 63:
+        problem = "must be no more than 63 characters"
+    elif value and not _NAME.fullmatch(value):
+        problem = _VALUE_RULE
+    if problem:
+        raise SelectorError(f'unable to parse requirement: <nil>: Invalid value: "{value}": {problem}')
+
+
+def _split_escaped(text: str) -> list[str]:
+    parts, current, escaped = [], "", False
+    for character in text:
+        if escaped:
+            current += "\\" + character
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        elif character == ",":
+            parts.append(current)
+            current = ""
+        else:
+            current += character
+    if escaped:
+        current += "\\"
+    return [*parts, current]
+
+
+def _field_term(text: str) -> FieldTerm:
+    for index, character in enumerate(text):
+        if character == "\\":
+            break  # escapes belong into values
+        for operator in ("!=", "==", "="):
+            if text.startswith(operator, index):
+                field, value = text[:index], _unescape(text[index + len(operator) :])
+                return FieldTerm(field, value, operator != "!=")
+    raise SelectorError(f"invalid selector: '{text}'; can't understand '{text}'")
+
+
+def _unescape(text: str) -> str:
+    value, characters = "", iter(text)
+    for character in characters:
+        if character == "\\":
+            following = next(characters, "")
+            if following not in ("\\", ",", "="):
+                raise SelectorError(f"invalid field selector: invalid escape sequence: \\{following}")
+            value += following
+        elif character == "=":
+            raise SelectorError("invalid field selector: unescaped character in value: 61")
+        else:
+            value += character
+    return value

@@ -1,0 +1,278 @@
+"""TLS for both programs: certificates of our own, files that only the owner reads, names of versions and ciphers.
+
+The one home of ``cryptography`` in the shared ground; it is imported when something is generated.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+CLOCK_SKEW = timedelta(hours=1)
+
+MIN_VERSIONS = {
+    "VersionTLS10": ssl.TLSVersion.TLSv1,
+    "VersionTLS11": ssl.TLSVersion.TLSv1_1,
+    "VersionTLS12": ssl.TLSVersion.TLSv1_2,
+    "VersionTLS13": ssl.TLSVersion.TLSv1_3,
+}
+
+TLS13_CIPHERS = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
+"""Always on where TLS 1.3 is; naming them changes nothing."""
+
+PREFERRED_CIPHERS = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
+    "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
+}
+
+INSECURE_CIPHERS = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256": "ECDHE-ECDSA-AES128-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA": "ECDHE-ECDSA-RC4-SHA",
+    "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA": "ECDHE-RSA-DES-CBC3-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256": "ECDHE-RSA-AES128-SHA256",
+    "TLS_ECDHE_RSA_WITH_RC4_128_SHA": "ECDHE-RSA-RC4-SHA",
+    "TLS_RSA_WITH_3DES_EDE_CBC_SHA": "DES-CBC3-SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256": "AES128-SHA256",
+    "TLS_RSA_WITH_RC4_128_SHA": "RC4-SHA",
+}
+
+
+class TlsError(ValueError):
+    """A version, cipher or file is not what TLS needs; the message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A certificate (PEM, perhaps followed by its chain) and its private key (PEM)."""
+
+    certificate: bytes
+    key: bytes
+
+    def __repr__(self) -> str:
+        return "KeyPair(certificate=..., key=***)"
+
+
+def generate_ca(common_name: str, *, days: int = 3650) -> KeyPair:
+    """Return a new certificate authority on P-256."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - CLOCK_SKEW)
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(_key_usage(ca=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return _pair(certificate, key)
+
+
+def issue(
+    ca: KeyPair,
+    common_name: str,
+    *,
+    organizations: Sequence[str] = (),
+    names: Sequence[str] = (),
+    server: bool = False,
+    client: bool = False,
+    days: int = 365,
+) -> KeyPair:
+    """Return a certificate on P-256 signed by *ca*; *names* may be host names and IP addresses."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    authority = x509.load_pem_x509_certificate(ca.certificate)
+    authority_key = load_pem_private_key(ca.key, None)
+    if not isinstance(authority_key, ec.EllipticCurvePrivateKey):
+        raise TlsError("the authority's key is not an elliptic curve key")
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = [x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, name) for name in organizations]
+    subject.append(x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name))
+    usages = [ExtendedKeyUsageOID.SERVER_AUTH] * server + [ExtendedKeyUsageOID.CLIENT_AUTH] * client
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name(subject))
+        .issuer_name(authority.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - CLOCK_SKEW)
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(ca=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
+    )
+    if names:
+        general: list[x509.GeneralName] = []
+        for name in dict.fromkeys(names):
+            general.append(x509.IPAddress(ip_address(name)) if is_ip(name) else x509.DNSName(name))
+        builder = builder.add_extension(x509.SubjectAlternativeName(general), critical=False)
+    return _pair(builder.sign(authority_key, hashes.SHA256()), key)
+
+
+def covers(certificate: bytes, names: Iterable[str], *, at: datetime | None = None) -> bool:
+    """Return whether the first certificate of the PEM text is valid *at* (now) and names all of *names*."""
+    from cryptography import x509
+
+    try:
+        parsed = x509.load_pem_x509_certificate(certificate)
+    except ValueError:
+        return False
+    moment = at or datetime.now(UTC)
+    if not parsed.not_valid_before_utc <= moment <= parsed.not_valid_after_utc:
+        return False
+    try:
+        alternative = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return not list(names)
+    known = {str(address) for address in alternative.get_values_for_type(x509.IPAddress)}
+    known.update(alternative.get_values_for_type(x509.DNSName))
+    return known.issuperset(names)
+
+
+def write_private(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Write *data* aside and rename it to *path*, readable by the owner alone unless *mode* says more."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        aside = Path(file.name)
+        try:
+            os.fchmod(file.fileno(), mode)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            aside.replace(path)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+
+
+def server_context(
+    certificate_file: Path,
+    key_file: Path,
+    *,
+    client_ca_file: Path | None = None,
+    min_version: str = "",
+    cipher_suites: Sequence[str] = (),
+) -> ssl.SSLContext:
+    """Return a context for a server; with *client_ca_file* client certificates are asked for, never required.
+
+    :raises TlsError: an unknown version or cipher, or files that do not fit.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = parse_min_version(min_version)
+    if ciphers := openssl_ciphers(cipher_suites):
+        try:
+            context.set_ciphers(ciphers)
+        except ssl.SSLError as error:
+            raise TlsError(f"none of the cipher suites is available here: {', '.join(cipher_suites)}") from error
+    try:
+        context.load_cert_chain(certificate_file, key_file)
+    except (OSError, ssl.SSLError) as error:
+        raise TlsError(f"certificate {certificate_file} with key {key_file}: {error}") from error
+    if client_ca_file is not None:
+        try:
+            context.load_verify_locations(client_ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise TlsError(f"client CA {client_ca_file}: {error}") from error
+        context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+def parse_min_version(name: str) -> ssl.TLSVersion:
+    """Return the TLS version *name* stands for; empty means 1.2.
+
+    :raises TlsError: the name is unknown.
+    """
+    try:
+        return MIN_VERSIONS[name or "VersionTLS12"]
+    except KeyError:
+        raise TlsError(f'unknown tls version "{name}"') from None
+
+
+def openssl_ciphers(names: Sequence[str]) -> str:
+    """Return the OpenSSL form of *names*; those of TLS 1.3 are left out, as they cannot be chosen.
+
+    :raises TlsError: a name is unknown.
+    """
+    known = PREFERRED_CIPHERS | INSECURE_CIPHERS | dict.fromkeys(TLS13_CIPHERS, "")
+    if unknown := next((name for name in names if name not in known), None):
+        raise TlsError(f"Cipher suite {unknown} not supported or doesn't exist")
+    return ":".join(dict.fromkeys(known[name] for name in names if known[name]))
+
+
+def insecure(names: Sequence[str]) -> list[str]:
+    """Return those of *names* that are accepted with a warning."""
+    return [name for name in names if name in INSECURE_CIPHERS]
+
+
+def is_ip(text: str) -> bool:
+    """Return whether *text* is an IP address."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _key_usage(*, ca: bool) -> x509.KeyUsage:
+    from cryptography import x509
+
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=ca,
+        crl_sign=ca,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
+    from cryptography.hazmat.primitives import serialization
+
+    return KeyPair(
+        certificate.public_bytes(serialization.Encoding.PEM),
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+    )
