@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +12,9 @@ from nodeagent.base.apiproto.errors import ProtobufError, UnsupportedKindError
 
 if TYPE_CHECKING:
     from nodeagent.base.apiproto.plans import Plans, Reader, Writer
+
+LIST_ITEMS = 2
+"""Number of the field ``items`` in every list."""
 
 
 def supports(api_version: str, kind: str) -> bool:
@@ -53,11 +56,22 @@ def decode(data: bytes) -> dict[str, Any]:
     obj: dict[str, Any] = {"apiVersion": envelope.api_version, "kind": envelope.kind}
     try:
         obj.update(codec.read(message))
-    except (ValueError, OverflowError, OSError) as error:  # a time out of range, embedded JSON that is none
+    except (ValueError, OverflowError, OSError, RecursionError) as error:  # a time out of range, embedded JSON
         raise ProtobufError(f"{envelope.kind}: {error}") from error
     if envelope.kind.endswith("List"):
         obj.setdefault("items", [])
     return obj
+
+
+def encode_list(api_version: str, kind: str, metadata: Mapping[str, Any], envelopes: Iterable[bytes]) -> bytes:
+    """Return the list *kind* whose items are the objects in *envelopes*, without encoding these again.
+
+    :param metadata: the list's ``resourceVersion``, ``continue`` and ``remainingItemCount``.
+    :param envelopes: what :func:`encode` made of each item.
+    """
+    head = framing.unwrap(encode({"apiVersion": api_version, "kind": kind, "metadata": metadata})).raw
+    items = (framing.field(LIST_ITEMS, framing.unwrap(envelope).raw) for envelope in envelopes)
+    return framing.wrap(framing.Envelope(api_version, kind, b"".join((head, *items))))
 
 
 def encode_watch_frame(event_type: str, envelope: bytes) -> bytes:

@@ -21,8 +21,8 @@ class Envelope(NamedTuple):
 
 def wrap(envelope: Envelope) -> bytes:
     """Return *envelope* as it travels; the two trailing fields are written empty, as other writers do."""
-    type_meta = _field(1, envelope.api_version.encode()) + _field(2, envelope.kind.encode())
-    return b"".join((MAGIC, _field(1, type_meta), _field(2, envelope.raw), b"\x1a\x00\x22\x00"))
+    type_meta = field(1, envelope.api_version.encode()) + field(2, envelope.kind.encode())
+    return b"".join((MAGIC, field(1, type_meta), field(2, envelope.raw), b"\x1a\x00\x22\x00"))
 
 
 def unwrap(data: bytes) -> Envelope:
@@ -48,7 +48,7 @@ def unwrap(data: bytes) -> Envelope:
 
 def wrap_event(event_type: str, envelope: bytes) -> bytes:
     """Return one frame of a watch stream."""
-    event = _field(1, event_type.encode()) + _field(2, _field(1, envelope))
+    event = field(1, event_type.encode()) + field(2, field(1, envelope))
     return len(event).to_bytes(_LENGTH_BYTES, "big") + event
 
 
@@ -85,7 +85,8 @@ class FrameSplitter:
         return frames
 
 
-def _field(number: int, content: bytes) -> bytes:
+def field(number: int, content: bytes) -> bytes:
+    """Return one length-delimited field of a message; *number* is below 16."""
     return bytes((number << 3 | 2,)) + _varint(len(content)) + content
 
 

@@ -101,7 +101,7 @@ class Plans:
                         put(target, content)
             except _MisfitError as error:
                 raise error.inside(name) from error.__cause__
-            except (TypeError, ValueError, AttributeError) as error:
+            except (TypeError, ValueError, AttributeError, RecursionError) as error:
                 raise _MisfitError(name, str(error)) from error
 
         return write
@@ -163,6 +163,7 @@ def _message_setter(field: FieldDescriptor, write: Writer) -> Setter:
     name = field.name
 
     def put_each(target: Any, values: Any) -> None:
+        _require_list(values)
         add = getattr(target, name).add
         for value in values:
             write(add(), value)
@@ -179,12 +180,18 @@ def _scalar_setter(field: FieldDescriptor, convert: Callable[[Any], Any] | None)
     name = field.name
 
     def put_each(target: Any, values: Any) -> None:
+        _require_list(values)
         getattr(target, name).extend(map(convert, values) if convert else values)
 
     def put_one(target: Any, value: Any) -> None:
         setattr(target, name, convert(value) if convert else value)
 
     return put_each if field.is_repeated else put_one
+
+
+def _require_list(values: Any) -> None:
+    if not isinstance(values, list | tuple):  # a text would pass as a list of its letters
+        raise TypeError(f"expected a list, not {type(values).__name__}")
 
 
 def _through_inline(inner: Setter) -> Setter:

@@ -126,6 +126,31 @@ def test_an_empty_list_shows_its_items():
     assert apiproto.decode(apiproto.encode(empty)) == empty
 
 
+def test_a_list_is_made_of_objects_that_are_encoded_already():
+    pods = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}} for name in ("a", "b")]
+    metadata = {"resourceVersion": "9", "continue": "next", "remainingItemCount": 3}
+
+    made = apiproto.encode_list("v1", "PodList", metadata, map(apiproto.encode, pods))
+
+    items = [{"metadata": pod["metadata"]} for pod in pods]
+    assert made == apiproto.encode({"apiVersion": "v1", "kind": "PodList", "metadata": metadata, "items": items})
+
+
+def test_embedded_json_that_is_too_deep_is_refused():
+    deep = b"[" * 100_000
+    managed = b"\x3a" + length(b"\x0a" + length(deep))
+    raw = b"\x0a" + length(b"\x8a\x01" + length(managed))
+
+    with pytest.raises(apiproto.ProtobufError):
+        apiproto.decode(b"k8s\x00" + field(1, field(1, b"v1") + field(2, b"ConfigMap")) + b"\x12" + length(raw))
+
+
+def length(content: bytes) -> bytes:
+    """*content* after its length, for sizes that take three bytes."""
+    size = len(content)
+    return bytes((size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14)) + content
+
+
 def test_a_time_with_an_offset_is_the_same_moment_in_utc():
     obj = {
         "apiVersion": "v1",
@@ -154,6 +179,8 @@ def test_a_value_that_does_not_fit_is_named_by_its_path():
         {"metadata": {"labels": {"a": 1}}},
         {"metadata": "m"},
         {"metadata": []},
+        {"metadata": {"finalizers": "abc"}},
+        {"metadata": {"ownerReferences": {"kind": "Pod"}}},
         {"data": {"k": "not base64!"}},
     ],
 )
