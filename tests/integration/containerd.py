@@ -255,6 +255,7 @@ class Network:
                 lock.close()
                 continue
             self._lock, self.bridge, self.subnet = lock, f"nacri{number}", f"10.99.{number}.0/24"
+            self._remove_bridge()  # one that was killed may have left it
             return
         raise RuntimeError("no free test network")
 
@@ -278,9 +279,12 @@ class Network:
     def close(self) -> None:
         """Remove the bridge and let the next one have the number."""
         if self._lock is not None:
-            subprocess.run(["ip", "link", "delete", self.bridge], check=False, capture_output=True)
+            self._remove_bridge()
             self._lock.close()
             self._lock = None
+
+    def _remove_bridge(self) -> None:
+        subprocess.run(["ip", "link", "delete", self.bridge], check=False, capture_output=True)
 
 
 def _call(channel: grpc.Channel, method: str, request: Any, answer: Any) -> Any:

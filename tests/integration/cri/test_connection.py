@@ -1,0 +1,162 @@
+"""The connection against a runtime made for the test: streams, sizes, coming back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+from nodeagent_plugins.cri._proto import api_pb2 as cri
+from nodeagent_plugins.cri.client import CriRuntime
+from nodeagent_plugins.cri.connection import MAX_MESSAGE_BYTES, Connection
+from nodeagent_plugins.cri.image_service import CriImageService
+
+from nodeagent.base.aio import SystemClock
+from nodeagent.contracts.runtime import RuntimeEventType
+from nodeagent.errors import RuntimeFailure, RuntimeUnavailable
+
+pytestmark = pytest.mark.integration
+
+OVERHEAD_BYTES = 64
+
+
+class SmallRuntime:
+    """Answers a few calls on a socket; ``images`` is how long an image's name is, ``events`` what the stream gives."""
+
+    def __init__(self, socket: Path) -> None:
+        self.socket = socket
+        self.name_bytes = 10
+        self.events: list[cri.ContainerEventResponse] = []
+        self.stream_stays_open = False
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self) -> None:
+        self._server = grpc.aio.server()
+        unary, stream = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
+        runtime = {
+            "Version": unary(self._version, cri.VersionRequest.FromString, _bytes),
+            "GetContainerEvents": stream(self._get_events, cri.GetEventsRequest.FromString, _bytes),
+        }
+        images = {"ListImages": unary(self._list_images, cri.ListImagesRequest.FromString, _bytes)}
+        for service, methods in (("RuntimeService", runtime), ("ImageService", images)):
+            handler = grpc.method_handlers_generic_handler(f"runtime.v1.{service}", methods)
+            self._server.add_generic_rpc_handlers((handler,))
+        self._server.add_insecure_port(f"unix://{self.socket}")
+        await self._server.start()
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            await self._server.stop(None)
+            self._server = None
+
+    async def _version(self, request: Any, context: Any) -> cri.VersionResponse:
+        return cri.VersionResponse(runtime_name="small", runtime_version=request.version)
+
+    async def _list_images(self, request: Any, context: Any) -> cri.ListImagesResponse:
+        return cri.ListImagesResponse(images=[cri.Image(id="x" * self.name_bytes)])
+
+    async def _get_events(self, request: Any, context: Any) -> AsyncIterator[cri.ContainerEventResponse]:
+        for event in self.events:
+            yield event
+        while self.stream_stays_open:
+            await asyncio.sleep(0.05)
+
+
+def _bytes(message: Any) -> bytes:
+    return message.SerializeToString()
+
+
+@pytest.fixture
+async def small(tmp_path) -> AsyncIterator[SmallRuntime]:
+    runtime = SmallRuntime(tmp_path / "small.sock")
+    await runtime.start()
+    yield runtime
+    await runtime.stop()
+
+
+@pytest.fixture
+async def client(small) -> AsyncIterator[CriRuntime]:
+    client = CriRuntime(Connection(f"unix://{small.socket}", timeout_seconds=20), SystemClock())
+    yield client
+    await client.close()
+
+
+async def test_the_agent_says_which_version_it_speaks(client):
+    assert (await client.version()).version == "0.1.0"
+
+
+async def test_events_arrive_while_the_stream_is_open(small, client):
+    small.stream_stays_open = True
+    small.events = [
+        cri.ContainerEventResponse(container_id="c", container_event_type=cri.CONTAINER_STARTED_EVENT),
+        cri.ContainerEventResponse(container_id="c", container_event_type=cri.CONTAINER_STOPPED_EVENT),
+    ]
+    stream = client.events()
+
+    seen = [(await anext(stream)).type, (await anext(stream)).type]
+    await stream.aclose()
+
+    assert seen == [RuntimeEventType.STARTED, RuntimeEventType.STOPPED]
+
+
+async def test_a_stream_that_breaks_is_an_unavailable_runtime(small, client):
+    small.stream_stays_open = True
+    small.events = [cri.ContainerEventResponse(container_id="c")]
+    stream = client.events()
+    await anext(stream)
+
+    await small.stop()
+
+    with pytest.raises(RuntimeUnavailable, match="follow the runtime's events"):
+        async with asyncio.timeout(10):
+            await anext(stream)
+
+
+async def test_answers_of_16_mib_are_taken_and_larger_ones_refused(small, client):
+    images = CriImageService(client.connection)
+    small.name_bytes = MAX_MESSAGE_BYTES - OVERHEAD_BYTES
+    (image,) = await images.list_images()
+    assert len(image.id) == small.name_bytes
+
+    small.name_bytes = MAX_MESSAGE_BYTES
+    with pytest.raises(RuntimeFailure, match="list images"):
+        await images.list_images()
+
+
+async def test_the_client_finds_a_runtime_that_comes_back(small, client):
+    await client.version()
+    await small.stop()
+    with pytest.raises(RuntimeUnavailable):
+        await client.version()
+
+    await small.start()
+
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                assert (await client.version()).name == "small"
+                break
+            except RuntimeUnavailable:
+                await asyncio.sleep(0.05)
+
+
+async def test_a_cancelled_call_is_cancelled_and_leaves_the_connection_usable(small, client):
+    small.stream_stays_open = True
+    waiting = asyncio.create_task(anext(client.events()))
+    await asyncio.sleep(0.2)
+
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+    assert (await client.version()).name == "small"
+
+
+async def test_a_closed_client_may_be_used_again(client):
+    await client.version()
+    await client.close()
+
+    assert (await client.version()).name == "small"
