@@ -91,7 +91,11 @@ class Containerd:
         (self.directory / "config.toml").write_text(CONFIG.format(snapshotter=self._snapshotter(), **settings))
 
     def __enter__(self) -> Containerd:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
