@@ -45,7 +45,7 @@ class VolumeManager(Protocol):
     """Prepares and releases all volumes of a pod."""
 
     async def prepare(self, pod: Pod) -> Mapping[str, MountedVolume]:
-        """Return every volume by name, ready to use.
+        """Return every volume that a container mounts, by name, ready to use.
 
         :raises VolumeError: naming the volumes that are not ready and why.
         """

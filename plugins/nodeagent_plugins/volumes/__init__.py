@@ -1,0 +1,29 @@
+"""Volumes: the kinds that need no driver, and what prepares and releases all volumes of a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from nodeagent_plugins.volumes.content import content_kinds
+from nodeagent_plugins.volumes.empty_dir import EmptyDir
+from nodeagent_plugins.volumes.host_path import HostPath
+from nodeagent_plugins.volumes.manager import Manager
+from nodeagent_plugins.volumes.mounts import LinuxMounter
+
+from nodeagent import hookimpl
+
+if TYPE_CHECKING:
+    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.volumes import VolumeKind, VolumeManager
+
+
+@hookimpl
+def nodeagent_provide_volume_kinds(context: AgentContext) -> Sequence[VolumeKind]:
+    mounter = LinuxMounter()
+    return [EmptyDir(context, mounter), HostPath(), *content_kinds(context, mounter)]
+
+
+@hookimpl
+def nodeagent_provide_volume_manager(context: AgentContext, kinds: Sequence[VolumeKind]) -> VolumeManager:
+    return Manager(context, kinds, LinuxMounter())

@@ -1,0 +1,146 @@
+"""Writes the files of a volume so that a reader sees either all of the old or all of the new content.
+
+The files lie in a directory ``..<time>``; ``..data`` is a link to it that is swapped by one rename; what users see
+are links into ``..data``. Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from nodeagent_plugins.volumes.trees import apply_fs_group, remove_tree
+
+from nodeagent.errors import VolumeError
+
+DATA, _NEW_DATA = "..data", "..data_tmp"
+_MAX_PATH, _MAX_NAME = 4096, 255
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """Content, mode and, where known, owner of one file."""
+
+    data: bytes
+    mode: int
+    user: int | None = None
+
+
+Payload = Mapping[str, File]
+"""Files by relative path."""
+
+
+def check_path(path: str) -> None:
+    """Refuse a path that would leave its directory or meet the writer's own names.
+
+    :raises VolumeError: naming the rule.
+    """
+    parts = path.split("/")
+    if not path:
+        problem = "must not be empty"
+    elif path.startswith("/"):
+        problem = "must be relative"
+    elif ".." in parts:
+        problem = "must not contain '..'"
+    elif parts[0].startswith(".."):
+        problem = "must not start with '..'"
+    elif "" in parts or "." in parts or "\0" in path:
+        problem = "must be a plain path"
+    elif len(path.encode()) > _MAX_PATH or any(len(part.encode()) > _MAX_NAME for part in parts):
+        problem = "is too long"
+    else:
+        return
+    raise VolumeError(f"invalid path {path!r}: {problem}")
+
+
+def write_payload(directory: Path, payload: Payload, *, group: int | None, now: datetime) -> bool:
+    """Make *directory* hold exactly *payload*; return whether anything had to be written.
+
+    :param group: the pod's fsGroup, which may read the files.
+    :raises VolumeError: a path is refused.
+    :raises OSError: the files cannot be written; what was there before still is.
+    """
+    for path in payload:
+        check_path(path)
+    current = _current(directory)
+    if current is not None and _holds(current, payload, group):
+        _link_names(directory, payload)  # a writer that was killed may not have come this far
+        _remove_old(directory, payload, current.name)
+        return False
+    fresh = Path(tempfile.mkdtemp(prefix=f"..{now:%Y_%m_%d_%H_%M_%S}.", dir=directory))
+    try:
+        fresh.chmod(0o755)
+        _write_files(fresh, payload)
+        if group is not None:
+            apply_fs_group(fresh, group, readonly=True)
+        new_link = directory / _NEW_DATA
+        new_link.unlink(missing_ok=True)
+        new_link.symlink_to(fresh.name)
+        new_link.replace(directory / DATA)
+    except BaseException:
+        remove_tree(fresh)
+        raise
+    _link_names(directory, payload)
+    _remove_old(directory, payload, fresh.name)
+    return True
+
+
+def _current(directory: Path) -> Path | None:
+    try:
+        return directory / (directory / DATA).readlink().name
+    except OSError:
+        return None
+
+
+def _holds(current: Path, payload: Payload, group: int | None) -> bool:
+    """Tell whether the files are there already, with their modes as far as nobody else widened them."""
+    found = {str(path.relative_to(current)) for path in current.rglob("*") if not path.is_dir()}
+    if found != set(payload):
+        return False
+    for path, file in payload.items():
+        target = current / path
+        status = target.lstat()
+        mode = file.mode if group is None else file.mode | 0o440
+        right = stat.S_ISREG(status.st_mode) and stat.S_IMODE(status.st_mode) == mode
+        owned = (file.user is None or status.st_uid == file.user) and (group is None or status.st_gid == group)
+        if not right or not owned or status.st_size != len(file.data) or target.read_bytes() != file.data:
+            return False
+    return True
+
+
+def _write_files(root: Path, payload: Payload) -> None:
+    for path, file in payload.items():
+        target = root / path
+        for parent in reversed(target.relative_to(root).parents[:-1]):
+            (root / parent).mkdir(exist_ok=True)
+            (root / parent).chmod(0o755)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with open(descriptor, "wb") as stream:  # noqa: PTH123 - a descriptor, not a path
+            stream.write(file.data)
+            if file.user is not None:
+                os.fchown(descriptor, file.user, -1)
+            os.fchmod(descriptor, file.mode)
+
+
+def _link_names(directory: Path, payload: Payload) -> None:
+    """Show each top-level name of the content to users."""
+    for name in {path.partition("/")[0] for path in payload}:
+        with contextlib.suppress(FileExistsError):
+            (directory / name).symlink_to(f"{DATA}/{name}")
+
+
+def _remove_old(directory: Path, payload: Payload, current: str) -> None:
+    """Remove links to what is gone and every other ``..<time>``, also those of a writer that was killed."""
+    names = {path.partition("/")[0] for path in payload}
+    for entry in list(directory.iterdir()):
+        if entry.is_symlink():
+            if entry.name != DATA and entry.name not in names:
+                entry.unlink()
+        elif entry.name.startswith("..") and entry.name != current:
+            remove_tree(entry)

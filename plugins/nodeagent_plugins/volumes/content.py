@@ -1,0 +1,144 @@
+"""configMap, secret, downwardAPI, projected: files that the agent writes, and writes again when they change."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import logging
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nodeagent_plugins.volumes.atomic_writer import Payload, write_payload
+from nodeagent_plugins.volumes.mounts import Mounter, in_thread
+from nodeagent_plugins.volumes.payload import DEFAULT_MODE, Collector, fs_group
+from nodeagent_plugins.volumes.trees import apply_fs_group, remove_tree
+
+from nodeagent.base import identity
+from nodeagent.contracts.volumes import MountedVolume, VolumeKind
+from nodeagent.model.pod import Pod, Volume
+
+if TYPE_CHECKING:
+    from nodeagent.contracts.context import AgentContext
+
+_log = logging.getLogger(__name__)
+
+
+class _Content(ABC):
+    """A kind whose files are collected at each sync and written only when they differ from what was written last."""
+
+    directory_name: str
+    in_memory = True
+    """Whether the files belong into a tmpfs, so that no secret reaches a disk."""
+
+    def __init__(self, context: AgentContext, mounter: Mounter) -> None:
+        self.name = f"{identity.current().label_domain}~{self.directory_name}"
+        self._context, self._mounter = context, mounter
+        self._written: dict[Path, bytes] = {}
+
+    @abstractmethod
+    def supports(self, volume: Volume) -> bool: ...
+
+    @abstractmethod
+    async def collect(self, collector: Collector, volume: Volume) -> Payload: ...
+
+    async def setup(self, pod: Pod, volume: Volume, directory: Path) -> MountedVolume:
+        payload = await self.collect(Collector(self._context, pod), volume)
+        digest = _digest(payload)
+        if self._written.get(directory) != digest:
+            await in_thread(self._write, pod, directory, payload)
+            self._written[directory] = digest
+        return MountedVolume(volume.name, str(directory), readonly=True, selinux_relabel=True)
+
+    async def teardown(self, pod_uid: str, directory: Path) -> None:
+        self._written.pop(directory, None)
+        await in_thread(self._remove, directory)
+
+    def _write(self, pod: Pod, directory: Path, payload: Payload) -> None:
+        group = fs_group(pod)
+        if directory not in self._written:
+            self._make(directory, group)
+        write_payload(directory, payload, group=group, now=self._context.clock.wall())
+
+    def _make(self, directory: Path, group: int | None) -> None:
+        directory.mkdir(mode=0o750, exist_ok=True)
+        if self.in_memory and not self._mounter.mounted(directory):
+            try:
+                self._mounter.mount("tmpfs", directory, "mode=0777")
+            except OSError as error:
+                if error.errno != errno.EPERM:
+                    raise
+                # Without the right to mount (tests, a node inside a container) the pod matters more.
+                _log.warning("Volume content lies on disk, not in memory", extra={"volume": str(directory)})
+        directory.chmod(0o777)
+        if group is not None and not any(directory.iterdir()):
+            apply_fs_group(directory, group)
+
+    def _remove(self, directory: Path) -> None:
+        for path in self._mounter.below(directory):
+            self._mounter.unmount(path)
+        remove_tree(directory)
+
+
+class ConfigMap(_Content):
+    directory_name = "configmap"
+    in_memory = False
+
+    def supports(self, volume: Volume) -> bool:
+        return volume.config_map is not None
+
+    async def collect(self, collector: Collector, volume: Volume) -> Payload:
+        assert volume.config_map is not None
+        return await collector.config_map(volume.config_map, _mode(volume.config_map.default_mode))
+
+
+class Secret(_Content):
+    directory_name = "secret"
+
+    def supports(self, volume: Volume) -> bool:
+        return volume.secret is not None
+
+    async def collect(self, collector: Collector, volume: Volume) -> Payload:
+        assert volume.secret is not None
+        return await collector.secret(volume.secret, _mode(volume.secret.default_mode))
+
+
+class DownwardApi(_Content):
+    directory_name = "downward-api"
+
+    def supports(self, volume: Volume) -> bool:
+        return volume.downward_api is not None
+
+    async def collect(self, collector: Collector, volume: Volume) -> Payload:
+        assert volume.downward_api is not None
+        return collector.downward(volume.downward_api, _mode(volume.downward_api.default_mode))
+
+
+class Projected(_Content):
+    directory_name = "projected"
+
+    def supports(self, volume: Volume) -> bool:
+        return volume.projected is not None
+
+    async def collect(self, collector: Collector, volume: Volume) -> Payload:
+        assert volume.projected is not None
+        return await collector.projected(volume.projected, _mode(volume.projected.default_mode))
+
+
+def content_kinds(context: AgentContext, mounter: Mounter) -> list[VolumeKind]:
+    """Return every kind of this module."""
+    return [kind(context, mounter) for kind in (ConfigMap, Secret, DownwardApi, Projected)]
+
+
+def _mode(default: int | None) -> int:
+    return DEFAULT_MODE if default is None else default
+
+
+def _digest(payload: Payload) -> bytes:
+    """Return a fingerprint of paths, modes, owners and content."""
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sorted(payload):
+        file = payload[path]
+        digest.update(f"{path}\0{file.mode}\0{file.user}\0{len(file.data)}\0".encode())
+        digest.update(file.data)
+    return digest.digest()

@@ -1,0 +1,129 @@
+"""emptyDir: space that lives as long as the pod, on disk, in memory or in huge pages."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nodeagent_plugins.volumes.mounts import Mounter, in_thread
+from nodeagent_plugins.volumes.trees import apply_fs_group, remove_if_empty, remove_tree
+
+from nodeagent.base import identity
+from nodeagent.base.quantity import Quantity
+from nodeagent.contracts.volumes import MountedVolume
+from nodeagent.errors import VolumeError
+from nodeagent.model.pod import EmptyDirVolume, Pod, Volume
+
+if TYPE_CHECKING:
+    from nodeagent.contracts.context import AgentContext
+
+_MODE = 0o777
+_HUGE = "hugepages-"
+
+
+class EmptyDir:
+    """Makes the directory once; a marker file keeps a later run of the agent from touching it again."""
+
+    def __init__(self, context: AgentContext, mounter: Mounter) -> None:
+        self.name = f"{identity.current().label_domain}~empty-dir"
+        self._context, self._mounter = context, mounter
+        self._ready: set[Path] = set()
+
+    def supports(self, volume: Volume) -> bool:
+        return volume.empty_dir is not None
+
+    async def setup(self, pod: Pod, volume: Volume, directory: Path) -> MountedVolume:
+        assert volume.empty_dir is not None
+        if directory not in self._ready:
+            kind, options = self._file_system(pod, volume.empty_dir)
+            await in_thread(self._make, pod, directory, kind, options)
+            self._ready.add(directory)
+        return MountedVolume(volume.name, str(directory), selinux_relabel=True)
+
+    async def teardown(self, pod_uid: str, directory: Path) -> None:
+        self._ready.discard(directory)
+        await in_thread(self._remove, pod_uid, directory)
+
+    def _make(self, pod: Pod, directory: Path, kind: str, options: str) -> None:
+        marker = self._marker(pod.uid, directory.name)
+        mount = bool(kind) and not self._mounter.mounted(directory)
+        if marker.exists() and directory.exists() and not mount:
+            return
+        directory.mkdir(mode=0o750, exist_ok=True)
+        if mount:
+            self._mounter.mount(kind, directory, options)
+        directory.chmod(_MODE)
+        security = pod.spec.security_context
+        if security is not None and security.fs_group is not None:
+            lenient = security.fs_group_change_policy == "OnRootMismatch"
+            apply_fs_group(directory, security.fs_group, only_on_mismatch=lenient)
+        marker.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        marker.touch()
+
+    def _remove(self, pod_uid: str, directory: Path) -> None:
+        for path in self._mounter.below(directory):
+            self._mounter.unmount(path)
+        remove_tree(directory)
+        marker = self._marker(pod_uid, directory.name)
+        marker.unlink(missing_ok=True)
+        remove_if_empty(*list(marker.parents)[:3])
+
+    def _marker(self, pod_uid: str, name: str) -> Path:
+        return self._context.pod_dir(pod_uid) / "plugins" / self.name / name / "ready"
+
+    def _file_system(self, pod: Pod, source: EmptyDirVolume) -> tuple[str, str]:
+        """Return what to mount and with which options; two empty texts for plain disk space.
+
+        :raises VolumeError: the medium is unknown or does not fit the pod's huge pages.
+        """
+        if not source.medium:
+            return "", ""
+        if source.medium == "Memory":
+            if not self._context.gates.enabled("SizeMemoryBackedVolumes"):
+                return "tmpfs", ""
+            return "tmpfs", f"size={self._memory_bytes(pod, source)}"
+        if source.medium.startswith("HugePages"):
+            return "hugetlbfs", f"pagesize={page_size(pod, source.medium).value()}"
+        raise VolumeError(f"unknown storage medium {source.medium!r}")
+
+    def _memory_bytes(self, pod: Pod, source: EmptyDirVolume) -> int:
+        """Return the smallest of what the node has, the pod may use and the volume asks for; zeros set no limit."""
+        node = self._context.node() or {}
+        allocatable = node.get("status", {}).get("allocatable", {}).get("memory")
+        limits = [
+            Quantity.parse(str(allocatable)).value() if allocatable else _machine_memory(),
+            self._context.cgroups.pod_resources(pod).memory_limit_bytes,
+            Quantity.parse(str(source.size_limit)).value() if source.size_limit is not None else 0,
+        ]
+        return min(limit for limit in limits if limit > 0)
+
+
+def page_size(pod: Pod, medium: str) -> Quantity:
+    """Return the page size of a medium ``HugePages`` or ``HugePages-2Mi``: one that the pod's containers ask for.
+
+    :raises VolumeError: none is asked for, not this one, or several where the medium names none.
+    """
+    asked = {
+        Quantity.parse(name.removeprefix(_HUGE))
+        for _, container in pod.containers()
+        for amounts in (container.resources.requests, container.resources.limits)
+        for name in amounts or ()
+        if name.startswith(_HUGE)
+    }
+    _, dash, text = medium.partition("-")
+    if dash:
+        try:
+            wanted = Quantity.parse(text)
+        except ValueError as error:
+            raise VolumeError(f"medium {medium!r}: page size {error}") from error
+        if wanted in asked:
+            return wanted
+        raise VolumeError(f"medium {medium!r}: no container of the pod asks for huge pages of that size")
+    if len(asked) != 1:
+        raise VolumeError(f"medium {medium!r}: the pod's containers ask for {len(asked)} sizes of huge pages, not 1")
+    return asked.pop()
+
+
+def _machine_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

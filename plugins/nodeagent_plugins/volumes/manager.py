@@ -1,0 +1,190 @@
+"""Prepares and releases all volumes of a pod."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from nodeagent_plugins.volumes.mounts import Mounter, in_thread
+from nodeagent_plugins.volumes.trees import remove_if_empty, remove_tree
+
+from nodeagent.contracts.events import EventType
+from nodeagent.contracts.volumes import MountedVolume, VolumeKind
+from nodeagent.errors import NodeAgentError, VolumeError
+from nodeagent.model.pod import Pod, Volume
+
+if TYPE_CHECKING:
+    from nodeagent.contracts.context import AgentContext
+
+_log = logging.getLogger(__name__)
+
+SETUP_SECONDS = 123.0
+"""Longest time that one volume may take; the field's syncs wait as long for all of them."""
+_FIELDS = {field.name: field.encode_name for field in msgspec.structs.fields(Volume)}
+
+
+class Manager:
+    """Keeps the contract of :class:`~nodeagent.contracts.volumes.VolumeManager`.
+
+    Each volume that cannot be set up is told in an event ``FailedMount``.
+    """
+
+    def __init__(self, context: AgentContext, kinds: Sequence[VolumeKind], mounter: Mounter) -> None:
+        self._context, self._kinds, self._mounter = context, kinds, mounter
+        self._parents: dict[str, set[Path]] = {}
+
+    async def prepare(self, pod: Pod) -> Mapping[str, MountedVolume]:
+        """Return the volumes that containers mount, by name; those that none mounts are not prepared.
+
+        :raises VolumeError: naming the volumes that are not ready and why.
+        """
+        if not pod.spec.volumes:
+            return {}
+        used = _mounted_names(pod)
+        volumes = [volume for volume in pod.spec.volumes if volume.name in used]
+        results = await self._set_up_all(pod, volumes)
+        problems = {name: result for name, result in results.items() if isinstance(result, str)}
+        for name, problem in problems.items():
+            note = f'MountVolume.SetUp failed for volume "{name}" : {problem}'
+            self._context.recorder.record(pod.reference(), EventType.WARNING, "FailedMount", note)
+        if problems:
+            details = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
+            raise VolumeError(f"Unable to attach or mount volumes: unmounted volumes=[{' '.join(problems)}]: {details}")
+        return {name: result for name, result in results.items() if isinstance(result, MountedVolume)}
+
+    async def release(self, pod_uid: str) -> None:
+        """Unmount and remove the volumes of a pod that has ended, whichever run of the agent made them.
+
+        Files of a kind that nobody provides any more are left where they are.
+
+        :raises VolumeError: something is still in use; call again.
+        """
+        pod_dir, problems = self._context.pod_dir(pod_uid), []
+        try:
+            await in_thread(self._unmount_below, pod_dir / "volume-subpaths")
+            for directory in await in_thread(_volume_directories, pod_dir / "volumes"):
+                if problem := await self._tear_down(pod_uid, directory):
+                    problems.append(problem)
+            if not problems:
+                await in_thread(self._remove_leftovers, pod_dir)
+        except OSError as error:
+            problems.append(_text(error))
+        if problems:
+            raise VolumeError(f"cannot release the volumes of pod {pod_uid}: {'; '.join(problems)}")
+        self._parents.pop(pod_uid, None)
+
+    def pods_with_volumes(self) -> Sequence[str]:
+        """Return the UIDs of pods that have volume directories on disk, wanted or not."""
+        pods = self._context.root_dir / "pods"
+        try:
+            with os.scandir(pods) as entries:
+                uids = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except FileNotFoundError:
+            return []
+        return [uid for uid in uids if _volume_directories(pods / uid / "volumes")]
+
+    async def _set_up_all(self, pod: Pod, volumes: Sequence[Volume]) -> dict[str, MountedVolume | str]:
+        kinds = {volume.name: self._kind(volume) for volume in volumes}
+        await self._make_parents(pod.uid, {kind.name for kind in kinds.values() if kind is not None})
+        steps = [self._set_up(pod, volume, kinds[volume.name]) for volume in volumes]
+        if len(steps) == 1:
+            return {volumes[0].name: await steps[0]}
+        results = await asyncio.gather(*steps, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return {v.name: r for v, r in zip(volumes, results, strict=True) if not isinstance(r, BaseException)}
+
+    async def _set_up(self, pod: Pod, volume: Volume, kind: VolumeKind | None) -> MountedVolume | str:
+        """Return the volume, or why it is not ready."""
+        if kind is None:
+            return f"volumes of kind {source_of(volume)} are not supported on this node"
+        directory = self._context.pod_dir(pod.uid) / "volumes" / kind.name / volume.name
+        try:
+            async with asyncio.timeout(SETUP_SECONDS):
+                return await kind.setup(pod, volume, directory)
+        except TimeoutError:
+            return f"not ready after {SETUP_SECONDS:.0f} s"
+        except (NodeAgentError, OSError) as error:
+            return _text(error)
+
+    def _kind(self, volume: Volume) -> VolumeKind | None:
+        return next((kind for kind in self._kinds if kind.supports(volume)), None)
+
+    async def _make_parents(self, pod_uid: str, names: set[str]) -> None:
+        """Make the directories of the kinds, once for each pod."""
+        volumes = self._context.pod_dir(pod_uid) / "volumes"
+        wanted = {volumes / name for name in names}
+        if missing := wanted - self._parents.get(pod_uid, set()):
+            try:
+                await in_thread(_make_directories, missing)
+            except OSError as error:
+                raise VolumeError(f"cannot make the volume directories of pod {pod_uid}: {_text(error)}") from error
+            self._parents.setdefault(pod_uid, set()).update(missing)
+
+    async def _tear_down(self, pod_uid: str, directory: Path) -> str:
+        """Have its kind remove a volume; return why that failed."""
+        kind = next((kind for kind in self._kinds if kind.name == directory.parent.name), None)
+        if kind is None:
+            return ""
+        try:
+            async with asyncio.timeout(SETUP_SECONDS):
+                await kind.teardown(pod_uid, directory)
+        except (NodeAgentError, OSError) as error:  # TimeoutError is an OSError
+            return f"{directory.name}: {_text(error)}"
+        return ""
+
+    def _unmount_below(self, directory: Path) -> None:
+        for path in self._mounter.below(directory):
+            self._mounter.unmount(path)
+
+    def _remove_leftovers(self, pod_dir: Path) -> None:
+        """Unmount what is still mounted and remove what is empty; files of unknown kinds stay."""
+        volumes, subpaths = pod_dir / "volumes", pod_dir / "volume-subpaths"
+        self._unmount_below(volumes)
+        remove_tree(subpaths)
+        left = _volume_directories(volumes)
+        remove_if_empty(*left, *{path.parent for path in left})
+        if volumes.is_dir():
+            remove_if_empty(*list(volumes.iterdir()), volumes)
+        if kept := [str(path) for path in left if path.exists()]:
+            _log.warning("Volumes of a kind that nobody provides are left", extra={"paths": kept})
+
+
+def source_of(volume: Volume) -> str:
+    """Return the wire's name of the source that *volume* has."""
+    given = [wire for name, wire in _FIELDS.items() if name != "name" and getattr(volume, name) is not None]
+    return given[0] if given else "unknown"
+
+
+def _mounted_names(pod: Pod) -> set[str]:
+    return {
+        mount.name
+        for _, container in pod.containers()
+        for mount in (*(container.volume_mounts or ()), *(container.volume_devices or ()))
+    }
+
+
+def _volume_directories(volumes: Path) -> list[Path]:
+    """Return the directories ``<volumes>/<kind>/<volume>``."""
+    try:
+        kinds = [entry for entry in volumes.iterdir() if entry.is_dir() and not entry.is_symlink()]
+    except FileNotFoundError:
+        return []
+    return [path for kind in kinds for path in kind.iterdir() if path.is_dir() and not path.is_symlink()]
+
+
+def _make_directories(directories: set[Path]) -> None:
+    for directory in directories:
+        directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return str(error) or type(error).__name__

@@ -1,0 +1,100 @@
+"""Mounting and unmounting by system call, and what is mounted now."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import errno
+import functools
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import ParamSpec, Protocol, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_MOUNTINFO = Path("/proc/self/mountinfo")
+_MOUNT_POINT_FIELD = 4
+_NO_SUID, _NO_DEVICES = 0x2, 0x4
+_NO_FOLLOW = 0x8
+_OCTAL = re.compile(r"\\([0-7]{3})")
+_FINISH_SECONDS = 10.0
+
+
+class Mounter(Protocol):
+    """Mounts file systems; every call may block. Failures are :class:`OSError`."""
+
+    def mount(self, kind: str, target: Path, options: str) -> None: ...
+
+    def unmount(self, target: Path) -> None:
+        """Unmount what is on top of *target*; nothing being there is fine."""
+        ...
+
+    def mounted(self, target: Path) -> bool: ...
+
+    def below(self, directory: Path) -> list[Path]:
+        """Return the mount points at and below *directory*, the deepest first."""
+        ...
+
+
+class LinuxMounter:
+    """Asks the kernel."""
+
+    def mount(self, kind: str, target: Path, options: str) -> None:
+        result = _libc().mount(kind.encode(), bytes(target), kind.encode(), _NO_SUID | _NO_DEVICES, options.encode())
+        _check(result, target)
+
+    def unmount(self, target: Path) -> None:
+        result = _libc().umount2(bytes(target), _NO_FOLLOW)
+        if result != 0 and ctypes.get_errno() not in (errno.EINVAL, errno.ENOENT):
+            _check(result, target)
+
+    def mounted(self, target: Path) -> bool:
+        return target in self.below(target)
+
+    def below(self, directory: Path) -> list[Path]:
+        return mount_points(_MOUNTINFO.read_text(encoding="utf-8", errors="surrogateescape"), directory)
+
+
+def mount_points(mountinfo: str, directory: Path) -> list[Path]:
+    """Return the mount points at and below *directory*, the newest of the deepest first."""
+    # The kernel shows real paths; the directory may be reached through a symlink.
+    prefix = os.path.realpath(directory)
+    found = []
+    for line in mountinfo.splitlines():
+        fields = line.split(" ", _MOUNT_POINT_FIELD + 1)
+        if len(fields) <= _MOUNT_POINT_FIELD:
+            continue
+        path = _OCTAL.sub(lambda match: chr(int(match[1], 8)), fields[_MOUNT_POINT_FIELD])
+        if path == prefix or path.startswith(f"{prefix}/"):
+            found.append(directory / Path(path).relative_to(prefix))
+    found.reverse()
+    return sorted(found, key=lambda path: -len(path.parts))
+
+
+async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run blocking *work* in a thread; a cancelled caller waits for it within a limit.
+
+    What changes a volume must not go on behind the back of whoever releases that volume.
+    """
+    future = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        await asyncio.wait({future}, timeout=_FINISH_SECONDS)
+        if future.done() and not future.cancelled():
+            future.exception()  # retrieved, so that it is not reported as lost
+        raise
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result: int, target: Path) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(target))

@@ -1,0 +1,150 @@
+"""What config maps, secrets, the downward API and tokens put into files. Reads objects, touches no disk."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nodeagent_plugins.volumes.atomic_writer import File, Payload
+from nodeagent_plugins.volumes.downward import field_value, resource_value
+
+from nodeagent.errors import ApiError, VolumeError
+from nodeagent.model.pod import (
+    ConfigMapVolume,
+    DownwardVolume,
+    KeyToPath,
+    Pod,
+    ProjectedObject,
+    ProjectedVolume,
+    SecretVolume,
+    ServiceAccountToken,
+)
+
+if TYPE_CHECKING:
+    from nodeagent.contracts.context import AgentContext
+
+DEFAULT_MODE = 0o644
+_PRIVATE_MODE = 0o600
+_DEFAULT_TOKEN_SECONDS = 3600
+
+
+class Collector:
+    """Collects the files of one volume of one pod.
+
+    :raises VolumeError: from every method: something that is not optional is missing, or cannot be read now.
+    """
+
+    def __init__(self, context: AgentContext, pod: Pod) -> None:
+        self._context, self._pod = context, pod
+
+    async def config_map(self, source: ConfigMapVolume | ProjectedObject, mode: int) -> Payload:
+        try:
+            found = await self._context.objects.config_map(self._pod.namespace, source.name)
+        except ApiError as error:
+            raise VolumeError(f'cannot read configmap "{source.name}": {error}') from error
+        if found is None:
+            return _absent(f'configmap "{source.name}"', source.optional)
+        data = {key: value.encode() for key, value in (found.get("data") or {}).items()}
+        data.update(_decoded(f'configmap "{source.name}"', found.get("binaryData") or {}))
+        return _select(f'configmap "{source.name}"', data, source.items, mode, bool(source.optional))
+
+    async def secret(self, source: SecretVolume | ProjectedObject, mode: int) -> Payload:
+        name = source.secret_name if isinstance(source, SecretVolume) else source.name
+        try:
+            found = await self._context.objects.secret(self._pod.namespace, name)
+        except ApiError as error:
+            raise VolumeError(f'cannot read secret "{name}": {error}') from error
+        if found is None:
+            return _absent(f'secret "{name}"', source.optional)
+        data = _decoded(f'secret "{name}"', found.get("data") or {})
+        return _select(f'secret "{name}"', data, source.items, mode, bool(source.optional))
+
+    def downward(self, source: DownwardVolume, mode: int) -> Payload:
+        files = {}
+        for item in source.items or ():
+            if item.field_ref is not None:
+                text = field_value(self._pod, item.field_ref)
+            elif item.resource_field_ref is not None:
+                text = resource_value(self._pod, item.resource_field_ref, self._allocatable())
+            else:
+                raise VolumeError(f"downward API item {item.path!r} refers to nothing")
+            files[item.path] = File(text.encode(), item.mode if item.mode is not None else mode)
+        return files
+
+    async def token(self, source: ServiceAccountToken, mode: int) -> Payload:
+        seconds = source.expiration_seconds or _DEFAULT_TOKEN_SECONDS
+        try:
+            bound = await self._context.objects.service_account_token(
+                self._pod, audience=source.audience, expiration_seconds=seconds
+            )
+        except ApiError as error:
+            raise VolumeError(f"failed to fetch token: {error}") from error
+        user = common_user(self._pod)
+        private = user is not None or fs_group(self._pod) is not None
+        return {source.path: File(bound.token.encode(), _PRIVATE_MODE if private else mode, user)}
+
+    async def projected(self, source: ProjectedVolume, mode: int) -> Payload:
+        """Join all sources; of two files with one path the later counts."""
+        files: dict[str, File] = {}
+        for part in source.sources or ():
+            if part.config_map is not None:
+                files.update(await self.config_map(part.config_map, mode))
+            elif part.secret is not None:
+                files.update(await self.secret(part.secret, mode))
+            elif part.downward_api is not None:
+                files.update(self.downward(part.downward_api, mode))
+            elif part.service_account_token is not None:
+                files.update(await self.token(part.service_account_token, mode))
+            else:
+                kind = "clusterTrustBundle" if part.cluster_trust_bundle is not None else "an unknown kind"
+                raise VolumeError(f"projected source {kind} is not supported on this node")
+        return files
+
+    def _allocatable(self) -> Mapping[str, Any]:
+        node = self._context.node() or {}
+        found: Mapping[str, Any] = node.get("status", {}).get("allocatable") or {}
+        return found
+
+
+def fs_group(pod: Pod) -> int | None:
+    return pod.spec.security_context.fs_group if pod.spec.security_context is not None else None
+
+
+def common_user(pod: Pod) -> int | None:
+    """Return the user that every container runs as, when the pod says so."""
+    security = pod.spec.security_context
+    default = security.run_as_user if security is not None else None
+    users = set()
+    for _, container in pod.containers():
+        own = container.security_context
+        users.add(own.run_as_user if own is not None and own.run_as_user is not None else default)
+    return users.pop() if len(users) == 1 else None
+
+
+def _select(
+    what: str, data: Mapping[str, bytes], items: Sequence[KeyToPath] | None, mode: int, optional: bool
+) -> Payload:
+    if not items:
+        return {key: File(value, mode) for key, value in data.items()}
+    files = {}
+    for item in items:
+        if item.key in data:
+            files[item.path] = File(data[item.key], item.mode if item.mode is not None else mode)
+        elif not optional:
+            raise VolumeError(f"{what} references non-existent key: {item.key}")
+    return files
+
+
+def _absent(what: str, optional: bool | None) -> Payload:
+    if optional:
+        return {}
+    raise VolumeError(f"{what} not found")
+
+
+def _decoded(what: str, encoded: Mapping[str, str]) -> dict[str, bytes]:
+    try:
+        return {key: base64.b64decode(value, validate=True) for key, value in encoded.items()}
+    except binascii.Error:
+        raise VolumeError(f"{what} has a value that is not base64") from None

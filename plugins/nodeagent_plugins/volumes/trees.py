@@ -1,0 +1,106 @@
+"""Directory trees of volumes: ownership by group, and removal. Everything here blocks."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from pathlib import Path
+
+_READ_WRITE, _READ_ONLY = 0o660, 0o440
+_DIRECTORY = 0o110
+
+
+def apply_fs_group(directory: Path, group: int, *, readonly: bool = False, only_on_mismatch: bool = False) -> None:
+    """Give a tree to *group* and let the group use it; the root is changed last.
+
+    :param readonly: the group may read only.
+    :param only_on_mismatch: leave the tree alone when its root is right already (``OnRootMismatch``).
+    """
+    bits = _READ_ONLY if readonly else _READ_WRITE
+    if only_on_mismatch and _root_is_right(directory, group, bits):
+        return
+    for parent, directories, files in os.walk(directory, topdown=False):
+        for name in (*files, *directories):
+            path = Path(parent, name)
+            # Directories come up as parents of their own; links to directories do not.
+            if name in files or path.is_symlink():
+                _give(path, group, bits)
+        _give(Path(parent), group, bits)
+
+
+def remove_tree(directory: Path) -> None:
+    """Remove a tree that others wrote; not being there is fine.
+
+    Never follows a link, and needs no more stack or descriptors for a tree of any depth: directories are moved up to
+    the root before they are emptied.
+    """
+    try:
+        root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        directory.unlink(missing_ok=True)
+        return
+    prefix, moved, device = f"..removed-{secrets.token_hex(8)}-", 0, os.fstat(root).st_dev
+    try:
+        while names := _names(root):
+            for name in names:
+                if _unlink(name, root):
+                    continue
+                inside = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=root)
+                try:
+                    if os.fstat(inside).st_dev != device:
+                        raise OSError(errno.EBUSY, "something is mounted there", str(directory / name))
+                    for entry in _names(inside):
+                        if not _unlink(entry, inside):
+                            os.rename(entry, f"{prefix}{moved}", src_dir_fd=inside, dst_dir_fd=root)
+                            moved += 1
+                finally:
+                    os.close(inside)
+                os.rmdir(name, dir_fd=root)
+    finally:
+        os.close(root)
+    directory.rmdir()
+
+
+def remove_if_empty(*directories: Path) -> None:
+    """Remove directories that have nothing in them, in order."""
+    for directory in directories:
+        with contextlib.suppress(OSError):
+            directory.rmdir()
+
+
+def _give(path: Path, group: int, bits: int) -> None:
+    os.chown(path, -1, group, follow_symlinks=False)
+    mode = path.lstat().st_mode
+    if stat.S_ISLNK(mode):
+        return
+    wanted = mode | bits
+    if stat.S_ISDIR(mode):
+        wanted |= stat.S_ISGID | _DIRECTORY
+    path.chmod(stat.S_IMODE(wanted))
+
+
+def _root_is_right(directory: Path, group: int, bits: int) -> bool:
+    status = directory.stat()
+    wanted = bits | _DIRECTORY | stat.S_ISGID
+    return status.st_gid == group and status.st_mode & wanted == wanted
+
+
+def _names(descriptor: int) -> list[str]:
+    return os.listdir(descriptor)
+
+
+def _unlink(name: str, parent: int) -> bool:
+    """Remove a file or an empty directory; return whether it is gone."""
+    if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+        try:
+            os.rmdir(name, dir_fd=parent)
+        except OSError:
+            return False
+    else:
+        os.unlink(name, dir_fd=parent)
+    return True

@@ -1,0 +1,102 @@
+"""Volume kinds and their manager on a scratch directory, with mounts that only exist in memory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nodeagent_plugins.volumes.content import content_kinds
+from nodeagent_plugins.volumes.empty_dir import EmptyDir
+from nodeagent_plugins.volumes.host_path import HostPath
+from nodeagent_plugins.volumes.manager import Manager
+
+from nodeagent.contracts.context import AgentContext
+from nodeagent.model.pod import Pod
+from nodeagent.testing import FakeClock, FakeObjects, FakeRecorder, make_container, make_context, make_pod
+
+
+class FakeMounter:
+    """Remembers what was mounted; directories stay as they are."""
+
+    def __init__(self) -> None:
+        self.mounts: dict[Path, tuple[str, str]] = {}
+        self.busy: set[Path] = set()
+        self.refuses: OSError | None = None
+
+    def mount(self, kind: str, target: Path, options: str) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+        self.mounts[target] = (kind, options)
+
+    def unmount(self, target: Path) -> None:
+        if target in self.busy:
+            raise OSError(16, os.strerror(16), str(target))
+        self.mounts.pop(target, None)
+
+    def mounted(self, target: Path) -> bool:
+        return target in self.mounts
+
+    def below(self, directory: Path) -> list[Path]:
+        found = [path for path in self.mounts if path.is_relative_to(directory)]
+        return sorted(found, key=lambda path: -len(path.parts))
+
+
+def pod_with(*volumes: dict[str, Any], name: str = "web", **fields: Any) -> Pod:
+    """Return a pod whose only container mounts every volume."""
+    mounts = [{"name": volume["name"], "mountPath": f"/{volume['name']}"} for volume in volumes]
+    return make_pod(name, containers=[make_container("main", volume_mounts=mounts)], volumes=list(volumes), **fields)
+
+
+def tree(directory: Path) -> dict[str, str]:
+    """Return what a container sees: names without the writer's own, with content."""
+    return {
+        str(path.relative_to(directory)): path.read_text()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and not str(path.relative_to(directory)).startswith("..")
+    } | {
+        f"{link.name}/{path.relative_to(link)}": path.read_text()
+        for link in sorted(directory.iterdir())
+        if link.is_symlink() and link.is_dir() and not link.name.startswith("..")
+        for path in sorted(link.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def objects(clock: FakeClock) -> FakeObjects:
+    return FakeObjects(clock)
+
+
+@pytest.fixture
+def recorder() -> FakeRecorder:
+    return FakeRecorder()
+
+
+@pytest.fixture
+def mounter() -> FakeMounter:
+    return FakeMounter()
+
+
+@pytest.fixture
+def node() -> dict[str, Any]:
+    """The node object, for tests to fill."""
+    return {}
+
+
+@pytest.fixture
+def context(
+    tmp_path: Path, clock: FakeClock, objects: FakeObjects, recorder: FakeRecorder, node: dict[str, Any]
+) -> AgentContext:
+    return make_context(tmp_path, clock=clock, objects=objects, recorder=recorder, node=node)
+
+
+@pytest.fixture
+def manager(context: AgentContext, mounter: FakeMounter) -> Manager:
+    return new_manager(context, mounter)
+
+
+def new_manager(context: AgentContext, mounter: FakeMounter) -> Manager:
+    """Return a manager as a fresh run of the agent has it."""
+    return Manager(context, [EmptyDir(context, mounter), HostPath(), *content_kinds(context, mounter)], mounter)

@@ -1,0 +1,73 @@
+"""The writer keeps to its directory and cleans up after a writer that was killed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from nodeagent_plugins.volumes.atomic_writer import File, check_path, write_payload
+
+from nodeagent.errors import VolumeError
+
+from .conftest import tree
+
+NOW = datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def write(directory: Path, **content: str) -> bool:
+    payload = {path: File(text.encode(), 0o644) for path, text in content.items()}
+    return write_payload(directory, payload, group=None, now=NOW)
+
+
+@pytest.mark.parametrize("path", ["a", "a/b", ".a", "a..b/c", "a/..b"])
+def test_plain_paths_pass(path: str) -> None:
+    check_path(path)
+
+
+@pytest.mark.parametrize(
+    "path", ["", "/a", "..", "../a", "a/../b", "..a", "...", "a//b", "a/", "./a", "a\0b", "n" * 256, "a/" * 2100 + "a"]
+)
+def test_other_paths_are_refused(path: str) -> None:
+    with pytest.raises(VolumeError, match="invalid path"):
+        check_path(path)
+
+
+def test_names_the_directory_after_the_time(tmp_path: Path) -> None:
+    assert write(tmp_path, a="1")
+
+    assert (tmp_path / "..data").readlink().name.startswith("..2024_01_02_03_04_05.")
+    assert (tmp_path / "a").readlink() == Path("..data/a")
+
+
+def test_leftovers_of_a_killed_writer_are_removed(tmp_path: Path) -> None:
+    write(tmp_path, a="1")
+    (tmp_path / "..2024_torn").mkdir()
+    (tmp_path / "..2024_torn/half").write_text("x")
+    (tmp_path / "..data_tmp").symlink_to("..2024_torn")
+    (tmp_path / "a").unlink()
+    (tmp_path / "stale").symlink_to("..data/stale")
+
+    assert not write(tmp_path, a="1")
+    assert write(tmp_path, a="2")
+
+    current = (tmp_path / "..data").readlink().name
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([current, "..data", "a"])
+
+
+def test_a_failed_write_leaves_the_old_content(tmp_path: Path) -> None:
+    write(tmp_path, a="1")
+
+    with pytest.raises(OSError, match="exists"):
+        write_payload(tmp_path, {"b": File(b"", 0o644), "b/c": File(b"", 0o644)}, group=None, now=NOW)
+
+    assert tree(tmp_path) == {"a": "1"}
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_file_changed_by_others_is_written_again(tmp_path: Path) -> None:
+    write(tmp_path, a="1")
+    (tmp_path / "a").write_text("2")
+
+    assert write(tmp_path, a="1")
+    assert tree(tmp_path) == {"a": "1"}

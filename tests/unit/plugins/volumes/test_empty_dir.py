@@ -1,0 +1,139 @@
+"""emptyDir gives space on disk, in memory or in huge pages, and keeps it over a restart of the agent."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nodeagent_plugins.volumes.manager import Manager
+
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.runtime import LinuxResources
+from nodeagent.errors import VolumeError
+from nodeagent.testing import FakeCgroups, make_config, make_container, make_context, make_pod
+
+from .conftest import FakeMounter, new_manager, pod_with
+
+
+async def test_is_open_for_everyone_below_the_pod(manager: Manager, context: AgentContext) -> None:
+    pod = pod_with({"name": "scratch", "emptyDir": {}})
+
+    volume = (await manager.prepare(pod))["scratch"]
+
+    path = Path(volume.host_path)
+    assert path == context.pod_dir(pod.uid) / "volumes/kubernetes.io~empty-dir/scratch"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o777
+    assert not volume.readonly
+
+
+async def test_a_restart_changes_nothing(manager: Manager, context: AgentContext, mounter: FakeMounter) -> None:
+    pod = pod_with({"name": "scratch", "emptyDir": {}}, security_context={"fsGroup": os.getgid()})
+    path = Path((await manager.prepare(pod))["scratch"].host_path)
+    (path / "mine").write_text("kept")
+    path.chmod(0o700)
+
+    await new_manager(context, mounter).prepare(pod)
+
+    assert (path / "mine").read_text() == "kept"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+async def test_memory_is_mounted_once(manager: Manager, context: AgentContext, mounter: FakeMounter) -> None:
+    pod = pod_with({"name": "mem", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}})
+
+    path = Path((await manager.prepare(pod))["mem"].host_path)
+    mounter.refuses = OSError(16, "busy")
+    await new_manager(context, mounter).prepare(pod)
+
+    assert mounter.mounts == {path: ("tmpfs", "size=1048576")}
+
+
+async def test_memory_is_mounted_again_after_a_reboot(
+    manager: Manager, context: AgentContext, mounter: FakeMounter
+) -> None:
+    pod = pod_with({"name": "mem", "emptyDir": {"medium": "Memory"}})
+    await manager.prepare(pod)
+    mounter.mounts.clear()
+
+    await new_manager(context, mounter).prepare(pod)
+
+    assert len(mounter.mounts) == 1
+
+
+@pytest.mark.parametrize(
+    ("size_limit", "pod_limit", "allocatable", "size"),
+    [
+        ("1Mi", 0, "8Mi", 1 << 20),
+        ("4Mi", 2 << 20, "8Mi", 2 << 20),
+        ("64Mi", 0, "8Mi", 8 << 20),
+        (None, 0, "8Mi", 8 << 20),
+        (None, 2 << 20, "8Mi", 2 << 20),
+    ],
+)
+async def test_memory_is_the_smallest_of_volume_pod_and_node(
+    manager: Manager,
+    context: AgentContext,
+    mounter: FakeMounter,
+    node: dict[str, Any],
+    size_limit: str | None,
+    pod_limit: int,
+    allocatable: str,
+    size: int,
+) -> None:
+    node["status"] = {"allocatable": {"memory": allocatable}}
+    assert isinstance(context.cgroups, FakeCgroups)
+    context.cgroups.resources = lambda _pod, _container: LinuxResources(memory_limit_bytes=pod_limit)
+
+    await manager.prepare(pod_with({"name": "mem", "emptyDir": {"medium": "Memory", "sizeLimit": size_limit}}))
+
+    assert list(mounter.mounts.values()) == [("tmpfs", f"size={size}")]
+
+
+async def test_memory_has_no_size_without_the_gate(tmp_path: Path, mounter: FakeMounter) -> None:
+    config = make_config(feature_gates={"SizeMemoryBackedVolumes": False})
+    manager = new_manager(make_context(tmp_path, config=config), mounter)
+
+    await manager.prepare(pod_with({"name": "mem", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}))
+
+    assert list(mounter.mounts.values()) == [("tmpfs", "")]
+
+
+@pytest.mark.parametrize(
+    ("medium", "asked", "outcome"),
+    [
+        ("HugePages", ["hugepages-2Mi"], "pagesize=2097152"),
+        ("HugePages-1Gi", ["hugepages-2Mi", "hugepages-1Gi"], "pagesize=1073741824"),
+        ("HugePages", ["hugepages-2Mi", "hugepages-1Gi"], "ask for 2 sizes"),
+        ("HugePages", [], "ask for 0 sizes"),
+        ("HugePages-1Gi", ["hugepages-2Mi"], "no container of the pod asks"),
+        ("HugePages-x", ["hugepages-2Mi"], "page size is not a quantity"),
+        ("Tape", [], "unknown storage medium 'Tape'"),
+    ],
+)
+async def test_huge_pages_have_the_size_that_the_pod_asks_for(
+    manager: Manager, mounter: FakeMounter, medium: str, asked: list[str], outcome: str
+) -> None:
+    container = make_container(
+        volume_mounts=[{"name": "v", "mountPath": "/v"}],
+        resources={"limits": dict.fromkeys(asked, "1Gi"), "requests": dict.fromkeys(asked, "1Gi")},
+    )
+    pod = make_pod(containers=[container], volumes=[{"name": "v", "emptyDir": {"medium": medium}}])
+
+    if "=" in outcome:
+        await manager.prepare(pod)
+        assert list(mounter.mounts.values()) == [("hugetlbfs", outcome)]
+    else:
+        with pytest.raises(VolumeError, match=outcome):
+            await manager.prepare(pod)
+
+
+async def test_fs_group_owns_the_directory(manager: Manager) -> None:
+    pod = pod_with({"name": "scratch", "emptyDir": {}}, security_context={"fsGroup": os.getgid()})
+
+    path = Path((await manager.prepare(pod))["scratch"].host_path)
+
+    assert path.stat().st_gid == os.getgid()
+    assert path.stat().st_mode & stat.S_ISGID

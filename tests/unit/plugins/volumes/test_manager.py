@@ -1,0 +1,170 @@
+"""The manager prepares what containers mount, says what is not ready, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nodeagent_plugins import volumes
+from nodeagent_plugins.volumes.manager import Manager
+
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.volumes import MountedVolume
+from nodeagent.errors import VolumeError
+from nodeagent.model.pod import Pod, Volume
+from nodeagent.testing import FakeObjects, FakeRecorder, make_pod
+
+from .conftest import FakeMounter, new_manager, pod_with
+
+
+async def test_a_pod_without_volumes_costs_nothing(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asyncio, "to_thread", None)
+
+    assert await manager.prepare(make_pod()) == {}
+
+
+async def test_a_prepared_pod_needs_no_thread(
+    manager: Manager, objects: FakeObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects.config_maps["default", "settings"] = {"data": {"a": "1"}}
+    pod = pod_with(
+        {"name": "scratch", "emptyDir": {}},
+        {"name": "etc", "hostPath": {"path": "/etc", "type": "Directory"}},
+        {"name": "cfg", "configMap": {"name": "settings"}},
+        {"name": "me", "downwardAPI": {"items": [{"path": "n", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+    )
+    first = await manager.prepare(pod)
+    monkeypatch.setattr(asyncio, "to_thread", None)
+
+    assert await manager.prepare(pod) == first
+    assert list(first) == ["scratch", "etc", "cfg", "me"]
+
+
+async def test_volumes_that_no_container_mounts_are_left_out(manager: Manager) -> None:
+    pod = make_pod(volumes=[{"name": "unused", "secret": {"secretName": "missing"}}])
+
+    assert await manager.prepare(pod) == {}
+
+
+async def test_names_every_volume_that_is_not_ready(manager: Manager, recorder: FakeRecorder) -> None:
+    pod = pod_with(
+        {"name": "fine", "emptyDir": {}},
+        {"name": "data", "persistentVolumeClaim": {"claimName": "x"}},
+        {"name": "cfg", "configMap": {"name": "nope"}},
+    )
+
+    with pytest.raises(VolumeError) as raised:
+        await manager.prepare(pod)
+
+    assert str(raised.value) == (
+        "Unable to attach or mount volumes: unmounted volumes=[data cfg]: "
+        "data: volumes of kind persistentVolumeClaim are not supported on this node; "
+        'cfg: configmap "nope" not found'
+    )
+    assert [event.note for event in recorder.of("FailedMount")] == [
+        'MountVolume.SetUp failed for volume "data" : volumes of kind persistentVolumeClaim are not supported '
+        "on this node",
+        'MountVolume.SetUp failed for volume "cfg" : configmap "nope" not found',
+    ]
+
+
+async def test_a_kind_that_hangs_is_given_up(
+    context: AgentContext, mounter: FakeMounter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nodeagent_plugins.volumes.manager.SETUP_SECONDS", 0.01)
+    manager = Manager(context, [Slow()], mounter)
+
+    with pytest.raises(VolumeError, match="v: not ready after 0 s"):
+        await manager.prepare(pod_with({"name": "v", "emptyDir": {}}))
+
+
+class Slow:
+    name = "slow"
+
+    def supports(self, volume: Volume) -> bool:
+        return True
+
+    async def setup(self, pod: Pod, volume: Volume, directory: Path) -> MountedVolume:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def teardown(self, pod_uid: str, directory: Path) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_release_removes_everything(manager: Manager, context: AgentContext, mounter: FakeMounter) -> None:
+    pod = pod_with(
+        {"name": "mem", "emptyDir": {"medium": "Memory"}},
+        {"name": "disk", "emptyDir": {}},
+        {"name": "me", "downwardAPI": {"items": []}},
+        {"name": "etc", "hostPath": {"path": "/etc"}},
+    )
+    prepared = await manager.prepare(pod)
+    Path(prepared["disk"].host_path, "deep/er").mkdir(parents=True)
+    assert manager.pods_with_volumes() == [pod.uid]
+
+    await manager.release(pod.uid)
+    await manager.release(pod.uid)
+
+    assert manager.pods_with_volumes() == []
+    assert mounter.mounts == {}
+    assert list(context.pod_dir(pod.uid).iterdir()) == []
+
+
+async def test_release_clears_what_an_earlier_run_left(
+    manager: Manager, context: AgentContext, mounter: FakeMounter
+) -> None:
+    pod = pod_with({"name": "mem", "emptyDir": {"medium": "Memory"}}, {"name": "disk", "emptyDir": {}})
+    await manager.prepare(pod)
+    pod_dir = context.pod_dir(pod.uid)
+    for extra in (pod_dir / "volume-subpaths/disk/main/0", pod_dir / "volumes/gone.example~driver/data/mount"):
+        extra.mkdir(parents=True)
+        mounter.mounts[extra] = ("bind", "")
+
+    await new_manager(context, mounter).release(pod.uid)
+
+    assert mounter.mounts == {}
+    assert not (pod_dir / "volume-subpaths").exists()
+    assert (pod_dir / "volumes/gone.example~driver/data/mount").exists()
+    assert not (pod_dir / "volumes/kubernetes.io~empty-dir").exists()
+
+
+async def test_a_busy_mount_is_reported_and_released_later(
+    manager: Manager, context: AgentContext, mounter: FakeMounter
+) -> None:
+    pod = pod_with({"name": "mem", "emptyDir": {"medium": "Memory"}})
+    prepared = await manager.prepare(pod)
+    mounter.busy.add(Path(prepared["mem"].host_path))
+
+    with pytest.raises(VolumeError, match="mem: Device or resource busy"):
+        await manager.release(pod.uid)
+    mounter.busy.clear()
+    await manager.release(pod.uid)
+
+    assert manager.pods_with_volumes() == []
+
+
+async def test_releasing_a_pod_without_volumes_is_fine(manager: Manager) -> None:
+    await manager.release("never-seen")
+
+    assert manager.pods_with_volumes() == []
+
+
+async def test_the_plugin_provides_kinds_and_manager(context: AgentContext) -> None:
+    kinds = volumes.nodeagent_provide_volume_kinds(context)
+
+    assert [kind.name for kind in kinds] == [
+        f"kubernetes.io~{name}"
+        for name in ("empty-dir", "host-path", "configmap", "secret", "downward-api", "projected")
+    ]
+    assert isinstance(volumes.nodeagent_provide_volume_manager(context, kinds), Manager)
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"), [({"nfs": {"server": "x"}}, "nfs"), ({"csi": {}}, "csi"), ({"cephfs": {}}, "unknown")]
+)
+async def test_an_unsupported_kind_is_named(manager: Manager, source: dict[str, Any], shown: str) -> None:
+    with pytest.raises(VolumeError, match=f"volumes of kind {shown} are not supported"):
+        await manager.prepare(pod_with({"name": "v", **source}))

@@ -1,0 +1,60 @@
+"""The kernel's table of mounts is read as it is written."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+from nodeagent_plugins.volumes.mounts import in_thread, mount_points
+
+LINES = """\
+24 1 0:22 / / rw - ext4 /dev/sda rw
+30 24 0:30 / {root}/pods/u/volumes/kind/a rw shared:1 - tmpfs tmpfs rw
+31 30 0:31 / {root}/pods/u/volumes/kind/a/deep rw - tmpfs tmpfs rw
+32 24 0:32 / {root}/pods/u/volumes/kind/with\\040space rw - tmpfs tmpfs rw
+33 24 0:33 / {root}/pods/u/volumes-other rw - tmpfs tmpfs rw
+34 30 0:34 / {root}/pods/u/volumes/kind/a rw - tmpfs tmpfs rw
+garbage
+"""
+
+
+def test_finds_mounts_below_a_directory_deepest_first(tmp_path: Path) -> None:
+    volumes = tmp_path / "pods/u/volumes"
+
+    assert mount_points(LINES.format(root=tmp_path.resolve()), volumes) == [
+        volumes / "kind/a/deep",
+        volumes / "kind/a",
+        volumes / "kind/with space",
+        volumes / "kind/a",
+    ]
+
+
+def test_a_link_on_the_way_does_not_hide_mounts(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    line = f"1 2 0:1 / {tmp_path.resolve()}/real/m rw - tmpfs tmpfs rw\n"
+
+    assert mount_points(line, tmp_path / "link") == [tmp_path / "link/m"]
+
+
+async def test_a_cancelled_caller_waits_for_its_thread() -> None:
+    started, go, ended = threading.Event(), threading.Event(), []
+
+    def work() -> None:
+        started.set()
+        go.wait(5)
+        ended.append(True)
+
+    task = asyncio.create_task(in_thread(work))
+    while not started.is_set():
+        await asyncio.sleep(0.001)
+    task.cancel()
+    await asyncio.sleep(0)
+    assert not task.done()
+    go.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == [True]

@@ -1,0 +1,88 @@
+"""Trees that containers wrote are handed to a group and removed without following their links."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from nodeagent_plugins.volumes.trees import apply_fs_group, remove_tree
+
+GROUP = os.getgid()
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def make_tree(root: Path) -> None:
+    (root / "d").mkdir(mode=0o700)
+    (root / "d/f").touch(mode=0o600)
+    (root / "link").symlink_to("/etc/hostname")
+
+
+def test_a_group_may_write(tmp_path: Path) -> None:
+    make_tree(tmp_path)
+    untouched = Path("/etc/hostname").stat().st_mode if Path("/etc/hostname").exists() else None
+
+    apply_fs_group(tmp_path, GROUP)
+
+    assert mode(tmp_path / "d/f") == 0o660
+    assert mode(tmp_path / "d") == 0o2770
+    assert mode(tmp_path) & 0o2770 == 0o2770
+    if untouched is not None:
+        assert Path("/etc/hostname").stat().st_mode == untouched
+
+
+def test_a_group_may_only_read(tmp_path: Path) -> None:
+    make_tree(tmp_path)
+
+    apply_fs_group(tmp_path, GROUP, readonly=True)
+
+    assert mode(tmp_path / "d/f") == 0o640
+    assert mode(tmp_path / "d") == 0o2750
+
+
+def test_on_root_mismatch_trusts_a_root_that_is_right(tmp_path: Path) -> None:
+    make_tree(tmp_path)
+    tmp_path.chmod(0o2770)
+    apply_fs_group(tmp_path, GROUP, only_on_mismatch=True)
+    skipped = mode(tmp_path / "d/f")
+    tmp_path.chmod(0o770)
+
+    apply_fs_group(tmp_path, GROUP, only_on_mismatch=True)
+
+    assert skipped == 0o600
+    assert mode(tmp_path / "d/f") == 0o660
+
+
+def test_removes_a_tree_of_any_depth_and_follows_no_link(tmp_path: Path) -> None:
+    outside, root = tmp_path / "outside", tmp_path / "root"
+    outside.mkdir()
+    (outside / "kept").touch()
+    root.mkdir()
+    (root / "link").symlink_to(outside)
+    here = os.open(root, os.O_RDONLY)
+    for _ in range(3000):
+        os.symlink(outside, "way out", dir_fd=here)
+        os.mkdir("d", dir_fd=here)
+        deeper = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = deeper
+    os.close(here)
+
+    remove_tree(root)
+    remove_tree(root)
+
+    assert not root.exists()
+    assert (outside / "kept").exists()
+
+
+def test_removes_a_link_in_place_of_the_directory(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "root").symlink_to(tmp_path / "outside")
+
+    remove_tree(tmp_path / "root")
+
+    assert not (tmp_path / "root").is_symlink()
+    assert (tmp_path / "outside").exists()
