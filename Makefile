@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Two stamps: running needs less than developing, and the first run should be quick.
 RUN_READY := $(VENV)/.run-ready
 DEV_READY := $(VENV)/.dev-ready
-SOURCES := nodeagent plugins apiserver_stub tools tests benchmarks
+SOURCES := $(wildcard nodeagent plugins apiserver_stub tools tests benchmarks)
 
 .PHONY: help run test unit check fmt docs bench clean
 
