@@ -96,7 +96,7 @@ class Agent:
             clock=clock,
             static_pods=self._static_pods,
             node=self._node.owner_reference,
-            appeared=lambda uid, mirror: self._status.mirror_appeared(uid, mirror),
+            appeared=lambda uid, mirror: self._status.mirror_appeared(uid, mirror),  # noqa: PLW0108  made below
         )
         self._status = StatusManager(
             api=lambda: context.api,
@@ -210,7 +210,7 @@ class Agent:
         await self._cancel(set(self._tasks))
         await self.context.tasks.close()
         await self.context.recorder.flush(FLUSH_SECONDS)
-        await self._plugins.announce("nodeagent_stop")
+        await self.context.cleanup.aclose()
         if self._client is not None:
             await self._client.close()
 

@@ -396,16 +396,3 @@ async def nodeagent_node_ready_changed(ready: bool, message: str) -> None:
     :param message: the condition's message.
     """
     raise NotImplementedError
-
-
-# --- stop -----------------------------------------------------------------------------------------------------
-
-
-@hookspec
-async def nodeagent_stop() -> None:
-    """Close what the plugin opened: channels, files, sessions.
-
-    Called: once, after every loop has ended and events were sent; pods go on.
-    On error: logged.
-    """
-    raise NotImplementedError

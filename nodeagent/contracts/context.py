@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,8 @@ class AgentContext:
     clock: Clock
     tasks: TaskOwner
     """Owns what plugins start; closed before the clients."""
+    cleanup: AsyncExitStack = field(default_factory=AsyncExitStack)
+    """Takes what plugins open and must close at the end: ``cleanup.push_async_callback(channel.close)``."""
     plugin_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Validated settings from ``--plugin-config`` by plugin name."""
     api: Api | None = None

@@ -44,4 +44,6 @@ def nodeagent_provide_image_service(context: AgentContext) -> ImageService | Non
 def _connect(context: AgentContext, endpoint: str) -> Connection:
     from nodeagent_plugins.cri.connection import Connection
 
-    return Connection(endpoint, context.config.runtime_request_timeout.seconds)
+    connection = Connection(endpoint, context.config.runtime_request_timeout.seconds)
+    context.cleanup.push_async_callback(connection.close)
+    return connection
