@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -156,7 +157,7 @@ class Agent:
         if self.context.gates.enabled("EventedPLEG"):
             self._start("evented pleg", self._evented.run(), may_end=True)
         for source in self._sources:
-            self._start(f"source {source.name}", source.run(lambda pods, name=source.name: self._publish(name, pods)))
+            self._start(f"source {source.name}", source.run(partial(self._publish, source.name)))
         for plugin, loop in self._loops:
             self._start(f"{plugin} {loop.name}", self._run_loop(plugin, loop))
         self._start("housekeeping", self._housekeeping.run())
@@ -248,7 +249,7 @@ class Agent:
     def _checks(self) -> dict[str, Callable[[], str]]:
         return {"ping": lambda: "", "pleg": lambda: self._pleg.health.problem}
 
-    def _publish(self, source: str, pods: Any) -> None:
+    def _publish(self, source: str, pods: Sequence[Pod]) -> None:
         _log.log(v_level(3), "Source published", extra={"source": source, "pods": len(pods)})
         self._pods.publish(source, pods)
         self._mirrors.wake()

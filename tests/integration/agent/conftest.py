@@ -1,0 +1,99 @@
+"""A node with everything real: containerd, the bundled API server, the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.containerd import Containerd
+from tests.integration.programs import ApiServer, NodeAgent, wait_until
+
+LOGS = Path("/var/log/pods")
+
+
+@dataclass
+class Node:
+    """The parts of one node, and short ways to look at it."""
+
+    runtime: Containerd
+    api: ApiServer
+    agent: NodeAgent
+
+    def phase(self, name: str, phase: str, seconds: float = 30.0) -> Any:
+        """Wait until the API shows the pod in *phase* and return it."""
+
+        def there() -> Any:
+            pod = self.api.pod(name)
+            return pod if pod and pod.get("status", {}).get("phase") == phase else None
+
+        try:
+            return wait_until(there, f"pod {name} is {phase}", seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.api.pod(name)}\n{self.agent.tail()}") from None
+
+    def until(self, name: str, condition: Callable[[Any], Any], what: str, seconds: float = 30.0) -> Any:
+        """Wait until *condition* holds for the pod and return it."""
+
+        def there() -> Any:
+            pod = self.api.pod(name)
+            return pod if pod and condition(pod) else None
+
+        try:
+            return wait_until(there, what, seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.api.pod(name)}\n{self.agent.tail()}") from None
+
+    def gone(self, name: str, seconds: float = 30.0) -> None:
+        """Wait until the pod has left the API."""
+        try:
+            wait_until(lambda: self.api.pod(name) is None, f"pod {name} is gone", seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.api.pod(name)}\n{self.agent.tail()}") from None
+
+    def remove(self, *names: str) -> None:
+        """Delete pods and wait until they are gone."""
+        for name in names:
+            self.api.delete_pod(name, grace=1)
+        for name in names:
+            self.gone(name)
+
+    def log(self, pod: Any, container: str = "main") -> str:
+        """Return what a container has written."""
+        meta = pod["metadata"]
+        annotations = meta.get("annotations", {})
+        uid = annotations.get("kubernetes.io/config.hash", meta["uid"])
+        folder = LOGS / f"{meta['namespace']}_{meta['name']}_{uid}" / container
+        lines = [line for file in sorted(folder.glob("*.log")) for line in file.read_text().splitlines()]
+        return "\n".join(line.split(" ", 3)[3] for line in lines)
+
+    def reasons(self, name: str) -> set[str]:
+        """Return the reasons of the events about a pod."""
+        return {event["reason"] for event in self.api.events(name)}
+
+
+@pytest.fixture(scope="module")
+def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A running node; a test removes the pods that it made."""
+    directory = tmp_path_factory.mktemp("node")
+    api = ApiServer(directory)
+    agent = NodeAgent(directory, containerd.endpoint, api)
+    built = Node(containerd, api, agent)
+    try:
+        api.start()
+        agent.start()
+        wait_until(lambda: _ready(api), "the node is Ready")
+        yield built
+    finally:
+        agent.stop()
+        api.stop()
+        containerd.remove_pods()
+
+
+def _ready(api: ApiServer) -> bool:
+    node = api.get("/api/v1/nodes/node-1")
+    conditions = node.get("status", {}).get("conditions") or ()
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)

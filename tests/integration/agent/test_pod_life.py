@@ -1,0 +1,313 @@
+"""Pods of all three sources live and end as their manifests ask, on a real runtime."""
+
+from __future__ import annotations
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import yaml
+
+from tests.integration.agent.conftest import Node
+from tests.integration.programs import IMAGE, NodeAgent, simple_pod, wait_until
+
+
+@pytest.mark.row("card.cri", "config.containerRuntimeEndpoint", "card.apiserver")
+def test_a_pod_of_the_api_runs_and_leaves_by_the_graceful_protocol(node: Node) -> None:
+    node.api.create_pod(
+        simple_pod("web", "echo hello; trap 'exit 0' TERM; while true; do sleep 0.1; done", nodeName="node-1")
+    )
+
+    pod = node.phase("web", "Running")
+
+    assert pod["status"]["podIP"].startswith(node.runtime.subnet.rsplit(".", 1)[0])
+    assert pod["status"]["containerStatuses"][0]["ready"] is True
+    assert pod["status"]["qosClass"] == "BestEffort"
+    wait_until(lambda: node.log(pod) == "hello", "the log is written")
+    wait_until(lambda: {"Pulled", "Created", "Started"} <= node.reasons("web"), "events arrive")
+
+    answer = node.api.delete_pod("web", grace=20)
+
+    assert answer["metadata"]["deletionTimestamp"]
+    node.gone("web")
+    wait_until(lambda: "Killing" in node.reasons("web"), "the end is told")
+
+
+@pytest.mark.row("config.staticPodPath")
+def test_a_static_pod_shows_as_a_mirror_pod_and_follows_its_file(node: Node) -> None:
+    file = node.agent.write_pod(simple_pod("static", "echo from a file; exec sleep 1000"))
+
+    mirror = node.phase("static-node-1", "Running")
+
+    assert mirror["metadata"]["annotations"]["kubernetes.io/config.source"] == "file"
+    assert mirror["metadata"]["ownerReferences"][0]["kind"] == "Node"
+    wait_until(lambda: node.log(mirror) == "from a file", "the log is written")
+
+    node.agent.write_pod(simple_pod("static", "echo changed; exec sleep 1000"))
+    changed = node.until(
+        "static-node-1",
+        lambda pod: pod["metadata"]["uid"] != mirror["metadata"]["uid"] and pod["status"].get("phase") == "Running",
+        "the mirror follows the file",
+    )
+    wait_until(lambda: node.log(changed) == "changed", "the new container writes")
+
+    node.api.delete_pod("static-node-1", grace=0)
+    node.until(
+        "static-node-1", lambda pod: pod["metadata"]["uid"] != changed["metadata"]["uid"], "the mirror comes back"
+    )
+
+    file.unlink()
+    node.gone("static-node-1")
+
+
+class Manifests(BaseHTTPRequestHandler):
+    pods: list[dict] = []
+    token = "letmein"
+
+    def do_GET(self) -> None:
+        if self.headers.get("X-Token") != self.token:
+            self.send_error(403)
+            return
+        body = yaml.safe_dump({"apiVersion": "v1", "kind": "PodList", "items": self.pods}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.mark.row("config.staticPodURL", "config.staticPodURLHeader", "config.httpCheckFrequency")
+def test_pods_of_a_url_follow_the_url(node: Node, tmp_path) -> None:
+    Manifests.pods = [simple_pod("from-url", hostNetwork=True)]
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Manifests)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    agent = NodeAgent(tmp_path, node.runtime.endpoint, node.api, node="node-url")
+    try:
+        node.agent.stop()  # two agents on one runtime would end each other's pods
+        agent.start(
+            staticPodURL=f"http://127.0.0.1:{server.server_port}/pods",
+            staticPodURLHeader={"X-Token": [Manifests.token]},
+            httpCheckFrequency="1s",
+        )
+        node.phase("from-url-node-url", "Running")
+
+        Manifests.pods = []
+
+        node.gone("from-url-node-url", seconds=20)
+        assert Manifests.token not in agent.log.read_text()
+    finally:
+        server.shutdown()
+        server.server_close()
+        agent.stop()
+        node.agent.start()
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "phase"), [("Never", 0, "Succeeded"), ("Never", 3, "Failed"), ("OnFailure", 0, "Succeeded")]
+)
+def test_a_job_ends_in_the_phase_of_its_exit_code(node: Node, policy: str, code: int, phase: str) -> None:
+    name = f"job-{policy.lower()}-{code}"
+    node.api.create_pod(simple_pod(name, f"echo done; exit {code}", restartPolicy=policy, nodeName="node-1"))
+
+    pod = node.phase(name, phase)
+
+    state = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert (state["exitCode"], state["reason"]) == (code, "Completed" if code == 0 else "Error")
+    assert node.log(pod) == "done"  # a finished pod can still be looked at
+    node.remove(name)
+
+
+def test_a_crashing_container_restarts_with_growing_pauses(node: Node) -> None:
+    node.api.create_pod(simple_pod("crash", "exit 7", nodeName="node-1"))
+
+    pod = node.until(
+        "crash",
+        lambda p: (
+            (p["status"].get("containerStatuses") or [{}])[0].get("state", {}).get("waiting", {}).get("reason")
+            == "CrashLoopBackOff"
+        ),
+        "the back-off shows",
+    )
+
+    status = pod["status"]["containerStatuses"][0]
+    assert status["lastState"]["terminated"]["exitCode"] == 7
+    assert status["restartCount"] >= 1
+    assert "restarting failed container=main" in status["state"]["waiting"]["message"]
+    wait_until(lambda: "BackOff" in node.reasons("crash"), "the back-off is told")
+    node.remove("crash")
+
+
+def test_init_containers_run_in_order_and_a_sidecar_goes_on(node: Node) -> None:
+    share = [{"name": "share", "mountPath": "/share"}]
+
+    def init(name: str, command: str, **more: object) -> dict:
+        return {"name": name, "image": IMAGE, "command": ["/bin/sh", "-c", command], "volumeMounts": share, **more}
+
+    pod = simple_pod(
+        "inits",
+        "cat /share/order; exec sleep 1000",
+        nodeName="node-1",
+        container={"volumeMounts": share},
+        initContainers=[
+            init("first", "echo first >> /share/order"),
+            init("side", "echo side >> /share/order; exec sleep 1000", restartPolicy="Always"),
+            init("second", "echo second >> /share/order"),
+        ],
+        volumes=[{"name": "share", "emptyDir": {}}],
+    )
+    node.api.create_pod(pod)
+
+    shown = node.phase("inits", "Running")
+
+    wait_until(lambda: node.log(shown).splitlines() == ["first", "side", "second"], "the order is kept")
+    statuses = {s["name"]: s for s in shown["status"]["initContainerStatuses"]}
+    assert statuses["first"]["state"]["terminated"]["exitCode"] == 0
+    assert "running" in statuses["side"]["state"]
+    node.remove("inits")
+
+
+def test_an_image_that_does_not_exist_is_named_and_tried_again(node: Node) -> None:
+    node.api.create_pod(simple_pod("noimage", container={"image": "127.0.0.1:1/none:1"}, nodeName="node-1"))
+
+    pod = node.until(
+        "noimage",
+        lambda p: (
+            (p["status"].get("containerStatuses") or [{}])[0].get("state", {}).get("waiting", {}).get("reason")
+            in ("ErrImagePull", "ImagePullBackOff")
+        ),
+        "the failed pull shows",
+    )
+
+    assert "127.0.0.1:1/none:1" in pod["status"]["containerStatuses"][0]["state"]["waiting"]["message"]
+    wait_until(lambda: "Failed" in node.reasons("noimage"), "the failed pull is told")
+    node.remove("noimage")
+
+
+def test_the_environment_comes_from_fields_resources_config_maps_and_secrets(node: Node) -> None:
+    node.api.request("POST", "/api/v1/namespaces/default/configmaps", {
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cm"}, "data": {"colour": "blue"}})  # fmt: skip
+    node.api.request("POST", "/api/v1/namespaces/default/secrets", {
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "sec"}, "stringData": {"key": "open"}})  # fmt: skip
+    env = [
+        {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "LIMIT", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}},
+        {"name": "COLOUR", "valueFrom": {"configMapKeyRef": {"name": "cm", "key": "colour"}}},
+        {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "sec", "key": "key"}}},
+        {"name": "ALL", "value": "$(POD)/$(COLOUR)/$(KEY)/$$(POD)/$(NOPE)"},
+    ]
+    container = {"env": env, "resources": {"limits": {"memory": "32Mi"}}}
+    node.api.create_pod(
+        simple_pod("env", 'echo "$ALL $LIMIT"; exec sleep 1000', container=container, nodeName="node-1")
+    )
+
+    pod = node.phase("env", "Running")
+
+    wait_until(lambda: node.log(pod) == "env/blue/open/$(POD)/$(NOPE) 32", "the environment is right")
+    node.remove("env")
+
+
+def test_volumes_show_their_content_and_follow_the_config_map(node: Node) -> None:
+    node.api.request("POST", "/api/v1/namespaces/default/configmaps", {
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "files"}, "data": {"a.txt": "one"}})  # fmt: skip
+    volumes = [
+        {"name": "cfg", "configMap": {"name": "files"}},
+        {"name": "mem", "emptyDir": {"medium": "Memory"}},
+        {"name": "info", "downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+        {"name": "all", "projected": {"sources": [
+            {"configMap": {"name": "files", "items": [{"key": "a.txt", "path": "sub/b.txt"}]}},
+            {"serviceAccountToken": {"path": "token", "expirationSeconds": 600}},
+        ]}},
+    ]  # fmt: skip
+    mounts = [{"name": v["name"], "mountPath": f"/{v['name']}"} for v in volumes]
+    command = (
+        "cat /cfg/a.txt; echo; cat /info/name; echo; cat /all/sub/b.txt; echo; "
+        "grep -c ' /mem tmpfs' /proc/mounts; cut -c1-2 /all/token; "
+        "while [ $(cat /cfg/a.txt) = one ]; do sleep 0.2; done; echo saw $(cat /cfg/a.txt); exec sleep 1000"
+    )
+    pod = simple_pod("vols", command, volumes=volumes, container={"volumeMounts": mounts}, nodeName="node-1")
+    node.api.create_pod(pod)
+    shown = node.phase("vols", "Running")
+    wait_until(lambda: node.log(shown).splitlines()[:5] == ["one", "vols", "one", "1", "ey"], "volumes are filled")
+
+    node.api.request("PATCH", "/api/v1/namespaces/default/configmaps/files", {"data": {"a.txt": "two"}},
+                     "application/merge-patch+json")  # fmt: skip
+    node.api.request("PATCH", "/api/v1/namespaces/default/pods/vols", {"metadata": {"labels": {"touch": "1"}}},
+                     "application/merge-patch+json")  # fmt: skip
+
+    wait_until(lambda: node.log(shown).endswith("saw two"), "the change arrives", 90)
+    node.remove("vols")
+
+
+def test_probes_decide_over_ready_and_restart(node: Node) -> None:
+    container = {
+        "readinessProbe": {"exec": {"command": ["test", "-f", "/tmp/ready"]}, "periodSeconds": 1},
+        "livenessProbe": {
+            "exec": {"command": ["test", "!", "-f", "/tmp/sick"]},
+            "periodSeconds": 1,
+            "failureThreshold": 1,
+        },
+    }
+    command = "sleep 2; touch /tmp/ready; sleep 3; touch /tmp/sick; exec sleep 1000"
+    node.api.create_pod(simple_pod("probed", command, container=container, nodeName="node-1"))
+
+    started = node.phase("probed", "Running")
+    assert started["status"]["containerStatuses"][0]["ready"] is False
+    node.until("probed", lambda p: p["status"]["containerStatuses"][0]["ready"], "readiness shows")
+    node.until("probed", lambda p: p["status"]["containerStatuses"][0]["restartCount"] == 1, "liveness restarts it", 40)
+    wait_until(lambda: {"Unhealthy", "Killing"} <= node.reasons("probed"), "probes are told of")
+    node.remove("probed")
+
+
+def test_hooks_run_and_the_termination_message_is_reported(node: Node) -> None:
+    container = {
+        "lifecycle": {
+            "postStart": {"exec": {"command": ["/bin/sh", "-c", "echo started > /share/post"]}},
+            "preStop": {"exec": {"command": ["/bin/sh", "-c", "echo stopping > /share/pre"]}},
+        },
+        "volumeMounts": [{"name": "share", "mountPath": "/share"}],
+    }
+    command = "trap 'cat /share/post /share/pre > /dev/termination-log; exit 4' TERM; while true; do sleep 0.1; done"
+    pod = simple_pod(
+        "hooks", command, container=container, volumes=[{"name": "share", "emptyDir": {}}], nodeName="node-1",
+        restartPolicy="Never", activeDeadlineSeconds=4, terminationGracePeriodSeconds=10,
+    )  # fmt: skip
+    node.api.create_pod(pod)
+    node.phase("hooks", "Running")
+
+    ended = node.phase("hooks", "Failed", 40)
+
+    assert ended["status"]["reason"] == "DeadlineExceeded"
+    state = ended["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert (state["exitCode"], state["message"]) == (4, "started\nstopping\n")
+    node.remove("hooks")
+
+
+def test_security_context_and_identity_of_the_pod_reach_the_process(node: Node) -> None:
+    container = {"securityContext": {"runAsUser": 1234, "runAsGroup": 99, "readOnlyRootFilesystem": True}}
+    command = "id -u; id -g; hostname; grep -c web.example /etc/hosts; touch /x || echo readonly; exec sleep 1000"
+    pod = simple_pod(
+        "secure", command, container=container, nodeName="node-1", hostname="custom",
+        hostAliases=[{"ip": "192.0.2.7", "hostnames": ["web.example"]}],
+    )  # fmt: skip
+    node.api.create_pod(pod)
+
+    shown = node.phase("secure", "Running")
+
+    wait_until(
+        lambda: node.log(shown).splitlines()[:4] == ["1234", "99", "custom", "1"] and "readonly" in node.log(shown),
+        "the process sees it",
+    )
+    node.remove("secure")
+
+
+def test_a_pod_that_does_not_fit_is_refused_with_the_reason(node: Node) -> None:
+    container = {"resources": {"requests": {"cpu": "10000"}}}
+    node.api.create_pod(simple_pod("huge", container=container, nodeName="node-1"))
+
+    pod = node.phase("huge", "Failed")
+
+    assert pod["status"]["reason"] == "OutOfcpu"
+    assert pod["status"]["message"].startswith("Pod was rejected: Node didn't have enough resource: cpu")
+    wait_until(lambda: "OutOfcpu" in node.reasons("huge"), "the refusal is told")
+    node.remove("huge")

@@ -1,0 +1,145 @@
+"""What fails around the agent, and the agent itself, never disturbs a pod."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.agent.conftest import Node
+from tests.integration.programs import ApiServer, NodeAgent, simple_pod, wait_until
+
+STAY = "trap 'exit 0' TERM; while true; do sleep 0.2; done"
+
+
+@pytest.fixture
+def own(containerd, tmp_path: Path) -> Iterator[Node]:
+    """A node of the test's own, because the test breaks it."""
+    api = ApiServer(tmp_path)
+    agent = NodeAgent(tmp_path, containerd.endpoint, api)
+    node = Node(containerd, api, agent)
+    try:
+        api.start()
+        agent.start()
+        yield node
+    finally:
+        agent.kill()
+        api.stop()
+        containerd.remove_pods()
+
+
+def running(node: Node) -> dict[str, str]:
+    """Return the container ids of running pods by pod name, as the API shows them."""
+    pods = node.api.get("/api/v1/namespaces/default/pods")["items"]
+    return {
+        pod["metadata"]["name"]: pod["status"]["containerStatuses"][0]["containerID"]
+        for pod in pods
+        if pod.get("status", {}).get("phase") == "Running"
+    }
+
+
+@pytest.mark.timeout(240)
+def test_killing_the_agent_at_any_moment_restarts_nothing_and_leaves_nothing(own: Node) -> None:
+    chance = random.Random(7)
+    names = [f"pod-{index}" for index in range(20)]
+    for name in names:
+        own.api.create_pod(simple_pod(name, STAY, nodeName="node-1"))
+    seen: dict[str, str] = {}
+
+    def kill_and_restart() -> None:
+        time.sleep(chance.uniform(0.1, 1.2))
+        own.agent.kill()
+        seen.update(running(own))
+        own.agent.begin()
+
+    for _ in range(10):  # while pods start, and while they run
+        kill_and_restart()
+    wait_until(lambda: set(running(own)) == set(names), "every pod runs", 60)
+    now = running(own)
+    assert {name: now[name] for name in seen} == seen, "a container was restarted because of the agent"
+    pods = own.api.get("/api/v1/namespaces/default/pods")["items"]
+    assert all(pod["status"]["containerStatuses"][0]["restartCount"] == 0 for pod in pods)
+
+    for name in names:
+        own.api.delete_pod(name)
+    for _ in range(10):  # while they end
+        kill_and_restart()
+
+    wait_until(lambda: own.api.get("/api/v1/namespaces/default/pods")["items"] == [], "every pod is gone", 60)
+    wait_until(lambda: own.runtime.ctr("containers", "ls", "-q") == "", "no container is left", 30)
+    wait_until(lambda: list((own.agent.root / "pods").iterdir()) == [], "no directory is left", 30)
+
+
+@pytest.mark.timeout(180)
+def test_an_outage_of_the_runtime_shows_and_passes(own: Node) -> None:
+    own.api.create_pod(simple_pod("web", STAY, nodeName="node-1"))
+    before = own.phase("web", "Running")
+
+    own.runtime.stop(signal.SIGKILL)
+
+    def not_ready() -> bool:
+        conditions = own.api.get("/api/v1/nodes/node-1")["status"]["conditions"]
+        ready = next(c for c in conditions if c["type"] == "Ready")
+        return ready["status"] == "False" and "runtime" in ready["message"]
+
+    wait_until(not_ready, "the node says what is wrong", 60)
+    own.api.create_pod(simple_pod("later", STAY, nodeName="node-1"))
+    own.runtime.start()
+
+    own.phase("later", "Running", 60)
+    after = own.api.pod("web")
+    assert after["status"]["containerStatuses"][0]["containerID"] == before["status"]["containerStatuses"][0]["containerID"]
+    assert own.agent.alive()
+
+
+@pytest.mark.timeout(180)
+def test_pods_live_on_while_the_api_server_is_away(own: Node) -> None:
+    own.api.create_pod(simple_pod("web", STAY, nodeName="node-1"))
+    own.api.create_pod(simple_pod("crash", "sleep 3; exit 1", nodeName="node-1"))
+    before = own.phase("web", "Running")
+    own.phase("crash", "Running")
+
+    own.api.kill()
+    own.agent.write_pod(simple_pod("static", STAY))
+    time.sleep(15)
+    own.api.start()
+
+    own.phase("static-node-1", "Running", 60)
+    own.until("crash", lambda p: p["status"]["containerStatuses"][0]["restartCount"] >= 1, "restarts are caught up", 60)
+    after = own.api.pod("web")
+    assert after["status"]["containerStatuses"][0] == before["status"]["containerStatuses"][0]
+    wait_until(lambda: "Started" in own.reasons("crash"), "events are caught up", 60)
+
+
+@pytest.mark.timeout(120)
+def test_bad_manifests_are_named_and_disturb_nothing(own: Node) -> None:
+    own.agent.write_pod(simple_pod("good", STAY))
+    own.phase("good-node-1", "Running")
+    folder = own.agent.manifests
+    bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+        f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(9)
+    )
+    (folder / "garbage.yaml").write_text("{{{ not yaml")
+    (folder / "binary.yaml").write_bytes(bytes(range(256)) * 64)
+    (folder / "bomb.yaml").write_text(bomb)
+    (folder / "huge.yaml").write_text("x" * (11 * 1024 * 1024))
+    (folder / "dangling.yaml").symlink_to("/nowhere/at/all")
+    (folder / "loop.yaml").symlink_to(folder / "loop.yaml")
+    (folder / "empty.yaml").write_text("")
+    (folder / "wrong.yaml").write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: UPPER}\nspec: {containers: []}\n")
+
+    def named() -> bool:
+        log = own.agent.log.read_text()
+        return all(f"{name}.yaml" in log for name in ("garbage", "binary", "bomb", "huge", "dangling", "loop", "wrong"))
+
+    wait_until(named, "each bad file is named", 40)
+    own.agent.write_pod(simple_pod("another", STAY))
+    own.phase("another-node-1", "Running")
+    good = own.api.pod("good-node-1")
+    assert good["status"]["containerStatuses"][0]["restartCount"] == 0
+    assert own.agent.alive()
+    assert own.agent.rss_mib() < 120

@@ -1,0 +1,236 @@
+"""The two programs as an operator starts them, for tests and benchmarks."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.parse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+START_SECONDS = 30.0
+IMAGE = "docker.io/library/busybox:1.36"
+
+
+def wait_until(condition: Callable[[], Any], what: str, seconds: float = 30.0, every: float = 0.05) -> Any:
+    """Return the first true value of *condition*; fail with *what* when there is none in time."""
+    limit = time.monotonic() + seconds
+    while True:
+        if found := condition():
+            return found
+        if time.monotonic() > limit:
+            raise AssertionError(f"not within {seconds:g} s: {what}")
+        time.sleep(every)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Program:
+    """A subprocess with its output in a file."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self.name, self.directory = name, directory
+        self.log = directory / f"{name}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def launch(self, *arguments: str) -> None:
+        assert self.process is None or self.process.poll() is not None, f"{self.name} runs already"
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-W", "error::RuntimeWarning", "-m", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def stop(self, with_signal: int = signal.SIGTERM, seconds: float = 30.0) -> int:
+        """End the program and return its exit code."""
+        if self.process is None:
+            return 0
+        if self.process.poll() is None:
+            self.process.send_signal(with_signal)
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"{self.name} did not end within {seconds:g} s\n{self.tail()}") from None
+
+    def kill(self) -> None:
+        """End the program as a power cut would."""
+        self.stop(signal.SIGKILL)
+
+    def tail(self, lines: int = 40) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""
+
+    def cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def rss_mib(self) -> float:
+        status = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1024
+
+
+class ApiServer(Program):
+    """The bundled API server with a client of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__("apiserver", directory)
+        self.data = directory / "apiserver"
+        self.facts: dict[str, Any] = {}
+        self._port = 0
+
+    def start(self, *options: str) -> None:
+        """Start, on the same port as before, and wait until it serves."""
+        ready = self.data / "ready.json"
+        ready.unlink(missing_ok=True)
+        self.data.mkdir(exist_ok=True)
+        self.launch("apiserver_stub", "--data-dir", str(self.data), "--secure-port", str(self._port), *options)
+
+        def serves() -> bool:
+            assert self.alive(), self.tail()
+            return ready.exists()
+
+        wait_until(serves, "API server serves", START_SECONDS)
+        self.facts = json.loads(ready.read_text())
+        self._port = urllib.parse.urlparse(self.facts["url"]).port or 0
+
+    def request(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Any:
+        """Return the decoded answer; the status is in ``code`` of a Status when it is an error."""
+        context = ssl.create_default_context(cafile=self.facts["caFile"])
+        url = urllib.parse.urlparse(self.facts["url"])
+        connection = http.client.HTTPSConnection(url.hostname or "", url.port, context=context, timeout=20)
+        try:
+            headers = {"Authorization": f"Bearer {self.facts['token']}", "Content-Type": content_type}
+            connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+            return json.loads(connection.getresponse().read())
+        finally:
+            connection.close()
+
+    def get(self, path: str) -> Any:
+        return self.request("GET", path)
+
+    def pod(self, name: str, namespace: str = "default") -> Any:
+        """Return a pod, or ``None``."""
+        found = self.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+        return found if found["kind"] == "Pod" else None
+
+    def create_pod(self, pod: Mapping[str, Any]) -> Any:
+        namespace = pod["metadata"].get("namespace", "default")
+        created = self.request("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
+        assert created["kind"] == "Pod", created
+        return created
+
+    def delete_pod(self, name: str, namespace: str = "default", grace: int | None = None) -> Any:
+        body = {"apiVersion": "v1", "kind": "DeleteOptions"} | ({} if grace is None else {"gracePeriodSeconds": grace})
+        return self.request("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}", body)
+
+    def events(self, name: str = "", namespace: str = "default") -> list[Any]:
+        found = self.get(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")["items"]
+        return [event for event in found if not name or event.get("regarding", {}).get("name") == name]
+
+
+class NodeAgent(Program):
+    """The agent on a runtime, with or without an API server."""
+
+    def __init__(self, directory: Path, endpoint: str, api: ApiServer | None = None, node: str = "node-1") -> None:
+        super().__init__("nodeagent", directory)
+        self.endpoint, self.api, self.node = endpoint, api, node
+        self.manifests = directory / "manifests"
+        self.manifests.mkdir(exist_ok=True)
+        self.root = directory / "root"
+        self.config: dict[str, Any] = {}
+        self.arguments: list[str] = []
+        self.health_port = free_port()
+
+    def start(self, **config: Any) -> None:
+        """Start with the given fields of the configuration and wait for the health port."""
+        self.begin(**config)
+
+        def serves() -> bool:
+            assert self.alive(), self.tail()
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", self.health_port)) == 0
+
+        wait_until(serves, "agent serves health", START_SECONDS)
+
+    def begin(self, **config: Any) -> None:
+        """Start and do not wait."""
+        self.config |= config
+        document = {
+            "apiVersion": "nodeagent.config.k8s.io/v1beta1",
+            "kind": "NodeAgentConfiguration",
+            "containerRuntimeEndpoint": self.endpoint,
+            "staticPodPath": str(self.manifests),
+            "healthzPort": self.health_port,
+            **self.config,
+        }
+        file = self.directory / "config.yaml"
+        file.write_text(yaml.safe_dump(document))
+        arguments = ["--config", str(file), "--root-dir", str(self.root), "--cert-dir", str(self.directory / "pki")]
+        arguments += ["--hostname-override", self.node]
+        if self.api is not None:
+            arguments += ["--kubeconfig", self.api.facts["nodeKubeconfig"]]
+        self.launch("nodeagent", "run", *arguments, *self.arguments)
+
+    def write_pod(self, pod: Mapping[str, Any]) -> Path:
+        """Put a static pod's manifest in place, whole at once."""
+        file = self.manifests / f"{pod['metadata']['name']}.yaml"
+        aside = file.with_suffix(".tmp~")
+        aside.write_text(yaml.safe_dump(dict(pod)))
+        aside.rename(file)
+        return file
+
+    def healthz(self) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.health_port, timeout=5)
+        try:
+            connection.request("GET", "/healthz?verbose")
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+
+def simple_pod(name: str, command: str = "exec sleep 1000000", **spec: Any) -> dict[str, Any]:
+    """Return a pod with one container that runs a shell *command*."""
+    container = {
+        "name": "main",
+        "image": IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/bin/sh", "-c", command],
+        **spec.pop("container", {}),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", **spec.pop("metadata", {})},
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "automountServiceAccountToken": False,
+            "containers": [container, *spec.pop("more_containers", ())],
+            **spec,
+        },
+    }
