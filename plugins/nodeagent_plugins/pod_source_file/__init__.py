@@ -1,0 +1,103 @@
+"""Static pods from a directory or file (spec: config.staticPodPath, config.fileCheckFrequency).
+
+The directory is watched; reading all of it again at each ``fileCheckFrequency`` catches what a watch cannot see, such
+as a change behind a symbolic link. A file counts once nobody has it open for writing. One that cannot be used is named
+in the log, once for each content, and does not disturb the others: a pod that ran from its last good content goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from nodeagent_plugins.pod_source_file.files import ManifestFiles
+from nodeagent_plugins.pod_source_file.watch import Watch
+
+from nodeagent import hookimpl
+from nodeagent.base.aio import Backoff, Clock
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.pods import PodSource, PublishPods
+from nodeagent.model.pod import Pod
+
+_DEBOUNCE_SECONDS = 0.03
+_UNSETTLED_SECONDS = (0.2, 5.0)
+_FIRST_SET_SECONDS = 3.0
+"""How long the first set waits for files that are being written: what it lacks counts as unwanted."""
+
+
+@hookimpl
+def nodeagent_provide_pod_sources(context: AgentContext) -> Sequence[PodSource]:
+    path = context.config.static_pod_path
+    if not path:
+        return ()
+    return (FilePodSource(Path(path), context.node_name, context.clock, context.config.file_check_frequency.seconds),)
+
+
+class FilePodSource:
+    """Publishes the pods of a directory or file, one pod a file.
+
+    :param check_seconds: how often everything is read again.
+    """
+
+    name = "file"
+
+    def __init__(self, path: Path, node_name: str, clock: Clock, check_seconds: float) -> None:
+        self._path, self._clock, self._check = path.absolute(), clock, check_seconds
+        self._files = ManifestFiles(self._path, node_name, clock.wall)
+        self._watch_pause = Backoff(1.0, 20.0)
+        self._unsettled_pause = Backoff(*_UNSETTLED_SECONDS)
+
+    async def run(self, publish: PublishPods) -> None:
+        """Publish the pods now and after each change until cancelled."""
+        changed = asyncio.Event()
+        watch = Watch(self._path, _threadsafe(changed.set))
+        published: Sequence[Pod] | None = None
+        started = self._clock.now()
+        try:
+            while True:
+                changed.clear()
+                watching, scan = await asyncio.to_thread(lambda: (watch.renew(), self._files.scan()))
+                early = published is None and scan.unsettled and self._clock.now() - started < _FIRST_SET_SECONDS
+                if scan.pods is not None and scan.pods != published and not early:
+                    published = scan.pods
+                    publish(published)
+                if await self._wait(changed, self._pause(watching, scan.unsettled)):
+                    await self._clock.sleep(_DEBOUNCE_SECONDS)  # one reading for files that come together
+        finally:
+            await asyncio.to_thread(watch.stop)
+
+    def _pause(self, watching: bool, unsettled: bool) -> float:
+        """Return how long to wait for a change before everything is read again."""
+        pause = self._check
+        if watching:
+            self._watch_pause.reset()
+        else:
+            pause = min(pause, self._watch_pause.next())
+        if unsettled:
+            pause = min(pause, self._unsettled_pause.next())
+        else:
+            self._unsettled_pause.reset()
+        return pause
+
+    async def _wait(self, changed: asyncio.Event, seconds: float) -> bool:
+        """Wait for a change, at most *seconds*; return whether there was one."""
+        tasks = [asyncio.create_task(changed.wait()), asyncio.create_task(self._clock.sleep(seconds))]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+        return changed.is_set()
+
+
+def _threadsafe(notify: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that calls *notify* in the running loop, from any thread."""
+    loop = asyncio.get_running_loop()
+
+    def call() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(notify)
+
+    return call

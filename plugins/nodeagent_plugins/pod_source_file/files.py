@@ -1,0 +1,247 @@
+"""Reading manifests: each file once a change, never a device or a file that is being written."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import logging
+import os
+import signal
+import stat
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from nodeagent.base import identity, yamlsafe
+from nodeagent.errors import ConfigError
+from nodeagent.model.pod import Pod
+from nodeagent.model.static_pod import static_pod
+
+_log = logging.getLogger(__name__)
+
+MAX_FILE_BYTES = 10 * 1024 * 1024
+_LIMITS = yamlsafe.Limits(max_bytes=MAX_FILE_BYTES)
+_LEFTOVERS = ("~", ".tmp", ".swp", ".swx", ".bak", ".orig", ".rej", ".part")
+"""What editors and copy programs leave beside the file they mean."""
+_QUIET_SECONDS = 0.5
+"""How long a file must be left alone where the file system cannot tell whether it is being written."""
+_CLOCK_GRAIN_SECONDS = 0.1
+"""A file changed so recently may change again without showing another time."""
+_MAX_SHOWN = 1000
+"""Characters of a problem in a log line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """One reading of the path; ``pods`` is ``None`` when nothing can be said about it now."""
+
+    pods: Sequence[Pod] | None
+    unsettled: bool = False
+    """A file is being written: look again soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """What is known of one file."""
+
+    stamp: tuple[int, ...] = ()
+    digest: bytes = b""
+    pod: Pod | None = None
+    """From the last good content."""
+    problem: str = ""
+    """Why the content of now cannot be used."""
+
+
+class _UnsettledError(Exception):
+    """The file is being written."""
+
+
+class _UnusableError(Exception):
+    """The file cannot be read as a manifest; the text says why."""
+
+
+class ManifestFiles:
+    """Reads the files of a path, each one again only after it changed. Blocking; for one thread at a time."""
+
+    def __init__(self, path: Path, node_name: str, wall: Callable[[], datetime]) -> None:
+        self._path, self._node_name, self._wall = path, node_name, wall
+        self._known: dict[str, _File] = {}
+        self._path_problem = ""
+
+    def scan(self) -> Scan:
+        """Return the pods of all files, in order of file name. A path that does not exist has none."""
+        try:
+            names = self._names()
+        except OSError as error:
+            self._tell_path(f"cannot be read: {error.strerror or error}")
+            return Scan(None)
+        self._tell_path("")
+        unsettled = False
+        files: dict[str, _File] = {}
+        for name in names:
+            before = self._known.get(name, _File())
+            try:
+                files[name] = self._look(name, before)
+            except FileNotFoundError:
+                continue  # gone since it was listed
+            except _UnsettledError:
+                unsettled = True
+                files[name] = before
+        self._known = files
+        return Scan([file.pod for file in files.values() if file.pod is not None], unsettled)
+
+    def _names(self) -> list[str]:
+        """Return the paths of the files to read."""
+        try:
+            mode = self._path.stat().st_mode
+        except FileNotFoundError:
+            return []
+        if not stat.S_ISDIR(mode):
+            return [str(self._path)]
+        with os.scandir(self._path) as entries:
+            return sorted(e.path for e in entries if is_manifest(e.name) and not _is_directory(e))
+
+    def _look(self, name: str, before: _File) -> _File:
+        """Return what is known of a file now; raises like :func:`_read` while that cannot be said."""
+        stamp: tuple[int, ...] = ()
+        digest, pod, problem = b"", before.pod, ""
+        try:
+            stamp, content = _read(name, before.stamp)
+            if content is None:
+                return before
+            digest = hashlib.blake2b(content, digest_size=16).digest()
+            if digest == before.digest:
+                return replace(before, stamp=stamp)
+            pod = self._parse(name, content, before.pod)
+        except (_UnusableError, ConfigError, yamlsafe.YamlError) as error:
+            problem = str(error).replace("\n", "; ")[:_MAX_SHOWN]
+        if problem and (problem, digest) != (before.problem, before.digest):
+            kept = f"{pod.full_name} goes on with its last good content" if pod else "it is left out"
+            _log.error("Static pod file cannot be used", extra={"file": name, "err": problem, "consequence": kept})
+        elif before.problem and not problem:
+            _log.info("Static pod file can be used again", extra={"file": name})
+        return _File(stamp, digest, pod, problem)
+
+    def _parse(self, name: str, content: bytes, before: Pod | None) -> Pod:
+        pod = static_pod(
+            yamlsafe.load(content, _LIMITS),
+            node_name=self._node_name,
+            source="file",
+            origin=f"file:{name}",
+            seen_at=self._wall(),
+            tolerate_everything=True,
+        )
+        return _seen_since(pod, before)
+
+    def _tell_path(self, problem: str) -> None:
+        """Log a problem of the path itself when it comes and when it goes."""
+        if problem and problem != self._path_problem:
+            _log.error("Static pod path cannot be read, its pods stay", extra={"path": str(self._path), "err": problem})
+        elif self._path_problem and not problem:
+            _log.info("Static pod path can be read again", extra={"path": str(self._path)})
+        self._path_problem = problem
+
+
+def is_manifest(name: str) -> bool:
+    """Tell whether a file of this name is meant as a manifest."""
+    return not name.startswith((".", "#")) and not name.endswith(_LEFTOVERS)
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a loop of symbolic links, which reading names
+
+
+def _seen_since(pod: Pod, before: Pod | None) -> Pod:
+    """Keep the time of first sighting of a pod that has a UID of its own and changed."""
+    if before is None or before.uid != pod.uid:
+        return pod
+    key = identity.current().label("config.seen")
+    annotations = {**(pod.metadata.annotations or {}), key: (before.metadata.annotations or {})[key]}
+    metadata = msgspec.structs.replace(pod.metadata, annotations=annotations)
+    return msgspec.structs.replace(pod, metadata=metadata)
+
+
+def _read(name: str, known: tuple[int, ...]) -> tuple[tuple[int, ...], bytes | None]:
+    """Return stamp and content of a file; the content is ``None`` while the stamp is *known*.
+
+    :raises FileNotFoundError: the file is gone.
+    :raises _UnsettledError: somebody writes it.
+    :raises _UnusableError: it is no file that can be read.
+    """
+    try:
+        stamp = _stamp(Path(name).stat())  # looked at before it is opened: opening a device may do something
+        if known and stamp == known:
+            return stamp, None
+        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError):
+            if not Path(name).is_symlink():
+                raise
+            raise _UnusableError("is a symbolic link to nothing") from error
+        looping = error.errno == errno.ELOOP
+        raise _UnusableError(
+            "is a loop of symbolic links" if looping else f"cannot be read: {error.strerror}"
+        ) from error
+    try:
+        before = os.fstat(descriptor)
+        _stamp(before)
+        if before.st_size > MAX_FILE_BYTES:
+            raise _UnusableError(f"is larger than {MAX_FILE_BYTES} bytes")
+        if _being_written(descriptor, before):
+            raise _UnsettledError
+        content = _read_all(descriptor)
+        after = os.fstat(descriptor)
+    except OSError as error:
+        raise _UnusableError(f"cannot be read: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+    if _stamp(before) != _stamp(after):
+        raise _UnsettledError
+    recent = time.time() - after.st_mtime < _CLOCK_GRAIN_SECONDS
+    return (() if recent else _stamp(after)), content
+
+
+def _stamp(status: os.stat_result) -> tuple[int, ...]:
+    """Return what changes with the content of a regular file.
+
+    :raises _UnusableError: it is none.
+    """
+    if not stat.S_ISREG(status.st_mode):
+        kinds = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a directory"}
+        raise _UnusableError(f"is {kinds.get(stat.S_IFMT(status.st_mode), 'a device')}, not a regular file")
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _being_written(descriptor: int, status: os.stat_result) -> bool:
+    """Tell whether somebody has the file open for writing.
+
+    The kernel grants a read lease on a file only while nobody does. A writer that comes in the moment the lease is
+    held waits for its release; the signal that asks for it is one that does nothing.
+    """
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError as error:
+        if error.errno == errno.EAGAIN:
+            return True
+        return abs(time.time() - status.st_mtime) < _QUIET_SECONDS  # a file system without leases
+    return False
+
+
+def _read_all(descriptor: int) -> bytes:
+    """Return everything up to one byte more than the limit."""
+    chunks: list[bytes] = []
+    left = MAX_FILE_BYTES + 1
+    while left > 0 and (chunk := os.read(descriptor, min(left, 1 << 20))):
+        chunks.append(chunk)
+        left -= len(chunk)
+    return b"".join(chunks)
