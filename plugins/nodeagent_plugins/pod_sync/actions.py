@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from nodeagent_plugins.pod_sync.records import ANNOTATION_SANDBOX, container_hash
+from nodeagent_plugins.pod_sync.records import ANNOTATION_SANDBOX, container_hash, noted_hash
 
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import (
-    ANNOTATION_HASH,
     ContainerState,
     NamespaceMode,
     RuntimeContainerStatus,
@@ -57,6 +56,8 @@ class PodActions:
     sandbox_attempt: int = 0
     changed_sandbox: bool = False
     """The sandbox to be created replaces another."""
+    discards: list[RuntimeContainerStatus] = field(default_factory=list)
+    """Containers that never ran, to be removed so that the same attempt can be made again."""
     starts: list[Start] = field(default_factory=list)
 
 
@@ -68,10 +69,13 @@ def compute_actions(pod: Pod, observed: RuntimePod, probe: ProbeReader) -> PodAc
     """
     actions = PodActions()
     spec = pod.spec
-    replace = sandbox_unusable(pod, observed)
-    current = {} if replace else _current_containers(observed)
+    if any(map(start_interrupted, observed.containers)):
+        actions.discards = [c for c in observed.containers if start_interrupted(c)]
+        observed = replace(observed, containers=[c for c in observed.containers if not start_interrupted(c)])
+    renew = sandbox_unusable(pod, observed)
+    current = {} if renew else _current_containers(observed)
     finished = _finished(pod, observed)
-    if replace:
+    if renew:
         actions.stop_pod = bool(observed.containers or observed.sandboxes)
         if finished or _lost(pod, observed):
             return actions
@@ -102,6 +106,12 @@ def sandbox_unusable(pod: Pod, observed: RuntimePod) -> bool:
     if not newest.ready or newest.network_mode is not wanted:
         return True
     return wanted is NamespaceMode.POD and not newest.ips
+
+
+def start_interrupted(status: RuntimeContainerStatus) -> bool:
+    """Tell whether *status* never ran because the agent went away while it asked for the start."""
+    ended = status.state is ContainerState.EXITED and not status.started_at
+    return ended and "context canceled" in status.message
 
 
 def should_run_again(policy: str, last: RuntimeContainerStatus | None) -> bool:
@@ -271,5 +281,5 @@ def _reason_to_kill(
 
 
 def _definition_changed(container: Container, seen: RuntimeContainerStatus) -> bool:
-    noted = seen.annotations.get(ANNOTATION_HASH)
+    noted = noted_hash(seen)
     return noted is not None and noted != container_hash(container)

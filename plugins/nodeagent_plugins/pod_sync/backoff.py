@@ -6,9 +6,9 @@ one before it stopped. Runs longer than twice the maximum, and a changed spec, b
 
 from __future__ import annotations
 
-from nodeagent_plugins.pod_sync.records import ANNOTATION_BACKOFF, number
+from nodeagent_plugins.pod_sync.records import ANNOTATION_BACKOFF, noted_hash, number
 
-from nodeagent.contracts.runtime import ANNOTATION_HASH, ContainerState, RuntimeContainerStatus
+from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus
 
 INITIAL_SECONDS = 10
 MAX_SECONDS = 300
@@ -22,7 +22,7 @@ def pause_after(last: RuntimeContainerStatus | None, wanted_hash: str, now: int)
     :param wanted_hash: hash of the spec to start now.
     :param now: nanoseconds since the epoch, the end of a run whose end is not known.
     """
-    if last is None or last.annotations.get(ANNOTATION_HASH, wanted_hash) != wanted_hash:
+    if last is None or noted_hash(last) not in (None, wanted_hash):
         return 0
     began = last.started_at or last.created_at
     if _finished_at(last, now) - began > _FORGET_SECONDS * _NANO:

@@ -41,7 +41,7 @@ class PodCleaner:
         gone = {status.id for status in surplus}
         try:
             for status in surplus:
-                await self._remove_container(step.paths, status)
+                await self.remove_container(step.paths, status)
             for sandbox_id in empty_sandboxes(step.observed, gone):
                 await self._remove_sandbox(sandbox_id)
                 step.memory.stopped_sandboxes.discard(sandbox_id)
@@ -91,7 +91,8 @@ class PodCleaner:
             _log.warning("Orphaned cgroup cannot be removed", extra={"err": error})
         await asyncio.to_thread(self._remove_orphaned_logs, known)
 
-    async def _remove_container(self, paths: PodPaths, status: RuntimeContainerStatus) -> None:
+    async def remove_container(self, paths: PodPaths, status: RuntimeContainerStatus) -> None:
+        """Remove a dead container with its log and last words; repeatable."""
         await self._context.runtime.remove_container(status.id)
         await asyncio.to_thread(_remove_files, paths, status)
 

@@ -100,6 +100,7 @@ def prepare_files(
     :raises ContainerError: something cannot be made.
     """
     try:
+        paths.root.mkdir(mode=0o750, parents=True, exist_ok=True)
         logs = paths.logs / container.name
         logs.mkdir(mode=0o755, parents=True, exist_ok=True)
         if first:
@@ -142,10 +143,19 @@ def _volume_mount(container: Container, index: int, part: VolumePart, paths: Pod
 
 def _write(path: Path, content: str, mode: int) -> None:
     """Write in place, because running containers have the file itself mounted; the mode is exact."""
+    if content and _holds(path, content):
+        return
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         os.fchmod(descriptor, mode)
         file.write(content)
+
+
+def _holds(path: Path, content: str) -> bool:
+    try:
+        return path.read_text(encoding="utf-8") == content
+    except (FileNotFoundError, UnicodeDecodeError):
+        return False
 
 
 def _node_hosts() -> str:

@@ -14,6 +14,7 @@ from nodeagent.contracts.runtime import DnsConfig
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.pod import Pod
 
+LOOK_AGAIN_SECONDS = 1.0
 _Stamp = tuple[str, int, int, int]
 
 
@@ -26,6 +27,7 @@ class NodeDns:
     def __init__(self, context: AgentContext) -> None:
         self._context = context
         self._stamp: _Stamp | None = None
+        self._looked_at = float("-inf")
         self._host = DnsConfig()
 
     async def of(self, pod: Pod) -> DnsConfig:
@@ -56,7 +58,11 @@ class NodeDns:
     async def _resolver(self, cluster: ClusterDns) -> DnsConfig:
         if not cluster.resolver_file:
             return DnsConfig()
+        now = self._context.clock.now()
+        if now - self._looked_at < LOOK_AGAIN_SECONDS:
+            return self._host
         stamp, host = await asyncio.to_thread(_read_if_changed, cluster.resolver_file, self._stamp)
+        self._looked_at = now
         if host is not None:
             self._stamp, self._host = stamp, host
             for sentence in resolver_problems(host, with_domain=bool(cluster.domain)):

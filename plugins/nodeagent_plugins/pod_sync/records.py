@@ -71,6 +71,15 @@ def container_annotations(
     return annotations
 
 
+def noted_hash(status: RuntimeContainerStatus) -> str | None:
+    """Return the hash of the spec that *status* was made from.
+
+    ``None`` when another program made it: its hashes mean nothing here, and what it started shall run on.
+    """
+    notes = status.annotations
+    return notes.get(ANNOTATION_HASH) if ANNOTATION_SANDBOX in notes else None
+
+
 @dataclass(frozen=True, slots=True)
 class StopRecord:
     """How a container of a pod that nobody knows any more wants to be stopped."""

@@ -6,8 +6,14 @@ from nodeagent_plugins.pod_sync.paths import PodPaths
 from nodeagent_plugins.pod_sync.records import pod_labels
 from nodeagent_plugins.pod_sync.security import sandbox_security
 
+from nodeagent.base.quantity import Quantity
 from nodeagent.contracts.runtime import DnsConfig, LinuxResources, PortMapping, SandboxConfig
+from nodeagent.errors import NodeAgentError
 from nodeagent.model.pod import Container, Pod
+
+DEFAULT_CPU_PERIOD = 100_000
+MIN_CPU_QUOTA = 1000
+MIN_CPU_SHARES = 2
 
 
 def make_sandbox_config(
@@ -19,10 +25,12 @@ def make_sandbox_config(
     dns: DnsConfig,
     cgroup_parent: str,
     resources: LinuxResources | None,
+    cpu_period: int = DEFAULT_CPU_PERIOD,
 ) -> SandboxConfig:
     """Return the configuration of the sandbox.
 
     :param hostname: left out for pods in the host's network.
+    :param cpu_period: microseconds that the quota of the runtime's own overhead refers to.
     """
     spec = pod.spec
     context = spec.security_context
@@ -41,7 +49,24 @@ def make_sandbox_config(
         cgroup_parent=cgroup_parent,
         sysctls=sysctls,
         security=sandbox_security(pod),
+        overhead=_overhead(pod, cpu_period) if spec.overhead else None,
         resources=resources,
+    )
+
+
+def _overhead(pod: Pod, cpu_period: int) -> LinuxResources:
+    """Return what the sandbox itself may use beyond its containers."""
+    wanted = pod.spec.overhead or {}
+    try:
+        milli = Quantity.parse(str(wanted.get("cpu", 0))).milli_value()
+        memory = Quantity.parse(str(wanted.get("memory", 0))).value()
+    except ValueError as error:
+        raise NodeAgentError(f"overhead of {pod.full_name} {error}") from error
+    return LinuxResources(
+        cpu_period=cpu_period if milli else 0,
+        cpu_quota=max(milli * cpu_period // 1000, MIN_CPU_QUOTA) if milli else 0,
+        cpu_shares=max(milli * 1024 // 1000, MIN_CPU_SHARES),
+        memory_limit_bytes=memory,
     )
 
 

@@ -117,8 +117,9 @@ class BundledPodSyncer:
         if not actions.create_sandbox and not actions.starts:
             await self._prepare_volumes(step)  # fresh content for what runs
             return
-        if actions.create_sandbox:
-            await self._prepare_node(step)
+        for status in actions.discards:
+            await self._cleaner.remove_container(step.paths, status)
+        await self._prepare_node(step, new=actions.create_sandbox)
         await self._prepare_volumes(step)
         if actions.create_sandbox:
             await self._create_sandbox(step, actions)
@@ -161,11 +162,12 @@ class BundledPodSyncer:
             note = f"error killing pod: {'; '.join(str(error) for error in errors)}"
             self._context.recorder.record(pod.reference(), EventType.WARNING, "FailedKillPod", note)
 
-    async def _prepare_node(self, step: Step) -> None:
-        """Make the pod's directories and cgroup."""
+    async def _prepare_node(self, step: Step, *, new: bool) -> None:
+        """Make the pod's cgroup, and for a new sandbox its directories."""
         pod, record = step.pod, self._context.recorder.record
         try:
-            await asyncio.to_thread(make_pod_directories, step.paths)
+            if new:
+                await asyncio.to_thread(make_pod_directories, step.paths)
         except NodeAgentError as error:
             record(pod.reference(), EventType.WARNING, "Failed", str(error))
             raise

@@ -1,0 +1,254 @@
+"""The decision what a pod needs next."""
+
+from __future__ import annotations
+
+import pytest
+from nodeagent_plugins.pod_sync.actions import compute_actions
+from nodeagent_plugins.pod_sync.records import ANNOTATION_SANDBOX
+
+from nodeagent.contracts.probes import ProbeKind, ProbeResult
+from nodeagent.contracts.runtime import (
+    ANNOTATION_HASH,
+    ContainerState,
+    NamespaceMode,
+    RuntimeContainerStatus,
+    RuntimePod,
+    SandboxStatus,
+)
+from nodeagent.model.pod import Pod
+from nodeagent.testing import make_container, make_pod
+
+NANO = 1_000_000_000
+RUNNING, EXITED, CREATED, UNKNOWN = (
+    ContainerState.RUNNING,
+    ContainerState.EXITED,
+    ContainerState.CREATED,
+    ContainerState.UNKNOWN,
+)
+
+
+def sandbox(number: int = 1, *, ready: bool = True, ips: tuple[str, ...] = ("10.0.0.1",), **more) -> SandboxStatus:
+    return SandboxStatus(f"s{number}", "web", "uid-web", "default", number - 1, ready, number * NANO, ips, **more)
+
+
+def seen(
+    name: str, state: ContainerState = RUNNING, *, attempt: int = 0, exit_code: int = 0, owner: str = "s1", **more
+):
+    values = {
+        "created_at": 2 * NANO,
+        "started_at": 2 * NANO,
+        "finished_at": 3 * NANO if state is EXITED else 0,
+        "annotations": {ANNOTATION_SANDBOX: owner},
+        **more,
+    }
+    return RuntimeContainerStatus(
+        id=f"{name}-{attempt}",
+        name=name,
+        attempt=attempt,
+        state=state,
+        exit_code=exit_code,
+        image="i",
+        image_ref="i",
+        **values,
+    )
+
+
+def runtime_pod(*containers: RuntimeContainerStatus, sandboxes=None) -> RuntimePod:
+    return RuntimePod("uid-web", "web", "default", (sandbox(),) if sandboxes is None else sandboxes, containers)
+
+
+def decide(pod: Pod, observed: RuntimePod, probes: dict[tuple[str, ProbeKind], ProbeResult] | None = None):
+    return compute_actions(pod, observed, lambda container, kind: (probes or {}).get((container, kind)))
+
+
+def names(actions) -> list[str]:
+    return [start.container.name for start in actions.starts]
+
+
+def test_a_new_pod_gets_a_sandbox_and_its_containers():
+    actions = decide(make_pod(containers=["a", "b"]), runtime_pod(sandboxes=()))
+
+    assert actions.create_sandbox and not actions.stop_pod and not actions.changed_sandbox
+    assert names(actions) == ["a", "b"]
+
+
+def test_a_running_pod_needs_nothing():
+    actions = decide(make_pod(), runtime_pod(seen("main")))
+
+    assert not (actions.create_sandbox or actions.stop_pod or actions.kills or actions.starts)
+
+
+@pytest.mark.parametrize(
+    "sandboxes",
+    [
+        (sandbox(ready=False),),
+        (sandbox(2), sandbox(1)),
+        (sandbox(network_mode=NamespaceMode.NODE),),
+        (sandbox(ips=()),),
+    ],
+    ids=["not ready", "two ready", "other network", "no address"],
+)
+def test_an_unusable_sandbox_is_replaced_after_everything_stopped(sandboxes):
+    actions = decide(make_pod(), runtime_pod(seen("main"), sandboxes=sandboxes))
+
+    assert actions.stop_pod and actions.create_sandbox and actions.changed_sandbox
+    assert actions.sandbox_attempt == sandboxes[0].attempt + 1
+
+
+def test_a_pod_in_the_hosts_network_needs_no_address():
+    own = (sandbox(ips=(), network_mode=NamespaceMode.NODE),)
+
+    assert not decide(make_pod(host_network=True), runtime_pod(seen("main"), sandboxes=own)).create_sandbox
+
+
+@pytest.mark.parametrize(("policy", "code"), [("Never", 1), ("OnFailure", 0)])
+def test_a_finished_pod_gets_no_new_sandbox(policy, code):
+    observed = runtime_pod(seen("main", EXITED, exit_code=code), sandboxes=(sandbox(ready=False),))
+
+    actions = decide(make_pod(restart_policy=policy), observed)
+
+    assert actions.stop_pod and not actions.create_sandbox and not actions.starts
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "again"),
+    [
+        ("Always", 0, True),
+        ("Always", 1, True),
+        ("OnFailure", 0, False),
+        ("OnFailure", 1, True),
+        ("Never", 0, False),
+        ("Never", 1, False),
+    ],
+)
+def test_restart_policies(policy, code, again):
+    pod = make_pod(containers=["a", "b"], restart_policy=policy)
+
+    actions = decide(pod, runtime_pod(seen("a"), seen("b", EXITED, exit_code=code)))
+
+    assert names(actions) == (["b"] if again else [])
+
+
+def test_a_container_of_a_lost_sandbox_counts_for_attempt_and_policy():
+    pod = make_pod(containers=["a", "b"], restart_policy="OnFailure")
+    old = [seen("a", EXITED, exit_code=1, attempt=3), seen("b", EXITED, exit_code=0)]
+
+    actions = decide(pod, runtime_pod(*old, sandboxes=(sandbox(ready=False),)))
+
+    assert [(start.container.name, start.attempt) for start in actions.starts] == [("a", 4)]
+
+
+def test_a_container_in_unknown_state_is_killed_and_started_again():
+    actions = decide(make_pod(restart_policy="Never"), runtime_pod(seen("main", UNKNOWN)))
+
+    assert [kill.status.name for kill in actions.kills] == ["main"]
+    assert names(actions) == ["main"]
+
+
+@pytest.mark.parametrize("kind", [ProbeKind.LIVENESS, ProbeKind.STARTUP])
+@pytest.mark.parametrize(("policy", "again"), [("Always", True), ("Never", False)])
+def test_a_failed_probe_kills_with_its_own_grace(kind, policy, again):
+    probe = {"exec": {"command": ["x"]}, "terminationGracePeriodSeconds": 5}
+    field = "liveness_probe" if kind is ProbeKind.LIVENESS else "startup_probe"
+    pod = make_pod(containers=[make_container("main", **{field: probe}), "other"], restart_policy=policy)
+
+    actions = decide(pod, runtime_pod(seen("main"), seen("other")), {("main-0", kind): ProbeResult.FAILURE})
+
+    assert [(kill.status.name, kill.grace_seconds) for kill in actions.kills] == [("main", 5)]
+    assert actions.kills[0].message.startswith(f"Container main failed {kind.value.lower()} probe")
+    assert names(actions) == (["main"] if again else [])
+
+
+def test_a_container_that_another_program_made_runs_on():
+    theirs = seen("main", annotations={ANNOTATION_HASH: "abc"})
+
+    actions = decide(make_pod(), runtime_pod(theirs))
+
+    assert not actions.kills and not actions.starts
+
+
+def test_a_start_that_the_agents_end_interrupted_is_made_again_with_the_same_attempt():
+    broken = seen("main", EXITED, exit_code=128, started_at=0, message="create task: context canceled: unknown")
+
+    actions = decide(make_pod(restart_policy="Never"), runtime_pod(broken))
+
+    assert actions.discards == [broken]
+    assert [(start.container.name, start.attempt, start.after) for start in actions.starts] == [("main", 0, None)]
+
+
+# --- init containers and sidecars -----------------------------------------------------------------------------------
+
+SIDECAR = make_container("proxy", restart_policy="Always")
+PROBED = make_container("proxy", restart_policy="Always", startup_probe={"exec": {"command": ["x"]}})
+
+
+def test_an_init_container_comes_before_all_others():
+    actions = decide(make_pod(init_containers=["i", "j"]), runtime_pod(sandboxes=()))
+
+    assert names(actions) == ["i"]
+
+
+def test_a_failed_init_container_runs_again_or_ends_the_pod():
+    failed = runtime_pod(seen("i", EXITED, exit_code=1))
+
+    assert names(decide(make_pod(init_containers=["i"]), failed)) == ["i"]
+    ended = decide(make_pod(init_containers=["i"], restart_policy="Never"), failed)
+    assert ended.stop_pod and not ended.starts
+
+
+def test_init_containers_do_not_run_again_once_the_pod_is_initialized():
+    actions = decide(make_pod(init_containers=["i"]), runtime_pod(seen("main", EXITED, exit_code=1)))
+
+    assert names(actions) == ["main"]
+
+
+def test_a_new_sandbox_is_initialized_anew():
+    old = [seen("i", EXITED), seen("main", EXITED, exit_code=1)]
+
+    actions = decide(make_pod(init_containers=["i"]), runtime_pod(*old, sandboxes=(sandbox(2), sandbox(ready=False))))
+
+    assert [(start.container.name, start.attempt, start.after) for start in actions.starts] == [("i", 1, None)]
+
+
+def test_sidecars_without_startup_probe_start_together_with_what_follows():
+    pod = make_pod(init_containers=[SIDECAR, "i"])
+
+    actions = decide(pod, runtime_pod(sandboxes=()))
+
+    assert [(start.container.name, start.gate) for start in actions.starts] == [("proxy", True), ("i", True)]
+
+
+def test_what_follows_a_sidecar_waits_for_its_startup_probe():
+    pod = make_pod(init_containers=[PROBED])
+
+    assert names(decide(pod, runtime_pod(sandboxes=()))) == ["proxy"]
+    assert names(decide(pod, runtime_pod(seen("proxy")))) == []
+    passed = {("proxy-0", ProbeKind.STARTUP): ProbeResult.SUCCESS}
+    assert names(decide(pod, runtime_pod(seen("proxy")), passed)) == ["main"]
+
+
+@pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
+def test_a_sidecar_runs_again_under_every_policy(policy):
+    pod = make_pod(init_containers=[SIDECAR], restart_policy=policy)
+
+    actions = decide(pod, runtime_pod(seen("main"), seen("proxy", EXITED, exit_code=0)))
+
+    assert names(actions) == ["proxy"]
+
+
+def test_sidecars_of_a_finished_pod_are_stopped():
+    pod = make_pod(init_containers=[SIDECAR], restart_policy="Never")
+
+    actions = decide(pod, runtime_pod(seen("main", EXITED), seen("proxy")))
+
+    assert actions.stop_pod and not actions.starts
+
+
+# --- ephemeral containers -------------------------------------------------------------------------------------------
+
+
+def test_an_ephemeral_container_starts_once_and_never_again():
+    pod = make_pod(ephemeral_containers=[{"name": "debug"}])
+
+    assert names(decide(pod, runtime_pod(seen("main")))) == ["debug"]
+    assert names(decide(pod, runtime_pod(seen("debug", EXITED, exit_code=1), seen("main")))) == []

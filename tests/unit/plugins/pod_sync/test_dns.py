@@ -1,0 +1,104 @@
+"""Resolver settings of pods."""
+
+from __future__ import annotations
+
+import pytest
+from nodeagent_plugins.pod_sync.dns import ClusterDns, make_dns, parse_resolver, resolver_problems
+
+from nodeagent.contracts.runtime import DnsConfig
+from nodeagent.testing import make_pod
+
+HOST = DnsConfig(("192.0.2.1",), ("one.test",), ("ndots:2", "rotate"))
+CLUSTER = ClusterDns(("10.96.0.10",), "cluster.test")
+
+
+def test_a_resolver_file_is_read_as_resolvers_do():
+    text = """# a comment
+search first.test
+nameserver 192.0.2.1 ; trailing
+nameserver\tfd00::1
+search one.test. . two.test
+options ndots:1 rotate
+options ndots:3
+"""
+
+    assert parse_resolver(text) == DnsConfig(("192.0.2.1", "fd00::1"), ("one.test", "two.test"), ("ndots:3", "rotate"))
+
+
+def test_cluster_first():
+    config = make_dns(make_pod(namespace="ns"), CLUSTER, HOST).config
+
+    assert config.servers == ("10.96.0.10",)
+    assert config.searches == ("ns.svc.cluster.test", "svc.cluster.test", "cluster.test", "one.test")
+    assert config.options == ("ndots:5",)
+
+
+@pytest.mark.parametrize(
+    ("policy", "host_network", "servers"),
+    [
+        ("ClusterFirst", True, HOST.servers),
+        ("ClusterFirstWithHostNet", True, CLUSTER.servers),
+        ("Default", False, HOST.servers),
+        ("None", False, ()),
+    ],
+)
+def test_policies(policy, host_network, servers):
+    pod = make_pod(dns_policy=policy, host_network=host_network)
+
+    assert make_dns(pod, CLUSTER, HOST).config.servers == servers
+
+
+def test_without_servers_of_the_cluster_a_pod_gets_the_nodes():
+    result = make_dns(make_pod(), ClusterDns(domain="cluster.test"), HOST)
+
+    assert result.missing_cluster_dns
+    assert result.config == HOST
+
+
+@pytest.mark.parametrize(("ipv6", "server"), [(False, "127.0.0.1"), (True, "::1")])
+def test_without_resolver_file_nothing_is_looked_up(ipv6, server):
+    cluster = ClusterDns(resolver_file="", ipv6_only=ipv6)
+
+    config = make_dns(make_pod(dns_policy="Default"), cluster, DnsConfig()).config
+
+    assert config == DnsConfig((server,), (".",))
+
+
+def test_a_pods_own_settings_are_added():
+    own = {
+        "nameservers": ["10.96.0.10", "8.8.8.8"],
+        "searches": ["mine.test"],
+        "options": [{"name": "ndots", "value": "1"}, {"name": "edns0"}],
+    }
+
+    config = make_dns(make_pod(dns_config=own), CLUSTER, HOST).config
+
+    assert config.servers == ("10.96.0.10", "8.8.8.8")
+    assert config.searches[-1] == "mine.test"
+    assert config.options == ("ndots:1", "edns0")
+
+
+def test_what_exceeds_the_limits_is_cut_and_told():
+    own = {"nameservers": [f"10.0.0.{n}" for n in range(5)], "searches": [f"s{n}.test" for n in range(40)]}
+
+    result = make_dns(make_pod(dns_policy="None", dns_config=own), CLUSTER, HOST)
+
+    assert len(result.config.servers) == 3
+    assert len(result.config.searches) == 32
+    assert len(result.cut) == 2
+
+
+def test_a_search_line_that_is_too_long_loses_its_last_entries():
+    own = {"searches": [f"{'a' * 200}{n}.test" for n in range(20)]}
+
+    result = make_dns(make_pod(dns_policy="None", dns_config=own), CLUSTER, HOST)
+
+    assert len(" ".join(result.config.searches)) <= 2048
+    assert result.config.searches[0].startswith("a")
+
+
+def test_a_full_resolver_file_is_told():
+    full = DnsConfig((), tuple(f"s{n}" for n in range(30)))
+
+    assert resolver_problems(full, with_domain=True)
+    assert not resolver_problems(full, with_domain=False)

@@ -1,0 +1,195 @@
+"""Variables of containers."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nodeagent_plugins.pod_sync.environment import (
+    PodFacts,
+    expand,
+    make_environment,
+    service_variables,
+    unknown_references,
+)
+
+from nodeagent.errors import ContainerError
+from nodeagent.testing import FakeObjects, make_container, make_pod
+
+FACTS = PodFacts(("10.0.0.9", "fd00::9"), ("192.0.2.5",), "node-1", lambda: {"cpu": "4", "memory": "8Gi"})
+
+
+@pytest.fixture
+def objects() -> FakeObjects:
+    objects = FakeObjects()
+    objects.config_maps["default", "cm"] = {"data": {"COLOR": "red", "bad=name": "x"}}
+    objects.secrets["default", "sec"] = {"data": {"PASS": base64.b64encode(b"geheim").decode()}}
+    return objects
+
+
+async def variables(objects, pod=None, services=(), **fields):
+    container = make_container("main", **fields)
+    pod = pod or make_pod(containers=[container], labels={"app": "web"}, annotations={"note": "n"})
+    return await make_environment(pod, container, FACTS, objects, services)
+
+
+def by_field(path: str) -> dict:
+    return {"name": "V", "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain", "plain"),
+        ("$(A)", "1"),
+        ("x$(A)y$(B)", "x1y2"),
+        ("$(NOPE)", "$(NOPE)"),
+        ("$$(A)", "$(A)"),
+        ("$$$(A)", "$1"),
+        ("$A ${A} $", "$A ${A} $"),
+        ("$(A", "$(A"),
+    ],
+)
+def test_expansion(text, expected):
+    assert expand(text, {"A": "1", "B": "2"}) == expected
+
+
+@given(st.text())
+def test_text_without_dollar_is_never_changed(text):
+    assert expand(text.replace("$", ""), {"A": "1"}) == text.replace("$", "")
+
+
+def test_unknown_names_are_found():
+    assert unknown_references("$(A)/$(B)/$$(C)", {"A": ""}) == ["B"]
+
+
+async def test_a_variable_sees_those_before_it(objects):
+    env = [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)$(C)"}, {"name": "C", "value": "3"}]
+
+    result = await variables(objects, env=env)
+
+    assert dict(result.variables) == {"A": "1", "B": "1$(C)", "C": "3"}
+
+
+async def test_env_replaces_env_from_and_invalid_names_are_told(objects):
+    result = await variables(
+        objects,
+        env_from=[{"prefix": "P_", "configMapRef": {"name": "cm"}}, {"secretRef": {"name": "sec"}}],
+        env=[{"name": "PASS", "value": "$(PASS)!"}],
+    )
+
+    assert dict(result.variables) == {"P_COLOR": "red", "PASS": "geheim!"}
+    assert len(result.skipped) == 1 and "P_bad=name" in result.skipped[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("metadata.name", "web"),
+        ("metadata.namespace", "default"),
+        ("metadata.uid", "uid-web"),
+        ("metadata.labels['app']", "web"),
+        ("metadata.annotations['note']", "n"),
+        ("metadata.labels['none']", ""),
+        ("spec.nodeName", "node-1"),
+        ("spec.serviceAccountName", ""),
+        ("status.hostIP", "192.0.2.5"),
+        ("status.hostIPs", "192.0.2.5"),
+        ("status.podIP", "10.0.0.9"),
+        ("status.podIPs", "10.0.0.9,fd00::9"),
+    ],
+)
+async def test_field_references(objects, path, value):
+    assert (await variables(objects, env=[by_field(path)])).variables["V"] == value
+
+
+async def test_an_unknown_field_keeps_the_container_from_being_made(objects):
+    with pytest.raises(ContainerError) as caught:
+        await variables(objects, env=[by_field("status.phase")])
+
+    assert caught.value.reason == "CreateContainerConfigError"
+
+
+@pytest.mark.parametrize(
+    ("resource", "divisor", "value"),
+    [
+        ("limits.cpu", "0", "2"),
+        ("limits.cpu", "1m", "1500"),
+        ("requests.cpu", "1", "1"),
+        ("limits.memory", "1Mi", "8192"),
+        ("requests.memory", "1", "1000"),
+        ("requests.ephemeral-storage", "1", "0"),
+    ],
+)
+async def test_resource_references(objects, resource, divisor, value):
+    reference = {"resourceFieldRef": {"resource": resource, "divisor": divisor}}
+
+    result = await variables(
+        objects,
+        resources={"limits": {"cpu": "1500m"}, "requests": {"cpu": "100m", "memory": 1000}},
+        env=[{"name": "V", "valueFrom": reference}],
+    )
+
+    assert result.variables["V"] == value
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ({"configMapKeyRef": {"name": "none", "key": "k"}}, 'configmap "none" not found'),
+        ({"configMapKeyRef": {"name": "cm", "key": "k"}}, "couldn't find key k in ConfigMap default/cm"),
+        ({"secretKeyRef": {"name": "none", "key": "k"}}, 'secret "none" not found'),
+        ({"secretKeyRef": {"name": "sec", "key": "k"}}, "couldn't find key k in Secret default/sec"),
+    ],
+)
+async def test_what_is_missing_is_named_unless_it_is_optional(objects, source, text):
+    with pytest.raises(ContainerError, match=text) as caught:
+        await variables(objects, env=[{"name": "V", "valueFrom": source}])
+    assert caught.value.reason == "CreateContainerConfigError"
+
+    kind = next(iter(source))
+    optional = {kind: {**source[kind], "optional": True}}
+    assert not (await variables(objects, env=[{"name": "V", "valueFrom": optional}])).variables
+
+
+async def test_a_missing_config_map_of_env_from_is_named(objects):
+    with pytest.raises(ContainerError, match='configmap "none" not found'):
+        await variables(objects, env_from=[{"configMapRef": {"name": "none"}}])
+
+
+SERVICE = {
+    "metadata": {"name": "my-web"},
+    "spec": {"clusterIP": "10.1.1.1", "ports": [{"name": "http", "port": 80}, {"port": 53, "protocol": "UDP"}]},
+}
+
+
+def test_a_service_is_described():
+    assert service_variables([SERVICE]) == {
+        "MY_WEB_SERVICE_HOST": "10.1.1.1",
+        "MY_WEB_SERVICE_PORT": "80",
+        "MY_WEB_SERVICE_PORT_HTTP": "80",
+        "MY_WEB_PORT": "tcp://10.1.1.1:80",
+        "MY_WEB_PORT_80_TCP": "tcp://10.1.1.1:80",
+        "MY_WEB_PORT_80_TCP_PROTO": "tcp",
+        "MY_WEB_PORT_80_TCP_PORT": "80",
+        "MY_WEB_PORT_80_TCP_ADDR": "10.1.1.1",
+        "MY_WEB_PORT_53_UDP": "udp://10.1.1.1:53",
+        "MY_WEB_PORT_53_UDP_PROTO": "udp",
+        "MY_WEB_PORT_53_UDP_PORT": "53",
+        "MY_WEB_PORT_53_UDP_ADDR": "10.1.1.1",
+    }
+
+
+def test_a_headless_service_has_no_variables():
+    assert service_variables([{"metadata": {"name": "x"}, "spec": {"clusterIP": "None", "ports": [{"port": 1}]}}]) == {}
+
+
+async def test_own_variables_win_over_those_of_services(objects):
+    env = [{"name": "MY_WEB_SERVICE_HOST", "value": "mine"}, {"name": "URL", "value": "$(MY_WEB_PORT)"}]
+
+    result = await variables(objects, services=[SERVICE], env=env)
+
+    assert result.variables["MY_WEB_SERVICE_HOST"] == "mine"
+    assert result.variables["URL"] == "tcp://10.1.1.1:80"

@@ -1,0 +1,42 @@
+"""Host names and hosts files."""
+
+from __future__ import annotations
+
+import pytest
+from nodeagent_plugins.pod_sync.hosts import host_names, hosts_file, kernel_hostname
+
+from nodeagent.errors import NodeAgentError
+from nodeagent.testing import make_pod
+
+
+def test_the_host_name_is_the_pods_cut_to_what_fits():
+    assert host_names(make_pod("web"), "c.test") == ("web", "")
+    assert host_names(make_pod("a" * 62 + "-b"), "c.test")[0] == "a" * 62
+    assert host_names(make_pod("web", hostname="h", subdomain="sub"), "c.test") == ("h", "sub.default.svc.c.test")
+
+
+def test_the_full_name_must_fit_the_kernel():
+    pod = make_pod("web", set_hostname_as_fqdn=True)
+
+    assert kernel_hostname(pod, "web", "d.test") == "web.d.test"
+    assert kernel_hostname(make_pod(), "web", "d.test") == "web"
+    with pytest.raises(NodeAgentError, match="too long"):
+        kernel_hostname(pod, "web", "d" * 61)
+
+
+def test_the_file_of_a_pod_with_two_addresses():
+    text = hosts_file(make_pod(), ["10.0.0.1", "fd00::1"], "web", "d.test")
+
+    assert text.startswith("# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n")
+    assert text.endswith("10.0.0.1\tweb.d.test\tweb\nfd00::1\tweb.d.test\tweb\n")
+
+
+def test_the_file_in_the_hosts_network_is_the_nodes():
+    pod = make_pod(host_network=True, host_aliases=[{"ip": "10.1.1.1", "hostnames": ["a", "b"]}])
+
+    text = hosts_file(pod, ["192.0.2.1"], "web", "", "127.0.0.1 node\n")
+
+    assert text == (
+        "# Kubernetes-managed hosts file (host network).\n127.0.0.1 node\n"
+        "\n# Entries added by HostAliases.\n10.1.1.1\ta\tb\n"
+    )
