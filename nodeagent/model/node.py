@@ -1,0 +1,63 @@
+"""Nodes as the API writes them, as far as the agent reports them (core/v1). Times are text in the wire's form."""
+
+from __future__ import annotations
+
+import msgspec
+
+from nodeagent.model.wire import WireStruct
+
+
+class NodeAddress(WireStruct, frozen=True):
+    type: str
+    address: str
+
+
+class NodeCondition(WireStruct, frozen=True):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_heartbeat_time: str = ""
+    last_transition_time: str = ""
+
+
+class ContainerImage(WireStruct, frozen=True):
+    """An image on the node: its names, the most telling first, and its size."""
+
+    names: list[str]
+    size_bytes: int = 0
+
+
+class NodeSystemInfo(WireStruct, frozen=True, omit_defaults=False):
+    """What the machine and its software are; every member is required on the wire."""
+
+    machine_id: str = ""
+    system_uuid: str = ""
+    boot_id: str = ""
+    kernel_version: str = ""
+    os_image: str = ""
+    container_runtime_version: str = ""
+    agent_version: str = msgspec.field(default="", name="kubeletVersion")
+    proxy_version: str = msgspec.field(default="", name="kubeProxyVersion")
+    operating_system: str = "linux"
+    architecture: str = ""
+
+
+class DaemonEndpoint(WireStruct, frozen=True):
+    port: int = msgspec.field(name="Port")
+
+
+class NodeDaemonEndpoints(WireStruct, frozen=True):
+    agent_endpoint: DaemonEndpoint | None = msgspec.field(default=None, name="kubeletEndpoint")
+
+
+class NodeStatus(WireStruct, frozen=True):
+    """The agent's part of a node's status; ``addresses`` is ``None`` when somebody else sets them."""
+
+    conditions: list[NodeCondition]
+    capacity: dict[str, str]
+    allocatable: dict[str, str]
+    node_info: NodeSystemInfo
+    images: list[ContainerImage]
+    daemon_endpoints: NodeDaemonEndpoints
+    addresses: list[NodeAddress] | None = None

@@ -1,0 +1,112 @@
+"""Finds out what the node's status is made of."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from ipaddress import ip_address
+from typing import Any
+
+from nodeagent import __version__
+from nodeagent.contracts.context import AgentContext
+from nodeagent.errors import RuntimeFailure
+from nodeagent.model.node import ContainerImage, NodeAddress, NodeSystemInfo
+from nodeagent.node.addresses import HOSTNAME, INTERNAL_IP, NodeAddresses
+from nodeagent.node.allocatable import compute_allocatable, pod_capacity
+from nodeagent.node.machine import Machine, read_machine
+from nodeagent.node.runtime_health import RuntimeHealth
+from nodeagent.node.status import Findings, merge_reports, missing_capacity, report_images
+from nodeagent.pluginmanager import PluginManager
+
+_log = logging.getLogger(__name__)
+
+
+class Collector:
+    """Asks machine, runtime and plugins; whoever does not answer leaves the last answer in force.
+
+    :param problems: returns sentences of the core that keep the node from being Ready.
+    """
+
+    def __init__(
+        self,
+        context: AgentContext,
+        plugins: PluginManager,
+        health: RuntimeHealth,
+        problems: Callable[[], Sequence[str]],
+    ) -> None:
+        self._context, self._plugins, self._health, self._problems = context, plugins, health, problems
+        settings = context.settings
+        self._external = settings.cloud_provider == "external"
+        self._addresses = NodeAddresses(settings.node_name, settings.node_ips, context.clock)
+        self._machine: Machine | None = None
+        self._images: Sequence[ContainerImage] = ()
+
+    async def machine(self) -> Machine:
+        """Return what the machine is; read once."""
+        if self._machine is None:
+            self._machine = await asyncio.to_thread(read_machine)
+        return self._machine
+
+    async def collect(self, shown: Mapping[str, Any]) -> Findings:
+        """Return everything as it is now.
+
+        :param shown: the status that the server shows.
+        """
+        config = self._context.config
+        answers = await self._plugins.gather("nodeagent_report_node")
+        report = merge_reports(answer.value for answer in answers)
+        capacity = {"pods": str(pod_capacity(config, os.cpu_count() or 1)), **report.capacity}
+        return Findings(
+            info=self._info(await self.machine()),
+            addresses=await self._find_addresses(shown),
+            capacity=capacity,
+            allocatable=compute_allocatable(capacity, config) | dict(report.allocatable),
+            images=await self._list_images(),
+            conditions=report.conditions,
+            problems=[
+                *self._health.problems,
+                *self._problems(),
+                *report.not_ready,
+                *missing_capacity(capacity),
+            ],
+            port=config.port if config.enable_server else 0,
+        )
+
+    def _info(self, machine: Machine) -> NodeSystemInfo:
+        version = self._health.version
+        return NodeSystemInfo(
+            machine_id=machine.machine_id,
+            system_uuid=machine.system_uuid,
+            boot_id=machine.boot_id,
+            kernel_version=machine.kernel,
+            os_image=machine.os_image,
+            container_runtime_version=f"{version.name}://{version.version}" if version else "",
+            agent_version=f"v{__version__}",
+            proxy_version=f"v{__version__}",
+            architecture=machine.architecture,
+        )
+
+    async def _find_addresses(self, shown: Mapping[str, Any]) -> list[NodeAddress] | None:
+        """Return the addresses; ``None`` when an external cloud provider has set them."""
+        if not self._external:
+            return await self._addresses.current()
+        if shown.get("addresses"):
+            return None
+        settings = self._context.settings
+        given = [text for text in settings.node_ips if not ip_address(text).is_unspecified]
+        return [
+            *(NodeAddress(type=INTERNAL_IP, address=text) for text in given),
+            NodeAddress(type=HOSTNAME, address=settings.node_name),
+        ]
+
+    async def _list_images(self) -> Sequence[ContainerImage]:
+        most = self._context.config.node_status_max_images
+        if most == 0:
+            return ()
+        try:
+            self._images = report_images(await self._context.images.list_images(), most)
+        except RuntimeFailure as error:  # the condition Ready says it; here it only ages the list
+            _log.debug("Images of the node not listed", extra={"err": str(error)})
+        return self._images

@@ -1,0 +1,50 @@
+"""What the machine is, as its own files say it."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Names of the machine and its system; empty where it does not say."""
+
+    machine_id: str
+    system_uuid: str
+    boot_id: str
+    kernel: str
+    os_image: str
+    architecture: str
+
+
+def read_machine(root: Path = Path("/")) -> Machine:
+    """Read the files below *root*; reads the disk."""
+    machine_id = _first_line(root / "etc/machine-id") or _first_line(root / "var/lib/dbus/machine-id")
+    return Machine(
+        machine_id=machine_id,
+        system_uuid=_first_line(root / "sys/class/dmi/id/product_uuid") or machine_id,
+        boot_id=_first_line(root / "proc/sys/kernel/random/boot_id"),
+        kernel=_first_line(root / "proc/sys/kernel/osrelease"),
+        os_image=_os_image(root / "etc/os-release") or _os_image(root / "usr/lib/os-release") or "Linux",
+        architecture=_ARCHITECTURES.get(platform.machine(), platform.machine()),
+    )
+
+
+def _first_line(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.readline(256).strip()
+    except OSError:  # a container may lack any of them
+        return ""
+
+
+def _os_image(path: Path) -> str:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace")[:65536].splitlines()
+    except OSError:
+        return ""
+    return next((line[12:].strip().strip("\"'") for line in lines if line.startswith("PRETTY_NAME=")), "")

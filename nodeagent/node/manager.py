@@ -1,0 +1,127 @@
+"""The node object: registered, reported, kept alive by its lease."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nodeagent.base.quantity import Quantity, parse_quantity
+from nodeagent.contracts.api import Api
+from nodeagent.contracts.context import AgentContext
+from nodeagent.model.meta import ObjectReference
+from nodeagent.model.wire import to_wire
+from nodeagent.node.addresses import INTERNAL_IP
+from nodeagent.node.collect import Collector
+from nodeagent.node.lease import NodeLease
+from nodeagent.node.registration import Registration, initial_node
+from nodeagent.node.reporter import StatusReporter
+from nodeagent.node.runtime_health import RuntimeHealth
+from nodeagent.node.watcher import NodeWatcher
+from nodeagent.pluginmanager import PluginManager
+
+
+class NodeManager:
+    """Owns the node's loops. Without an API server the status is computed and nothing is sent.
+
+    :param problems: returns sentences of the core (PLEG, …) that keep the node from being Ready.
+    """
+
+    def __init__(
+        self, context: AgentContext, plugins: PluginManager, problems: Callable[[], Sequence[str]] = lambda: ()
+    ) -> None:
+        self._context = context
+        clock = context.clock
+        self._health = RuntimeHealth(lambda: context.runtime, clock, self.wake)
+        self._collector = Collector(context, plugins, self._health, problems)
+        self._watcher = None if context.api is None else NodeWatcher(context.api, context.node_name, clock)
+        self._heartbeat: Api | None = None
+        self._reporter = StatusReporter(context, plugins, self._collector, self._watcher, self._heartbeat_api)
+        self._architecture = ""
+
+    async def run_status(self) -> None:
+        """Look at the runtime, follow the node's object, compute and report the status until cancelled."""
+        self._architecture = (await self._collector.machine()).architecture
+        async with asyncio.TaskGroup() as loops:
+            loops.create_task(self._health.run(), name="runtime health")
+            if self._watcher is not None:
+                loops.create_task(self._watcher.run(), name="node watch")
+            loops.create_task(self._reporter.run(), name="node report")
+
+    async def run_registration(self) -> None:
+        """Register the node, with its first status; returns when it is done.
+
+        spec: config.registerNode
+        """
+        context, watcher = self._context, self._watcher
+        if watcher is None or context.api is None or not context.config.register_node:
+            return
+        await self._reporter.computed.wait()
+        assert self._reporter.status is not None
+        registration = Registration(context.api, context.config, context.settings, context.clock)
+        watcher.node = await registration.register(self._architecture, self._reporter.status)
+        self.wake()
+
+    async def run_lease(self) -> None:
+        """Renew the lease until cancelled; returns at once without an API server."""
+        api = self._heartbeat_api()
+        if api is None:
+            return
+        config, clock = self._context.config, self._context.clock
+        duration = config.node_lease_duration_seconds
+        await NodeLease(api, self._context.node_name, duration, clock, lambda: self.owner_reference().uid).run()
+
+    def wake(self) -> None:
+        """Compute the status again now, because something has changed."""
+        self._reporter.wake()
+
+    @property
+    def node(self) -> Mapping[str, Any] | None:
+        """The node as the server has it; before it is known, or without a server, as this node sees itself."""
+        if self._watcher is not None and self._watcher.node is not None:
+            return self._watcher.node
+        status = self._reporter.status
+        if status is None:
+            return None
+        return initial_node(self._context.config, self._context.settings, self._architecture, status)
+
+    @property
+    def ready(self) -> bool:
+        return self._reporter.ready
+
+    def allocatable(self) -> dict[str, Quantity]:
+        """Return what pods may have, by resource; empty before the first computation."""
+        status = self._reporter.status
+        return {name: parse_quantity(amount) for name, amount in status.allocatable.items()} if status else {}
+
+    def owner_reference(self) -> ObjectReference:
+        """Return a reference to the registered node; its UID is empty until it is there."""
+        node = self._watcher.node if self._watcher is not None else None
+        uid = ((node or {}).get("metadata") or {}).get("uid", "")
+        return ObjectReference(api_version="v1", kind="Node", name=self._context.node_name, uid=uid)
+
+    @property
+    def host_ips(self) -> list[str]:
+        """The node's IP addresses, the first of each family as pods see them."""
+        status = self._reporter.status
+        addresses: Any = to_wire(status.addresses) if status is not None else None
+        if addresses is None and self._watcher is not None:  # an external provider has set them
+            addresses = ((self._watcher.node or {}).get("status") or {}).get("addresses")
+        found = [address["address"] for address in addresses or () if address["type"] == INTERNAL_IP]
+        families = {":" in ip: ip for ip in reversed(found)}
+        return [ip for ip in found if families[":" in ip] == ip]
+
+    @property
+    def runtime_name(self) -> str:
+        """What container ids are prefixed with."""
+        return self._health.version.name if self._health.version else "containerd"
+
+    @property
+    def network_problem(self) -> str:
+        """Why pods cannot get a network now; empty when they can."""
+        return self._health.network_problem
+
+    def _heartbeat_api(self) -> Api | None:
+        if self._heartbeat is None and self._context.new_api is not None:
+            self._heartbeat = self._context.new_api(0, 0)
+        return self._heartbeat or self._context.api

@@ -1,0 +1,72 @@
+"""The node's own object as the server has it, kept fresh by a watch: its labels, taints and addresses matter here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from nodeagent.base.aio import Backoff, Clock
+from nodeagent.contracts.api import NODES, Api, WatchType
+from nodeagent.errors import ApiError, ApiGone
+from nodeagent.node.waker import wait_for
+
+_RETRY_SECONDS = (0.8, 30.0)
+
+_log = logging.getLogger(__name__)
+
+
+class NodeWatcher:
+    """Follows one node."""
+
+    def __init__(self, api: Api, node_name: str, clock: Clock) -> None:
+        self._api, self._name, self._clock = api, node_name, clock
+        self._selector = f"metadata.name={node_name}"
+        self._version = ""
+        self._failing = False
+        self._synced = asyncio.Event()
+        self.node: dict[str, Any] | None = None
+        """The node, or ``None`` while none is known. Whoever changes it on the server may set what came back."""
+
+    async def synced(self, seconds: float) -> None:
+        """Wait until the server has told once whether the node is there, at most *seconds*."""
+        await wait_for(self._synced, self._clock, seconds)
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        backoff = Backoff(*_RETRY_SECONDS, jitter=1.0)
+        while True:
+            started = self._clock.now()
+            try:
+                if not self._version:
+                    listing = await self._api.list(NODES, into=dict, field_selector=self._selector, cached=True)
+                    self._version = listing.resource_version
+                    self.node = listing.items[0] if listing.items else None
+                    self._synced.set()
+                    self._note(None)
+                await self._watch()
+            except ApiGone:
+                self._version = ""
+            except ApiError as error:
+                self._note(error)
+            if self._clock.now() - started > _RETRY_SECONDS[1]:
+                backoff.reset()
+            await self._clock.sleep(backoff.next())
+
+    async def _watch(self) -> None:
+        events = self._api.watch(NODES, into=dict, resource_version=self._version, field_selector=self._selector)
+        async for event in events:
+            self._version = event.resource_version or self._version
+            if event.type is WatchType.DELETED:
+                _log.warning("The node's object was deleted; a restart registers it again", extra={"node": self._name})
+                self.node = None
+            elif event.type is not WatchType.BOOKMARK:
+                self.node = event.object
+
+    def _note(self, error: ApiError | None) -> None:
+        """Log the first failure of a row and the recovery."""
+        if error is not None and not self._failing:
+            _log.warning("Cannot follow the node's object", extra={"err": str(error)})
+        elif error is None and self._failing:
+            _log.info("Following the node's object again")
+        self._failing = error is not None

@@ -1,0 +1,392 @@
+"""The node is registered, reported when there is something to tell, and kept alive by its lease."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodeagent.base.duration import Duration
+from nodeagent.config.types import Taint
+from nodeagent.contracts.api import LEASES, NODES
+from nodeagent.contracts.node import NodeReport
+from nodeagent.errors import ApiConflict, RuntimeUnavailable
+from nodeagent.testing import FakeApi, FakeClock
+
+# --- registration ---------------------------------------------------------------------------------------------
+
+
+def node_of(api: FakeApi) -> dict[str, Any]:
+    node = api.find(NODES, "node-1", "")
+    assert node is not None
+    return node
+
+
+def condition(api: FakeApi, kind: str) -> dict[str, Any]:
+    return next(c for c in node_of(api)["status"]["conditions"] if c["type"] == kind)
+
+
+def seconds(amount: float) -> Duration:
+    return Duration.of(seconds=amount)
+
+
+@pytest.mark.row("config.registerNode")
+async def test_registers_with_the_labels_every_node_has(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    node = make_node(settings={"node_labels": {"example.com/rack": "r1"}})
+
+    async with node.running():
+        await clock.advance(2)
+
+    labels = node_of(api)["metadata"]["labels"]
+    assert labels["kubernetes.io/hostname"] == "node-1"
+    assert labels["kubernetes.io/os"] == labels["beta.kubernetes.io/os"] == "linux"
+    assert labels["kubernetes.io/arch"]
+    assert labels["example.com/rack"] == "r1"
+
+
+@pytest.mark.row("config.registerNode")
+async def test_does_not_register_when_told_not_to(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    async with make_node(register_node=False).running():
+        await clock.advance(30)
+
+    assert api.find(NODES, "node-1", "") is None
+
+
+@pytest.mark.row("config.registerWithTaints")
+async def test_puts_taints_on_a_new_node_only(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    taint = Taint(key="example.com/gpu", value="yes", effect="NoSchedule")
+    async with make_node(register_with_taints=(taint, taint)).running():
+        await clock.advance(2)
+    first = node_of(api)["spec"]["taints"]
+
+    api.put(NODES, {**node_of(api), "spec": {}})
+    async with make_node(register_with_taints=(taint,)).running():
+        await clock.advance(2)
+
+    assert first == [{"key": "example.com/gpu", "value": "yes", "effect": "NoSchedule"}]
+    assert "taints" not in node_of(api)["spec"]
+
+
+@pytest.mark.row("config.providerID")
+async def test_registers_with_the_provider_id(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    async with make_node(provider_id="cloud://1").running():
+        await clock.advance(2)
+
+    assert node_of(api)["spec"]["providerID"] == "cloud://1"
+
+
+async def test_a_node_registered_unschedulable_says_so(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    async with make_node(settings={"register_schedulable": False, "cloud_provider": "external"}).running():
+        await clock.advance(2)
+
+    spec = node_of(api)["spec"]
+    assert spec["unschedulable"] is True
+    assert [taint["key"] for taint in spec["taints"]] == [
+        "node.kubernetes.io/unschedulable",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+    ]
+
+
+async def test_brings_an_existing_node_up_to_date(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    labels = {"kubernetes.io/hostname": "old", "team": "a"}
+    api.put(NODES, {"metadata": {"name": "node-1", "labels": labels}, "spec": {"taints": [{"key": "kept"}]}})
+
+    async with make_node().running():
+        await clock.advance(2)
+
+    found = node_of(api)
+    assert found["metadata"]["labels"]["kubernetes.io/hostname"] == "node-1"
+    assert found["metadata"]["labels"]["team"] == "a"
+    assert found["metadata"]["annotations"] == {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
+    assert found["spec"]["taints"] == [{"key": "kept"}]
+    assert condition(api, "Ready")["status"] == "True"
+
+
+async def test_tries_until_the_server_is_there(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    api.outage = True
+    node = make_node()
+
+    async with node.running():
+        await clock.advance(60)
+        api.outage = False
+        await clock.advance(10)
+
+        assert condition(api, "Ready")["status"] == "True"
+
+
+# --- status ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.row("config.nodeStatusReportFrequency")
+async def test_reports_an_unchanged_status_seldom(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    config = {"node_status_update_frequency": seconds(10), "node_status_report_frequency": seconds(100)}
+    async with make_node(**config).running():
+        await clock.advance(20)
+        before = len(api.made("patch", NODES))
+        await clock.advance(80)
+        quiet = len(api.made("patch", NODES))
+        await clock.advance(40)
+
+        assert (quiet - before, len(api.made("patch", NODES)) - before) == (0, 1)
+
+
+@pytest.mark.row("config.nodeStatusUpdateFrequency")
+async def test_reports_a_change_at_the_next_computation(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    node = make_node(node_status_update_frequency=seconds(20))
+    async with node.running():
+        await clock.advance(30)
+        node.problems.append("PLEG is not healthy")
+        await clock.advance(5)
+        early = condition(api, "Ready")
+        await clock.advance(17)
+
+        late = condition(api, "Ready")
+    assert early["status"] == "True"
+    assert (late["status"], late["reason"], late["message"]) == ("False", "KubeletNotReady", "PLEG is not healthy")
+
+
+async def test_the_heartbeat_moves_and_the_transition_stays(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    async with make_node(node_status_report_frequency=seconds(60)).running():
+        await clock.advance(15)
+        before = condition(api, "Ready")
+        await clock.advance(100)
+        after = condition(api, "Ready")
+
+    assert after["lastHeartbeatTime"] > before["lastHeartbeatTime"]
+    assert after["lastTransitionTime"] == before["lastTransitionTime"]
+
+
+async def test_a_restart_keeps_transition_times_and_repeats_no_event(
+    make_node: Any, api: FakeApi, clock: FakeClock
+) -> None:
+    async with make_node().running():
+        await clock.advance(15)
+    before = condition(api, "Ready")
+    again = make_node()
+    async with again.running():
+        await clock.advance(400)
+
+    assert condition(api, "Ready")["lastTransitionTime"] == before["lastTransitionTime"]
+    assert again.context.recorder.events == []
+
+
+async def test_takes_back_what_another_wrote(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    async with make_node().running():
+        await clock.advance(15)
+        unknown = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+        await api.patch(NODES, "node-1", {"status": {"conditions": [unknown]}}, subresource="status")
+        await clock.advance(11)
+
+        assert condition(api, "Ready")["status"] == "True"
+
+
+async def test_leaves_others_conditions_and_resources_alone(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    async with make_node().running():
+        await clock.advance(15)
+        foreign = {
+            "conditions": [{"type": "NetworkUnavailable", "status": "False"}],
+            "capacity": {"example.com/dongle": "4"},
+        }
+        await api.patch(NODES, "node-1", {"status": foreign}, subresource="status")
+        await clock.advance(400)
+
+    status = node_of(api)["status"]
+    assert condition(api, "NetworkUnavailable")["status"] == "False"
+    assert status["capacity"]["example.com/dongle"] == status["allocatable"]["example.com/dongle"] == "4"
+
+
+async def test_reports_what_the_node_is(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    async with make_node(node_status_report_frequency=seconds(10)).running():
+        await clock.advance(30)
+
+    status = node_of(api)["status"]
+    assert status["addresses"] == [
+        {"type": "InternalIP", "address": "10.1.2.3"},
+        {"type": "Hostname", "address": "node-1"},
+    ]
+    assert status["nodeInfo"]["containerRuntimeVersion"] == "fake://1.0.0"
+    assert status["nodeInfo"]["operatingSystem"] == "linux"
+    assert status["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
+    assert status["capacity"] == {"cpu": "2", "memory": "4Gi", "ephemeral-storage": "10Gi", "pods": "110"}
+    assert status["allocatable"] == {"cpu": "2", "memory": "3996Mi", "ephemeral-storage": "9Gi", "pods": "110"}
+
+
+async def test_a_node_without_measures_is_not_ready(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    node = make_node()
+    node.plugin.report = NodeReport(capacity={"cpu": "1"}, not_ready=["node is shutting down"])
+    async with node.running():
+        await clock.advance(5)
+
+    assert condition(api, "Ready")["message"] == (
+        "[node is shutting down, missing node capacity for resources: memory, ephemeral-storage]"
+    )
+
+
+@pytest.mark.row("config.nodeStatusMaxImages")
+@pytest.mark.parametrize(("most", "shown"), [(2, ["c", "b"]), (-1, ["c", "b", "a"]), (0, [])])
+async def test_reports_the_largest_images(
+    make_node: Any, api: FakeApi, clock: FakeClock, most: int, shown: list[str]
+) -> None:
+    node = make_node(node_status_max_images=most)
+    for size, name in enumerate(("a", "b", "c"), start=1):
+        node.context.images.add(f"registry.test/{name}:1", size_bytes=size)
+    async with node.running():
+        await clock.advance(5)
+
+    images = node_of(api)["status"].get("images") or []
+    assert [image["names"][-1].removeprefix("registry.test/").removesuffix(":1") for image in images] == shown
+
+
+# --- the runtime ----------------------------------------------------------------------------------------------
+
+
+async def test_a_runtime_that_falls_silent_makes_the_node_not_ready(
+    make_node: Any, api: FakeApi, clock: FakeClock
+) -> None:
+    node = make_node()
+    async with node.running() as manager:
+        await clock.advance(10)
+        node.context.runtime.fail("status", RuntimeUnavailable("gone"), times=None)
+        await clock.advance(25)
+        early = manager.ready
+        await clock.advance(20)
+        late = condition(api, "Ready")
+        node.context.runtime.recover("status")
+        await clock.advance(6)
+
+        assert (early, late["status"], late["message"]) == (True, "False", "container runtime is down")
+        assert condition(api, "Ready")["status"] == "True"
+    assert node.context.recorder.reasons()[-2:] == ["NodeNotReady", "NodeReady"]
+    assert [ready for ready, _ in node.plugin.told][-3:] == [True, False, True]
+
+
+async def test_a_network_that_is_not_ready_is_named(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    from nodeagent.contracts.runtime import RuntimeCondition
+
+    node = make_node()
+    node.context.runtime.conditions = [
+        RuntimeCondition("RuntimeReady", True),
+        RuntimeCondition("NetworkReady", False, "NetworkPluginNotReady", "no CNI"),
+    ]
+    async with node.running() as manager:
+        await clock.advance(5)
+
+        assert manager.network_problem == condition(api, "Ready")["message"]
+    assert manager.network_problem == (
+        "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:no CNI"
+    )
+
+
+async def test_start_is_told_in_events(make_node: Any, clock: FakeClock) -> None:
+    node = make_node()
+    async with node.running():
+        await clock.advance(5)
+
+    assert sorted(node.context.recorder.reasons()) == [
+        "NodeHasNoDiskPressure",
+        "NodeHasSufficientMemory",
+        "NodeHasSufficientPID",
+        "NodeReady",
+    ]
+    assert "Node node-1 status is now: NodeReady" in [event.note for event in node.context.recorder.events]
+
+
+async def test_a_reboot_is_told_once(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    api.put(NODES, {"metadata": {"name": "node-1"}, "status": {"nodeInfo": {"bootID": "another"}}})
+    node = make_node()
+    async with node.running():
+        await clock.advance(60)
+
+    assert len(node.context.recorder.of("Rebooted")) == 1
+
+
+async def test_cordoning_is_told(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    node = make_node()
+    async with node.running():
+        await clock.advance(15)
+        await api.patch(NODES, "node-1", {"spec": {"unschedulable": True}})
+        await clock.advance(15)
+
+    assert node.context.recorder.reasons()[-1] == "NodeNotSchedulable"
+
+
+# --- pod addresses --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.row("config.podCIDR")
+async def test_a_lone_node_gives_the_runtime_its_pod_cidr(make_node: Any, clock: FakeClock) -> None:
+    node = make_node(standalone=True, pod_cidr="10.9.0.0/24")
+    async with node.running():
+        await clock.advance(5)
+
+    assert node.context.runtime.pod_cidr == "10.9.0.0/24"
+
+
+async def test_with_a_server_the_node_object_says_the_pod_cidr(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    node = make_node(pod_cidr="10.9.0.0/24")
+    async with node.running():
+        await clock.advance(15)
+        before = node.context.runtime.pod_cidr
+        await api.patch(NODES, "node-1", {"spec": {"podCIDRs": ["10.8.0.0/24", "fd00::/64"]}})
+        await clock.advance(15)
+
+    assert (before, node.context.runtime.pod_cidr) == ("", "10.8.0.0/24,fd00::/64")
+
+
+# --- lease ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.row("config.nodeLeaseDurationSeconds")
+async def test_renews_the_lease_four_times_in_its_duration(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    async with make_node(node_lease_duration_seconds=80).running():
+        await clock.advance(2)
+        lease = api.find(LEASES, "node-1", "kube-node-lease")
+        before = len(api.made("update", LEASES))
+        await clock.advance(210)
+        renewals = len(api.made("update", LEASES)) - before
+        last = api.find(LEASES, "node-1", "kube-node-lease")
+
+    assert lease is not None
+    assert last is not None
+    assert (lease["spec"]["holderIdentity"], lease["spec"]["leaseDurationSeconds"]) == ("node-1", 80)
+    assert renewals == 10
+    assert last["spec"]["renewTime"] > lease["spec"]["renewTime"]
+    assert last["metadata"]["ownerReferences"][0]["uid"] == node_of(api)["metadata"]["uid"]
+
+
+async def test_a_lease_that_another_wrote_is_read_again(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    async with make_node().running():
+        await clock.advance(2)
+        api.fail("update", ApiConflict("changed", code=409))
+        await clock.advance(11)
+
+    assert len(api.made("get", LEASES)) == 2
+
+
+async def test_the_lease_is_renewed_soon_after_an_outage(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    async with make_node().running():
+        await clock.advance(2)
+        api.outage = True
+        await clock.advance(30)
+        api.outage = False
+        await clock.advance(11)
+        lease = api.find(LEASES, "node-1", "kube-node-lease")
+
+    assert lease is not None
+    assert lease["spec"]["renewTime"] > "2024-01-02T15:04:35"
+
+
+# --- standalone -----------------------------------------------------------------------------------------------
+
+
+async def test_a_lone_node_knows_itself(make_node: Any, clock: FakeClock) -> None:
+    node = make_node(standalone=True)
+    async with node.running() as manager:
+        await clock.advance(5)
+
+        assert manager.node is not None
+        assert manager.node["metadata"]["labels"]["kubernetes.io/hostname"] == "node-1"
+        assert manager.ready
+        assert manager.host_ips == ["10.1.2.3"]
+        assert manager.allocatable()["pods"].value() == 110
+        assert manager.owner_reference().uid == ""
