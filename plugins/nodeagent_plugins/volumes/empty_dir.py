@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodeagent_plugins.volumes.mounts import Mounter, in_thread
-from nodeagent_plugins.volumes.trees import apply_fs_group, remove_if_empty, remove_tree
+from nodeagent_plugins.volumes.trees import apply_fs_group, make_directories, remove_if_empty, remove_tree
 
 from nodeagent.base import identity
 from nodeagent.base.quantity import Quantity
@@ -58,7 +58,7 @@ class EmptyDir:
         if security is not None and security.fs_group is not None:
             lenient = security.fs_group_change_policy == "OnRootMismatch"
             apply_fs_group(directory, security.fs_group, only_on_mismatch=lenient)
-        marker.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        make_directories(marker.parent)
         marker.touch()
 
     def _remove(self, pod_uid: str, directory: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from nodeagent_plugins.volumes.mounts import Mounter, in_thread
-from nodeagent_plugins.volumes.trees import remove_if_empty, remove_tree
+from nodeagent_plugins.volumes.trees import make_directories, remove_if_empty, remove_tree
 
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.volumes import MountedVolume, VolumeKind
@@ -122,7 +122,7 @@ class Manager:
         wanted = {volumes / name for name in names}
         if missing := wanted - self._parents.get(pod_uid, set()):
             try:
-                await in_thread(_make_directories, missing)
+                await in_thread(_make_all, missing)
             except OSError as error:
                 raise VolumeError(f"cannot make the volume directories of pod {pod_uid}: {_text(error)}") from error
             self._parents.setdefault(pod_uid, set()).update(missing)
@@ -179,9 +179,9 @@ def _volume_directories(volumes: Path) -> list[Path]:
     return [path for kind in kinds for path in kind.iterdir() if path.is_dir() and not path.is_symlink()]
 
 
-def _make_directories(directories: set[Path]) -> None:
+def _make_all(directories: set[Path]) -> None:
     for directory in directories:
-        directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+        make_directories(directory)
 
 
 def _text(error: Exception) -> str:

@@ -13,6 +13,13 @@ _READ_WRITE, _READ_ONLY = 0o660, 0o440
 _DIRECTORY = 0o110
 
 
+def make_directories(path: Path) -> None:
+    """Make *path* and the parents that are missing, closed to others."""
+    for directory in reversed([path, *path.parents]):
+        if not directory.exists():
+            directory.mkdir(mode=0o750, exist_ok=True)
+
+
 def apply_fs_group(directory: Path, group: int, *, readonly: bool = False, only_on_mismatch: bool = False) -> None:
     """Give a tree to *group* and let the group use it; the root is changed last.
 

@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from nodeagent_plugins.volumes.trees import apply_fs_group, remove_tree
+from nodeagent_plugins.volumes.trees import apply_fs_group, make_directories, remove_tree
 
 GROUP = os.getgid()
 
@@ -19,6 +19,13 @@ def make_tree(root: Path) -> None:
     (root / "d").mkdir(mode=0o700)
     (root / "d/f").touch(mode=0o600)
     (root / "link").symlink_to("/etc/hostname")
+
+
+def test_new_directories_are_closed_to_others(tmp_path: Path) -> None:
+    make_directories(tmp_path / "a/b")
+    make_directories(tmp_path / "a/b")
+
+    assert [mode(tmp_path / name) & 0o007 for name in ("a", "a/b")] == [0, 0]
 
 
 def test_a_group_may_write(tmp_path: Path) -> None:

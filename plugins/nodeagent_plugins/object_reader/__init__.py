@@ -1,0 +1,21 @@
+"""Object reader: what pods refer to in the API, kept as fresh as the configuration asks.
+
+spec: config.configMapAndSecretChangeDetectionStrategy
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nodeagent_plugins.object_reader.reader import Reader, StandaloneReader
+
+from nodeagent import hookimpl
+
+if TYPE_CHECKING:
+    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.objects import ObjectReader
+
+
+@hookimpl
+def nodeagent_provide_object_reader(context: AgentContext) -> ObjectReader:
+    return StandaloneReader() if context.api is None else Reader(context, context.api)

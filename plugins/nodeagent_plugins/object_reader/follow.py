@@ -1,0 +1,67 @@
+"""List and watch: one selection of objects, followed until cancelled."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from nodeagent.base.aio import Backoff, Clock
+from nodeagent.contracts.api import Api, Resource, WatchEvent, WatchType
+from nodeagent.errors import ApiError, ApiGone
+
+_log = logging.getLogger(__name__)
+
+PlainObject = dict[str, Any]
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.8, 30.0
+_QUICK_SECONDS = 1.0
+"""A watch that ends sooner is followed by a pause."""
+
+
+async def follow(
+    api: Api,
+    resource: Resource,
+    namespace: str,
+    *,
+    clock: Clock,
+    field_selector: str = "",
+    listed: Callable[[list[PlainObject]], None],
+    changed: Callable[[WatchEvent[PlainObject]], None],
+) -> None:
+    """Report the selection once, then every change to it; after a gap the whole selection again.
+
+    Faults are logged once a row and tried again with growing pauses.
+    """
+    pauses = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+    version, expired, failing = "", False, False
+    about = {"kind": resource.kind, "namespace": namespace, "selector": field_selector}
+    while True:
+        began = clock.now()
+        try:
+            if not version:
+                # After "too old" the server's cache could be just as old.
+                listing = await api.list(
+                    resource, namespace, into=dict, field_selector=field_selector, cached=not expired
+                )
+                version, expired = listing.resource_version, False
+                listed(listing.items)
+            watch = api.watch(resource, namespace, into=dict, resource_version=version, field_selector=field_selector)
+            async for event in watch:
+                version = event.resource_version or version
+                if event.type is not WatchType.BOOKMARK:
+                    changed(event)
+            if failing:
+                failing = False
+                _log.info("Objects are followed again", extra=about)
+        except ApiGone:
+            version, expired = "", True
+        except ApiError as error:
+            if not failing:
+                failing = True
+                _log.warning("Cannot follow objects", extra={**about, "err": str(error)})
+            if not error.transient:
+                version = ""
+        if clock.now() - began > _QUICK_SECONDS:
+            pauses.reset()
+        else:
+            await clock.sleep(pauses.next())

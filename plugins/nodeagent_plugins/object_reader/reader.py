@@ -1,0 +1,145 @@
+"""The object reader of a node with an API server, and that of a node without."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from nodeagent_plugins.object_reader.references import References, references
+from nodeagent_plugins.object_reader.services import Services
+from nodeagent_plugins.object_reader.stores import CachingStore, DirectStore, ObjectStore
+from nodeagent_plugins.object_reader.tokens import Tokens
+from nodeagent_plugins.object_reader.watching import WatchingStore
+
+from nodeagent.base import identity
+from nodeagent.contracts.api import CONFIG_MAPS, SECRETS, Api, Resource
+from nodeagent.contracts.objects import BoundToken
+from nodeagent.errors import ApiUnavailable, ConfigError, Problem
+from nodeagent.model.pod import Pod, PodSpec
+
+if TYPE_CHECKING:
+    from nodeagent.contracts.context import AgentContext
+
+DEFAULT_TTL_SECONDS = 60.0
+_IDLE_SYNCS = 5
+_SHORTEST_IDLE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    namespace: str
+    spec: PodSpec
+    references: References
+
+
+class Reader:
+    """Keeps the contract of :class:`~nodeagent.contracts.objects.ObjectReader` with an API server.
+
+    spec: config.configMapAndSecretChangeDetectionStrategy
+
+    :raises ConfigError: there is no such strategy.
+    """
+
+    def __init__(self, context: AgentContext, api: Api) -> None:
+        self._config_maps = make_store(context, api, CONFIG_MAPS)
+        self._secrets = make_store(context, api, SECRETS)
+        self._services, self._tokens = Services(context, api), Tokens(context, api)
+        self._pods: dict[str, _Registered] = {}
+
+    def register_pod(self, pod: Pod) -> None:
+        """Keep what *pod* refers to fresh; nothing happens for a pod that is registered with the same spec."""
+        before = self._pods.get(pod.uid)
+        if before is not None and before.spec == pod.spec:
+            return
+        self._services.start()
+        now = _Registered(pod.namespace, pod.spec, references(pod.spec))
+        self._pods[pod.uid] = now
+        self._add(now)  # before the old ones go, so that what stays is not started anew
+        if before is not None:
+            self._remove(before)
+
+    def unregister_pod(self, pod_uid: str) -> None:
+        before = self._pods.pop(pod_uid, None)
+        if before is not None:
+            self._remove(before)
+        self._tokens.forget_pod(pod_uid)
+
+    async def config_map(self, namespace: str, name: str) -> dict[str, Any] | None:
+        return await self._config_maps.get((namespace, name))
+
+    async def secret(self, namespace: str, name: str) -> dict[str, Any] | None:
+        return await self._secrets.get((namespace, name))
+
+    async def services(self, namespace: str) -> Sequence[dict[str, Any]]:
+        return await self._services.get(namespace)
+
+    async def service_account_token(
+        self, pod: Pod, *, audience: str = "", expiration_seconds: int = 3600
+    ) -> BoundToken:
+        return await self._tokens.get(pod, audience, expiration_seconds)
+
+    def _add(self, pod: _Registered) -> None:
+        for name in pod.references.config_maps:
+            self._config_maps.add((pod.namespace, name))
+        for name in pod.references.secrets:
+            self._secrets.add((pod.namespace, name))
+
+    def _remove(self, pod: _Registered) -> None:
+        for name in pod.references.config_maps:
+            self._config_maps.remove((pod.namespace, name))
+        for name in pod.references.secrets:
+            self._secrets.remove((pod.namespace, name))
+
+
+class StandaloneReader:
+    """Says that a node without API server has no such objects."""
+
+    def register_pod(self, pod: Pod) -> None:
+        """Nothing to keep fresh."""
+
+    def unregister_pod(self, pod_uid: str) -> None:
+        """Nothing was kept."""
+
+    async def config_map(self, namespace: str, name: str) -> dict[str, Any] | None:
+        _refuse(f'config map "{namespace}/{name}"')
+
+    async def secret(self, namespace: str, name: str) -> dict[str, Any] | None:
+        _refuse(f'secret "{namespace}/{name}"')
+
+    async def services(self, namespace: str) -> Sequence[dict[str, Any]]:
+        _refuse(f'services of namespace "{namespace}"')
+
+    async def service_account_token(
+        self, pod: Pod, *, audience: str = "", expiration_seconds: int = 3600
+    ) -> BoundToken:
+        _refuse(f"a service account token for {pod.full_name}")
+
+
+def make_store(context: AgentContext, api: Api, resource: Resource) -> ObjectStore:
+    """Return the store of the configured strategy.
+
+    :raises ConfigError: there is no such strategy.
+    """
+    config = context.config
+    strategy = config.config_map_and_secret_change_detection_strategy
+    if strategy == "Get":
+        return DirectStore(api, resource)
+    if strategy == "Cache":
+        return CachingStore(api, resource, context.clock, lambda: node_ttl_seconds(context))
+    if strategy == "Watch":
+        idle = max(_IDLE_SYNCS * config.sync_frequency.seconds, _SHORTEST_IDLE_SECONDS)
+        return WatchingStore(api, resource, context.clock, context.tasks, idle)
+    path = "configMapAndSecretChangeDetectionStrategy"
+    raise ConfigError([Problem("configuration", path, strategy, "must be one of Get, Cache, Watch")])
+
+
+def node_ttl_seconds(context: AgentContext) -> float:
+    """Return how long a cached object is good: what the node's annotation says, else a minute."""
+    annotations = ((context.node() or {}).get("metadata") or {}).get("annotations") or {}
+    text = annotations.get(identity.current().label("ttl", "node.alpha"), "")
+    return float(text) if text.isdecimal() else DEFAULT_TTL_SECONDS
+
+
+def _refuse(what: str) -> NoReturn:
+    raise ApiUnavailable(f"cannot read {what}: the node runs in standalone mode, without an API server")

@@ -1,0 +1,77 @@
+"""The services of the cluster, from which containers get environment variables."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from nodeagent_plugins.object_reader.follow import follow
+
+from nodeagent.contracts.api import SERVICES, Api, WatchEvent, WatchType
+from nodeagent.errors import ApiUnavailable
+
+if TYPE_CHECKING:
+    from nodeagent.contracts.context import AgentContext
+
+_FIRST_READ_SECONDS = 1.0
+_KEPT = ("clusterIP", "clusterIPs", "ports", "type")
+
+
+class Services:
+    """Follows all services once the first pod needs them; keeps of each what environment variables are made from."""
+
+    def __init__(self, context: AgentContext, api: Api) -> None:
+        self._context, self._api = context, api
+        self._listed = asyncio.Event()
+        self._by_namespace: dict[str, dict[str, dict[str, Any]]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to follow; repeatable."""
+        if self._task is None:
+            self._task = self._context.tasks.start(self._follow(), "watch/services")
+
+    async def get(self, namespace: str) -> Sequence[dict[str, Any]]:
+        """Return the services of *namespace*.
+
+        :raises ApiUnavailable: they have not been listed once.
+        """
+        self.start()
+        try:
+            async with asyncio.timeout(_FIRST_READ_SECONDS):
+                await self._listed.wait()
+        except TimeoutError:
+            raise ApiUnavailable(
+                "services have not yet been read at least once, cannot construct environment variables"
+            ) from None
+        return list(self._by_namespace.get(namespace, {}).values())
+
+    async def _follow(self) -> None:
+        await follow(self._api, SERVICES, "", clock=self._context.clock, listed=self._replace, changed=self._change)
+
+    def _replace(self, services: list[dict[str, Any]]) -> None:
+        self._by_namespace = {}
+        for service in services:
+            self._put(service)
+        self._listed.set()
+
+    def _change(self, event: WatchEvent[dict[str, Any]]) -> None:
+        if event.type is WatchType.DELETED:
+            namespace, name = _key(event.object)
+            self._by_namespace.get(namespace, {}).pop(name, None)
+        else:
+            self._put(event.object)
+
+    def _put(self, service: dict[str, Any]) -> None:
+        namespace, name = _key(service)
+        spec = service.get("spec") or {}
+        self._by_namespace.setdefault(namespace, {})[name] = {
+            "metadata": {"namespace": namespace, "name": name},
+            "spec": {key: spec[key] for key in _KEPT if key in spec},
+        }
+
+
+def _key(service: dict[str, Any]) -> tuple[str, str]:
+    metadata = service.get("metadata") or {}
+    return metadata.get("namespace", ""), metadata.get("name", "")

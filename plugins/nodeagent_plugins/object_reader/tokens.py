@@ -1,0 +1,105 @@
+"""Service account tokens bound to pods."""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from nodeagent.base import identity
+from nodeagent.contracts.api import SERVICE_ACCOUNTS, Api
+from nodeagent.contracts.objects import BoundToken
+from nodeagent.errors import ApiError
+from nodeagent.model.pod import Pod
+
+if TYPE_CHECKING:
+    from nodeagent.contracts.context import AgentContext
+
+_log = logging.getLogger(__name__)
+
+_LONGEST_SECONDS = 24 * 3600.0
+_JITTER_SECONDS = 10.0
+_USED_SHARE = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    namespace: str
+    account: str
+    audience: str
+    seconds: int
+    pod_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Cached:
+    token: BoundToken
+    refresh_at: float
+    """Time of day in seconds."""
+
+
+class Tokens:
+    """Requests tokens and keeps each until it has lived 80 % of its time or a day."""
+
+    def __init__(self, context: AgentContext, api: Api) -> None:
+        self._context, self._api = context, api
+        self._cached: dict[_Key, _Cached] = {}
+        self._failing: set[_Key] = set()
+
+    async def get(self, pod: Pod, audience: str, seconds: int) -> BoundToken:
+        """Return a token for the pod's service account; a failed refresh keeps one that is still valid.
+
+        :raises ApiError: there is no valid token.
+        """
+        account = pod.spec.service_account_name or pod.spec.service_account or "default"
+        key = _Key(pod.namespace, account, audience, seconds, pod.uid)
+        now = self._context.clock.wall().timestamp()
+        cached = self._cached.get(key)
+        if cached is not None and now < cached.refresh_at:
+            return cached.token
+        try:
+            token = await self._request(key, pod)
+        except ApiError as error:
+            if cached is None or cached.token.expires_at.timestamp() <= now:
+                raise
+            if key not in self._failing:
+                self._failing.add(key)
+                _log.warning("Token is not refreshed", extra={"pod": pod.full_name, "err": str(error)})
+            return cached.token
+        self._failing.discard(key)
+        self._cached[key] = _Cached(token, _refresh_at(token.expires_at, seconds))
+        return token
+
+    def forget_pod(self, pod_uid: str) -> None:
+        """Drop the tokens of a pod."""
+        self._cached = {key: cached for key, cached in self._cached.items() if key.pod_uid != pod_uid}
+        self._failing = {key for key in self._failing if key.pod_uid != pod_uid}
+
+    async def _request(self, key: _Key, pod: Pod) -> BoundToken:
+        spec: dict[str, Any] = {
+            "expirationSeconds": key.seconds,
+            "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": pod.name, "uid": pod.uid},
+        }
+        if key.audience:
+            spec["audiences"] = [key.audience]
+        body = {
+            "apiVersion": f"{identity.current().group('authentication')}/v1",
+            "kind": "TokenRequest",
+            "spec": spec,
+        }
+        answer = await self._api.create(SERVICE_ACCOUNTS, body, key.namespace, subresource="token", name=key.account)
+        status = answer.get("status") or {}
+        try:
+            expires_at = datetime.fromisoformat(status["expirationTimestamp"]).astimezone(UTC)
+            return BoundToken(status["token"], expires_at)
+        except (KeyError, TypeError, ValueError):
+            raise ApiError(f"token request for service account {key.account!r}: the answer has no token") from None
+
+
+def _refresh_at(expires_at: datetime, seconds: int) -> float:
+    """Return when to ask again, a little early so that not all tokens of a node are asked for at once."""
+    issued_at = expires_at.timestamp() - seconds
+    jitter = random.random() * _JITTER_SECONDS  # noqa: S311
+    return issued_at + min(seconds * _USED_SHARE, _LONGEST_SECONDS) - jitter

@@ -1,0 +1,131 @@
+"""Following each object that pods refer to, by a list and watch of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodeagent_plugins.object_reader.follow import follow
+from nodeagent_plugins.object_reader.stores import Key, PlainObject, fetch, slim
+
+from nodeagent.base.aio import Clock, TaskOwner
+from nodeagent.contracts.api import Api, Resource, WatchEvent, WatchType
+from nodeagent.errors import ApiUnavailable
+
+FIRST_READ_SECONDS = 1.0
+_SWEEP_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class _Item:
+    pods: int = 0
+    object: PlainObject | None = None
+    listed: asyncio.Event = field(default_factory=asyncio.Event)
+    seen: bool = False
+    """Whether ``object`` was read at all, be it long ago."""
+    task: asyncio.Task[None] | None = None
+    used_at: float = 0.0
+    frozen: bool = False
+    """The object is immutable: what was read stays right."""
+
+
+class WatchingStore:
+    """Keeps objects current by watching each one while it is used.
+
+    A watch that nobody reads for *idle_seconds* ends and starts anew at the next read; that of an immutable object
+    ends at once. Objects that no pod refers to are read directly.
+    """
+
+    def __init__(self, api: Api, resource: Resource, clock: Clock, tasks: TaskOwner, idle_seconds: float) -> None:
+        self._api, self._resource, self._clock, self._tasks = api, resource, clock, tasks
+        self._idle_seconds = idle_seconds
+        self._items: dict[Key, _Item] = {}
+        self._sweeper: asyncio.Task[None] | None = None
+
+    def add(self, key: Key) -> None:
+        item = self._items.setdefault(key, _Item())
+        item.pods += 1
+        self._use(key, item)
+
+    def remove(self, key: Key) -> None:
+        item = self._items.get(key)
+        if item is None:
+            return
+        item.pods -= 1
+        if item.pods <= 0:
+            _stop(item)
+            del self._items[key]
+
+    async def get(self, key: Key) -> PlainObject | None:
+        """Return the object as last seen; a watch that just began is waited for a moment.
+
+        :raises ApiUnavailable: it has never been seen.
+        """
+        item = self._items.get(key)
+        if item is None:
+            return await fetch(self._api, self._resource, key)
+        self._use(key, item)
+        try:
+            async with asyncio.timeout(FIRST_READ_SECONDS):
+                await item.listed.wait()
+        except TimeoutError:
+            if item.seen:
+                return item.object
+            kind = self._resource.kind.lower()
+            raise ApiUnavailable(f'{kind} "{"/".join(key)}" has not been read from the API server yet') from None
+        return item.object
+
+    @property
+    def watched(self) -> frozenset[Key]:
+        """The objects that are watched now."""
+        return frozenset(key for key, item in self._items.items() if item.task is not None)
+
+    def _use(self, key: Key, item: _Item) -> None:
+        item.used_at = self._clock.now()
+        if item.task is None and not item.frozen:
+            item.listed.clear()  # what was seen before an idle time may be old
+            item.task = self._tasks.start(self._follow(key, item), f"watch/{self._resource.plural}/{'/'.join(key)}")
+        if self._sweeper is None:
+            self._sweeper = self._tasks.start(self._sweep(), f"sweep/{self._resource.plural}")
+
+    async def _follow(self, key: Key, item: _Item) -> None:
+        def listed(objects: list[PlainObject]) -> None:
+            self._set(item, objects[0] if objects else None)
+
+        def changed(event: WatchEvent[dict[str, Any]]) -> None:
+            self._set(item, None if event.type is WatchType.DELETED else event.object)
+
+        namespace, name = key
+        await follow(
+            self._api,
+            self._resource,
+            namespace,
+            clock=self._clock,
+            field_selector=f"metadata.name={name}",
+            listed=listed,
+            changed=changed,
+        )
+
+    def _set(self, item: _Item, obj: PlainObject | None) -> None:
+        item.object = slim(obj) if obj is not None else None
+        item.seen = True
+        item.listed.set()
+        if obj is not None and obj.get("immutable"):
+            item.frozen = True
+            _stop(item)
+
+    async def _sweep(self) -> None:
+        """End watches that nobody reads."""
+        while True:
+            await self._clock.sleep(_SWEEP_SECONDS)
+            limit = self._clock.now() - self._idle_seconds
+            for item in self._items.values():
+                if item.used_at <= limit:
+                    _stop(item)
+
+
+def _stop(item: _Item) -> None:
+    if item.task is not None:
+        item.task.cancel()
+        item.task = None

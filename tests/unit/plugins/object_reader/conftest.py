@@ -1,0 +1,47 @@
+"""A reader in front of a fake API server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nodeagent_plugins.object_reader import services, watching
+from nodeagent_plugins.object_reader.reader import Reader
+
+from nodeagent.contracts.context import AgentContext
+from nodeagent.testing import FakeApi, FakeClock, make_config, make_context
+
+MakeReader = Callable[..., Reader]
+
+
+@pytest.fixture
+def api(clock: FakeClock) -> FakeApi:
+    return FakeApi(clock)
+
+
+@pytest.fixture
+def node() -> dict[str, Any]:
+    """The node object, for tests to fill."""
+    return {}
+
+
+@pytest.fixture
+async def make_reader(
+    tmp_path: Path, clock: FakeClock, api: FakeApi, node: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[MakeReader]:
+    """Return a function that makes a reader with a strategy."""
+    contexts: list[AgentContext] = []
+    monkeypatch.setattr(watching, "FIRST_READ_SECONDS", 0.02)
+    monkeypatch.setattr(services, "_FIRST_READ_SECONDS", 0.02)
+
+    def make(strategy: str = "Watch", **config: Any) -> Reader:
+        fields = make_config(config_map_and_secret_change_detection_strategy=strategy, **config)
+        context = make_context(tmp_path, clock=clock, api=api, node=node, config=fields)
+        contexts.append(context)
+        return Reader(context, api)
+
+    yield make
+    for context in contexts:
+        await context.tasks.close()

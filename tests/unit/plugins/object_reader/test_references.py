@@ -1,0 +1,48 @@
+"""Everything a pod reads from config maps and secrets is found."""
+
+from __future__ import annotations
+
+from nodeagent_plugins.object_reader.references import references
+
+from nodeagent.testing import make_container, make_pod
+
+
+def test_finds_every_reference() -> None:
+    init = make_container("init", env_from=[{"configMapRef": {"name": "cm-from"}}, {"secretRef": {"name": "s-from"}}])
+    main = make_container(
+        env=[
+            {"name": "A", "value": "plain"},
+            {"name": "B", "valueFrom": {"configMapKeyRef": {"name": "cm-env", "key": "k"}}},
+            {"name": "C", "valueFrom": {"secretKeyRef": {"name": "s-env", "key": "k"}}},
+            {"name": "D", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        ]
+    )
+    pod = make_pod(
+        init_containers=[init],
+        containers=[main],
+        image_pull_secrets=[{"name": "s-pull"}, {"name": ""}],
+        volumes=[
+            {"name": "a", "configMap": {"name": "cm-volume"}},
+            {"name": "b", "secret": {"secretName": "s-volume"}},
+            {"name": "c", "projected": {"sources": [
+                {"configMap": {"name": "cm-projected"}}, {"secret": {"name": "s-projected"}},
+                {"serviceAccountToken": {"path": "token"}},
+            ]}},
+            {"name": "d", "csi": {"nodePublishSecretRef": {"name": "s-csi"}}},
+            {"name": "e", "flexVolume": {"secretRef": {"name": "s-flex"}}},
+            {"name": "f", "emptyDir": {}},
+            {"name": "g", "csi": {"driver": "x"}},
+        ],
+    )  # fmt: skip
+
+    found = references(pod.spec)
+
+    assert found.config_maps == {"cm-from", "cm-env", "cm-volume", "cm-projected"}
+    assert found.secrets == {"s-from", "s-env", "s-pull", "s-volume", "s-projected", "s-csi", "s-flex"}
+
+
+def test_a_plain_pod_refers_to_nothing() -> None:
+    found = references(make_pod().spec)
+
+    assert not found.config_maps
+    assert not found.secrets

@@ -1,0 +1,64 @@
+"""Services are known once they have been listed, and followed from then on."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodeagent.contracts.api import SERVICES
+from nodeagent.errors import ApiUnavailable
+from nodeagent.testing import FakeApi, FakeClock, make_pod
+
+from .conftest import MakeReader
+
+
+def put(api: FakeApi, name: str, ip: str, namespace: str = "default") -> None:
+    spec = {"clusterIP": ip, "ports": [{"port": 80}], "selector": {"app": "x"}}
+    api.put(SERVICES, {"metadata": {"name": name, "namespace": namespace, "labels": {"a": "b"}}, "spec": spec})
+
+
+async def test_services_are_followed(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
+    reader = make_reader()
+    put(api, "web", "10.0.0.1")
+    put(api, "away", "10.0.0.9", "other")
+    first = await reader.services("default")
+
+    put(api, "web", "10.0.0.2")
+    put(api, "db", "10.0.0.3")
+    await clock.settle()
+    second = await reader.services("default")
+    api.remove(SERVICES, "web")
+    await clock.settle()
+
+    assert first == [
+        {
+            "metadata": {"namespace": "default", "name": "web"},
+            "spec": {"clusterIP": "10.0.0.1", "ports": [{"port": 80}]},
+        }
+    ]
+    assert [service["spec"]["clusterIP"] for service in second] == ["10.0.0.2", "10.0.0.3"]
+    assert [service["metadata"]["name"] for service in await reader.services("default")] == ["db"]
+    assert await reader.services("empty") == []
+    assert len(api.made("list", SERVICES)) == len(api.made("watch", SERVICES)) == 1
+
+
+async def test_nothing_is_said_before_the_first_list(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
+    api.outage = True
+    reader = make_reader()
+    with pytest.raises(ApiUnavailable, match="have not yet been read"):
+        await reader.services("default")
+
+    api.outage = False
+    await clock.advance(5)
+
+    assert await reader.services("default") == []
+
+
+async def test_the_first_pod_begins_it(make_reader: MakeReader, api: FakeApi, clock: FakeClock) -> None:
+    reader = make_reader("Get")
+    await clock.settle()
+    before = api.watches
+
+    reader.register_pod(make_pod())
+    await clock.settle()
+
+    assert (before, api.watches) == (0, 1)
