@@ -91,8 +91,8 @@ def bind_subpath(volume_path: str, path: str, target: Path, bind: BindMount | No
     try:
         opened = open_beneath(Path(volume_path), path, create=create)
         try:
-            _mount_point(target, is_directory=stat.S_ISDIR(os.fstat(opened).st_mode))
             unmount(target)
+            _mount_point(target, is_directory=stat.S_ISDIR(os.fstat(opened).st_mode))
             (bind or bind_mount)(f"/proc/self/fd/{opened}", str(target))
         finally:
             os.close(opened)
@@ -144,10 +144,13 @@ def unmount(target: Path) -> None:
 
 
 def _mount_point(target: Path, *, is_directory: bool) -> None:
+    """Have an empty directory or file at *target*, whichever was there for the run before."""
+    target.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+    if target.exists() and target.is_dir() is not is_directory:
+        target.rmdir() if target.is_dir() else target.unlink()
     if is_directory:
-        target.mkdir(mode=0o750, parents=True, exist_ok=True)
+        target.mkdir(mode=0o750, exist_ok=True)
     else:
-        target.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         target.touch(mode=0o640)
 
 

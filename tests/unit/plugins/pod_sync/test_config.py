@@ -1,0 +1,84 @@
+"""What the configuration changes about pods."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodeagent.contracts.runtime import ProfileType
+from nodeagent.testing import make_container, make_pod
+
+
+@pytest.mark.row("config.resolvConf")
+async def test_pods_with_the_nodes_dns_get_its_resolver_file(make_bench, tmp_path):
+    other = tmp_path / "other.conf"
+    other.write_text("nameserver 198.51.100.7\nsearch other.test\n")
+
+    bench = make_bench(resolv_conf=str(other))
+    await bench.sync(make_pod("a", dns_policy="Default"))
+    silent = make_bench(resolv_conf="")
+    await silent.sync(make_pod("b", dns_policy="Default"))
+
+    assert bench.sandboxes()[0].dns.servers == ("198.51.100.7",)
+    assert bench.sandboxes()[0].dns.searches == ("other.test",)
+    assert silent.sandboxes()[0].dns.servers == ("127.0.0.1",)
+
+
+async def test_a_changed_resolver_file_is_read_again(bench, resolver, clock):
+    await bench.sync(make_pod("a", dns_policy="Default"))
+    resolver.write_text("nameserver 198.51.100.99\n")
+    await clock.advance(2)
+
+    await bench.sync(make_pod("b", dns_policy="Default"))
+
+    assert bench.sandboxes()[1].dns.servers == ("198.51.100.99",)
+
+
+async def test_a_resolver_file_that_is_missing_is_named(make_bench):
+    bench = make_bench(resolv_conf="/nonexistent/resolv.conf")
+
+    outcome = await bench.sync(make_pod())
+
+    assert "/nonexistent/resolv.conf" in str(outcome.error)
+    assert "FailedCreatePodSandBox" in bench.reasons()
+
+
+@pytest.mark.row("config.clusterDNS")
+async def test_pods_are_given_the_clusters_servers(make_bench):
+    bench = make_bench(cluster_dns=("10.96.0.10",))
+
+    await bench.sync(make_pod())
+
+    assert bench.sandboxes()[0].dns.servers == ("10.96.0.10",)
+    assert "MissingClusterDNS" not in bench.reasons()
+
+
+async def test_without_cluster_dns_pod_and_node_are_told(bench):
+    await bench.sync(make_pod())
+
+    events = bench.context.recorder.of("MissingClusterDNS")
+    assert {event.regarding.kind for event in events} == {"Pod", "Node"}
+
+
+@pytest.mark.row("config.clusterDomain")
+async def test_the_clusters_domain_is_searched_and_part_of_full_names(make_bench):
+    bench = make_bench(cluster_dns=("10.96.0.10",), cluster_domain="corp.test")
+
+    await bench.sync(make_pod("web", namespace="ns", subdomain="sub"))
+
+    assert bench.sandboxes()[0].dns.searches[:3] == ("ns.svc.corp.test", "svc.corp.test", "corp.test")
+    hosts = next(m.host_path for m in bench.made()[0].mounts if m.container_path == "/etc/hosts")
+    with open(hosts) as file:
+        assert "\tweb.sub.ns.svc.corp.test\tweb\n" in file.read()
+
+
+@pytest.mark.row("config.seccompDefault")
+@pytest.mark.parametrize(
+    ("default", "expected"), [(True, ProfileType.RUNTIME_DEFAULT), (False, ProfileType.UNCONFINED)]
+)
+async def test_containers_without_profile_get_the_runtimes_if_so_configured(make_bench, default, expected):
+    bench = make_bench(seccomp_default=default)
+    own = make_container("own", security_context={"seccompProfile": {"type": "Unconfined"}})
+
+    await bench.sync(make_pod(containers=["main", own]))
+
+    assert [config.security.seccomp.type for config in bench.made()] == [expected, ProfileType.UNCONFINED]

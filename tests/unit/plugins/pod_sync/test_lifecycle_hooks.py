@@ -1,0 +1,82 @@
+"""Hooks of containers."""
+
+from __future__ import annotations
+
+import ssl
+
+import msgspec
+import pytest
+from nodeagent_plugins.pod_sync.lifecycle_hooks import HookFailure, LifecycleHooks, _is_plain_answer, _url
+
+from nodeagent.contracts.runtime import ExecResult
+from nodeagent.errors import RuntimeFailure
+from nodeagent.model.pod import ContainerPort, HttpGetAction, LifecycleHandler
+from nodeagent.testing import FakeRuntime
+
+
+def hook(plain: dict) -> LifecycleHandler:
+    return msgspec.convert(plain, LifecycleHandler)
+
+
+async def test_a_command_runs_in_the_container_without_limit(clock):
+    runtime = FakeRuntime(clock)
+    container = runtime.start("web")
+
+    await LifecycleHooks(lambda: runtime, clock, sleep_enabled=False).run(
+        hook({"exec": {"command": ["hello", "$HOME"]}}), container, "here"
+    )
+
+    assert runtime.called("exec_sync")[0].arguments == (container, ("hello", "$HOME"), 0)
+
+
+@pytest.mark.parametrize("outcome", [ExecResult(2, b"out", b"err"), RuntimeFailure("gone")])
+async def test_a_failed_command_is_a_failed_hook(clock, outcome):
+    runtime = FakeRuntime(clock)
+    container = runtime.start("web")
+    if isinstance(outcome, Exception):
+        runtime.fail("exec_sync", outcome)
+    else:
+        runtime.on_exec("web", outcome)
+
+    with pytest.raises(HookFailure, match="here failed"):
+        await LifecycleHooks(lambda: runtime, clock, sleep_enabled=False).run(
+            hook({"exec": {"command": ["x"]}}), container, "here"
+        )
+
+
+@pytest.mark.parametrize("plain", [{}, {"tcpSocket": {"port": 1}}, {"sleep": {"seconds": 1}}])
+async def test_an_action_that_is_not_supported_fails(clock, plain):
+    hooks = LifecycleHooks(lambda: FakeRuntime(clock), clock, sleep_enabled=False)
+
+    with pytest.raises(HookFailure, match="no supported action"):
+        await hooks.run(hook(plain), "id", "here")
+
+
+@pytest.mark.parametrize(
+    ("action", "url"),
+    [
+        (HttpGetAction(port=80, path="/a?b=c"), "http://10.0.0.1:80/a?b=c"),
+        (HttpGetAction(port="web"), "http://10.0.0.1:8080/"),
+        (HttpGetAction(port="443", scheme="HTTPS", host="other"), "https://other:443/"),
+        (HttpGetAction(port=80, host="fd00::1", path="x"), "http://[fd00::1]:80/x"),
+    ],
+)
+def test_where_a_request_goes(action, url):
+    assert _url(action, [ContainerPort(container_port=8080, name="web")], "10.0.0.1", "here") == url
+
+
+def test_a_request_needs_an_address_and_a_known_port():
+    with pytest.raises(HookFailure, match="no IP"):
+        _url(HttpGetAction(port=80), (), "", "here")
+    with pytest.raises(HookFailure, match="no port 'web'"):
+        _url(HttpGetAction(port="web"), (), "10.0.0.1", "here")
+
+
+def test_a_plain_answer_to_tls_is_recognized():
+    inner = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")
+    inner.reason = "WRONG_VERSION_NUMBER"
+    outer = OSError("connect")
+    outer.__cause__ = inner
+
+    assert _is_plain_answer(outer)
+    assert not _is_plain_answer(OSError("refused"))

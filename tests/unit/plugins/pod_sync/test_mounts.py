@@ -1,0 +1,162 @@
+"""Mounts of containers, and parts of volumes that lead nowhere else."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from nodeagent_plugins.pod_sync.mounts import HostsContent, prepare_files, volume_parts
+from nodeagent_plugins.pod_sync.paths import PodPaths
+from nodeagent_plugins.pod_sync.subpaths import open_beneath, release_subpaths
+
+from nodeagent.contracts.runtime import MountPropagation
+from nodeagent.contracts.volumes import MountedVolume
+from nodeagent.errors import ContainerError
+from nodeagent.testing import make_container, make_pod
+
+NO_HOSTS = HostsContent((), "web", "")
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    path = tmp_path / "volume"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> PodPaths:
+    return PodPaths(tmp_path / "pods" / "uid-web", tmp_path / "log", "default", "web", "uid-web")
+
+
+def prepare(paths, volume, mount, *, readonly=False, hosts=NO_HOSTS, binds=None, variables=None, **fields):
+    container = make_container("main", volume_mounts=[mount] if mount else None, **fields)
+    pod = make_pod(containers=[container])
+    parts = volume_parts(container, {"v": MountedVolume("v", str(volume), readonly)}, variables or {})
+
+    def bind(source: str, target: str) -> None:
+        if binds is not None:
+            binds.append((os.readlink(source), target))
+
+    return prepare_files(pod, container, 0, paths, parts, hosts, first=True, bind=bind).mounts
+
+
+@pytest.mark.parametrize(
+    ("wanted", "propagation"),
+    [
+        (None, MountPropagation.PRIVATE),
+        ("None", MountPropagation.PRIVATE),
+        ("HostToContainer", MountPropagation.HOST_TO_CONTAINER),
+        ("Bidirectional", MountPropagation.BIDIRECTIONAL),
+    ],
+)
+def test_a_volume_is_mounted_with_its_propagation(paths, volume, wanted, propagation):
+    mount = {"name": "v", "mountPath": "/data", "readOnly": True, "mountPropagation": wanted}
+
+    first = prepare(paths, volume, mount)[0]
+
+    assert (first.container_path, first.host_path, first.readonly) == ("/data", str(volume), True)
+    assert first.propagation is propagation
+
+
+def test_a_read_only_volume_is_never_mounted_writable(paths, volume):
+    assert prepare(paths, volume, {"name": "v", "mountPath": "/data"}, readonly=True)[0].readonly
+
+
+def test_an_unknown_volume_is_named():
+    container = make_container("main", volume_mounts=[{"name": "x", "mountPath": "/x"}])
+
+    with pytest.raises(ContainerError, match="'x'"):
+        volume_parts(container, {}, {})
+
+
+def test_a_container_that_mounts_there_itself_keeps_its_own_files(paths, volume):
+    mount = {"name": "v", "mountPath": "/etc/hosts"}
+
+    mounts = prepare(paths, volume, mount, hosts=HostsContent(("10.0.0.1",), "web", ""))
+
+    assert [m.host_path for m in mounts if m.container_path == "/etc/hosts"] == [str(volume)]
+
+
+def test_a_pod_without_address_keeps_the_images_hosts_file(paths, volume):
+    assert [m.container_path for m in prepare(paths, volume, None)] == ["/dev/termination-log"]
+
+
+def test_a_sub_path_is_bound_where_no_container_can_move_it(paths, volume):
+    binds: list[tuple[str, str]] = []
+
+    mount = prepare(paths, volume, {"name": "v", "mountPath": "/data", "subPath": "a/b"}, binds=binds)[0]
+
+    assert mount.host_path == str(paths.subpaths / "v" / "main" / "0")
+    assert binds == [(str(volume / "a/b"), mount.host_path)]
+    assert (volume / "a/b").is_dir()
+
+
+def test_a_sub_path_may_be_made_of_variables(paths, volume):
+    binds: list[tuple[str, str]] = []
+    mount = {"name": "v", "mountPath": "/data", "subPathExpr": "$(NAME)/x"}
+
+    prepare(paths, volume, mount, binds=binds, variables={"NAME": "web"})
+
+    assert binds[0][0] == str(volume / "web/x")
+    with pytest.raises(ContainerError, match="NAME"):
+        prepare(paths, volume, mount)
+
+
+@pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc", ".."])
+def test_a_sub_path_cannot_lead_upwards(paths, volume, path):
+    with pytest.raises(ContainerError) as caught:
+        prepare(paths, volume, {"name": "v", "mountPath": "/data", "subPath": path})
+    assert caught.value.reason == "CreateContainerConfigError"
+
+
+@pytest.mark.parametrize("target", ["/etc", "../outside", "a/../../outside"])
+def test_a_symlink_cannot_lead_out_of_the_volume(paths, volume, target):
+    (volume / "a").mkdir()
+    (volume.parent / "outside").mkdir()
+    (volume / "link").symlink_to(target)
+
+    with pytest.raises(ContainerError, match="leads out of the volume"):
+        prepare(paths, volume, {"name": "v", "mountPath": "/data", "subPath": "link"})
+
+
+def test_a_symlink_within_the_volume_is_followed(volume):
+    (volume / "..data").symlink_to("..2024")
+    (volume / "..2024").mkdir()
+    (volume / "..2024" / "key").write_text("value")
+    (volume / "key").symlink_to("..data/key")
+
+    opened = open_beneath(volume, "key", create=False)
+    try:
+        assert os.readlink(f"/proc/self/fd/{opened}") == str(volume / "..2024" / "key")
+    finally:
+        os.close(opened)
+
+
+def test_symlinks_in_a_circle_end(volume):
+    (volume / "a").symlink_to("b")
+    (volume / "b").symlink_to("a")
+
+    with pytest.raises(OSError) as caught:
+        open_beneath(volume, "a", create=True)
+    assert caught.value.errno == errno.ELOOP
+
+
+def test_a_read_only_volume_gets_no_new_directories(paths, volume):
+    with pytest.raises(ContainerError, match="No such file"):
+        prepare(paths, volume, {"name": "v", "mountPath": "/data", "subPath": "new"}, readonly=True)
+    assert list(volume.iterdir()) == []
+
+
+def test_sub_paths_are_released_without_touching_the_volume(paths, volume):
+    (volume / "file").write_text("x")
+    prepare(paths, volume, {"name": "v", "mountPath": "/data", "subPath": "file"})
+    prepare(paths, volume, {"name": "v", "mountPath": "/data", "subPath": "dir"})
+
+    release_subpaths(paths.subpaths)
+    release_subpaths(paths.subpaths)
+
+    assert not paths.subpaths.exists()
+    assert (volume / "file").read_text() == "x"

@@ -1,0 +1,138 @@
+"""Containers are stopped in order, with their hooks, within their grace."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from nodeagent_plugins.pod_sync.stopping import plan_stop
+
+from nodeagent.contracts.runtime import ExecResult
+from nodeagent.testing import make_container, make_pod
+
+SIDECARS = [make_container("first", restart_policy="Always"), make_container("second", restart_policy="Always")]
+HOOK = {"preStop": {"exec": {"command": ["bye"]}}}
+
+
+def graces(bench) -> dict[str, int]:
+    return {call.arguments[0].rpartition("-")[2]: call.arguments[1] for call in bench.runtime.called("stop_container")}
+
+
+@pytest.mark.parametrize(
+    ("override", "deletion", "probe", "spec", "expected"),
+    [
+        (1, 20, 5, 30, 1),
+        (None, 20, 5, 30, 20),
+        (None, None, 5, 30, 5),
+        (None, None, None, 30, 30),
+        (None, None, None, None, 2),
+    ],
+)
+async def test_which_grace_counts(bench, override, deletion, probe, spec, expected):
+    pod = make_pod(termination_grace_period_seconds=spec, metadata={"deletion_grace_period_seconds": deletion})
+    await bench.sync(pod)
+    status = bench.runtime.pod(pod.uid).containers[0]
+
+    assert plan_stop(pod, status, override_seconds=override, probe_seconds=probe).grace_seconds == expected
+
+
+async def test_the_runtime_always_gets_two_seconds(bench):
+    pod = make_pod()
+    await bench.sync(pod)
+
+    await bench.terminate(pod, 0)
+
+    assert graces(bench) == {"main": 2}
+
+
+async def test_the_time_of_the_pre_stop_hook_is_deducted(bench, clock):
+    pod = make_pod(containers=[make_container("main", lifecycle={"preStop": {"sleep": {"seconds": 12}}})])
+    bench.syncer._stopper._hooks._sleep_enabled = True
+    await bench.sync(pod)
+
+    job = asyncio.create_task(bench.terminate(pod, 30))
+    await clock.advance(12)
+    await job
+
+    assert graces(bench) == {"main": 18}
+
+
+async def test_a_pre_stop_hook_that_does_not_end_is_cut_off(bench, clock):
+    pod = make_pod(containers=[make_container("main", lifecycle=HOOK)])
+    await bench.sync(pod)
+    bench.runtime.hang("exec_sync")
+
+    job = asyncio.create_task(bench.terminate(pod, 30))
+    await clock.advance(30)
+    await job
+
+    assert graces(bench) == {"main": 2}
+
+
+async def test_a_failed_pre_stop_hook_is_told_without_its_text(bench):
+    pod = make_pod(containers=[make_container("main", lifecycle=HOOK)])
+    await bench.sync(pod)
+    bench.runtime.on_exec("main", ExecResult(1, b"secret"))
+
+    await bench.terminate(pod)
+
+    assert bench.notes("FailedPreStopHook") == ["PreStopHook failed"]
+    assert bench.runtime.running() == []
+
+
+async def test_a_repeated_stop_runs_no_hook_and_tells_nothing_twice(bench):
+    from nodeagent.errors import RuntimeUnavailable
+
+    pod = make_pod(containers=[make_container("main", lifecycle=HOOK)])
+    await bench.sync(pod)
+    bench.runtime.fail("stop_container", RuntimeUnavailable("busy"))
+    bench.runtime.fail("stop_sandbox", RuntimeUnavailable("busy"))
+    assert (await bench.terminate(pod)).error is not None
+
+    outcome = await bench.terminate(pod)
+
+    assert outcome.error is None
+    assert len(bench.runtime.called("exec_sync")) == 1
+    assert len(bench.notes("Killing")) == 1
+
+
+async def test_containers_stop_in_parallel(bench, clock):
+    pod = make_pod(containers=["a", "b"])
+    for name in ("a", "b"):
+        bench.runtime.behave(name, ignores_term=True)
+    await bench.sync(pod)
+
+    job = asyncio.create_task(bench.terminate(pod, 10))
+    await clock.advance(10)
+
+    assert (await job).error is None
+    assert not bench.runtime.pod(pod.uid).alive
+
+
+async def test_sidecars_stop_last_in_reverse_order_within_the_grace(bench, clock):
+    pod = make_pod(init_containers=SIDECARS, containers=["main"])
+    bench.runtime.behave("main", ignores_term=True)
+    await bench.sync(pod)
+
+    job = asyncio.create_task(bench.terminate(pod, 10))
+    await clock.advance(4)
+    assert list(graces(bench)) == ["main"]
+    await clock.advance(6)
+    await job
+
+    assert graces(bench) == {"main": 10, "second": 2, "first": 2}
+    assert list(graces(bench)) == ["main", "second", "first"]
+
+
+async def test_cancelling_a_stop_leaves_no_hook_behind(bench):
+    pod = make_pod(containers=[make_container("main", lifecycle=HOOK)])
+    await bench.sync(pod)
+    bench.runtime.hang("exec_sync")
+
+    job = asyncio.create_task(bench.terminate(pod))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    job.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await job
+    assert bench.runtime.running() == ["web/main"]
