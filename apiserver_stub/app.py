@@ -15,7 +15,7 @@ from apiserver_stub.authn import Authenticator
 from apiserver_stub.authn.service_account import ServiceAccountTokens
 from apiserver_stub.authz import Chain
 from apiserver_stub.controllers.namespaces import fill_namespace
-from apiserver_stub.media import PLAIN, Codec, Format
+from apiserver_stub.media import PLAIN, Format
 from apiserver_stub.metrics import Metrics
 from apiserver_stub.options import Options
 from apiserver_stub.reply import Rendered, Reply, render, render_error
@@ -39,6 +39,7 @@ from apiserver_stub.verbs.lists import list_objects
 from apiserver_stub.verbs.patch import patch
 from apiserver_stub.verbs.update import update
 from apiserver_stub.verbs.watch import Watch
+from nodeagent.base import apiproto
 
 if TYPE_CHECKING:
     pass
@@ -313,7 +314,7 @@ def _negotiate(http: web.BaseRequest, info: RequestInfo, query: Query, resource:
     pretty = query.flag("pretty")
     if accept in ("", "*/*", media.JSON):
         return Format(pretty=True) if pretty else PLAIN
-    protobuf = media.PROTOBUF in accept and Codec.supports(resource.api_version, resource.kind)
+    protobuf = media.PROTOBUF in accept and apiproto.supports(resource.api_version, resource.kind)
     format_ = media.negotiate(accept, watch=info.verb == "watch", protobuf=protobuf)
     if pretty and not format_.pretty:
         return Format(format_.encoding, format_.shape, format_.shape_version, pretty=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import contextlib
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -13,7 +13,7 @@ import yaml
 from apiserver_stub import objects
 from apiserver_stub.objects import Object
 from apiserver_stub.status import ApiError, bad_request, unsupported_media_type
-from nodeagent.base import yamlsafe
+from nodeagent.base import apiproto, yamlsafe
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -32,34 +32,11 @@ class Format:
     pretty: bool = False
 
     @property
-    def content_type(self) -> str:
-        return self.encoding
-
-    @property
     def plain_json(self) -> bool:
         return self.encoding == JSON and not self.shape and not self.pretty
 
 
 PLAIN = Format()
-
-
-class Codec:
-    """The protobuf codec, loaded when the first client asks for protobuf."""
-
-    _module: Any = None
-
-    @classmethod
-    def load(cls) -> Any:
-        if cls._module is None:
-            cls._module = importlib.import_module("nodeagent.base.apiproto")
-        return cls._module
-
-    @classmethod
-    def supports(cls, api_version: str, kind: str) -> bool:
-        try:
-            return bool(cls.load().supports(api_version, kind))
-        except ImportError:
-            return False
 
 
 @lru_cache(maxsize=256)
@@ -139,25 +116,34 @@ def read_yaml(body: bytes, what: str) -> Object:
 
 def read_protobuf(body: bytes, what: str) -> Object:
     try:
-        obj: Object = Codec.load().decode(body)
-    except ImportError:
-        raise unsupported_media_type(
-            f"the body of the request was in an unknown format - accepted media types include: {JSON}, {YAML}"
-        ) from None
-    except ValueError as error:
+        return apiproto.decode(body)
+    except apiproto.ProtobufError as error:
         raise bad_request(str(error) or f"the object provided is unrecognized (must be of type {what})") from error
-    return obj
 
 
-def encode(format_: Format, obj: Object) -> bytes:
-    """Return *obj* in the encoding of *format_*."""
+def encode(format_: Format, obj: Object) -> tuple[str, bytes]:
+    """Return the content type and the bytes of *obj* in *format_*, or in JSON where it has no protobuf form."""
     if format_.encoding == YAML:
-        return yaml.dump(obj, Dumper=_Dumper, default_flow_style=False, allow_unicode=True).encode()
-    if format_.encoding == PROTOBUF and Codec.supports(obj.get("apiVersion", ""), obj.get("kind", "")):
-        encoded: bytes = Codec.load().encode(obj)
-        return encoded
+        return YAML, yaml.dump(obj, Dumper=_Dumper, default_flow_style=False, allow_unicode=True).encode()
+    if format_.encoding == PROTOBUF:
+        with contextlib.suppress(apiproto.ProtobufError):
+            return PROTOBUF, apiproto.encode(obj)
     data = objects.encode(obj)
-    return (msgspec.json.format(data, indent=2) if format_.pretty else data) + b"\n"
+    return JSON, (msgspec.json.format(data, indent=2) if format_.pretty else data) + b"\n"
+
+
+def misfit(obj: Object) -> str | None:
+    """Return which member of *obj* has a value of the wrong type, as far as the definitions of its kind are known.
+
+    The protobuf form is the schema at hand: what cannot be written in it does not fit.
+    """
+    try:
+        apiproto.encode(obj)
+    except apiproto.UnsupportedKindError:
+        return None
+    except apiproto.ProtobufError as error:
+        return str(error)
+    return None
 
 
 def _unrecognized(what: str, problem: str, body: bytes) -> ApiError:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 import re
+import time
 import uuid
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -56,7 +58,8 @@ def dig(obj: Any, path: Iterable[str]) -> Any:
 
 
 def new_uid() -> str:
-    return str(uuid.uuid4())
+    """Return a random UUID; unique, and no secret."""
+    return str(uuid.UUID(int=random.getrandbits(128), version=4))
 
 
 def name_suffix() -> str:
@@ -66,12 +69,17 @@ def name_suffix() -> str:
 
 def now() -> str:
     """Return the time of day as objects carry it, in whole seconds."""
-    return format_time(datetime.now(UTC))
+    return _second(int(time.time()))
 
 
 def now_micro() -> str:
     """Return the time of day with six fraction digits."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+@lru_cache(maxsize=2)
+def _second(seconds: int) -> str:
+    return format_time(datetime.fromtimestamp(seconds, UTC))
 
 
 def format_time(moment: datetime) -> str:

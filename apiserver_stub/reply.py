@@ -48,7 +48,10 @@ def render(reply: Reply, request: Request, resource: Resource | None) -> Rendere
     """
     format_ = request.format
     if reply.page is not None and resource is not None:
-        return Rendered(reply.code, format_.content_type, _list_pieces(reply.page, request, resource), reply.headers)
+        if format_.plain_json:
+            return Rendered(reply.code, media.JSON, _join(reply.page, resource), reply.headers)
+        content_type, data = media.encode(format_, _shape_list(reply.page, request, resource))
+        return Rendered(reply.code, content_type, [data], reply.headers)
     if reply.record is not None and resource is not None:
         if format_.plain_json:
             return Rendered(reply.code, media.JSON, [resource.render(reply.record), b"\n"], reply.headers)
@@ -59,22 +62,17 @@ def render(reply: Reply, request: Request, resource: Resource | None) -> Rendere
         return Rendered(reply.code, reply.content_type, [reply.body], reply.headers)
     if resource is not None and obj.get("kind") == resource.kind:
         obj = _shape_object(obj, request, resource)
-    content_type = format_.content_type
-    if format_.encoding == media.PROTOBUF and not media.Codec.supports(obj.get("apiVersion", ""), obj.get("kind", "")):
-        content_type = media.JSON
-    return Rendered(reply.code, content_type, [media.encode(format_, obj)], reply.headers)
+    content_type, data = media.encode(format_, obj)
+    return Rendered(reply.code, content_type, [data], reply.headers)
 
 
 def render_error(error: ApiError, format_: Format) -> Rendered:
     """Return the bytes of a Status."""
-    plain = Format(format_.encoding, pretty=format_.pretty)
-    body, content_type = error.body(), plain.content_type
-    if plain.encoding == media.PROTOBUF and not media.Codec.supports("v1", "Status"):
-        plain, content_type = media.PLAIN, media.JSON
+    content_type, data = media.encode(Format(format_.encoding, pretty=format_.pretty), error.body())
     headers = dict(error.headers)
     if error.code == 403:
         headers["X-Content-Type-Options"] = "nosniff"
-    return Rendered(error.code, content_type, [media.encode(plain, body)], headers)
+    return Rendered(error.code, content_type, [data], headers)
 
 
 def _shape_object(obj: Object, request: Request, resource: Resource) -> Object:
@@ -92,14 +90,12 @@ def _shape_object(obj: Object, request: Request, resource: Resource) -> Object:
     return obj
 
 
-def _list_pieces(page: Page, request: Request, resource: Resource) -> list[bytes]:
+def _shape_list(page: Page, request: Request, resource: Resource) -> Object:
     format_ = request.format
-    if format_.plain_json:
-        return _join(page, resource)
     items = [resource.read(record) for record in page.records]
     if format_.shape == "Table":
         mode = tables.include_object(request.query)
-        return [media.encode(format_, tables.table(resource, items, page.metadata, mode, format_.shape_version))]
+        return tables.table(resource, items, page.metadata, mode, format_.shape_version)
     kind, api_version = f"{resource.kind}List", resource.api_version
     if format_.shape == "PartialObjectMetadataList":
         kind, api_version = format_.shape, f"meta.k8s.io/{format_.shape_version}"
@@ -110,8 +106,7 @@ def _list_pieces(page: Page, request: Request, resource: Resource) -> list[bytes
     else:
         for item in items:
             del item["kind"], item["apiVersion"]
-    listing: Object = {"kind": kind, "apiVersion": api_version, "metadata": page.metadata, "items": items}
-    return [media.encode(format_, listing)]
+    return {"kind": kind, "apiVersion": api_version, "metadata": page.metadata, "items": items}
 
 
 def _join(page: Page, resource: Resource) -> list[bytes]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class AdmissionPlugin:
-    """One plugin; each method changes *new* or raises the error that refuses the request. By default it does neither."""
+    """One plugin; each method changes *new* or refuses the request by an error. The default does neither."""
 
     def create(self, request: Request, resource: Resource, new: Object) -> None:
         """Judge a new object, after defaults and before its validation."""

@@ -25,6 +25,7 @@ class NodeStrategy(Strategy):
             spec["podCIDRs"] = [spec["podCIDR"]]
 
     def prepare_create(self, new: Object) -> None:
+        """A new node may bring its status along, as agents register themselves with one."""
         new.setdefault("status", {}).setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 0}})
 
 

@@ -24,6 +24,7 @@ def apply_defaults(pod: Object) -> None:
         spec["terminationGracePeriodSeconds"] = 1
     if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):
         spec["serviceAccountName"] = spec["serviceAccount"] = account
+    _write_amounts(spec.get("overhead"))
     host_network = spec.get("hostNetwork") is True
     for kind in ("initContainers", "containers", "ephemeralContainers"):
         for container in _objects(spec.get(kind)):
@@ -48,6 +49,8 @@ def _default_container(container: Object, *, host_network: bool) -> None:
     if container.get("resources") is None:
         container["resources"] = {}
     resources = container["resources"]
+    for amounts in resources.values() if isinstance(resources, dict) else ():
+        _write_amounts(amounts)
     if isinstance(resources, dict) and isinstance(limits := resources.get("limits"), dict):
         requests = resources.setdefault("requests", {})
         if isinstance(requests, dict):
@@ -74,6 +77,14 @@ def _default_container(container: Object, *, host_network: bool) -> None:
             field.setdefault("apiVersion", "v1")
 
 
+def _write_amounts(amounts: Any) -> None:
+    """Write amounts as text, as everyone reads them; JSON lets clients write numbers too."""
+    if isinstance(amounts, dict):
+        for name, amount in amounts.items():
+            if isinstance(amount, int | float):
+                amounts[name] = str(amount)
+
+
 def _default_handler(handler: Object) -> None:
     http = handler.get("httpGet")
     if isinstance(http, dict):
@@ -87,6 +98,7 @@ def _default_handler(handler: Object) -> None:
 def _default_volume(volume: Object) -> None:
     if not any(isinstance(value, dict) for value in volume.values()):
         volume["emptyDir"] = {}
+    _write_amounts(volume.get("emptyDir"))
     for name in _SOURCES_WITH_MODE:
         if isinstance(source := volume.get(name), dict):
             source.setdefault("defaultMode", 420)

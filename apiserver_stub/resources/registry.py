@@ -155,6 +155,10 @@ class Resource:
         obj: Object = decode(record.data)
         return obj if self.convert is None or obj["apiVersion"] == self.api_version else self.convert(obj)
 
+    def key(self, namespace: str, name: str) -> str:
+        """Return the key of an object in the collection."""
+        return f"{namespace}/{name}" if self.namespaced else name
+
     def subresource(self, name: str) -> Subresource | None:
         return next((sub for sub in self.subresources if sub.name == name), None)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apiserver_stub import objects
 from apiserver_stub.reply import Reply
 from apiserver_stub.status import ApiError, already_exists
 from apiserver_stub.store import Outcome, Record
@@ -44,7 +43,7 @@ async def create(server: ApiServer, request: Request, resource: Resource) -> Rep
             error.details = {**(error.details or {}), "retryAfterSeconds": 1}
         raise error
 
-    key = objects.key_of(metadata.get("namespace", "") if resource.namespaced else "", name)
+    key = resource.key(metadata.get("namespace", ""), name)
     try:
         record = await server.store.update(resource.storage, key, decide)
     except DryRun as dry_run:

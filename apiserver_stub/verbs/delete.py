@@ -26,7 +26,7 @@ async def delete(server: ApiServer, request: Request, resource: Resource) -> Rep
     options = read_options(request)
     info = request.info
     server.admission.admit_delete(request, resource, info.name)
-    key = objects.key_of(info.namespace, info.name)
+    key = resource.key(info.namespace, info.name)
     try:
         record, removed = await remove(server, resource, key, info.name, options)
     except DryRun as dry_run:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apiserver_stub import objects
 from apiserver_stub.reply import Reply
 from apiserver_stub.status import ApiError, bad_request, not_found
 
@@ -20,7 +19,7 @@ async def get(server: ApiServer, request: Request, resource: Resource) -> Reply:
     wanted = parse_revision(request.query.get("resourceVersion"))
     if wanted > server.store.revision:
         raise too_large_version(wanted, server.store.revision)
-    record = server.store.collection(resource.storage).get(objects.key_of(info.namespace, info.name))
+    record = server.store.collection(resource.storage).get(resource.key(info.namespace, info.name))
     if record is None:
         raise not_found(resource.group, resource.plural, info.name)
     return Reply(200, record=record)

@@ -107,7 +107,8 @@ def selection(request: Request, resource: Resource) -> Selection:
         if requirement.operator in ("in", "exists"):
             needles.append(requirement.key.encode())
     pinned = fields.pinned("metadata.name")
-    return Selection(labels, fields, resource, request.info.namespace, pinned, tuple(needles))
+    namespace = request.info.namespace if resource.namespaced else ""
+    return Selection(labels, fields, resource, namespace, pinned, tuple(needles))
 
 
 def select(server: ApiServer, request: Request, resource: Resource) -> Page:
@@ -137,7 +138,7 @@ def select(server: ApiServer, request: Request, resource: Resource) -> Page:
         if match == "Exact" or (not match and limit):
             revision, exact = wanted, True
     if chosen.name is not None and not exact and not after and (chosen.namespace or not resource.namespaced):
-        record = collection.get(objects.key_of(chosen.namespace, chosen.name))
+        record = collection.get(resource.key(chosen.namespace, chosen.name))
         found = [record] if record is not None else []
     elif exact and revision < server.store.revision:
         try:

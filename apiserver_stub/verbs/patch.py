@@ -65,7 +65,7 @@ async def patch(server: ApiServer, request: Request, resource: Resource) -> Repl
         return decide_update(server, request, resource, new, current, patched=True)
 
     try:
-        record = await server.store.update(resource.storage, objects.key_of(info.namespace, info.name), decide)
+        record = await server.store.update(resource.storage, resource.key(info.namespace, info.name), decide)
     except DryRun as dry_run:
         return Reply(200, obj=dry_run.obj)
     return Reply(200, record=record)

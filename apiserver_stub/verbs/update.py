@@ -55,14 +55,14 @@ async def update(server: ApiServer, request: Request, resource: Resource) -> Rep
             text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
             message = "StorageError: invalid object, Code: 4, Key: "
             message += f"/registry/{resource.storage_key or resource.plural}/"
-            message += f"{objects.key_of(info.namespace, info.name)}, ResourceVersion: 0, AdditionalErrorMsg: {text}"
+            message += f"{resource.key(info.namespace, info.name)}, ResourceVersion: 0, AdditionalErrorMsg: {text}"
             raise conflict(resource.group, resource.plural, info.name, message)
         new["metadata"].pop("resourceVersion", None)
         check_namespace(server, request, resource, new["metadata"])
         return decide_create(server, request, resource, prepare_new(server, request, resource, new))
 
     try:
-        record = await server.store.update(resource.storage, objects.key_of(info.namespace, info.name), decide)
+        record = await server.store.update(resource.storage, resource.key(info.namespace, info.name), decide)
     except DryRun as dry_run:
         return Reply(201 if created else 200, obj=dry_run.obj)
     return Reply(201 if created else 200, record=record)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub import media, objects, tables
-from apiserver_stub.media import Codec, Format
+from apiserver_stub.media import Format
 from apiserver_stub.objects import Object
 from apiserver_stub.status import ApiError, bad_request, expired
 from apiserver_stub.store import Change, Compacted, Record
@@ -17,6 +17,7 @@ from apiserver_stub.store.sqlite import without_revision
 from apiserver_stub.verbs.get import parse_revision
 from apiserver_stub.verbs.lists import Selection, selection
 from apiserver_stub.verbs.writing import invalid_options
+from nodeagent.base import apiproto
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
@@ -62,7 +63,7 @@ class Watch:
 
     @property
     def content_type(self) -> str:
-        return f"{media.PROTOBUF};stream=watch" if self._format.encoding == media.PROTOBUF else self._format.encoding
+        return f"{media.PROTOBUF};stream=watch" if self._format.encoding == media.PROTOBUF else media.JSON
 
     async def frames(self) -> AsyncIterator[bytes]:
         """Yield frames, several at a time when several are there, until the time is over or the log has moved on."""
@@ -160,9 +161,7 @@ class Watch:
 
     def _encode(self, type_: str, obj: Object) -> bytes:
         if self._format.encoding == media.PROTOBUF:
-            codec = Codec.load()
-            frame: bytes = codec.encode_watch_frame(type_, codec.encode(obj))
-            return frame
+            return apiproto.encode_watch_frame(type_, apiproto.encode(obj))
         return objects.encode({"type": type_, "object": obj}) + b"\n"
 
     def _bookmark(self, *, initial_end: bool = False) -> bytes:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from apiserver_stub.request import Request
     from apiserver_stub.resources.registry import Resource
 
+_NAME_ATTEMPTS = 8
 _SERVER_SET = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 
 
@@ -50,7 +51,7 @@ def read_object(request: Request, kind: str, api_version: str) -> Object:
 
 
 def check_types(obj: Object, kind: str) -> None:
-    """Refuse wrong JSON types in the parts that every kind has.
+    """Refuse wrong JSON types, so that what is stored can be read by everyone and written in every encoding.
 
     :raises ApiError: 400.
     """
@@ -65,12 +66,10 @@ def check_types(obj: Object, kind: str) -> None:
             obj.pop(name, None)
         elif not isinstance(obj[name], dict):
             wrong = wrong or name
-    if wrong:
+    problem = f"cannot unmarshal value into Go struct field {kind}.{wrong}" if wrong else media.misfit(obj)
+    if problem:
         version = obj["apiVersion"].rpartition("/")[2]
-        raise bad_request(
-            f'{kind} in version "{version}" cannot be handled as a {kind}: json: cannot unmarshal value into Go struct '
-            f"field {kind}.{wrong}"
-        )
+        raise bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: json: {problem}')
 
 
 def check_namespace(server: ApiServer, request: Request, resource: Resource, metadata: Object) -> None:
@@ -111,7 +110,7 @@ def prepare_new(server: ApiServer, request: Request, resource: Resource, obj: Ob
         metadata.pop(name, None)
     metadata.pop("managedFields", None)
     if not metadata.get("name") and metadata.get("generateName"):
-        metadata["name"] = metadata["generateName"][:58] + objects.name_suffix()
+        metadata["name"] = _generate_name(server, resource, metadata)
     metadata["uid"] = objects.new_uid()
     metadata["creationTimestamp"] = objects.now()
     strategy = resource.strategy
@@ -125,6 +124,16 @@ def prepare_new(server: ApiServer, request: Request, resource: Resource, obj: Ob
             resource.group, resource.kind, metadata.get("name") or "", causes, grouped=resource.group_in_errors
         )
     return obj
+
+
+def _generate_name(server: ApiServer, resource: Resource, metadata: Object) -> str:
+    """Return a name that is not taken as far as can be seen; a write on its way may still take it."""
+    collection, base = server.store.collection(resource.storage), metadata["generateName"][:58]
+    for _ in range(_NAME_ATTEMPTS):
+        name: str = base + objects.name_suffix()
+        if collection.get(resource.key(metadata.get("namespace", ""), name)) is None:
+            break
+    return name
 
 
 def decide_create(server: ApiServer, request: Request, resource: Resource, obj: Object) -> Outcome:

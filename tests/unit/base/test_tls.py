@@ -1,0 +1,106 @@
+"""Certificates verify against their authority, private files stay private, names mean what they say."""
+
+from __future__ import annotations
+
+import ssl
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from nodeagent.base import tls
+
+
+def test_a_server_certificate_names_hosts_and_addresses(tmp_path: Path) -> None:
+    ca = tls.generate_ca("test-ca")
+
+    pair = tls.issue(ca, "server", names=["localhost", "127.0.0.1"], server=True)
+
+    assert tls.covers(pair.certificate, ["localhost", "127.0.0.1"])
+    assert not tls.covers(pair.certificate, ["example.com"])
+    assert not tls.covers(pair.certificate, [], at=datetime.now(UTC) + timedelta(days=400))
+    assert not tls.covers(b"nonsense", [])
+
+
+def test_both_ends_agree_on_certificates_of_one_authority(tmp_path: Path) -> None:
+    ca = tls.generate_ca("test-ca")
+    server = tls.issue(ca, "server", names=["localhost"], server=True)
+    client = tls.issue(ca, "system:node:n1", organizations=["system:nodes"], client=True)
+    files = {}
+    for name, data in (
+        ("ca.crt", ca.certificate),
+        ("s.crt", server.certificate),
+        ("s.key", server.key),
+        ("c.crt", client.certificate),
+        ("c.key", client.key),
+    ):
+        files[name] = tmp_path / name
+        tls.write_private(files[name], data)
+    serving = tls.server_context(files["s.crt"], files["s.key"], client_ca_file=files["ca.crt"])
+    asking = ssl.create_default_context(cafile=str(files["ca.crt"]))
+    asking.load_cert_chain(files["c.crt"], files["c.key"])
+
+    peer = _handshake(serving, asking)
+
+    assert (("organizationName", "system:nodes"),) in peer["subject"]
+    assert (("commonName", "system:node:n1"),) in peer["subject"]
+
+
+def test_private_files_are_for_the_owner_alone_and_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "keys" / "k"
+
+    tls.write_private(path, b"one")
+    tls.write_private(path, b"two")
+
+    assert path.read_bytes() == b"two"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [item.name for item in path.parent.iterdir()] == ["k"]
+
+
+def test_a_key_is_not_printed() -> None:
+    assert "PRIVATE" not in repr(tls.KeyPair(b"c", b"PRIVATE"))
+
+
+def test_versions_by_name() -> None:
+    assert tls.parse_min_version("") is ssl.TLSVersion.TLSv1_2
+    assert tls.parse_min_version("VersionTLS13") is ssl.TLSVersion.TLSv1_3
+    with pytest.raises(tls.TlsError, match='unknown tls version "VersionTLS14"'):
+        tls.parse_min_version("VersionTLS14")
+
+
+def test_ciphers_by_name() -> None:
+    names = ["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256", "TLS_RSA_WITH_RC4_128_SHA"]
+
+    assert tls.openssl_ciphers(names) == "ECDHE-RSA-AES128-GCM-SHA256:RC4-SHA"
+    assert tls.insecure(names) == ["TLS_RSA_WITH_RC4_128_SHA"]
+    with pytest.raises(tls.TlsError, match="Cipher suite FOO not supported or doesn't exist"):
+        tls.openssl_ciphers(["FOO"])
+
+
+def test_every_preferred_cipher_is_known_to_openssl() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+    for name in tls.PREFERRED_CIPHERS:
+        context.set_ciphers(tls.openssl_ciphers([name]))
+
+
+def test_files_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    with pytest.raises(tls.TlsError, match="nope"):
+        tls.server_context(tmp_path / "nope.crt", tmp_path / "nope.key")
+
+
+def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, object]:
+    """Shake hands in memory and return what the server knows of the client."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    one = server.wrap_bio(to_server, to_client, server_side=True)
+    other = client.wrap_bio(to_client, to_server, server_hostname="localhost")
+    for _ in range(10):
+        for side in (other, one):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+    peer = one.getpeercert()
+    assert peer is not None
+    return peer
