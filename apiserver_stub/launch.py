@@ -191,7 +191,7 @@ def _generate(options: Options, directory: Path) -> None:
     if authority_file.exists() and authority_key.exists():
         authority = KeyPair(authority_file.read_bytes(), authority_key.read_bytes())
     else:
-        authority = generate_ca("nodeagent-apiserver")
+        authority = generate_ca("nodeagent-apiserver-ca")
         write_private(authority_key, authority.key)
         write_private(authority_file, authority.certificate, mode=0o644)
     names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "::1"]
