@@ -1,0 +1,195 @@
+"""Static pods from a URL (spec: config.staticPodURL, config.staticPodURLHeader, config.httpCheckFrequency).
+
+The answer is one Pod or a PodList. An answer that cannot be used leaves the pods as they are; the values of the headers
+are never shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from nodeagent import hookimpl
+from nodeagent.base import yamlsafe
+from nodeagent.base.aio import Clock
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.pods import PodSource, PublishPods
+from nodeagent.errors import ConfigError, NodeAgentError, Problem
+from nodeagent.model.pod import Pod
+from nodeagent.model.static_pod import static_pod
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_log = logging.getLogger(__name__)
+
+MAX_BYTES = 10 * 1024 * 1024
+REQUEST_SECONDS = 10.0
+_LIMITS = yamlsafe.Limits(max_bytes=MAX_BYTES)
+_MAX_SHOWN = 1000
+
+
+@hookimpl
+def nodeagent_provide_pod_sources(context: AgentContext) -> Sequence[PodSource]:
+    config = context.config
+    if not config.static_pod_url:
+        return ()
+    fetch = Fetcher(config.static_pod_url, config.static_pod_url_header)
+    seconds = config.http_check_frequency.seconds
+    return (HttpPodSource(config.static_pod_url, fetch, context.node_name, context.clock, seconds),)
+
+
+class FetchError(NodeAgentError):
+    """The URL gave no usable answer."""
+
+    transient = True
+
+
+class HttpPodSource:
+    """Publishes the pods that a URL names.
+
+    :param fetch: returns the body, raising :class:`FetchError`.
+    :param check_seconds: the pause between requests.
+    """
+
+    name = "http"
+
+    def __init__(self, url: str, fetch: Callable[[], Any], node_name: str, clock: Clock, check_seconds: float) -> None:
+        self._url, self._fetch, self._node_name = url, fetch, node_name
+        self._clock, self._check = clock, check_seconds
+        self._failures = 0
+
+    async def run(self, publish: PublishPods) -> None:
+        """Ask now and every *check_seconds* until cancelled; publish what changed."""
+        digest = b""
+        while True:
+            due = self._clock.now() + self._check
+            try:
+                body = await self._fetch()
+                new = hashlib.blake2b(body, digest_size=16).digest()
+                if new != digest:
+                    pods = await asyncio.to_thread(read_pods, body, self._url, self._node_name, self._clock.wall())
+                    digest = new
+                    publish(pods)
+            except (FetchError, ConfigError, yamlsafe.YamlError) as error:
+                self._failed(error)
+            else:
+                self._succeeded()
+            await self._clock.sleep_until(due)
+
+    def _failed(self, error: Exception) -> None:
+        """Log the first failure of a row, then ever fewer."""
+        self._failures += 1
+        if self._failures & (self._failures - 1) == 0:
+            shown = str(error).replace("\n", "; ")[:_MAX_SHOWN]
+            detail = {"url": self._url, "err": shown, "failures": self._failures}
+            _log.error("Static pod URL gave nothing usable, its pods stay", extra=detail)
+
+    def _succeeded(self) -> None:
+        if self._failures:
+            _log.info("Static pod URL is usable again", extra={"url": self._url, "failures": self._failures})
+        self._failures = 0
+
+
+def read_pods(body: bytes, url: str, node_name: str, seen_at: datetime) -> list[Pod]:
+    """Return the pods in *body*: a Pod, the items of a PodList, or none when it is empty.
+
+    :raises ConfigError: a pod is not good; then none counts.
+    :raises YamlError: the body is no YAML or JSON.
+    """
+    if not body.strip():
+        return []
+    plain = yamlsafe.load(body, _LIMITS)
+    items = [plain]
+    if isinstance(plain, dict) and plain.get("kind") in ("PodList", "List"):
+        items = plain.get("items") or []
+    pods: list[Pod] = []
+    problems: list[Problem] = []
+    for item in items:
+        if item is not plain and isinstance(item, dict):  # items of a typed list need not say what they are
+            item = {"apiVersion": "v1", "kind": "Pod", **item}  # noqa: PLW2901
+        try:
+            pods.append(_pod(item, url, node_name, seen_at))
+        except ConfigError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise ConfigError(problems)
+    return pods
+
+
+def _pod(item: Any, url: str, node_name: str, seen_at: datetime) -> Pod:
+    return static_pod(
+        item,
+        node_name=node_name,
+        source="http",
+        origin=f"url:{url}",
+        seen_at=seen_at,
+        tolerate_everything=False,
+    )
+
+
+class Fetcher:
+    """Gets the body of a URL, within limits of time and size.
+
+    Redirects are followed to the same host only, because the headers may be secret.
+    """
+
+    _MAX_REDIRECTS = 5
+
+    def __init__(self, url: str, headers: Mapping[str, Sequence[str]], *, timeout_seconds: float = REQUEST_SECONDS):
+        self._url, self._timeout = url, timeout_seconds
+        self._headers = [(name, value) for name, values in (headers or {}).items() for value in values]
+
+    def __repr__(self) -> str:
+        return f"Fetcher({self._url!r}, headers={[(name, '***') for name, _ in self._headers]})"
+
+    async def __call__(self) -> bytes:
+        """Return the body.
+
+        :raises FetchError: there is no answer with status 200 in time, or it is too large.
+        """
+        import aiohttp
+        from multidict import CIMultiDict
+
+        try:
+            async with (
+                asyncio.timeout(self._timeout),
+                aiohttp.ClientSession(
+                    headers=CIMultiDict(self._headers), timeout=aiohttp.ClientTimeout(total=None)
+                ) as session,
+            ):
+                return await self._get(session)
+        except TimeoutError as error:
+            raise FetchError(f"no answer within {self._timeout:g} s") from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise FetchError(f"request failed: {error}") from error
+
+    async def _get(self, session: aiohttp.ClientSession) -> bytes:
+        from yarl import URL
+
+        url = URL(self._url)
+        for _ in range(self._MAX_REDIRECTS + 1):
+            async with session.get(url, allow_redirects=False) as response:
+                if response.status in (301, 302, 303, 307, 308):
+                    target = url.join(URL(response.headers.get("Location", "")))
+                    if target.origin() != url.origin():
+                        raise FetchError(f"redirect to another host ({target.host}) is not followed")
+                    url = target
+                    continue
+                if response.status != 200:
+                    raise FetchError(f"status {response.status} {response.reason}")
+                return await _body(response)
+        raise FetchError(f"more than {self._MAX_REDIRECTS} redirects")
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    body = bytearray()
+    async for chunk in response.content.iter_chunked(1 << 16):
+        body += chunk
+        if len(body) > MAX_BYTES:
+            raise FetchError(f"the answer is larger than {MAX_BYTES} bytes")
+    return bytes(body)
