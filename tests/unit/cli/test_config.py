@@ -1,0 +1,178 @@
+"""``nodeagent config`` checks, shows, explains and converts, with exit codes that scripts can rely on."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import pytest
+import yaml
+
+from nodeagent.cli.config import add_parser
+
+NATIVE = (
+    "apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: NodeAgentConfiguration\n"
+    "containerRuntimeEndpoint: unix:///run/test.sock\n"
+)
+
+
+@pytest.fixture
+def run(capsys):
+    """Run the command; returns exit code, output and error output."""
+
+    def command(*words):
+        parser = argparse.ArgumentParser()
+        add_parser(parser.add_subparsers())
+        arguments = parser.parse_args(["config", *words])
+        code = arguments.handler(arguments)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return command
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text, name="node.yaml"):
+        path = tmp_path / name
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def test_a_fine_file_is_said_to_be_fine(run, file):
+    path = file(NATIVE)
+
+    assert run("validate", path) == (0, f"{path}: NodeAgentConfiguration is fine\n", "")
+
+
+def test_every_problem_is_listed_and_the_exit_code_is_1(run, file):
+    path = file(NATIVE + "maxPodz: 1\nport: 0\n")
+
+    code, out, err = run("validate", path)
+
+    assert (code, out) == (1, "")
+    assert err.splitlines() == [
+        f"{path}:4: maxPodz: 1 is not a known field; did you mean maxPods?",
+        f"{path}:5: port: 0 must be between 1 and 65535",
+        "2 problems",
+    ]
+
+
+def test_problems_as_json(run, file):
+    path = file(NATIVE + "port: 0\n")
+
+    code, out, _ = run("validate", path, "-o", "json")
+
+    assert code == 1
+    assert json.loads(out) == {
+        "problems": [{"source": f"{path}:4", "path": "port", "value": 0, "rule": "must be between 1 and 65535"}]
+    }
+
+
+def test_a_file_that_cannot_be_read_gives_exit_code_2(run, tmp_path):
+    code, _, err = run("validate", f"{tmp_path}/none.yaml")
+
+    assert code == 2
+    assert "cannot be read: No such file or directory" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (
+            "kind: CredentialProviderConfig\nproviders:\n- name: a\n  matchImages: [x.io]\n"
+            "  defaultCacheDuration: 1m\n  apiVersion: credentialprovider.kubelet.k8s.io/v1\n",
+            "CredentialProviderConfig",
+        ),
+        ("kind: SerializedNodeConfigSource\nsource: {}\n", "SerializedNodeConfigSource"),
+    ],
+)
+def test_the_other_kinds_are_checked_too(run, file, text, kind):
+    code, out, _ = run("validate", file("apiVersion: nodeagent.config.k8s.io/v1beta1\n" + text))
+
+    assert code == 0
+    assert kind in out
+
+
+def test_the_effective_configuration_is_shown_with_flags(run, file):
+    code, out, err = run("effective", f"--config={file(NATIVE + 'port: 1000')}", "--max_pods", "7", "--seccomp-default")
+
+    shown = yaml.safe_load(out)
+    assert code == 0
+    assert (shown["maxPods"], shown["port"], shown["seccompDefault"], shown["syncFrequency"]) == (7, 1000, True, "1m0s")
+    assert shown["kind"] == "NodeAgentConfiguration"
+    assert "deprecated flags" in err
+
+
+def test_every_value_tells_where_it_comes_from(run, file):
+    path = file(NATIVE + "port: 1000\nlogging: {verbosity: 2}")
+
+    code, out, _ = run("effective", f"--config={path}", "--max-pods=7", "--provenance")
+
+    rows = {line.split()[0]: line.split(maxsplit=1)[1] for line in out.splitlines()}
+    assert code == 0
+    assert rows["port"].startswith(f"file {path}:4 ")
+    assert rows["maxPods"].split() == ["flag", "--max-pods", "7"]
+    assert rows["logging.verbosity"].startswith(f"file {path}:5")
+    assert rows["logging.format"].split() == ["default", '"text"']
+
+
+def test_provenance_as_json(run, file):
+    code, out, _ = run("effective", f"--config={file(NATIVE)}", "--provenance", "-o", "json")
+
+    shown = json.loads(out)
+    assert code == 0
+    assert shown["provenance"]["port"] == "default"
+    assert shown["configuration"]["port"] == 10250
+
+
+def test_what_has_no_effect_yet_is_listed_and_warned_about(run, file, monkeypatch):
+    monkeypatch.setattr("nodeagent.config.unimplemented.FIELDS", frozenset({"volumeStatsAggPeriod"}))
+
+    assert "volumeStatsAggPeriod" in run("effective", "--unimplemented")[1].splitlines()
+    assert "volumeStatsAggPeriod" in json.loads(run("effective", "--unimplemented", "-o", "json")[1])
+    _, _, err = run("effective", f"--config={file(NATIVE + 'volumeStatsAggPeriod: 5s')}")
+    assert "no effect yet: volumeStatsAggPeriod" in err
+
+
+@pytest.mark.parametrize("name", ["maxPods", "max_pods", "--max-pods"])
+def test_a_field_is_explained(run, name):
+    code, out, _ = run("explain", "-o", "json", "--", name)
+
+    assert code == 0
+    assert json.loads(out) == {
+        "field": "maxPods",
+        "type": "int32",
+        "default": 110,
+        "rule": "Most pods on this node; not negative.",
+        "row": "config.maxPods",
+        "flags": ["--max-pods"],
+        "effect": "yes",
+    }
+
+
+def test_nested_fields_and_names_of_the_reference_form_are_explained(run):
+    assert "type.NodeAgentX509Authentication.clientCAFile" in run("explain", "authentication.x509.clientCAFile")[1]
+    assert "field:    platformAPIQPS" in run("explain", "kubeAPIQPS")[1]
+    assert "none, deprecated" in run("explain", "iptablesDropBit")[1]
+
+
+def test_an_unknown_field_gives_exit_code_2_and_the_nearest_name(run):
+    assert run("explain", "maxpodss") == (2, "", "maxpodss is not a known field; did you mean maxPods?\n")
+
+
+def test_a_file_is_converted(run, file):
+    path = file("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nkubeAPIQPS: 3\n")
+
+    code, out, _ = run("convert", path)
+
+    assert code == 0
+    assert yaml.safe_load(out) == {
+        "apiVersion": "nodeagent.config.k8s.io/v1beta1",
+        "kind": "NodeAgentConfiguration",
+        "platformAPIQPS": 3,
+        "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+    }
+    assert json.loads(run("convert", path, "-o", "json")[1])["platformAPIQPS"] == 3

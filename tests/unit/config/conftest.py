@@ -1,0 +1,58 @@
+"""Files to load, and what loading them gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nodeagent.base import identity
+from nodeagent.config.load import Loaded, load_configuration
+from nodeagent.errors import ConfigError
+
+NATIVE = "apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: NodeAgentConfiguration\n"
+REFERENCE = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+ENDPOINT = "containerRuntimeEndpoint: unix:///run/test.sock\n"
+
+
+@pytest.fixture(autouse=True)
+def _same_identity() -> Iterator[None]:
+    before = identity.current()
+    yield
+    identity.configure(before)
+
+
+@pytest.fixture
+def native(tmp_path: Path) -> Callable[..., str]:
+    """Write a file in the native form with a runtime endpoint; returns its path."""
+
+    def write(text: str = "", *, header: str = NATIVE + ENDPOINT, name: str = "node.yaml") -> str:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(header + text)
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def load_text(native: Callable[..., str]) -> Callable[..., Loaded]:
+    """Load a file with the given text after the native header, and flags."""
+
+    def load(text: str = "", *flags: str, **options: str) -> Loaded:
+        return load_configuration([f"--config={native(text, **options)}", *flags])
+
+    return load
+
+
+@pytest.fixture
+def refusal(load_text: Callable[..., Loaded]) -> Callable[..., list[tuple[str, str]]]:
+    """Load what must be refused; returns path and rule of every problem."""
+
+    def refuse(text: str = "", *flags: str, **options: str) -> list[tuple[str, str]]:
+        with pytest.raises(ConfigError) as caught:
+            load_text(text, *flags, **options)
+        return [(problem.path, problem.rule) for problem in caught.value.problems]
+
+    return refuse

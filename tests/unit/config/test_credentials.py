@@ -1,0 +1,179 @@
+"""The credential provider file and the serialized source are read by their own rules."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from nodeagent.base.duration import Duration
+from nodeagent.config.convert import convert
+from nodeagent.config.credentials import (
+    decode_source,
+    encode_source,
+    is_image_pattern,
+    load_credential_providers,
+)
+from nodeagent.config.types import CredentialProvider, ExecEnvVar
+from nodeagent.errors import ConfigError
+
+HEADER = "apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: CredentialProviderConfig\n"
+PROVIDER = """\
+providers:
+- name: ecr
+  matchImages: ["*.dkr.ecr.*.amazonaws.com", "registry.io:8080/path"]
+  defaultCacheDuration: 12h
+  apiVersion: credentialprovider.kubelet.k8s.io/v1
+  args: [get]
+  env: [{name: A, value: b}]
+"""
+SOURCE_HEADER = "apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: SerializedNodeConfigSource\n"
+
+
+@pytest.fixture
+def refuse(native):
+    def load(text, header=HEADER):
+        with pytest.raises(ConfigError) as caught:
+            load_credential_providers(native(text, header=header))
+        return [(problem.path, problem.rule) for problem in caught.value.problems]
+
+    return load
+
+
+@pytest.mark.row("config.kind.CredentialProviderConfig")
+@pytest.mark.parametrize("group", ["nodeagent.config.k8s.io", "kubelet.config.k8s.io"])
+@pytest.mark.parametrize("version", ["v1alpha1", "v1beta1", "v1"])
+def test_reads_every_version_of_the_kind(native, group, version):
+    path = native(PROVIDER, header=f"apiVersion: {group}/{version}\nkind: CredentialProviderConfig\n")
+
+    assert load_credential_providers(path).config.providers == (
+        CredentialProvider(
+            name="ecr",
+            match_images=("*.dkr.ecr.*.amazonaws.com", "registry.io:8080/path"),
+            default_cache_duration=Duration.of(hours=12),
+            api_version="credentialprovider.kubelet.k8s.io/v1",
+            args=("get",),
+            env=(ExecEnvVar(name="A", value="b"),),
+        ),
+    )
+
+
+@pytest.mark.row("config.kind.CredentialProviderConfig")
+def test_refuses_any_other_kind_or_version(refuse):
+    assert refuse(PROVIDER, "apiVersion: nodeagent.config.k8s.io/v2\nkind: CredentialProviderConfig\n")[0][0] == (
+        "apiVersion"
+    )
+    assert refuse(PROVIDER, "apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: NodeAgentConfiguration\n")[0][0] == (
+        "kind"
+    )
+
+
+def test_unknown_fields_are_ignored_with_a_warning(native):
+    path = native(PROVIDER + "  tokenAttributes: {}\n", header=HEADER)
+
+    loaded = load_credential_providers(path)
+
+    assert len(loaded.config.providers) == 1
+    assert loaded.warnings[0].startswith(f"{path}:10: providers[0].tokenAttributes is not a known field")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "rule"),
+    [
+        (PROVIDER, "providers: []\n", "providers", "must name at least one provider"),
+        ("name: ecr", "name: ''", "providers[0].name", "must be given"),
+        ("name: ecr", "name: bin/ecr", "providers[0].name", "must be a file name: no '/'"),
+        ("name: ecr", "name: ..", "providers[0].name", "must be a file name"),
+        ("name: ecr", "name: e r", "providers[0].name", "must be a file name"),
+        (
+            'matchImages: ["*.dkr.ecr.*.amazonaws.com", "registry.io:8080/path"]',
+            "matchImages: []",
+            "providers[0].matchImages",
+            "must name at least one pattern",
+        ),
+        ("registry.io:8080/path", "https://x", "providers[0].matchImages[1]", "must be a domain"),
+        ("defaultCacheDuration: 12h", "", "providers[0].defaultCacheDuration", "must be given"),
+        ("Duration: 12h", "Duration: -1s", "providers[0].defaultCacheDuration", "must not be negative"),
+        ("io/v1\n", "io/v2\n", "providers[0].apiVersion", "must be one of credentialprovider.kubelet.k8s.io/v1alpha1"),
+        ("name: A", "name: ''", "providers[0].env[0].name", "must be the name of an environment variable"),
+        ("args: [get]", "args: get", "providers[0].args", "must be an array"),
+    ],
+)
+def test_a_broken_rule_is_named(refuse, old, new, path, rule):
+    assert any(where == path and said.startswith(rule) for where, said in refuse(PROVIDER.replace(old, new)))
+
+
+def test_two_providers_may_not_share_a_name(refuse):
+    assert refuse(PROVIDER + PROVIDER.partition("\n")[2]) == [
+        ("providers[1].name", "stands in an earlier entry already")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fine"),
+    [
+        ("*.registry.io", True),
+        ("reg[0-9].io", True),
+        ("registry.io:443/a/b", True),
+        ("registry.io:0", False),
+        ("registry.io:port", False),
+        ("", False),
+        ("/path", False),
+        ("a b", False),
+    ],
+)
+def test_knows_an_image_pattern(pattern, fine):
+    assert is_image_pattern(pattern) is fine
+
+
+@pytest.mark.row("type.SerializedNodeConfigSource.source", "config.kind.SerializedNodeConfigSource")
+def test_a_serialized_source_decodes_and_encodes(native, tmp_path):
+    body = {
+        "source": {
+            "configMap": {
+                "namespace": "kube-system",
+                "name": "node",
+                "uid": "u-1",
+                "resourceVersion": "7",
+                "kubeletConfigKey": "kubelet",
+            }
+        }
+    }
+    path = native(yaml.safe_dump(body), header=SOURCE_HEADER)
+
+    source = decode_source(path)
+
+    assert source.source.config_map.name == "node"
+    assert encode_source(source) == {
+        "apiVersion": "nodeagent.config.k8s.io/v1beta1",
+        "kind": "SerializedNodeConfigSource",
+        **body,
+    }
+    again = tmp_path / "again.yaml"
+    again.write_text(yaml.safe_dump(encode_source(source)))
+    assert decode_source(str(again)) == source
+
+
+@pytest.mark.row("config.kind.SerializedNodeConfigSource")
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("apiVersion: nodeagent.config.k8s.io/v1\nkind: SerializedNodeConfigSource\nsource: {}\n", "apiVersion"),
+        ("apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: NodeConfigSource\nsource: {}\n", "kind"),
+        (SOURCE_HEADER + "source: text\n", "source"),
+        (SOURCE_HEADER + "sauce: {}\n", "sauce"),
+    ],
+)
+def test_what_is_no_serialized_source_is_refused(native, text, path):
+    with pytest.raises(ConfigError) as caught:
+        decode_source(native(text, header=""))
+
+    assert [problem.path for problem in caught.value.problems] == [path]
+
+
+def test_a_provider_file_keeps_its_version_when_converted(native):
+    path = native(PROVIDER, header="apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\n")
+
+    converted = convert(path)
+
+    assert converted["apiVersion"] == "nodeagent.config.k8s.io/v1"
+    assert converted["providers"][0]["apiVersion"] == "credentialprovider.kubelet.k8s.io/v1"

@@ -1,0 +1,313 @@
+"""Files, drop-ins and flags become one configuration; everything wrong is told at once, with its place."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodeagent.base.duration import Duration
+from nodeagent.config.codec import decode, encode
+from nodeagent.config.files import UnreadableFile
+from nodeagent.config.load import load_configuration, masked
+from nodeagent.config.types import LoggingConfiguration, NodeAgentConfiguration, TimeOrMetaDuration
+from nodeagent.errors import ConfigError
+
+NATIVE = "apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: NodeAgentConfiguration\n"
+REFERENCE = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+
+@pytest.mark.row("flag.config")
+def test_the_file_named_by_the_flag_is_the_one_that_counts(native):
+    first = native("maxPods: 7", name="one.yaml")
+    native("maxPods: 8", name="two.yaml")
+
+    assert load_configuration([f"--config={first}"]).config.max_pods == 7
+    assert load_configuration(["--config", first]).settings.config == first
+
+
+def test_without_a_file_flags_and_defaults_make_the_configuration():
+    loaded = load_configuration(["--container-runtime-endpoint=unix:///run/x.sock"])
+
+    assert loaded.config == NodeAgentConfiguration(container_runtime_endpoint="unix:///run/x.sock")
+    assert not loaded.config.authentication.anonymous.enabled
+
+
+@pytest.mark.row("config.kind.NodeAgentConfiguration")
+@pytest.mark.parametrize(
+    ("header", "problems"),
+    [
+        ("maxPods: 1\n", ["kind: is missing", "apiVersion: is missing"]),
+        ("kind: NodeAgentConfiguration\n", ["apiVersion: is missing"]),
+        ("apiVersion: nodeagent.config.k8s.io/v1beta1\n", ["kind: is missing"]),
+        ("apiVersion: nodeagent.config.k8s.io/v1\nkind: NodeAgentConfiguration\n", ["apiVersion: must be"]),
+        ("apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: Pod\n", ["kind: must be"]),
+        ("apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n", ["apiVersion: must be"]),
+        ("apiVersion: [x]\nkind: 3\n", ["kind: must be", "apiVersion: must be"]),
+    ],
+)
+def test_any_other_kind_or_version_is_refused_clearly(refusal, header, problems):
+    found = [f"{path}: {rule}" for path, rule in refusal("", header=header)]
+
+    assert len(found) == len(problems)
+    assert all(said.startswith(wanted) for said, wanted in zip(found, problems, strict=True)), found
+
+
+@pytest.mark.row("config.kind.NodeAgentConfiguration")
+def test_the_fixed_kind_and_version_load_as_yaml_and_json(load_text):
+    json_text = (
+        '{"apiVersion": "nodeagent.config.k8s.io/v1beta1", "kind": "NodeAgentConfiguration",'
+        ' "containerRuntimeEndpoint": "unix:///x", "maxPods": 5}'
+    )
+
+    assert load_text("maxPods: 5").config.max_pods == 5
+    assert load_text(json_text, header="").config.max_pods == 5
+
+
+def test_the_group_follows_the_api_domain(load_text, refusal):
+    header = "apiVersion: nodeagent.config.example.com/v1beta1\nkind: NodeAgentConfiguration\n"
+    endpoint = "containerRuntimeEndpoint: unix:///x\n"
+
+    assert refusal(endpoint, header=header)
+    loaded = load_text(endpoint, "--api-domain=example.com", "--media-domain=acme", header=header)
+
+    assert loaded.settings.identity.api_domain == "example.com"
+    assert loaded.config.content_type == "application/vnd.acme.protobuf"
+
+
+def test_a_file_in_the_reference_form_is_translated(load_text):
+    loaded = load_text(
+        "kubeReserved: {cpu: 100m}\nkubeReservedCgroup: /p\nkubeAPIQPS: 1\nkubeAPIBurst: 2\nkubeletCgroups: /agent\n"
+        "enforceNodeAllocatable: [pods, kube-reserved]\nfeatureGates: {RotateKubeletServerCertificate: false}\n",
+        header=REFERENCE,
+    )
+
+    config = loaded.config
+    assert config.platform_reserved == {"cpu": "100m"}
+    assert config.platform_reserved_cgroup == "/p"
+    assert (config.platform_api_qps, config.platform_api_burst) == (1, 2)
+    assert config.nodeagent_cgroups == "/agent"
+    assert config.enforce_node_allocatable == ("pods", "platform-reserved")
+    assert not loaded.gates.enabled("RotateNodeAgentServerCertificate")
+
+
+def test_a_file_in_the_reference_form_may_leave_the_endpoint_and_zeros_to_defaults(load_text):
+    loaded = load_text(
+        'containerRuntimeEndpoint: ""\nport: 0\nnodeLeaseDurationSeconds: 0\nmaxPods: 0\nsyncFrequency: 0s\n'
+        'address: ""\nresolvConf: ""\nlogging: {format: "", flushFrequency: 0}\nmemorySwap: {}\n',
+        header=REFERENCE,
+    )
+
+    assert loaded.config == NodeAgentConfiguration(
+        container_runtime_endpoint="unix:///run/containerd/containerd.sock", resolv_conf=""
+    )
+    assert any("containerRuntimeEndpoint is not set" in warning for warning in loaded.warnings)
+
+
+def test_problems_in_a_reference_file_carry_its_own_names(refusal):
+    assert ("kubeAPIQPS", "must not be negative") in refusal("kubeAPIQPS: -1\n", header=REFERENCE)
+
+
+def test_mixing_the_two_forms_is_refused_with_the_right_name(refusal):
+    assert refusal("kubeReserved: {cpu: '1'}") == [
+        ("kubeReserved", "is not a known field; did you mean platformReserved?")
+    ]
+
+
+def test_a_zero_duration_counts_as_not_set(load_text):
+    config = load_text(
+        "syncFrequency: 0s\nruntimeRequestTimeout: 0\nauthentication: {webhook: {cacheTTL: 0s}}\n"
+        "imageMaximumGCAge: 0s\nlogging: {flushFrequency: 0}"
+    ).config
+
+    assert config == NodeAgentConfiguration(container_runtime_endpoint="unix:///run/test.sock")
+
+
+@pytest.mark.parametrize("field", ["registryBurst", "eventBurst", "platformAPIBurst", "maxOpenFiles", "maxPods"])
+def test_a_zero_where_zero_says_nothing_counts_as_not_set(load_text, field):
+    assert encode(load_text(f"{field}: 0").config)[field] == encode(NodeAgentConfiguration())[field]
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["registryPullQPS", "eventRecordQPS", "platformAPIQPS", "healthzPort", "nodeStatusMaxImages", "oomScoreAdj"],
+)
+def test_a_zero_that_says_something_is_kept(load_text, field):
+    assert encode(load_text(f"{field}: 0").config)[field] == 0
+
+
+def test_false_is_never_taken_for_unset(load_text):
+    config = load_text("enableServer: false\nfailSwapOn: false\nresolvConf: ''").config
+
+    assert (config.enable_server, config.fail_swap_on, config.resolv_conf) == (False, False, "")
+
+
+def test_the_report_frequency_follows_an_explicit_update_frequency(load_text):
+    def report(text, *flags):
+        return str(load_text(text, *flags).config.node_status_report_frequency)
+
+    assert report("") == "5m0s"
+    assert report("nodeStatusUpdateFrequency: 30s") == "30s"
+    assert report("", "--node-status-update-frequency=20s") == "20s"
+    assert report("nodeStatusUpdateFrequency: 30s\nnodeStatusReportFrequency: 1m") == "1m0s"
+
+
+def test_a_present_eviction_map_replaces_the_defaults(load_text):
+    assert load_text("").config.eviction_hard["memory.available"] == "100Mi"
+    assert load_text("evictionHard: {memory.available: 1Gi}").config.eviction_hard == {"memory.available": "1Gi"}
+    assert load_text("evictionHard: {}").config.eviction_hard == {}
+
+
+def test_paths_count_from_the_directory_of_the_file(load_text, tmp_path):
+    config = load_text(
+        "staticPodPath: manifests\nauthentication: {x509: {clientCAFile: ../ca.crt}}\ntlsCertFile: tls/a.crt\n"
+        "tlsPrivateKeyFile: /abs/a.key\nresolvConf: resolv\nvolumePluginDir: plugins",
+        name="etc/node.yaml",
+    ).config
+
+    assert config.static_pod_path == f"{tmp_path}/etc/manifests"
+    assert config.authentication.x509.client_ca_file == f"{tmp_path}/ca.crt"
+    assert config.tls_cert_file == f"{tmp_path}/etc/tls/a.crt"
+    assert config.tls_private_key_file == "/abs/a.key"
+    assert config.resolv_conf == f"{tmp_path}/etc/resolv"
+    assert config.volume_plugin_dir == f"{tmp_path}/etc/plugins"
+
+
+def test_drop_ins_merge_in_name_order_and_flags_win(load_text, native, tmp_path):
+    native(
+        "maxPods: 20\nsystemReserved: {memory: 1Gi}\nstaticPodPath: pods",
+        header=NATIVE,
+        name="conf.d/10-first.conf",
+    )
+    native("maxPods: 30\nclusterDNS: [10.0.0.3]\npodsPerCore: null", header=NATIVE, name="conf.d/sub/20-second.conf")
+    native("maxPods: 99", header=NATIVE, name="conf.d/ignored.yaml")
+    text = (
+        "maxPods: 10\nsystemReserved: {cpu: 100m}\nclusterDNS: [10.0.0.1, 10.0.0.2]\npodsPerCore: 4\n"
+        "featureGates: {NodeSwap: true, MemoryQoS: true}"
+    )
+
+    loaded = load_text(text, f"--config-dir={tmp_path}/conf.d", "--event-burst=5", "--feature-gates=NodeSwap=false")
+
+    config = loaded.config
+    assert config.max_pods == 30
+    assert config.system_reserved == {"cpu": "100m", "memory": "1Gi"}
+    assert config.cluster_dns == ("10.0.0.3",)
+    assert config.pods_per_core == 0
+    assert config.static_pod_path == f"{tmp_path}/conf.d/pods"
+    assert config.event_burst == 5
+    assert config.feature_gates == {"NodeSwap": False, "MemoryQoS": True}
+    described = loaded.provenance.describe
+    assert described("maxPods") == f"drop-in {tmp_path}/conf.d/sub/20-second.conf:3"
+    assert described("eventBurst") == "flag --event-burst"
+    assert described("podsPerCore") == "default"
+    assert described("address") == "default"
+    assert described("systemReserved") == f"file {tmp_path}/node.yaml:5, drop-in {tmp_path}/conf.d/10-first.conf:4"
+    assert described("featureGates") == f"file {tmp_path}/node.yaml:8, flag --feature-gates"
+
+
+def test_a_drop_in_needs_version_and_kind(load_text, native, tmp_path):
+    native("maxPods: 1\n", header="", name="conf.d/a.conf")
+
+    with pytest.raises(ConfigError, match="kind: is missing"):
+        load_text("", f"--config-dir={tmp_path}/conf.d")
+
+
+def test_everything_wrong_everywhere_is_told_at_once(native, tmp_path):
+    path = native("maxPodz: 1\nport: eighty\nhairpinMode: x\n")
+    native("eventBurst: true\n", header=NATIVE, name="conf.d/a.conf")
+
+    with pytest.raises(ConfigError) as caught:
+        load_configuration(
+            [
+                f"--config={path}",
+                f"--config-dir={tmp_path}/conf.d",
+                "--max-pods=many",
+                "--nodeip=1.2.3.4",
+                "--node-ip=x",
+            ]
+        )
+
+    assert [
+        (problem.source.replace(str(tmp_path), ""), problem.path, problem.rule) for problem in caught.value.problems
+    ] == [
+        ("--node-ip", "", "must be an IP address, or one of each family joined by a comma"),
+        ("--max-pods", "", "must be a whole number"),
+        ("command line", "", "is not a known flag; did you mean --node-ip?"),
+        ("/node.yaml:4", "maxPodz", "is not a known field; did you mean maxPods?"),
+        ("/node.yaml:5", "port", "must be a whole number (int32)"),
+        ("/conf.d/a.conf:3", "eventBurst", "must be a whole number (int32)"),
+        ("/node.yaml:6", "hairpinMode", "must be one of promiscuous-bridge, hairpin-veth, none"),
+    ]
+
+
+def test_a_wrong_type_counts_even_where_a_later_layer_overrides_it(refusal):
+    assert refusal("maxPods: '5'", "--max-pods=3") == [("maxPods", "must be a whole number (int32)")]
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "rule"),
+    [
+        ("enableServer: 'true'", "enableServer", "must be true or false"),
+        ("maxPods: 1.5", "maxPods", "must be a whole number (int32)"),
+        ("maxPods: true", "maxPods", "must be a whole number (int32)"),
+        ("maxPods: 3000000000", "maxPods", "must fit int32: -2147483648 to 2147483647"),
+        ("clusterDomain: 5", "clusterDomain", "must be text; put it in quotes"),
+        ("clusterDNS: 10.0.0.1", "clusterDNS", "must be an array"),
+        ("clusterDNS: [1]", "clusterDNS[0]", "must be text; put it in quotes"),
+        ("evictionHard: [a]", "evictionHard", "must be an object"),
+        ("systemReserved: {cpu: 1}", "systemReserved.cpu", "must be text; put it in quotes"),
+        ("authentication: true", "authentication", "must be an object"),
+        ("syncFrequency: 60", "syncFrequency", "must be a duration such as 20s or 1h30m"),
+        ("syncFrequency: soon", "syncFrequency", "is not a duration such as 20s, 100ms or 1h30m"),
+        ("memoryThrottlingFactor: high", "memoryThrottlingFactor", "must be a number"),
+        ("logging: {flushFrequency: true}", "logging.flushFrequency", "must be text"),
+        ("logging: {options: {json: {infoBufferSize: x}}}", "logging.options.json.infoBufferSize", "is not a quantity"),
+        ("logging: {verbosity: -1}", "logging.verbosity", "must fit uint32: 0 to 4294967295"),
+        ("registerWithTaints: [{kee: x}]", "registerWithTaints[0].kee", "is not a known field; did you mean key?"),
+    ],
+)
+def test_a_wrong_type_is_always_an_error(refusal, text, path, rule):
+    assert any(where == path and said.startswith(rule) for where, said in refusal(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("a: [", "line"), ("", "is empty"), ("- a\n", "must hold one object"), ("a: 1\na: 2\n", "stands twice")],
+)
+def test_what_is_not_one_object_is_refused(native, text, message):
+    with pytest.raises(ConfigError, match=message):
+        load_configuration([f"--config={native(text, header='')}"])
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path):
+    with pytest.raises(UnreadableFile) as caught:
+        load_configuration([f"--config={tmp_path}/none.yaml", f"--config-dir={tmp_path}/none.d", "--max-pods=x"])
+
+    assert [problem.source for problem in caught.value.problems] == [
+        "--max-pods",
+        f"{tmp_path}/none.d",
+        f"{tmp_path}/none.yaml",
+    ]
+
+
+def test_header_values_are_never_shown(load_text, native):
+    loaded = load_text("staticPodURL: http://x\nstaticPodURLHeader: {Authorization: [secret, other]}")
+    assert masked(loaded.config)["staticPodURLHeader"] == {"Authorization": ["<masked>", "<masked>"]}
+
+    with pytest.raises(ConfigError) as caught:
+        load_configuration(
+            [f"--config={native('staticPodURLHeader: {Authorization: secret}')}", "--manifest-url-header=secret"]
+        )
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.row("type.TimeOrMetaDuration.Duration", "type.TimeOrMetaDuration.SerializeAsString")
+@pytest.mark.parametrize(
+    ("written", "length", "as_string"),
+    [("10s", Duration.of(seconds=10), True), (5_000_000_000, Duration.of(seconds=5), False), ("0", Duration(), True)],
+)
+def test_a_flush_frequency_is_text_or_nanoseconds_and_written_back_as_it_came(written, length, as_string):
+    problems = []
+    logging = decode(LoggingConfiguration, {"flushFrequency": written}, lambda *problem: problems.append(problem))
+
+    assert not problems
+    assert logging.flush_frequency == TimeOrMetaDuration(duration=length, serialize_as_string=as_string)
+    assert encode(logging)["flushFrequency"] == (str(length) if as_string else written)

@@ -1,0 +1,586 @@
+"""Every rule of the configuration refuses what breaks it, names the field, and accepts what keeps it."""
+
+from __future__ import annotations
+
+import pytest
+
+WRONG = [
+    # Serving
+    ("address: nowhere", "address", "must be an IP address"),
+    ("healthzBindAddress: 1.2.3", "healthzBindAddress", "must be an IP address"),
+    ("port: 0", "port", "must be between 1 and 65535"),
+    ("port: 65536", "port", "must be between 1 and 65535"),
+    ("readOnlyPort: -1", "readOnlyPort", "must be between 1 and 65535, or 0 (off)"),
+    ("readOnlyPort: 65536", "readOnlyPort", "must be between 1 and 65535, or 0 (off)"),
+    ("healthzPort: 70000", "healthzPort", "must be between 1 and 65535, or 0 (off)"),
+    ("streamingConnectionIdleTimeout: -1s", "streamingConnectionIdleTimeout", "must not be negative"),
+    ("tlsCertFile: a.crt", "tlsCertFile", "needs tlsPrivateKeyFile"),
+    ("tlsPrivateKeyFile: a.key", "tlsPrivateKeyFile", "needs tlsCertFile"),
+    (
+        "tlsMinVersion: TLS12",
+        "tlsMinVersion",
+        "must be one of '', VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13",
+    ),
+    (
+        "tlsCipherSuites: [TLS_RSA_WITH_AES_128_CBC_SHA1]",
+        "tlsCipherSuites[0]",
+        "is not a known cipher suite; did you mean TLS_RSA_WITH_AES_128_CBC_SHA?",
+    ),
+    ("authorization: {mode: RBAC}", "authorization.mode", "must be one of AlwaysAllow, Webhook"),
+    (
+        "authorization: {webhook: {cacheAuthorizedTTL: -1s}}",
+        "authorization.webhook.cacheAuthorizedTTL",
+        "must not be negative",
+    ),
+    (
+        "authorization: {webhook: {cacheUnauthorizedTTL: -1s}}",
+        "authorization.webhook.cacheUnauthorizedTTL",
+        "must not be negative",
+    ),
+    ("authentication: {webhook: {cacheTTL: -1s}}", "authentication.webhook.cacheTTL", "must not be negative"),
+    (
+        "authentication: {webhook: {enabled: false}}",
+        "authentication",
+        "must enable x509.clientCAFile, webhook or anonymous",
+    ),
+    (
+        "serverTLSBootstrap: true\nfeatureGates: {RotateNodeAgentServerCertificate: false}",
+        "serverTLSBootstrap",
+        "needs the feature gate RotateNodeAgentServerCertificate",
+    ),
+    (
+        "enableSystemLogQuery: true\nenableSystemLogHandler: false",
+        "enableSystemLogQuery",
+        "needs enableSystemLogHandler",
+    ),
+    (
+        "enableSystemLogQuery: true\nfeatureGates: {NodeLogQuery: false}",
+        "enableSystemLogQuery",
+        "cannot be set while the feature gate NodeLogQuery is switched off",
+    ),
+    ("showHiddenMetricsForVersion: '1.27'", "showHiddenMetricsForVersion", "must be left out or have the value 1.28"),
+    # Pods, sync and registration
+    ("staticPodURL: ftp://x/y", "staticPodURL", "must be an http or https URL"),
+    ("staticPodURL: 'http://'", "staticPodURL", "must be an http or https URL"),
+    ("staticPodURL: 'http://[x'", "staticPodURL", "must be an http or https URL"),
+    (
+        "staticPodURL: http://x\nstaticPodURLHeader: {'a b': [x]}",
+        "staticPodURLHeader.a b",
+        "must have the name of an HTTP header",
+    ),
+    (
+        'staticPodURL: http://x\nstaticPodURLHeader: {A: ["x\\r\\nB: y"]}',
+        "staticPodURLHeader.A",
+        "must have values without line ends",
+    ),
+    ("syncFrequency: -1s", "syncFrequency", "must be longer than 0s"),
+    ("fileCheckFrequency: -1s", "fileCheckFrequency", "must be longer than 0s"),
+    ("httpCheckFrequency: -1s", "httpCheckFrequency", "must be longer than 0s"),
+    (
+        "nodeStatusUpdateFrequency: -1s\nnodeStatusReportFrequency: 1m",
+        "nodeStatusUpdateFrequency",
+        "must be longer than 0s",
+    ),
+    ("nodeStatusReportFrequency: -1s", "nodeStatusReportFrequency", "must be longer than 0s"),
+    ("maxPods: -1", "maxPods", "must not be negative"),
+    ("podsPerCore: -1", "podsPerCore", "must not be negative"),
+    ("podsPerCore: 111", "podsPerCore", "must not exceed maxPods (110)"),
+    ("podCIDR: 10.0.0.0", "podCIDR", "must be a CIDR such as 10.88.0.0/16, or one of each IP family joined by a comma"),
+    (
+        "podCIDR: '10.0.0.0/8,10.1.0.0/16'",
+        "podCIDR",
+        "must be a CIDR such as 10.88.0.0/16, or one of each IP family joined by a comma",
+    ),
+    ("nodeLeaseDurationSeconds: 0", "nodeLeaseDurationSeconds", "must be greater than 0"),
+    ("nodeLeaseDurationSeconds: -5", "nodeLeaseDurationSeconds", "must be greater than 0"),
+    ("nodeStatusMaxImages: -2", "nodeStatusMaxImages", "must be -1 or greater"),
+    (
+        "registerWithTaints: [{key: '-x', effect: NoSchedule}]",
+        "registerWithTaints[0].key",
+        "must be a qualified name such as example.com/gpu",
+    ),
+    (
+        "registerWithTaints: [{key: x, value: 'a b', effect: NoSchedule}]",
+        "registerWithTaints[0].value",
+        "must be a label value",
+    ),
+    (
+        "registerWithTaints: [{key: x, effect: Never}]",
+        "registerWithTaints[0].effect",
+        "must be one of NoSchedule, PreferNoSchedule, NoExecute",
+    ),
+    (
+        "registerWithTaints: [{key: x, effect: NoExecute, timeAdded: '2024-01-01T00:00:00Z'}]",
+        "registerWithTaints[0].timeAdded",
+        "must be absent",
+    ),
+    (
+        "registerWithTaints: [{key: x, effect: NoExecute}, {key: x, value: y, effect: NoExecute}]",
+        "registerWithTaints[1]",
+        "repeats the taint with effect NoExecute",
+    ),
+    ("shutdownGracePeriod: 500ms", "shutdownGracePeriod", "must be 0 or at least 1s"),
+    ("shutdownGracePeriod: -1s", "shutdownGracePeriod", "must be 0 or at least 1s"),
+    (
+        "shutdownGracePeriod: 10s\nshutdownGracePeriodCriticalPods: 10s",
+        "shutdownGracePeriodCriticalPods",
+        "must be smaller than shutdownGracePeriod (10s)",
+    ),
+    (
+        "shutdownGracePeriod: 10s\nshutdownGracePeriodCriticalPods: 20ms",
+        "shutdownGracePeriodCriticalPods",
+        "must be 0 or at least 1s",
+    ),
+    (
+        "shutdownGracePeriod: 10s\nfeatureGates: {GracefulNodeShutdown: false}",
+        "shutdownGracePeriod",
+        "needs the feature gate GracefulNodeShutdown",
+    ),
+    (
+        "shutdownGracePeriod: 10s\nshutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 10}]",
+        "shutdownGracePeriodByPodPriority",
+        "must be empty when shutdownGracePeriod or shutdownGracePeriodCriticalPods is set",
+    ),
+    (
+        "shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 1}]\n"
+        "featureGates: {GracefulNodeShutdown: false}",
+        "shutdownGracePeriodByPodPriority",
+        "needs the feature gate GracefulNodeShutdown",
+    ),
+    (
+        "shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 1}]\n"
+        "featureGates: {GracefulNodeShutdownBasedOnPodPriority: false}",
+        "shutdownGracePeriodByPodPriority",
+        "needs the feature gate GracefulNodeShutdownBasedOnPodPriority",
+    ),
+    (
+        "shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: -1}]",
+        "shutdownGracePeriodByPodPriority[0].shutdownGracePeriodSeconds",
+        "must not be negative",
+    ),
+    (
+        "shutdownGracePeriodByPodPriority:\n- {priority: 0, shutdownGracePeriodSeconds: 1}\n"
+        "- {priority: 0, shutdownGracePeriodSeconds: 2}",
+        "shutdownGracePeriodByPodPriority[1].priority",
+        "stands in an earlier entry already",
+    ),
+    # Cgroups, runtime, kernel
+    ("nodeagentCgroups: agent", "nodeagentCgroups", "must be an absolute cgroup name"),
+    ("systemCgroups: system\ncgroupRoot: /", "systemCgroups", "must be an absolute cgroup name"),
+    ("systemCgroups: /system", "systemCgroups", "needs cgroupRoot"),
+    ("systemCgroups: /\ncgroupRoot: /", "systemCgroups", "must not be the root cgroup"),
+    ("cgroupDriver: docker", "cgroupDriver", "must be one of cgroupfs, systemd"),
+    ("cpuCFSQuotaPeriod: 50ms", "cpuCFSQuotaPeriod", "needs the feature gate CustomCPUCFSQuotaPeriod"),
+    (
+        "cpuCFSQuotaPeriod: 2s\nfeatureGates: {CustomCPUCFSQuotaPeriod: true}",
+        "cpuCFSQuotaPeriod",
+        "must be between 1ms and 1s",
+    ),
+    (
+        "cpuCFSQuotaPeriod: 0s\nfeatureGates: {CustomCPUCFSQuotaPeriod: true}",
+        "cpuCFSQuotaPeriod",
+        "must be between 1ms and 1s",
+    ),
+    ("memoryThrottlingFactor: 0", "memoryThrottlingFactor", "must be greater than 0 and at most 1"),
+    ("memoryThrottlingFactor: 1.01", "memoryThrottlingFactor", "must be greater than 0 and at most 1"),
+    (
+        "memorySwap: {swapBehavior: LimitedSwap}",
+        "memorySwap.swapBehavior",
+        "needs the feature gate NodeSwap",
+    ),
+    (
+        "memorySwap: {swapBehavior: Some}\nfeatureGates: {NodeSwap: true}",
+        "memorySwap.swapBehavior",
+        "must be one of '', LimitedSwap, UnlimitedSwap",
+    ),
+    ("runtimeRequestTimeout: -1s", "runtimeRequestTimeout", "must be longer than 0s"),
+    ("imageServiceEndpoint: tcp://x:1", "imageServiceEndpoint", "must be a Unix socket such as"),
+    ("containerLogMaxFiles: 1", "containerLogMaxFiles", "must be 2 or greater"),
+    ("containerLogMaxSize: 10MB", "containerLogMaxSize", "is not a quantity"),
+    ("maxOpenFiles: -1", "maxOpenFiles", "must not be negative"),
+    ("oomScoreAdj: -1001", "oomScoreAdj", "must be between -1000 and 1000"),
+    ("oomScoreAdj: 1001", "oomScoreAdj", "must be between -1000 and 1000"),
+    ("allowedUnsafeSysctls: [vm.swappiness]", "allowedUnsafeSysctls[0]", "does not belong to a pod alone"),
+    ("allowedUnsafeSysctls: ['kernel.*']", "allowedUnsafeSysctls[0]", "does not belong to a pod alone"),
+    ("allowedUnsafeSysctls: ['net..x']", "allowedUnsafeSysctls[0]", "is not the name of a sysctl"),
+    # Images and limits
+    ("imageGCHighThresholdPercent: 101", "imageGCHighThresholdPercent", "must be between 0 and 100"),
+    ("imageGCLowThresholdPercent: -1", "imageGCLowThresholdPercent", "must be between 0 and 100"),
+    (
+        "imageGCLowThresholdPercent: 85",
+        "imageGCLowThresholdPercent",
+        "must be lower than imageGCHighThresholdPercent (85)",
+    ),
+    ("imageMinimumGCAge: -1s", "imageMinimumGCAge", "must not be negative"),
+    ("imageMaximumGCAge: -1s", "imageMaximumGCAge", "must not be negative"),
+    ("imageMaximumGCAge: 2m", "imageMaximumGCAge", "must be greater than imageMinimumGCAge (2m0s)"),
+    (
+        "imageMaximumGCAge: 1h\nfeatureGates: {ImageMaximumGCAge: false}",
+        "imageMaximumGCAge",
+        "cannot be set while the feature gate ImageMaximumGCAge is switched off",
+    ),
+    ("maxParallelImagePulls: 0\nserializeImagePulls: false", "maxParallelImagePulls", "must be at least 1"),
+    ("maxParallelImagePulls: 1", "maxParallelImagePulls", "cannot be set while serializeImagePulls is true"),
+    *(
+        (f"{field}: -1", field, "must not be negative")
+        for field in (
+            "registryPullQPS",
+            "registryBurst",
+            "eventRecordQPS",
+            "eventBurst",
+            "platformAPIQPS",
+            "platformAPIBurst",
+        )
+    ),
+    # DNS, API, logging, tracing
+    ("clusterDNS: [10.0.0.1, dns]", "clusterDNS[1]", "must be an IP address"),
+    (
+        "configMapAndSecretChangeDetectionStrategy: Poll",
+        "configMapAndSecretChangeDetectionStrategy",
+        "must be one of Get, Cache, Watch",
+    ),
+    ("contentType: text/html", "contentType", "must be one of application/vnd.kubernetes.protobuf, application/json"),
+    ("logging: {format: xml}", "logging.format", "unknown log format"),
+    ("logging: {verbosity: 2147483648}", "logging.verbosity", "must be between 0 and 2147483647"),
+    ("logging: {flushFrequency: -5s}", "logging.flushFrequency", "must not be negative"),
+    (
+        "logging: {vmodule: [{filePattern: 'a=b', verbosity: 2}]}",
+        "logging.vmodule[0].filePattern",
+        "must contain neither '=' nor ','",
+    ),
+    (
+        "logging: {format: json, vmodule: [{filePattern: a, verbosity: 2}]}",
+        "logging.vmodule",
+        "works only with the text format",
+    ),
+    (
+        "logging: {options: {json: {splitStream: true}}}",
+        "logging.options.json.splitStream",
+        "needs the feature gate LoggingAlphaOptions",
+    ),
+    (
+        "logging: {options: {json: {infoBufferSize: 3Gi}}}\nfeatureGates: {LoggingAlphaOptions: true}",
+        "logging.options.json.infoBufferSize",
+        "must be between 0 and 2147483648",
+    ),
+    (
+        "logging: {format: json}\nfeatureGates: {LoggingBetaOptions: false}",
+        "logging.format",
+        "needs the feature gate LoggingBetaOptions",
+    ),
+    ("tracing: {samplingRatePerMillion: -1}", "tracing.samplingRatePerMillion", "must be between 0 and 1000000"),
+    ("tracing: {samplingRatePerMillion: 1000001}", "tracing.samplingRatePerMillion", "must be between 0 and 1000000"),
+    ("tracing: {endpoint: 'https://x:1'}", "tracing.endpoint", "must have no scheme, or one of dns, unix"),
+    ("tracing: {}\nfeatureGates: {NodeAgentTracing: false}", "tracing", "needs the feature gate NodeAgentTracing"),
+    # CPU, memory, topology, reservations
+    ("cpuManagerPolicy: best", "cpuManagerPolicy", "must be one of none, static"),
+    ("cpuManagerReconcilePeriod: -1s", "cpuManagerReconcilePeriod", "must be longer than 0s"),
+    (
+        "cpuManagerPolicyOptions: {full-pcpus-only: 'true'}",
+        "cpuManagerPolicyOptions",
+        "cannot be set with cpuManagerPolicy none",
+    ),
+    (
+        "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {full-pcpus: 'true'}",
+        "cpuManagerPolicyOptions.full-pcpus",
+        "is not a known option",
+    ),
+    (
+        "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {full-pcpus-only: 'maybe'}",
+        "cpuManagerPolicyOptions.full-pcpus-only",
+        'must be "true" or "false"',
+    ),
+    (
+        "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {align-by-socket: 'true'}",
+        "cpuManagerPolicyOptions.align-by-socket",
+        "needs the feature gate CPUManagerPolicyAlphaOptions",
+    ),
+    (
+        "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {align-by-socket: 'true'}\n"
+        "topologyManagerPolicy: single-numa-node\nfeatureGates: {CPUManagerPolicyAlphaOptions: true}",
+        "cpuManagerPolicyOptions.align-by-socket",
+        "cannot go with topologyManagerPolicy single-numa-node",
+    ),
+    (
+        "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {full-pcpus-only: 'true'}\n"
+        "featureGates: {CPUManagerPolicyOptions: false}",
+        "cpuManagerPolicyOptions",
+        "needs the feature gate CPUManagerPolicyOptions",
+    ),
+    ("memoryManagerPolicy: all", "memoryManagerPolicy", "must be one of none, static"),
+    (
+        "memoryManagerPolicy: Static\nfeatureGates: {MemoryManager: false}",
+        "memoryManagerPolicy",
+        "needs the feature gate MemoryManager",
+    ),
+    (
+        "memoryManagerPolicy: static",
+        "reservedMemory",
+        "must add up to memory in systemReserved, platformReserved and evictionHard: 100Mi",
+    ),
+    (
+        "topologyManagerPolicy: strict",
+        "topologyManagerPolicy",
+        "must be one of none, best-effort, restricted, single-numa-node",
+    ),
+    ("topologyManagerScope: node", "topologyManagerScope", "must be one of container, pod"),
+    (
+        "topologyManagerPolicy: restricted\nfeatureGates: {TopologyManager: false}",
+        "topologyManagerPolicy",
+        "needs the feature gate TopologyManager",
+    ),
+    (
+        "topologyManagerPolicyOptions: {closest: 'true'}",
+        "topologyManagerPolicyOptions.closest",
+        "is not a known option",
+    ),
+    (
+        "topologyManagerPolicyOptions: {prefer-closest-numa-nodes: 'true'}\n"
+        "featureGates: {TopologyManagerPolicyOptions: false}",
+        "topologyManagerPolicyOptions",
+        "needs the feature gate TopologyManagerPolicyOptions",
+    ),
+    (
+        "topologyManagerPolicyOptions: {prefer-closest-numa-nodes: 'true'}\nfeatureGates: {TopologyManager: false}",
+        "topologyManagerPolicyOptions",
+        "needs the feature gate TopologyManager",
+    ),
+    ("qosReserved: {memory: 50%}", "qosReserved", "needs the feature gate QOSReserved"),
+    ("qosReserved: {cpu: 50%}\nfeatureGates: {QOSReserved: true}", "qosReserved.cpu", "only memory can be reserved"),
+    (
+        "qosReserved: {memory: 101%}\nfeatureGates: {QOSReserved: true}",
+        "qosReserved.memory",
+        "must be a percentage from 0% to 100%",
+    ),
+    (
+        "qosReserved: {memory: '50'}\nfeatureGates: {QOSReserved: true}",
+        "qosReserved.memory",
+        "must be a percentage from 0% to 100%",
+    ),
+    (
+        "systemReserved: {ephemeral-storage: 1Gi}",
+        "systemReserved.ephemeral-storage",
+        "cannot be reserved here; these can: cpu, memory",
+    ),
+    (
+        "platformReserved: {pid: '100'}",
+        "platformReserved.pid",
+        "cannot be reserved here; these can: cpu, memory, ephemeral-storage",
+    ),
+    ("systemReserved: {cpu: -1m}", "systemReserved.cpu", "must not be negative"),
+    ("platformReserved: {memory: lots}", "platformReserved.memory", "is not a quantity"),
+    ("reservedSystemCPUs: 3-1", "reservedSystemCPUs", "is not a CPU list such as 0-3,8"),
+    ("reservedSystemCPUs: a", "reservedSystemCPUs", "is not a CPU list such as 0-3,8"),
+    (
+        "reservedSystemCPUs: 0-1\nsystemReservedCgroup: /s",
+        "reservedSystemCPUs",
+        "cannot go with systemReservedCgroup or platformReservedCgroup",
+    ),
+    (
+        "reservedSystemCPUs: 0-1\nplatformReservedCgroup: /p",
+        "reservedSystemCPUs",
+        "cannot go with systemReservedCgroup or platformReservedCgroup",
+    ),
+    ("cgroupsPerQOS: false", "enforceNodeAllocatable", "must be [] without cgroupsPerQOS"),
+    ("cgroupsPerQOS: false\nenforceNodeAllocatable: [none]", "enforceNodeAllocatable", "must be [] without"),
+    ("enforceNodeAllocatable: [pod]", "enforceNodeAllocatable[0]", "must be one of none, pods, system-reserved"),
+    ("enforceNodeAllocatable: [pods, none]", "enforceNodeAllocatable[1]", "must stand alone"),
+    ("enforceNodeAllocatable: [system-reserved]", "enforceNodeAllocatable[0]", "needs systemReservedCgroup"),
+    ("enforceNodeAllocatable: [kube-reserved]", "enforceNodeAllocatable[0]", "needs platformReservedCgroup"),
+    ("reservedMemory: [{numaNode: 0}]", "reservedMemory[0].limits", "must name at least one amount"),
+    (
+        "reservedMemory: [{numaNode: -1, limits: {memory: 1Gi}}]",
+        "reservedMemory[0].numaNode",
+        "must not be negative",
+    ),
+    (
+        "reservedMemory: [{numaNode: 0, limits: {cpu: 1}}]",
+        "reservedMemory[0].limits.cpu",
+        "must be memory or hugepages-<size>",
+    ),
+    (
+        "reservedMemory: [{numaNode: 0, limits: {memory: 0}}]",
+        "reservedMemory[0].limits.memory",
+        "must be greater than 0",
+    ),
+    (
+        "reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}, {numaNode: 0, limits: {memory: 1Gi}}]",
+        "reservedMemory[1].limits.memory",
+        "is reserved twice on NUMA node 0",
+    ),
+    # Eviction
+    (
+        "evictionHard: {memory.availabel: 1Gi}",
+        "evictionHard[memory.availabel]",
+        "is not a known eviction signal; did you mean memory.available?",
+    ),
+    ("evictionHard: {memory.available: 101%}", "evictionHard[memory.available]", "must be between 0% and 100%"),
+    ("evictionHard: {memory.available: -1%}", "evictionHard[memory.available]", "must be between 0% and 100%"),
+    ("evictionHard: {memory.available: x%}", "evictionHard[memory.available]", "is not a percentage such as 10%"),
+    ("evictionHard: {memory.available: '0'}", "evictionHard[memory.available]", "must be greater than 0"),
+    ("evictionHard: {pid.available: -5k}", "evictionHard[pid.available]", "must be greater than 0"),
+    (
+        "evictionSoft: {nodefs.available: 10%}",
+        "evictionSoft[nodefs.available]",
+        "needs an entry in evictionSoftGracePeriod",
+    ),
+    (
+        "evictionSoftGracePeriod: {nodefs.available: -1s}",
+        "evictionSoftGracePeriod[nodefs.available]",
+        "must not be negative",
+    ),
+    (
+        "evictionSoftGracePeriod: {nodefs.available: soon}",
+        "evictionSoftGracePeriod[nodefs.available]",
+        "is not a duration",
+    ),
+    ("evictionSoftGracePeriod: {x: 1s}", "evictionSoftGracePeriod.x", "is not a known eviction signal"),
+    ("evictionMinimumReclaim: {imagefs.available: '-1'}", "evictionMinimumReclaim[imagefs.available]", "must not be"),
+    ("evictionPressureTransitionPeriod: -1s", "evictionPressureTransitionPeriod", "must not be negative"),
+    ("evictionMaxPodGracePeriod: -1", "evictionMaxPodGracePeriod", "must not be negative"),
+]
+
+RIGHT = [
+    "address: '::'",
+    "port: 1",
+    "port: 65535",
+    "readOnlyPort: 10255",
+    "healthzPort: 0",
+    "tlsMinVersion: VersionTLS13",
+    "tlsCipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, TLS_AES_128_GCM_SHA256, TLS_RSA_WITH_RC4_128_SHA]",
+    "authentication: {webhook: {enabled: false}, anonymous: {enabled: true}}",
+    "authorization: {mode: AlwaysAllow}",
+    "serverTLSBootstrap: true",
+    "enableSystemLogQuery: true",
+    "showHiddenMetricsForVersion: '1.28'",
+    "staticPodURL: https://u:p@host:8443/pods\nstaticPodURLHeader: {X-Key: [a, b]}",
+    "podsPerCore: 110",
+    "podCIDR: 10.88.0.0/16,fd00::/64",
+    "podPidsLimit: -1",
+    "nodeStatusMaxImages: -1",
+    "nodeStatusMaxImages: 0",
+    "registerWithTaints: [{key: example.com/gpu, value: a, effect: NoSchedule}, {key: x, effect: NoExecute}]",
+    "shutdownGracePeriod: 30s\nshutdownGracePeriodCriticalPods: 10s",
+    "shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 10}]",
+    "systemCgroups: /system\ncgroupRoot: /",
+    "cpuManagerPolicy: static",
+    "cpuManagerPolicy: None",
+    "cpuManagerPolicy: static\ncpuManagerPolicyOptions: {full-pcpus-only: 'true'}",
+    "memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 0, limits: {memory: 60Mi}},"
+    " {numaNode: 1, limits: {memory: 50Mi, hugepages-2Mi: 4Mi}}]\nsystemReserved: {memory: 10Mi}",
+    "memoryManagerPolicy: static\nevictionHard: {memory.available: 5%}",
+    "topologyManagerPolicy: single-numa-node\ntopologyManagerScope: pod",
+    "topologyManagerPolicyOptions: {prefer-closest-numa-nodes: 'true'}",
+    "qosReserved: {memory: 100%}\nfeatureGates: {QOSReserved: true}",
+    "cpuCFSQuotaPeriod: 1ms\nfeatureGates: {CustomCPUCFSQuotaPeriod: true}",
+    "cpuCFSQuotaPeriod: 1s\nfeatureGates: {CustomCPUCFSQuotaPeriod: true}",
+    "memorySwap: {swapBehavior: UnlimitedSwap}\nfeatureGates: {NodeSwap: true}",
+    "memoryThrottlingFactor: 1",
+    "oomScoreAdj: -1000",
+    "imageGCHighThresholdPercent: 100",
+    "imageMaximumGCAge: 1h",
+    "serializeImagePulls: false\nmaxParallelImagePulls: 1",
+    "registryPullQPS: 0",
+    "eventRecordQPS: 0",
+    "containerLogMaxSize: '-1'",
+    "contentType: application/json",
+    "allowedUnsafeSysctls: ['net.*', net/ipv4/conf/eth0.1/arp, 'kernel.msg*', fs.mqueue.msg_max, net.core.somaxconn]",
+    "logging: {format: json}",
+    "logging: {vmodule: [{filePattern: 'pod*', verbosity: 4}]}",
+    "logging: {options: {json: {splitStream: true, infoBufferSize: 64Ki}}}\nfeatureGates: {LoggingAlphaOptions: true}",
+    "tracing: {endpoint: 'localhost:4317', samplingRatePerMillion: 1000000}",
+    "tracing: {endpoint: 'dns:///collector:4317'}",
+    "tracing: {endpoint: '[::1]:4317'}",
+    "systemReserved: {cpu: 500m, memory: 1Gi}\nplatformReserved: {ephemeral-storage: 1Gi}",
+    "reservedSystemCPUs: 0-3,8",
+    "enforceNodeAllocatable: []\ncgroupsPerQOS: false",
+    "enforceNodeAllocatable: [none]",
+    "enforceNodeAllocatable: [pods, pods, kube-reserved]\nplatformReservedCgroup: /platform",
+    "enforceNodeAllocatable: [system-reserved]\nsystemReservedCgroup: /system.slice",
+    "evictionHard: {memory.available: 0%, nodefs.available: 100%, pid.available: 1k}",
+    "evictionHard: {}",
+    "evictionSoft: {memory.available: 1.5Gi}\nevictionSoftGracePeriod: {memory.available: 1m30s}",
+    "evictionMinimumReclaim: {nodefs.available: 500Mi, imagefs.available: 0%}",
+    "imageServiceEndpoint: /run/images.sock",
+]
+
+
+@pytest.mark.parametrize(("text", "path", "rule"), WRONG, ids=lambda value: None)
+def test_refuses_what_breaks_a_rule(refusal, text, path, rule):
+    found = refusal(text)
+
+    assert [broken for where, broken in found if where == path and broken.startswith(rule)], found
+
+
+@pytest.mark.parametrize("text", RIGHT)
+def test_accepts_what_keeps_the_rules(load_text, text):
+    load_text(text)
+
+
+@pytest.mark.row("config.hairpinMode")
+def test_the_hairpin_mode_must_be_one_that_exists(load_text, refusal):
+    for mode in ("promiscuous-bridge", "hairpin-veth", "none"):
+        assert load_text(f"hairpinMode: {mode}").config.hairpin_mode == mode
+
+    assert refusal("hairpinMode: bridge") == [("hairpinMode", "must be one of promiscuous-bridge, hairpin-veth, none")]
+
+
+@pytest.mark.row("config.iptablesMasqueradeBit", "config.iptablesDropBit")
+@pytest.mark.parametrize("field", ["iptablesMasqueradeBit", "iptablesDropBit"])
+def test_the_firewall_bits_are_checked_and_said_to_have_no_effect(load_text, refusal, field):
+    assert f"{field} is deprecated and has no effect" in load_text(f"{field}: 31").warnings
+    assert load_text(f"{field}: 0").warnings
+    assert not load_text("").warnings
+
+    for wrong in (-1, 32):
+        assert refusal(f"{field}: {wrong}") == [(field, "must be between 0 and 31")]
+
+
+@pytest.mark.row("config.featureGates")
+def test_gates_are_known_by_name_and_change_what_is_allowed(load_text, refusal):
+    needing = "cpuCFSQuotaPeriod: 10ms\n"
+
+    assert refusal("featureGates: {GracefulNodeShutdwon: true, CPUManager: false}") == [
+        (
+            "featureGates.GracefulNodeShutdwon",
+            "is an unrecognized feature gate; did you mean GracefulNodeShutdown?",
+        ),
+        ("featureGates.CPUManager", "is locked to true"),
+    ]
+    assert refusal(needing)
+    loaded = load_text(f"{needing}featureGates: {{CustomCPUCFSQuotaPeriod: true}}")
+    assert loaded.gates.enabled("CustomCPUCFSQuotaPeriod")
+    assert load_text("featureGates: {AllAlpha: true}\n" + needing).gates.enabled("CustomCPUCFSQuotaPeriod")
+    assert refusal("featureGates: {NodeSwap: 'yes'}") == [("featureGates.NodeSwap", "must be true or false")]
+
+
+def test_both_spellings_of_a_gate_mean_the_same(load_text):
+    gates = load_text("featureGates: {KubeletTracing: false}").gates
+
+    assert not gates.enabled("NodeAgentTracing")
+
+
+def test_a_runtime_endpoint_must_be_given(refusal):
+    header = "apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: NodeAgentConfiguration\n"
+
+    assert refusal("", header=header) == [
+        ("containerRuntimeEndpoint", "must be given, such as unix:///run/containerd/containerd.sock")
+    ]
+    assert refusal("containerRuntimeEndpoint: tcp://host:1\n", header=header)[0][0] == "containerRuntimeEndpoint"
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        ("tlsCipherSuites: [TLS_RSA_WITH_RC4_128_SHA]", "TLS_RSA_WITH_RC4_128_SHA is insecure"),
+        ("tlsCipherSuites: [TLS_AES_128_GCM_SHA256]", "naming it has no effect"),
+        ("imageServiceEndpoint: /run/i.sock", "write unix:///run/i.sock"),
+        ("evictionHard: {containerfs.available: 10%}", "the signal is computed from the others"),
+        ("registerNode: false\nregisterWithTaints: [{key: a, effect: NoExecute}]", "no effect without registerNode"),
+        ("staticPodURLHeader: {A: [b]}", "no effect without staticPodURL"),
+        ("featureGates: {ExecProbeTimeout: true}", "generally available"),
+        ("maxPods: 0", "maxPods: 0 counts as not set; the default 110 applies"),
+    ],
+)
+def test_warns_of_what_is_accepted_but_deserves_a_word(load_text, text, warning):
+    assert any(warning in said for said in load_text(text).warnings)

@@ -1,0 +1,102 @@
+"""The types describe themselves: names in files, plain forms, provenance paths."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodeagent.base.quantity import Quantity
+from nodeagent.config.codec import decode, encode, nearest
+from nodeagent.config.fields import all_fields
+from nodeagent.config.names import wire_name
+from nodeagent.config.rules.eviction import parse_threshold
+from nodeagent.config.rules.managers import parse_cpu_list
+from nodeagent.config.rules.node import logging_settings
+from nodeagent.config.tree import DEFAULT, Origin, Tree
+from nodeagent.config.types import FormatOptions, JSONOptions, LoggingConfiguration, NodeAgentConfiguration, VModuleItem
+
+
+def test_the_plain_form_reads_back_to_the_same_configuration():
+    config = NodeAgentConfiguration(max_pods=3, eviction_soft={"memory.available": "1Gi"})
+    problems = []
+
+    assert decode(NodeAgentConfiguration, encode(config), lambda *problem: problems.append(problem)) == config
+    assert not problems
+
+
+def test_every_field_says_what_it_means():
+    assert [path for path, field in all_fields().items() if not field.member.doc] == []
+
+
+@pytest.mark.parametrize(
+    ("attribute", "name"),
+    [
+        ("cpu_cfs_quota_period", "cpuCFSQuotaPeriod"),
+        ("make_iptables_util_chains", "makeIPTablesUtilChains"),
+        ("iptables_drop_bit", "iptablesDropBit"),
+        ("reserved_system_cpus", "reservedSystemCPUs"),
+        ("static_pod_url_header", "staticPodURLHeader"),
+    ],
+)
+def test_names_in_files_are_the_documents(attribute, name):
+    assert wire_name(attribute) == name
+
+
+def test_a_configuration_cannot_be_changed():
+    with pytest.raises(AttributeError):
+        NodeAgentConfiguration().max_pods = 3
+
+
+def test_the_nearest_name_ignores_case():
+    assert nearest("MAXPODS", ["maxPods", "port"]) == "maxPods"
+    assert nearest("qqqq", ["maxPods", "port"]) == ""
+
+
+def test_cpu_lists_are_read():
+    assert parse_cpu_list("0-3, 8") == {0, 1, 2, 3, 8}
+    assert parse_cpu_list("") == frozenset()
+
+
+def test_thresholds_are_read():
+    assert parse_threshold("10%").fraction == pytest.approx(0.1)
+    assert parse_threshold("100%").disabled
+    assert parse_threshold("0%").disabled
+    assert parse_threshold("1Gi").quantity == Quantity.parse("1Gi")
+    assert not parse_threshold("0", zero=True).disabled
+
+
+def test_the_logging_part_becomes_the_settings_of_the_logging_library():
+    logging = LoggingConfiguration(
+        verbosity=3,
+        vmodule=(VModuleItem(file_pattern="a*", verbosity=5),),
+        options=FormatOptions(json=JSONOptions(split_stream=True, info_buffer_size=Quantity.parse("4Ki"))),
+    )
+
+    settings = logging_settings(logging)
+
+    assert (settings.format, settings.flush_seconds, settings.verbosity) == ("text", 5.0, 3)
+    assert [(item.file_pattern, item.verbosity) for item in settings.vmodule] == [("a*", 5)]
+    assert settings.json.split_stream
+    assert settings.json.info_buffer_bytes == 4096
+
+
+def test_a_member_without_its_own_origin_shares_that_around_it():
+    tree = Tree()
+    place = Origin("file", "a.yaml", 3)
+    tree.merge({"a": [{"b": 1}]}, lambda _: place)
+
+    assert tree.origin("a[0].b") == place
+    assert tree.origin("a[0].c") == place
+    assert tree.origin("b") == DEFAULT
+
+
+def test_replacing_an_object_forgets_what_was_in_it():
+    tree = Tree()
+    tree.merge({"a": {"b": {"c": 1}}}, lambda _: Origin("file", "one"))
+    tree.replace(("a", "b"), {"d": 2}, Origin("flag", "--b"))
+
+    assert tree.value == {"a": {"b": {"d": 2}}}
+    assert dict(tree.origins()) == {
+        "a": Origin("file", "one"),
+        "a.b": Origin("flag", "--b"),
+        "a.b.d": Origin("flag", "--b"),
+    }
