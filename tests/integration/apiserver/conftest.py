@@ -1,0 +1,172 @@
+"""A real server process, spoken to over TLS."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+START_SECONDS = 20.0
+
+
+class Api:
+    """A client as plain as can be: one connection, JSON unless told otherwise."""
+
+    def __init__(self, url: str, ca_file: str, token: str | None) -> None:
+        parts = urlsplit(url)
+        self._host, self._port, self._token = parts.hostname or "", parts.port or 0, token
+        self._context = ssl.create_default_context(cafile=ca_file)
+        self._connection: http.client.HTTPSConnection | None = None
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        content_type: str = "application/json",
+        headers: dict[str, str] | None = None,
+    ) -> tuple[int, Any]:
+        """Return the code and the decoded body."""
+        code, _, data = self.raw(method, path, body, content_type=content_type, headers=headers)
+        return code, json.loads(data) if data[:1] in (b"{", b"[") else data
+
+    def raw(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        content_type: str = "application/json",
+        headers: dict[str, str] | None = None,
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Return code, headers and bytes."""
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        if self._connection is None:
+            self._connection = self._connect(30)
+        given = self._headers() | ({"Content-Type": content_type} if data is not None else {}) | (headers or {})
+        self._connection.request(method, path, data, given)
+        response = self._connection.getresponse()
+        return response.status, {key.lower(): value for key, value in response.getheaders()}, response.read()
+
+    def ok(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
+        """Return the decoded body of a call that must succeed."""
+        code, answer = self.call(method, path, body, **options)
+        assert code < 300, answer
+        return answer
+
+    @contextmanager
+    def watch(self, path: str, *, seconds: float = 10) -> Iterator[Iterator[Any]]:
+        """Yield the events of a watch as they arrive; one that takes longer than *seconds* fails the test."""
+        connection = self._connect(seconds)
+        try:
+            connection.request("GET", path, headers=self._headers())
+            response = connection.getresponse()
+            assert response.status == 200, response.read()
+            yield (json.loads(line) for line in iter(response.readline, b""))
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _connect(self, seconds: float) -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection(self._host, self._port, timeout=seconds, context=self._context)
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+
+
+class Server:
+    """One server process and what it wrote for its clients."""
+
+    def __init__(self, data_dir: Path, *arguments: str) -> None:
+        self.data_dir = data_dir
+        self._arguments = arguments
+        self._apis: list[Api] = []
+        self.start()
+
+    def start(self) -> None:
+        """Start the process and wait until it serves."""
+        ready = self.data_dir / "ready.json"
+        ready.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "apiserver_stub", "--data-dir", str(self.data_dir), "--secure-port", "0"]
+        self.process = subprocess.Popen(
+            [*command, *self._arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        end = time.monotonic() + START_SECONDS
+        while not ready.exists():
+            assert self.process.poll() is None, self.process.stderr and self.process.stderr.read()
+            assert time.monotonic() < end, "the server did not start"
+            time.sleep(0.02)
+        self.ready = json.loads(ready.read_text())
+
+    def api(self, token: str | None = "") -> Api:
+        """Return a client; without *token* it is the admin's, with ``None`` nobody's."""
+        api = Api(self.ready["url"], self.ready["caFile"], self.ready["token"] if token == "" else token)
+        self._apis.append(api)
+        return api
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send signal *number* and return the exit code."""
+        for api in self._apis:
+            api.close()
+        self._apis.clear()
+        self.process.send_signal(number)
+        code = self.process.wait(START_SECONDS)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        return code
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, kubeconfig: str = "kubeconfig") -> str:
+        """Run kubectl as the admin and return what it printed."""
+        result = subprocess.run(
+            ["kubectl", *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "KUBECONFIG": self.ready[kubeconfig], "HOME": str(self.data_dir)},
+        )
+        assert result.returncode == 0, f"{arguments}: {result.stdout}{result.stderr}"
+        return result.stdout
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that the tests of a module share."""
+    found = Server(tmp_path_factory.mktemp("apiserver"))
+    yield found
+    assert found.stop() == 0
+
+
+@pytest.fixture
+def api(server: Server) -> Iterator[Api]:
+    """The admin's client."""
+    client = server.api()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def namespace(api: Api) -> Iterator[str]:
+    """A namespace of the test's own."""
+    created = api.ok("POST", "/api/v1/namespaces", {"metadata": {"generateName": "test-"}})
+    name = created["metadata"]["name"]
+    yield name
+    api.ok("DELETE", f"/api/v1/namespaces/{name}")

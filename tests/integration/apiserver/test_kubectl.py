@@ -1,0 +1,88 @@
+"""An unmodified kubectl does what people do daily."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from .conftest import Api, Server
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: web, labels: {app: %s}}
+spec:
+  containers:
+  - {name: c, image: busybox, ports: [{containerPort: 80}]}
+"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def kubectl() -> None:
+    assert shutil.which("kubectl"), "kubectl (Debian package kubernetes-client) is needed"
+
+
+def test_apply_get_describe_delete(server: Server) -> None:
+    assert server.kubectl("apply", "-f", "-", stdin=POD % "one") == "pod/web created\n"
+    assert server.kubectl("apply", "-f", "-", stdin=POD % "two") == "pod/web configured\n"
+    assert server.kubectl("apply", "-f", "-", stdin=POD % "two") == "pod/web unchanged\n"
+    header, row = server.kubectl("get", "pods", "-l", "app=two").splitlines()
+    assert header.split() == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
+    assert row.split()[:4] == ["web", "0/1", "Pending", "0"]
+    assert "QoS Class:" in server.kubectl("describe", "pod", "web")
+    assert server.kubectl("get", "pods", "-o", "name", "-A") == "pod/web\n"
+    assert "deleted" in server.kubectl("delete", "pod", "web")
+    assert server.kubectl("get", "pods", "--ignore-not-found") == ""
+
+
+def test_generators_and_commands(server: Server, api: Api) -> None:
+    server.kubectl("create", "namespace", "team")
+    server.kubectl("-n", "team", "create", "configmap", "settings", "--from-literal=a=b")
+    server.kubectl("-n", "team", "create", "secret", "generic", "token", "--from-literal=k=v")
+    server.kubectl("-n", "team", "create", "serviceaccount", "robot")
+    assert server.kubectl("-n", "team", "get", "secret", "token", "-o", "jsonpath={.data.k}") == "dg=="
+    assert server.kubectl("-n", "team", "create", "token", "robot").count(".") == 2
+    assert server.kubectl("auth", "can-i", "get", "pods") == "yes\n"
+    assert "admin" in server.kubectl("auth", "whoami")
+    server.kubectl("-n", "team", "label", "configmap", "settings", "a=b")
+    patched = server.kubectl("-n", "team", "patch", "cm", "settings", "-p", '{"data":{"c":"d"}}', "-o", "json")
+    assert json.loads(patched)["data"] == {"a": "b", "c": "d"}
+    server.kubectl("delete", "namespace", "team")
+    assert api.call("GET", "/api/v1/namespaces/team")[0] == 404
+
+
+def test_nodes(server: Server, api: Api) -> None:
+    status = {
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "nodeInfo": {"kubeletVersion": "v1.29.1"},
+        "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+    }
+    api.ok("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}, "status": status})
+
+    server.kubectl("cordon", "n1")
+    server.kubectl("taint", "node", "n1", "k=v:NoSchedule")
+    row = server.kubectl("get", "nodes", "-o", "wide").splitlines()[1].split()
+    assert row[:3] == ["n1", "Ready,SchedulingDisabled", "<none>"]
+    assert row[5] == "10.0.0.1"
+    described = server.kubectl("describe", "node", "n1")
+    assert "k=v:NoSchedule" in described
+    server.kubectl("delete", "node", "n1")
+
+
+def test_events(server: Server, api: Api) -> None:
+    event = {
+        "metadata": {"name": "e1", "namespace": "default"},
+        "involvedObject": {"kind": "Pod", "name": "web", "namespace": "default"},
+        "reason": "Started",
+        "message": "Started container c",
+        "type": "Normal",
+        "lastTimestamp": "2026-11-21T00:00:00Z",
+        "source": {"component": "kubelet", "host": "n1"},
+    }
+    api.ok("POST", "/api/v1/namespaces/default/events", event)
+
+    assert "Started container c" in server.kubectl("get", "events")
+    assert "pod/web" in server.kubectl("events").lower()
+    server.kubectl("delete", "events", "--all")

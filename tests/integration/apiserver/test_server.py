@@ -1,0 +1,253 @@
+"""The process: who gets in, what it says about itself, what survives it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from nodeagent.base import kubeconfig, tls
+
+from .conftest import Api, Server
+
+
+def test_strangers_see_health_and_version_alone(server: Server) -> None:
+    nobody = server.api(None)
+
+    for path in ("/healthz", "/livez", "/readyz"):
+        assert nobody.raw("GET", path)[2] == b"ok"
+    assert nobody.ok("GET", "/version")["gitVersion"].startswith("v1.29.")
+    for method, path in (
+        ("GET", "/api"),
+        ("GET", "/metrics"),
+        ("GET", "/api/v1/nodes"),
+        ("POST", "/healthz"),
+        ("GET", "/openapi/v3"),
+        ("DELETE", "/api/v1/namespaces/default/pods"),
+    ):
+        code, refused = nobody.call(method, path)
+        assert (code, refused["reason"]) == (403, "Forbidden"), path
+    message = nobody.call("GET", "/api/v1/namespaces/default/secrets/s")[1]["message"]
+    assert message == (
+        'secrets "s" is forbidden: User "system:anonymous" cannot get resource "secrets" in API group "" '
+        'in the namespace "default"'
+    )
+
+
+def test_a_wrong_token_is_refused(server: Server) -> None:
+    for token in ("wrong", "a.b.c", "eyJhbGciOiJub25lIn0.e30."):
+        code, refused = server.api(token).call("GET", "/healthz")
+        assert (code, refused["message"]) == (401, "Unauthorized")
+
+
+def test_the_node_has_an_identity_of_its_own(server: Server) -> None:
+    token = kubeconfig.load(Path(server.ready["nodeKubeconfig"])).authorization().removeprefix("Bearer ")
+    node = server.api(token)
+
+    who = node.ok("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {})["status"]["userInfo"]
+
+    assert who["username"].startswith("system:node:")
+    assert "system:nodes" in who["groups"]
+    node.ok("GET", "/api/v1/nodes")
+
+
+def test_secrets_on_disk_are_for_the_owner(server: Server) -> None:
+    files = ["admin.kubeconfig", "node.kubeconfig", "tokens.csv", "service-account.key", "store.db", "ready.json"]
+    for name in [*files, "certs/ca.key", "certs/apiserver.key"]:
+        assert stat.S_IMODE((server.data_dir / name).stat().st_mode) == 0o600, name
+
+
+def test_discovery_knows_every_resource(api: Api) -> None:
+    groups = [group["name"] for group in api.ok("GET", "/apis")["groups"]]
+    assert {"events.k8s.io", "coordination.k8s.io", "authentication.k8s.io"} <= set(groups)
+    pods = next(item for item in api.ok("GET", "/api/v1")["resources"] if item["name"] == "pods")
+    assert (pods["kind"], pods["shortNames"], pods["namespaced"]) == ("Pod", ["po"], True)
+    events = next(item for item in api.ok("GET", "/api/v1")["resources"] if item["name"] == "events")
+    assert events["storageVersionHash"] == "r2yiGXH7wu8="
+    leases = api.ok("GET", "/apis/coordination.k8s.io/v1")["resources"][0]
+    assert leases["storageVersionHash"] == "gqkMMb/YqFM="
+    accept = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
+    _, headers, body = api.raw("GET", "/apis", headers={"Accept": accept})
+    assert headers["content-type"] == accept
+    assert [item["metadata"]["name"] for item in json.loads(body)["items"]] == groups
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code"),
+    [
+        ("GET", "/nope", 404),
+        ("GET", "/apis/nope/v1/things", 404),
+        ("GET", "/api/v1/nopes", 404),
+        ("GET", "/api/v1/namespaces/default/pods/p/nope", 404),
+        ("POST", "/api/v1/pods", 405),
+        ("PUT", "/api/v1/namespaces/default/pods", 405),
+        ("POST", "/api/v1/namespaces/default/pods/p", 405),
+        ("DELETE", "/api/v1/pods", 405),
+        ("OPTIONS", "/api/v1/pods", 405),
+        ("DELETE", "/api/v1/namespaces", 405),
+        ("GET", "/api/v1/namespaces/default/pods/%2e%2e", 400),
+        ("GET", "/api/v1/pods?limit=abc", 400),
+        ("GET", "/api/v1/pods?resourceVersion=abc", 400),
+        ("GET", "/api/v1/pods?labelSelector=a%3Db%3Dc", 400),
+        ("GET", "/api/v1/pods?continue=nonsense", 400),
+        ("GET", "/api/v1/pods?watch=1&resourceVersion=abc", 500),
+    ],
+)
+def test_what_is_not_served_is_said_so(api: Api, method: str, path: str, code: int) -> None:
+    assert api.call(method, path)[0] == code
+
+
+def test_bodies_are_bounded_and_read_as_what_they_say(api: Api) -> None:
+    path = "/api/v1/namespaces/default/configmaps"
+    big = {"metadata": {"name": "big"}, "data": {"k": "x" * (3 << 20)}}
+    code, refused = api.call("POST", path, big)
+    assert (code, refused["message"]) == (413, "Request entity too large: limit is 3145728")
+    api.close()
+    assert api.call("POST", path, b"{", content_type="application/json")[0] == 400
+    assert api.call("POST", path, b"[" * 100_000, content_type="application/json")[0] == 400
+    assert api.call("POST", path, b"x", content_type="text/html")[0] == 415
+    assert api.call("POST", path, b"a: &a [*a]", content_type="application/yaml")[0] == 400
+    made = api.ok("POST", path, b"metadata: {name: from-yaml}\ndata: {k: v}", content_type="application/yaml")
+    assert made["data"] == {"k": "v"}
+    _, headers, text = api.raw("GET", f"{path}/from-yaml", headers={"Accept": "application/yaml"})
+    assert headers["content-type"] == "application/yaml"
+    assert b"kind: ConfigMap" in text
+    api.ok("DELETE", f"{path}/from-yaml")
+    assert api.call("GET", path, headers={"Accept": "text/html"})[0] == 406
+
+
+def test_client_certificates_name_the_caller(tmp_path: Path) -> None:
+    ca = tls.generate_ca("clients")
+    client = tls.issue(ca, "system:node:n9", organizations=["system:nodes"], client=True)
+    for name, data in (("ca.crt", ca.certificate), ("c.crt", client.certificate), ("c.key", client.key)):
+        tls.write_private(tmp_path / name, data)
+    server = Server(tmp_path / "data", "--client-ca-file", str(tmp_path / "ca.crt"), "--anonymous-auth=false")
+    try:
+        api = server.api(None)
+        assert api.call("GET", "/healthz")[0] == 401
+        api.close()
+        api._context.load_cert_chain(tmp_path / "c.crt", tmp_path / "c.key")
+        who = api.ok("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {})["status"]["userInfo"]
+        assert who["username"] == "system:node:n9"
+    finally:
+        server.stop()
+
+
+def test_tokens_from_a_file_name_the_caller(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text('abc,alice,u1,"dev,system:masters"\ndef,bob,u2\n')
+    server = Server(tmp_path / "data", "--token-auth-file", str(tokens))
+    try:
+        server.api("abc").ok("GET", "/api/v1/nodes")
+        assert server.api("def").call("GET", "/api/v1/nodes")[0] == 403
+    finally:
+        server.stop()
+
+
+def test_options_that_do_nothing_yet_are_refused(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "apiserver_stub", "--data-dir", str(tmp_path), "--audit-log-path=-", "--bogus"]
+
+    result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+
+    assert result.returncode == 2
+    assert "--audit-log-path has no effect yet" in result.stderr
+    assert "unknown flag: --bogus" in result.stderr
+
+
+def test_the_store_survives_a_restart_with_its_identity(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data")
+    path = "/api/v1/namespaces/default/configmaps"
+    created = server.api().ok("POST", path, {"metadata": {"name": "a"}})
+    server.api().ok("DELETE", f"{path}/a")
+    last = int(server.api().ok("GET", path)["metadata"]["resourceVersion"])
+    before = server.ready
+    assert server.stop() == 0
+    assert not (server.data_dir / "ready.json").exists()
+
+    server.start()
+    try:
+        assert (server.ready["token"], server.ready["caFile"]) == (before["token"], before["caFile"])
+        api = server.api()
+        again = api.ok("POST", path, {"metadata": {"name": "a"}})
+        assert int(again["metadata"]["resourceVersion"]) > last > int(created["metadata"]["resourceVersion"])
+        with api.watch(f"{path}?watch=1&resourceVersion={last - 1}") as events:
+            assert next(events)["object"]["code"] == 410
+    finally:
+        server.stop()
+
+
+def test_every_acknowledged_write_survives_kill(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data")
+    path = "/api/v1/namespaces/default/configmaps"
+    try:
+        for round_ in range(3):
+            acknowledged: dict[str, int] = {}
+            writers = [
+                threading.Thread(target=_write, args=(server.api(), path, f"r{round_}-w{number}", acknowledged))
+                for number in range(8)
+            ]
+            for writer in writers:
+                writer.start()
+            time.sleep(0.4)
+            server.stop(signal.SIGKILL)
+            for writer in writers:
+                writer.join(10)
+            server.start()
+            listed = server.api().ok("GET", path)
+            found = {item["metadata"]["name"]: int(item["metadata"]["resourceVersion"]) for item in listed["items"]}
+            assert len(acknowledged) > 8
+            assert acknowledged.items() <= found.items()
+            assert int(listed["metadata"]["resourceVersion"]) >= max(found.values())
+    finally:
+        server.stop()
+
+
+def test_a_watcher_that_never_reads_holds_up_nobody(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data")
+    path = "/api/v1/namespaces/default/configmaps"
+    try:
+        api = server.api()
+        with api.watch(f"{path}?watch=1&resourceVersion=0"), api.watch(f"{path}?watch=1") as events:
+            next(events)
+            for number in range(40):
+                api.ok("POST", path, {"metadata": {"name": f"big-{number}"}, "data": {"k": "x" * 500_000}})
+            seen = set()
+            while len(seen) < 40:
+                event = next(events)
+                if event["object"]["metadata"]["name"].startswith("big-"):
+                    seen.add(event["object"]["metadata"]["name"])
+    finally:
+        server.stop()
+
+
+def _write(api: Api, path: str, prefix: str, acknowledged: dict[str, int]) -> None:
+    number = 0
+    while True:
+        name = f"{prefix}-{number}"
+        try:
+            code, answer = api.call("POST", path, {"metadata": {"name": name}})
+        except (OSError, ValueError) as error:
+            assert not isinstance(error, AssertionError)
+            return
+        except Exception as error:  # the connection broke in the middle of an answer
+            assert "http.client" in type(error).__module__, error
+            return
+        finally:
+            number += 1
+        if code == 201:
+            acknowledged[name] = int(answer["metadata"]["resourceVersion"])
+
+
+def test_the_data_directory_is_private(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data")
+    server.stop()
+
+    assert stat.S_IMODE(os.stat(tmp_path / "data").st_mode) == 0o700
