@@ -13,6 +13,7 @@ import uvloop
 from nodeagent.base import identity
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.config.load import load_configuration
+from nodeagent.config.rules.node import logging_settings
 from nodeagent.config.unimplemented import unimplemented
 from nodeagent.errors import ConfigError, NodeAgentError, PluginError
 from nodeagent.plugin_settings import load_plugin_settings
@@ -68,17 +69,6 @@ async def _serve(loaded: Loaded, plugins: PluginManager, settings: dict[str, dic
 
 
 def _start_logging(loaded: Loaded) -> Logging:
-    from nodeagent.base.logging import JSONOptions, LoggingSettings, VModule, configure
+    from nodeagent.base.logging import configure
 
-    given = loaded.config.logging
-    settings = LoggingSettings(
-        format=given.format,
-        flush_seconds=given.flush_frequency.duration.seconds,
-        verbosity=given.verbosity,
-        vmodule=tuple(VModule(item.file_pattern, item.verbosity) for item in given.vmodule),
-        json=JSONOptions(
-            split_stream=given.options.json.split_stream,
-            info_buffer_bytes=given.options.json.info_buffer_size.value(),
-        ),
-    )
-    return configure(settings, gate_enabled=loaded.gates.enabled)
+    return configure(logging_settings(loaded.config.logging), gate_enabled=loaded.gates.enabled)

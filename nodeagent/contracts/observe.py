@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from nodeagent.contracts.pods import WaitingReason
@@ -15,6 +15,10 @@ class PodObserver(Protocol):
 
     def get(self, uid: str) -> RuntimePod | None:
         """Return what was last observed, or ``None`` when the runtime knows nothing of the pod."""
+        ...
+
+    def pods(self) -> Iterable[RuntimePod]:
+        """Return all pods that the runtime knows."""
         ...
 
     async def refresh(self, uid: str, touched: frozenset[str] | None = None) -> RuntimePod | None:

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable
 
 from nodeagent.base.aio import Clock
+from nodeagent.contracts.observe import PodObserver
 from nodeagent.contracts.pods import PodSyncer
 from nodeagent.errors import NodeAgentError
-from nodeagent.pleg.cache import PodCache
 from nodeagent.podworker.workers import PodWorkers
 
 _log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ class Housekeeping:
     Does nothing before every source has published, because their pods are not known yet.
     """
 
-    def __init__(self, pods: PodWorkers, cache: PodCache, syncer: Callable[[], PodSyncer], clock: Clock) -> None:
+    def __init__(self, pods: PodWorkers, cache: PodObserver, syncer: Callable[[], PodSyncer], clock: Clock) -> None:
         self._pods, self._cache, self._syncer, self._clock = pods, cache, syncer, clock
         self._woken = asyncio.Event()
 

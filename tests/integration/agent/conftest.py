@@ -95,5 +95,7 @@ def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> It
 
 def _ready(api: ApiServer) -> bool:
     node = api.get("/api/v1/nodes/node-1")
+    if node["kind"] != "Node":
+        return False
     conditions = node.get("status", {}).get("conditions") or ()
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
