@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nodeagent.base.aio import Backoff
+from nodeagent.base.aio.waker import Waker
 from nodeagent.contracts.api import NODES, Api
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
@@ -18,7 +19,6 @@ from nodeagent.model.node import NodeCondition, NodeStatus
 from nodeagent.node.changes import event_reasons
 from nodeagent.node.collect import Collector
 from nodeagent.node.status import READY, compute_status, conditions_of, status_patch
-from nodeagent.node.waker import Waker
 from nodeagent.node.watcher import NodeWatcher
 from nodeagent.pluginmanager import PluginManager
 

@@ -7,9 +7,9 @@ import logging
 from typing import Any
 
 from nodeagent.base.aio import Backoff, Clock
+from nodeagent.base.aio.waker import wait_for
 from nodeagent.contracts.api import NODES, Api, WatchType
 from nodeagent.errors import ApiError, ApiGone
-from nodeagent.node.waker import wait_for
 
 _RETRY_SECONDS = (0.8, 30.0)
 

@@ -1,0 +1,24 @@
+"""Event recorder: tells operators through the events API what happened on this node.
+
+spec: config.eventRecordQPS, config.eventBurst
+"""
+
+from __future__ import annotations
+
+from nodeagent_plugins.event_recorder.ledger import Ledger
+from nodeagent_plugins.event_recorder.log import LogRecorder
+from nodeagent_plugins.event_recorder.recorder import ApiRecorder
+from nodeagent_plugins.event_recorder.sink import Sink
+
+from nodeagent import hookimpl
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.events import EventRecorder
+
+
+@hookimpl
+def nodeagent_provide_event_recorder(context: AgentContext) -> EventRecorder:
+    """Provide a recorder with a client of its own, so that events and other requests do not hold each other up."""
+    if context.new_api is None:
+        return LogRecorder()
+    api = context.new_api(context.config.event_record_qps, context.config.event_burst)
+    return ApiRecorder(Sink(api, context.node_name), Ledger(context.clock), context.clock, context.tasks)

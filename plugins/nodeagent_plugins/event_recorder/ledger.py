@@ -1,0 +1,225 @@
+"""What has happened, folded into series, and what of it the server has not been told yet. No I/O.
+
+Equal events are one series: told when it begins, later by its count. Many similar ones, which differ in their note
+alone, are taken as equal after a while. The ledger holds a bounded number of series. When it is full it forgets, in
+this order: series told in full; repeats of Normal events. Repeats of Warnings and what was never told at all go only
+where nothing else is left, which guards the memory of a node whose server stays away.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from nodeagent.base.aio import Clock
+from nodeagent.contracts.events import EventType
+from nodeagent.model.meta import ObjectReference
+
+CAPACITY = 4096
+SIMILAR_LIMIT = 10
+SIMILAR_SECONDS = 600.0
+SIMILAR_PREFIX = "(combined from similar events): "
+FIRST_REPEAT_SECONDS = 1.0
+"""How long the first repeats of a series are gathered before its count is told; later ones are gathered longer."""
+REPEAT_SECONDS = 10.0
+
+_MAX_NOTE_BYTES = 1024
+_MAX_WORD_BYTES = 128
+
+
+@dataclass(slots=True, eq=False)
+class Series:
+    """An event and its repeats."""
+
+    key: Hashable
+    regarding: ObjectReference
+    related: ObjectReference | None
+    type: EventType
+    reason: str
+    action: str
+    note: str
+    first_at: datetime
+    last_at: datetime
+    count: int = 1
+    serial: int = 0
+    """Tells apart what began at the same microsecond."""
+    told: int = 0
+    """How many occurrences the server knows; 0 is none at all."""
+    due: float = 0.0
+    """Monotonic time from which repeats may be told."""
+    core: bool = False
+    """Told in the older form."""
+    tries: int = 0
+
+    @property
+    def untold(self) -> int:
+        return self.count - self.told
+
+
+@dataclass(slots=True)
+class _Similar:
+    last: float
+    notes: set[str] = field(default_factory=set)
+
+
+class Ledger:
+    """Series by what makes events equal, the least recently recorded first.
+
+    :ivar dropped: occurrences that were forgotten before they were told.
+    """
+
+    def __init__(self, clock: Clock, capacity: int = CAPACITY) -> None:
+        self._clock, self._capacity = clock, capacity
+        self._series: OrderedDict[Hashable, Series] = OrderedDict()
+        self._firsts: OrderedDict[Hashable, Series] = OrderedDict()
+        self._repeats: OrderedDict[Hashable, Series] = OrderedDict()
+        self._similar: OrderedDict[Hashable, _Similar] = OrderedDict()
+        self._serial = 0
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        return len(self._series)
+
+    @property
+    def pending(self) -> int:
+        """How many series have something to tell."""
+        return len(self._firsts) + len(self._repeats)
+
+    @property
+    def backlog(self) -> int:
+        """How many series the server knows nothing of."""
+        return len(self._firsts)
+
+    def record(
+        self,
+        regarding: ObjectReference,
+        type: EventType,
+        reason: str,
+        note: str,
+        action: str,
+        related: ObjectReference | None,
+    ) -> None:
+        """Note one occurrence."""
+        reason = cut(reason, _MAX_WORD_BYTES) or "Unknown"
+        subject = (regarding.kind, regarding.namespace, regarding.name, regarding.uid)
+        alike: Hashable = (subject, type, reason)
+        if self._one_of_many((subject, type, reason), note):
+            note = SIMILAR_PREFIX + note
+        else:
+            alike = (subject, type, reason, regarding.field_path, note, action)
+        now = self._clock.wall()
+        series = self._series.get(alike)
+        if series is None:
+            self._serial += 1
+            series = Series(
+                key=alike,
+                regarding=regarding,
+                related=related,
+                type=type,
+                reason=reason,
+                action=cut(action, _MAX_WORD_BYTES) or reason,
+                note=cut(note, _MAX_NOTE_BYTES),
+                first_at=now,
+                last_at=now,
+                serial=self._serial,
+            )
+            self._series[alike] = series
+            self._firsts[alike] = series
+            self._shrink()
+        else:
+            series.count, series.last_at = series.count + 1, now
+            self._series.move_to_end(alike)
+            self._expect(series)
+
+    def take(self, *, newest_first: bool = False, all_due: bool = False) -> Series | None:
+        """Take out what is to be told next: beginnings in order, then repeats that are due."""
+        if self._firsts:
+            return self._firsts.popitem(last=newest_first)[1]
+        now = self._clock.now()
+        for key, series in self._repeats.items():
+            if all_due or series.due <= now:
+                del self._repeats[key]
+                return series
+        return None
+
+    def next_due(self) -> float | None:
+        """Return the monotonic time from which :meth:`take` has something, or ``None``."""
+        if self._firsts:
+            return self._clock.now()
+        return min((series.due for series in self._repeats.values()), default=None)
+
+    def told(self, series: Series, count: int) -> None:
+        """Note that the server knows *count* occurrences of *series*."""
+        pause = REPEAT_SECONDS if series.told else FIRST_REPEAT_SECONDS
+        series.told, series.due = count, self._clock.now() + pause
+        series.tries = 0
+        if self._series.get(series.key) is series and series.untold:
+            self._expect(series)
+
+    def put_back(self, series: Series) -> None:
+        """Take up again what could not be told; it is the first to be tried again."""
+        if self._series.get(series.key) is not series:
+            return  # dropped meanwhile
+        waiting = self._repeats if series.told else self._firsts
+        waiting[series.key] = series
+        waiting.move_to_end(series.key, last=False)
+
+    def begin_again(self, series: Series) -> None:
+        """Tell *series* as a new one: the server has forgotten it."""
+        self._serial += 1
+        series.count, series.told, series.serial = series.untold, 0, self._serial
+        series.first_at = series.last_at
+        self._repeats.pop(series.key, None)
+        self.put_back(series)
+
+    def drop(self, series: Series) -> None:
+        """Forget *series*, which cannot be told."""
+        self.dropped += series.untold
+        for place in (self._series, self._firsts, self._repeats):
+            if place.get(series.key) is series:
+                del place[series.key]
+
+    # --- inside -------------------------------------------------------------------------------------------
+
+    def _expect(self, series: Series) -> None:
+        """Have the repeats of *series* told; one that is under way is looked at again when it is through."""
+        if series.told and series.key not in self._repeats:
+            self._repeats[series.key] = series
+
+    def _one_of_many(self, key: Hashable, note: str) -> bool:
+        """Return whether so many similar events came lately that this one is not worth a series of its own."""
+        now = self._clock.now()
+        similar = self._similar.get(key)
+        if similar is None or now - similar.last > SIMILAR_SECONDS:
+            similar = self._similar[key] = _Similar(now)
+        similar.last = now
+        self._similar.move_to_end(key)
+        if len(similar.notes) < SIMILAR_LIMIT:
+            similar.notes.add(note)
+        if len(self._similar) > self._capacity:
+            self._similar.popitem(last=False)
+        return len(similar.notes) >= SIMILAR_LIMIT
+
+    def _shrink(self) -> None:
+        if len(self._series) <= self._capacity:
+            return
+        self.drop(next(self._victims()))
+
+    def _victims(self) -> Iterator[Series]:
+        """Yield what to forget, the least worth first; each rank by age."""
+        *older, _ = self._series.values()
+        yield from (s for s in older if s.told and not s.untold)
+        yield from (s for s in older if s.told and s.type is EventType.NORMAL)
+        yield from (s for s in older if s.type is EventType.NORMAL)
+        yield from (s for s in older if s.told)
+        yield from older
+
+
+def cut(text: str, most_bytes: int) -> str:
+    """Return *text* within *most_bytes* of UTF-8."""
+    data = text.encode(errors="replace")
+    if len(data) <= most_bytes:
+        return data.decode()
+    return data[: most_bytes - 3].decode(errors="ignore") + "…"

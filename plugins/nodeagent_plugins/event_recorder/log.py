@@ -1,0 +1,31 @@
+"""Events of a node without API server: they go to the log."""
+
+from __future__ import annotations
+
+import logging
+
+from nodeagent.contracts.events import EventType
+from nodeagent.model.meta import ObjectReference
+
+_log = logging.getLogger(__name__)
+
+
+class LogRecorder:
+    """Writes each event as a line of the log."""
+
+    def record(
+        self,
+        regarding: ObjectReference,
+        type: EventType,
+        reason: str,
+        note: str,
+        *,
+        action: str = "",
+        related: ObjectReference | None = None,
+    ) -> None:
+        name = f"{regarding.namespace}/{regarding.name}" if regarding.namespace else regarding.name
+        shown = {"object": name, "kind": regarding.kind, "fieldPath": regarding.field_path, "type": str(type)}
+        _log.info("Event occurred", extra={**shown, "reason": reason, "note": note})
+
+    async def flush(self, timeout_seconds: float) -> None:
+        return None
