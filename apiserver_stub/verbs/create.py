@@ -12,6 +12,7 @@ from apiserver_stub.verbs.writing import (
     check_namespace,
     check_options,
     decide_create,
+    generate_name,
     prepare_new,
     read_object,
 )
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
     from apiserver_stub.request import Request
     from apiserver_stub.resources.registry import Resource
+
+_NAME_ATTEMPTS = 8
 
 
 async def create(server: ApiServer, request: Request, resource: Resource) -> Reply:
@@ -32,20 +35,26 @@ async def create(server: ApiServer, request: Request, resource: Resource) -> Rep
     check_namespace(server, request, resource, metadata)
     generated = not metadata.get("name")
     obj = prepare_new(server, request, resource, obj)
-    name = metadata["name"]
 
     def decide(current: Record | None) -> Outcome:
-        if current is None:
-            return decide_create(server, request, resource, obj)
-        error = already_exists(resource.group, resource.plural, name)
-        if generated:
-            error.message += ", the server was not able to generate a unique name for the object"
-            error.details = {**(error.details or {}), "retryAfterSeconds": 1}
-        raise error
+        if current is not None:
+            raise already_exists(resource.group, resource.plural, metadata["name"])
+        return decide_create(server, request, resource, obj)
 
-    key = resource.key(metadata.get("namespace", ""), name)
-    try:
-        record = await server.store.update(resource.storage, key, decide)
-    except DryRun as dry_run:
-        return Reply(201, obj=dry_run.obj)
-    return Reply(201, record=record)
+    attempts_left = _NAME_ATTEMPTS if generated else 1
+    while True:
+        key = resource.key(metadata.get("namespace", ""), metadata["name"])
+        try:
+            return Reply(201, record=await server.store.update(resource.storage, key, decide))
+        except DryRun as dry_run:
+            return Reply(201, obj=dry_run.obj)
+        except ApiError as error:
+            attempts_left -= 1
+            if error.reason != "AlreadyExists" or not generated:
+                raise
+            if not attempts_left:
+                error.message += ", the server was not able to generate a unique name for the object"
+                error.details = {**(error.details or {}), "retryAfterSeconds": 1}
+                raise
+        metadata["name"] = generate_name(metadata)
+        resource.strategy.prepare_create(obj)  # what it derives from the name

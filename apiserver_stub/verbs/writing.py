@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from apiserver_stub.request import Request
     from apiserver_stub.resources.registry import Resource
 
-_NAME_ATTEMPTS = 8
 _SERVER_SET = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 
 
@@ -110,7 +109,7 @@ def prepare_new(server: ApiServer, request: Request, resource: Resource, obj: Ob
         metadata.pop(name, None)
     metadata.pop("managedFields", None)
     if not metadata.get("name") and metadata.get("generateName"):
-        metadata["name"] = _generate_name(server, resource, metadata)
+        metadata["name"] = generate_name(metadata)
     metadata["uid"] = objects.new_uid()
     metadata["creationTimestamp"] = objects.now()
     strategy = resource.strategy
@@ -126,13 +125,9 @@ def prepare_new(server: ApiServer, request: Request, resource: Resource, obj: Ob
     return obj
 
 
-def _generate_name(server: ApiServer, resource: Resource, metadata: Object) -> str:
-    """Return a name that is not taken as far as can be seen; a write on its way may still take it."""
-    collection, base = server.store.collection(resource.storage), metadata["generateName"][:58]
-    for _ in range(_NAME_ATTEMPTS):
-        name: str = base + objects.name_suffix()
-        if collection.get(resource.key(metadata.get("namespace", ""), name)) is None:
-            break
+def generate_name(metadata: Object) -> str:
+    """Return a new name on the base that *metadata* gives."""
+    name: str = metadata["generateName"][:58] + objects.name_suffix()
     return name
 
 

@@ -1,0 +1,84 @@
+"""The command line takes what works, refuses what does not, and says everything at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from apiserver_stub.options import Options, OptionsError, parse, warnings
+from apiserver_stub.options_pending import PENDING
+
+
+def test_without_options_the_server_is_for_this_machine() -> None:
+    options = parse([])
+
+    assert options == Options()
+    assert (options.bind_address, options.secure_port, options.event_ttl_seconds) == ("127.0.0.1", 6443, 3600)
+
+
+def test_values_are_typed() -> None:
+    options = parse(
+        [
+            "--data-dir=/d",
+            "--bind-address",
+            "::1",
+            "--event-ttl=90m",
+            "--anonymous-auth=false",
+            "--permit-port-sharing",
+            "--authorization-mode=Builtin,AlwaysAllow",
+            "--request-timeout=1m30s",
+            "-v=4",
+        ]
+    )
+
+    assert options.data_dir == Path("/d")
+    assert options.certificates == Path("/d/certs")
+    assert (options.bind_address, options.event_ttl_seconds, options.anonymous_auth) == ("::1", 5400, False)
+    assert options.permit_port_sharing
+    assert options.authorization_mode == ("Builtin", "AlwaysAllow")
+    assert (options.request_timeout_seconds, options.verbosity) == (90.0, 4)
+
+
+@pytest.mark.parametrize("name", PENDING)
+def test_an_option_without_effect_is_refused(name: str) -> None:
+    with pytest.raises(OptionsError) as error:
+        parse([f"--{name}=x"])
+
+    assert error.value.problems == [f"--{name} has no effect yet and is refused; leave it out"]
+
+
+def test_all_problems_are_told_at_once() -> None:
+    with pytest.raises(OptionsError) as error:
+        parse(["--bogus", "--secure-port=70000", "--tls-cert-file=x", "--tls-min-version=VersionTLS14", "extra"])
+
+    text = "\n".join(error.value.problems)
+    for part in (
+        "unknown flag: --bogus",
+        "unexpected argument: extra",
+        "--secure-port 70000 must be between",
+        "missing filename for serving cert",
+        'unknown tls version "VersionTLS14"',
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--secure-port=abc", 'strconv.ParseInt: parsing "abc": invalid syntax'),
+        ("--anonymous-auth=maybe", 'strconv.ParseBool: parsing "maybe": invalid syntax'),
+        ("--event-ttl=abc", 'time: invalid duration "abc"'),
+        ("--bind-address=foo", 'failed to parse IP: "foo"'),
+        ("--logging-format=json", 'format: Invalid value: "json": Unsupported log format'),
+    ],
+)
+def test_a_bad_value_is_named(argument: str, message: str) -> None:
+    with pytest.raises(OptionsError, match=message):
+        parse([argument])
+
+
+def test_insecure_choices_are_warned_of() -> None:
+    options = parse(["--tls-cipher-suites=TLS_RSA_WITH_RC4_128_SHA", "--authorization-mode=AlwaysAllow"])
+
+    assert len(warnings(options)) == 2
