@@ -214,4 +214,3 @@ def _add(group: Any, name: str, text: str) -> None:
 
 def _dest(name: str) -> str:
     return f"flag:{name}"
-
