@@ -178,6 +178,8 @@ class ApiServer:
         limit = too_large(f"limit is {MAX_BODY_BYTES}")
         if (http.content_length or 0) > MAX_BODY_BYTES:
             raise limit
+        if http.headers.get("Expect", "").lower() == "100-continue" and http.transport is not None:
+            http.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         try:
             async with asyncio.timeout(self.options.request_timeout_seconds):
                 return await http.read()

@@ -271,10 +271,24 @@ class SqliteStore:
         wal = self._path.with_name(self._path.name + "-wal")
         while True:
             await asyncio.sleep(CHECKPOINT_SECONDS)
+            if not self._healthy:
+                await self._probe()
             try:
                 await asyncio.to_thread(_checkpoint, self._path, wal)
             except (OSError, sqlite3.Error) as error:
                 _log.warning("Checkpoint failed", extra={"path": str(self._path), "error": str(error)})
+
+    async def _probe(self) -> None:
+        """Try a write that changes nothing, so that a disk with room again is noticed without a client's write."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._touch)
+        except (OSError, sqlite3.Error):
+            return  # still as it was, which was logged
+        self._healthy = True
+
+    def _touch(self) -> None:
+        if self._db is not None:
+            self._db.execute("UPDATE counters SET value = value WHERE name = 'revision'")
 
 
 def without_revision(data: bytes) -> bytes:

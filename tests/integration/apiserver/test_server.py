@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import stat
 import subprocess
@@ -124,6 +125,23 @@ def test_bodies_are_bounded_and_read_as_what_they_say(api: Api) -> None:
     assert api.call("GET", path, headers={"Accept": "text/html"})[0] == 406
 
 
+def test_a_client_that_asks_first_is_told_to_go_on(server: Server) -> None:
+    body = json.dumps({"metadata": {"generateName": "asked-"}, "data": {"k": "x" * 5000}})
+    command = ["curl", "-s", "--max-time", "5", "--cacert", server.ready["caFile"], "--expect100-timeout", "60"]
+    headers = [
+        f"Authorization: Bearer {server.ready['token']}",
+        "Content-Type: application/json",
+        "Expect: 100-continue",
+    ]
+    for header in headers:
+        command += ["-H", header]
+    url = f"{server.ready['url']}/api/v1/namespaces/default/configmaps"
+
+    result = subprocess.run([*command, "-d", body, url], capture_output=True, timeout=30, check=True)
+
+    assert json.loads(result.stdout)["kind"] == "ConfigMap"
+
+
 def test_client_certificates_name_the_caller(tmp_path: Path) -> None:
     ca = tls.generate_ca("clients")
     client = tls.issue(ca, "system:node:n9", organizations=["system:nodes"], client=True)
@@ -224,6 +242,39 @@ def test_a_watcher_that_never_reads_holds_up_nobody(tmp_path: Path) -> None:
                 event = next(events)
                 if event["object"]["metadata"]["name"].startswith("big-"):
                     seen.add(event["object"]["metadata"]["name"])
+    finally:
+        server.stop()
+
+
+def test_a_full_disk_fails_writes_until_there_is_room_again(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data")
+    path = "/api/v1/namespaces/default/configmaps"
+    try:
+        api = server.api()
+        api.ok("POST", path, {"metadata": {"name": "before"}})
+        _, hard = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
+        room = (server.data_dir / "store.db-wal").stat().st_size + 300_000
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (room, hard))
+        big = {"k": "x" * 100_000}
+        codes = [api.call("POST", path, {"metadata": {"name": f"big-{i}"}, "data": big})[0] for i in range(8)]
+        assert codes[0] == 201
+        assert set(codes) == {201, 503}
+        code, refused = api.call("POST", path, {"metadata": {"name": "full"}, "data": big})
+        assert (code, refused["reason"]) == (503, "ServiceUnavailable")
+        assert len(api.ok("GET", path)["items"]) == 2 + codes.count(201)
+        assert api.raw("GET", "/readyz")[0] == 500
+
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+        end = time.monotonic() + 20
+        while api.raw("GET", "/readyz")[0] != 200:
+            assert time.monotonic() < end, "room again is not noticed"
+            time.sleep(0.1)
+        api.ok("POST", path, {"metadata": {"name": "after"}, "data": big})
+        server.stop(signal.SIGKILL)
+        server.start()
+        names = {item["metadata"]["name"] for item in server.api().ok("GET", path)["items"]}
+        assert {"before", "after", "big-0"} <= names
+        assert "full" not in names
     finally:
         server.stop()
 
