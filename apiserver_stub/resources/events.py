@@ -29,6 +29,20 @@ _NEW_FROM_CORE = {
     "deprecatedCount": "count",
 }
 _CORE_FROM_NEW = {core: new for new, core in _NEW_FROM_CORE.items()}
+_SHARED = frozenset(
+    (
+        "kind",
+        "apiVersion",
+        "metadata",
+        "eventTime",
+        "series",
+        "action",
+        "reason",
+        "type",
+        "related",
+        "reportingInstance",
+    )
+)
 _CORE_ALWAYS: dict[str, Any] = {
     "involvedObject": {},
     "source": {},
@@ -92,6 +106,10 @@ class EventStrategy(Strategy):
         self._strict = strict
 
     def default(self, new: Object) -> None:
+        """Fill in what is always shown, and drop unknown members: they may be members of the other view."""
+        known = _SHARED | (_NEW_FROM_CORE.keys() if self._strict else _CORE_FROM_NEW.keys())
+        for key in new.keys() - known:
+            del new[key]
         always = _NEW_ALWAYS if self._strict else _CORE_ALWAYS
         for key, value in always.items():
             if new.get(key) is None:

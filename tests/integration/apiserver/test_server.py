@@ -246,6 +246,21 @@ def test_a_watcher_that_never_reads_holds_up_nobody(tmp_path: Path) -> None:
         server.stop()
 
 
+def test_events_expire_and_watchers_see_it(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data", "--event-ttl=1s")
+    path = "/api/v1/namespaces/default/events"
+    try:
+        api = server.api()
+        event = {"metadata": {"name": "e1"}, "involvedObject": {"namespace": "default"}}
+        created = api.ok("POST", path, event)
+        with api.watch(f"{path}?watch=1&resourceVersion={created['metadata']['resourceVersion']}") as events:
+            expired = next(events)
+        assert (expired["type"], expired["object"]["metadata"]["name"]) == ("DELETED", "e1")
+        assert api.ok("GET", path)["items"] == []
+    finally:
+        server.stop()
+
+
 def test_a_full_disk_fails_writes_until_there_is_room_again(tmp_path: Path) -> None:
     server = Server(tmp_path / "data")
     path = "/api/v1/namespaces/default/configmaps"

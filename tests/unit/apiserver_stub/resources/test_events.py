@@ -98,5 +98,13 @@ def test_only_the_series_may_change() -> None:
     assert fields == ["message", "action"]
 
 
+def test_members_of_the_other_view_are_dropped() -> None:
+    event = {**NEW, "message": {"no": "text"}, "unknown": 1}
+
+    EventStrategy(strict=True).default(event)
+
+    assert event.keys().isdisjoint({"message", "unknown"})
+
+
 def test_both_resources_share_one_store() -> None:
     assert {resource.storage for resource in events.resources(Options())} == {"core/events"}
