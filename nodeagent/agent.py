@@ -29,6 +29,7 @@ from nodeagent.podworker.run_once import RunOnce
 from nodeagent.podworker.worker import WorkerParts
 from nodeagent.podworker.workers import PodWorkers
 from nodeagent.server.health import HealthServer
+from nodeagent.server.serving_certificate import ensure_self_signed
 from nodeagent.status.manager import StatusManager
 from nodeagent.status.mirror import MirrorPods
 
@@ -126,6 +127,8 @@ class Agent:
         config, context = self._config, self.context
         _log.info("Agent starts", extra={"node": context.node_name, "root": str(context.root_dir)})
         await asyncio.to_thread(_prepare_root, context.root_dir)
+        if config.enable_server and not (config.tls_cert_file and config.tls_private_key_file):
+            await ensure_self_signed(Path(context.settings.cert_dir), [context.node_name, "localhost", "127.0.0.1"])
         context.recorder.record(context.node_reference(), EventType.NORMAL, "Starting", f"Starting {_component()}.")
         try:
             self._start("plugin report", self._report.run())

@@ -92,7 +92,10 @@ def test_an_outage_of_the_runtime_shows_and_passes(own: Node) -> None:
 
     own.phase("later", "Running", 60)
     after = own.api.pod("web")
-    assert after["status"]["containerStatuses"][0]["containerID"] == before["status"]["containerStatuses"][0]["containerID"]
+    assert (
+        after["status"]["containerStatuses"][0]["containerID"]
+        == before["status"]["containerStatuses"][0]["containerID"]
+    )
     assert own.agent.alive()
 
 
