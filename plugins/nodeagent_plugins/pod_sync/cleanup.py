@@ -43,7 +43,8 @@ class PodCleaner:
             for status in surplus:
                 await self.remove_container(step.paths, status)
             for sandbox_id in empty_sandboxes(step.observed, gone):
-                await self._remove_sandbox(sandbox_id)
+                await self._context.runtime.stop_sandbox(sandbox_id)
+                await self._context.runtime.remove_sandbox(sandbox_id)
                 step.memory.stopped_sandboxes.discard(sandbox_id)
                 step.memory.sandbox_configs.pop(sandbox_id, None)
         except NodeAgentError as error:
@@ -57,15 +58,21 @@ class PodCleaner:
         await asyncio.to_thread(release_subpaths, paths.subpaths)
         await self._context.volumes.release(uid)
 
-    async def remove(self, paths: PodPaths, observed: RuntimePod) -> None:
+    async def remove(self, paths: PodPaths, observed: RuntimePod, stopped: Collection[str] = ()) -> None:
         """Remove everything of a pod that nobody wants any more.
 
+        :param stopped: sandboxes that were stopped already.
         :raises NodeAgentError: something cannot be removed now.
         """
+        runtime = self._context.runtime
+        sandboxes = {sandbox.id for sandbox in observed.sandboxes}
         for status in observed.containers:
-            await self._context.runtime.remove_container(status.id)
+            if status.annotations.get(ANNOTATION_SANDBOX) not in sandboxes:  # others go with their sandbox
+                await runtime.remove_container(status.id)
         for sandbox in observed.sandboxes:
-            await self._remove_sandbox(sandbox.id)
+            if sandbox.ready or sandbox.id not in stopped:
+                await runtime.stop_sandbox(sandbox.id)  # gives its network back, even when it died by itself
+            await runtime.remove_sandbox(sandbox.id)
         await self._remove_directories(paths, [(status.name, status.id) for status in observed.containers])
 
     async def remove_orphans(self, known: Collection[str]) -> None:
@@ -95,11 +102,6 @@ class PodCleaner:
         """Remove a dead container with its log and last words; repeatable."""
         await self._context.runtime.remove_container(status.id)
         await asyncio.to_thread(_remove_files, paths, status)
-
-    async def _remove_sandbox(self, sandbox_id: str) -> None:
-        runtime = self._context.runtime
-        await runtime.stop_sandbox(sandbox_id)  # gives its network back, even when it died by itself
-        await runtime.remove_sandbox(sandbox_id)
 
     async def _remove_directories(self, paths: PodPaths, containers: list[tuple[str, str]]) -> None:
         def remove() -> list[str]:

@@ -89,10 +89,10 @@ class BundledPodSyncer:
         await self._cleaner.release(pod.uid, self._paths(pod))
         self._context.objects.unregister_pod(pod.uid)
         await self._context.cgroups.remove_pod(pod.uid)
-        self._memory.pop(pod.uid, None)
 
     async def remove_pod(self, pod: Pod, observed: RuntimePod) -> None:
-        await self._cleaner.remove(self._paths(pod), observed)
+        memory = self._memory.get(pod.uid)
+        await self._cleaner.remove(self._paths(pod), observed, memory.stopped_sandboxes if memory else ())
         self._memory.pop(pod.uid, None)
 
     async def remove_orphans(self, wanted: frozenset[str], observed: frozenset[str]) -> None:

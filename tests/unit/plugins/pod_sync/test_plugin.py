@@ -1,0 +1,43 @@
+"""The plugin as the agent sees it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from nodeagent_plugins import pod_sync
+
+from nodeagent.contracts.pods import PodSyncer
+from nodeagent.testing import make_pod
+from nodeagent.testing.context import make_context
+
+
+@pytest.fixture
+def moments():
+    class Silent:
+        async def announce(self, hook, **arguments):
+            pass
+
+        async def fold(self, hook, name, value, **arguments):
+            return value
+
+    return Silent()
+
+
+async def test_hook_provide_pod_syncer(tmp_path: Path, clock, moments):
+    logs = tmp_path / "logs"
+    context = make_context(tmp_path, clock=clock, plugin_settings={"pod_sync": {"log_root": str(logs)}})
+    resolver_free = make_pod(dns_policy="None")
+
+    syncer: PodSyncer = pod_sync.nodeagent_provide_pod_syncer(context=context, plugins=moments)
+    outcome = await syncer.sync_pod(resolver_free, resolver_free.status, context.runtime.pod(resolver_free.uid))
+
+    assert outcome.error is None
+    assert (logs / "pods" / "default_web_uid-web").is_dir()
+
+
+def test_hook_settings_schema():
+    schema = pod_sync.nodeagent_settings_schema()
+
+    assert set(schema["properties"]) == {"log_root", "sandboxes_at_once"}
+    assert schema["additionalProperties"] is False

@@ -1,0 +1,224 @@
+"""Where containers get their surroundings from, and what keeps them from being made."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from nodeagent.contracts.api import RUNTIME_CLASSES
+from nodeagent.contracts.runtime import ContainerState, LinuxResources, NamespaceMode
+from nodeagent.errors import ApiUnavailable, NodeAgentError, PluginError, RuntimeFailure
+from nodeagent.testing import FakeApi, make_container, make_pod
+
+NODE = {"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.5"}], "allocatable": {"cpu": "3"}}}
+KUBERNETES = {
+    "metadata": {"name": "kubernetes", "namespace": "default"},
+    "spec": {"clusterIP": "10.0.0.1", "ports": [{"port": 443}]},
+}
+OTHER = {
+    "metadata": {"name": "other", "namespace": "team"},
+    "spec": {"clusterIP": "10.0.0.2", "ports": [{"port": 80}]},
+}
+
+
+def env_names(bench) -> set[str]:
+    return {name for name, _ in bench.made()[-1].envs if name.endswith("_SERVICE_HOST")}
+
+
+@pytest.mark.parametrize(
+    ("links", "expected"),
+    [
+        (None, {"KUBERNETES_SERVICE_HOST", "OTHER_SERVICE_HOST"}),
+        (True, {"KUBERNETES_SERVICE_HOST", "OTHER_SERVICE_HOST"}),
+        (False, {"KUBERNETES_SERVICE_HOST"}),
+    ],
+)
+async def test_services_of_the_namespace_are_described_if_wanted(make_bench, links, expected):
+    bench = make_bench(context={"api": FakeApi()})
+    bench.context.objects.service_list = [KUBERNETES, OTHER]
+
+    await bench.sync(make_pod(namespace="team", enable_service_links=links))
+
+    assert env_names(bench) == expected
+
+
+async def test_pods_of_the_api_wait_for_services_and_static_ones_do_not(make_bench):
+    bench = make_bench(context={"api": FakeApi()})
+    bench.context.objects.fail("services", ApiUnavailable("not listed yet"), times=None)
+
+    waiting = await bench.sync(make_pod("a"))
+    static = await bench.sync(make_pod("b", annotations={"kubernetes.io/config.source": "file"}))
+
+    assert waiting.waiting["main"].reason == "CreateContainerConfigError"
+    assert static.error is None
+
+
+async def test_commands_are_expanded_and_limits_are_those_of_the_node(make_bench):
+    bench = make_bench(context={"node": NODE})
+    env = [
+        {"name": "HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
+        {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
+    ]
+    container = make_container("main", env=env, command=["run", "$(HOST)"], args=["$(CPU)", "$$(CPU)"])
+
+    await bench.sync(make_pod(containers=[container]))
+
+    assert bench.made()[0].command == ["run", "192.0.2.5"]
+    assert bench.made()[0].args == ["3", "$(CPU)"]
+
+
+async def test_a_pod_in_the_hosts_network_costs_no_look_at_its_address(make_bench):
+    bench = make_bench(context={"node": NODE})
+
+    await bench.sync(make_pod(host_network=True))
+
+    assert "sandbox_status" not in bench.calls
+    assert bench.sandboxes()[0].hostname == ""
+    assert bench.sandboxes()[0].security.namespaces.network is NamespaceMode.NODE
+    assert "/etc/hosts" in {mount.container_path for mount in bench.made()[0].mounts}
+
+
+async def test_the_sandbox_says_what_the_pod_asks_for(bench):
+    port = {"containerPort": 80, "hostPort": 8080, "hostIP": "192.0.2.5"}
+    pod = make_pod(
+        containers=[make_container("main", ports=[port, {"containerPort": 81}])],
+        labels={"app": "web"},
+        annotations={"a": "b"},
+        security_context={"sysctls": [{"name": "net.x", "value": "1"}]},
+        overhead={"cpu": "100m", "memory": "64Mi"},
+    )
+
+    await bench.sync(pod)
+
+    config = bench.sandboxes()[0]
+    assert [(p.container_port, p.host_port, p.host_ip) for p in config.port_mappings] == [(80, 8080, "192.0.2.5")]
+    assert config.labels["app"] == "web" and config.annotations == {"a": "b"}
+    assert config.sysctls == {"net.x": "1"}
+    assert config.cgroup_parent == "/pods/uid-web"
+    assert config.overhead == LinuxResources(
+        cpu_period=100_000, cpu_quota=10_000, cpu_shares=102, memory_limit_bytes=64 << 20
+    )
+
+
+async def test_a_runtime_class_chooses_the_handler(make_bench):
+    api = FakeApi()
+    api.put(RUNTIME_CLASSES, {"metadata": {"name": "fast"}, "handler": "crun"})
+    bench = make_bench(context={"api": api})
+
+    await bench.sync(make_pod("a", runtime_class_name="fast"))
+    unknown = await bench.sync(make_pod("b", runtime_class_name="none"))
+
+    assert bench.runtime.called("run_sandbox")[0].arguments[1] == "crun"
+    assert str(unknown.error) == 'RuntimeClass "none" not found'
+    assert len(bench.runtime.called("run_sandbox")) == 1
+
+
+async def test_an_ephemeral_container_joins_its_target(bench):
+    await bench.sync(make_pod())
+    debug = {"name": "debug", "image": "i", "targetContainerName": "main"}
+
+    await bench.sync(make_pod(ephemeral_containers=[debug]))
+
+    namespaces = bench.made()[-1].security.namespaces
+    assert (namespaces.pid, namespaces.target_id) == (NamespaceMode.TARGET, bench.id_of(make_pod(), "main"))
+
+
+async def test_an_interrupted_start_is_made_again_as_if_it_had_not_been(bench):
+    pod = make_pod(restart_policy="Never")
+    await bench.sync(pod)
+    observed = bench.runtime.pod(pod.uid)
+    bench.runtime.exit(observed.containers[0].id, 128)
+    broken = replace(
+        observed.containers[0],
+        state=ContainerState.EXITED,
+        started_at=0,
+        exit_code=128,
+        message="failed to start: context canceled: unknown",
+    )
+
+    outcome = await bench.syncer.sync_pod(pod, pod.status, replace(observed, containers=[broken]))
+
+    assert outcome.error is None
+    assert [config.attempt for config in bench.made()] == [0, 0]
+    assert bench.runtime.running() == ["web/main"]
+
+
+async def test_a_plugin_that_fails_keeps_the_container_from_being_made(bench):
+    def refuse(_settings):
+        raise PluginError("gpu", "no device")
+
+    bench.moments.changes["nodeagent_change_container"] = refuse
+
+    outcome = await bench.sync(make_pod())
+
+    assert outcome.waiting["main"].reason == "PreCreateHookError"
+    assert "create_container" not in bench.calls
+
+
+async def test_a_cgroup_that_cannot_be_made_is_told(bench):
+    bench.context.cgroups.fail("ensure_pod", NodeAgentError("no space"))
+
+    outcome = await bench.sync(make_pod())
+
+    assert outcome.error is not None
+    assert "FailedCreatePodContainer" in bench.reasons()
+    assert bench.calls == []
+
+
+async def test_a_directory_that_cannot_be_made_is_told(bench):
+    bench.context.root_dir.mkdir(exist_ok=True)
+    (bench.context.root_dir / "pods").write_text("in the way")
+
+    outcome = await bench.sync(make_pod())
+
+    assert "error making pod data directories" in str(outcome.error)
+    assert "Failed" in bench.reasons()
+
+
+async def test_only_so_many_sandboxes_are_made_at_a_time(bench, clock):
+    pods = [make_pod(f"p{number}") for number in range(12)]
+    bench.runtime.hang("run_sandbox")
+
+    jobs = [asyncio.create_task(bench.sync(pod)) for pod in pods]
+    await clock.settle()
+    assert bench.calls.count("run_sandbox") == 8
+    bench.runtime.recover()
+    await asyncio.gather(*jobs)
+
+    assert len(bench.runtime.running()) == 12
+
+
+async def test_a_pod_that_cannot_be_stopped_is_told(bench):
+    pod = make_pod()
+    await bench.sync(pod)
+    bench.runtime.fail("stop_container", RuntimeFailure("stuck"))
+
+    outcome = await bench.terminate(pod)
+
+    assert str(outcome.error) == "stuck"
+    assert bench.notes("FailedKillPod") == ["error killing pod: stuck"]
+    assert "stop_sandbox" in bench.calls
+
+
+async def test_a_removed_pod_costs_one_call_for_each_sandbox(bench):
+    pod = make_pod(containers=["a", "b"])
+    await bench.sync(pod)
+    await bench.terminate(pod)
+    await bench.syncer.sync_terminated(pod, bench.runtime.pod(pod.uid))
+    before = len(bench.calls)
+
+    await bench.syncer.remove_pod(pod, bench.runtime.pod(pod.uid))
+
+    assert bench.calls[before:] == ["remove_sandbox"]
+
+
+async def test_a_sandbox_that_died_by_itself_gives_its_network_back(bench):
+    pod = make_pod()
+    await bench.sync(pod)
+    bench.runtime.kill_sandbox(bench.runtime.pod(pod.uid).sandboxes[0].id)
+
+    await bench.syncer.remove_pod(pod, bench.runtime.pod(pod.uid))
+
+    assert bench.calls[-2:] == ["stop_sandbox", "remove_sandbox"]
