@@ -103,7 +103,12 @@ async def _get(url: str, headers: dict[str, str]) -> None:
 
     timeout = aiohttp.ClientTimeout(total=_HTTP_SECONDS)
     connector = aiohttp.TCPConnector(ssl=False, force_close=True)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:
+    async with aiohttp.ClientSession(
+        connector=connector,
+        timeout=timeout,
+        auto_decompress=False,
+        skip_auto_headers=("Accept", "Accept-Encoding"),
+    ) as session:
         for _ in range(_MAX_REDIRECTS):
             async with session.get(url, headers=headers, allow_redirects=False) as response:
                 await response.content.read(_MAX_BODY_BYTES)
@@ -138,7 +143,8 @@ def _is_plain_answer(error: BaseException) -> bool:
     """Tell whether TLS failed because the other side speaks plain HTTP."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, ssl.SSLError) and cause.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
+        reason = getattr(cause, "reason", None)  # aiohttp's own kind of SSLError has none
+        if isinstance(cause, ssl.SSLError) and reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
             return True
         cause = getattr(cause, "os_error", None) or cause.__cause__
     return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 
+import aiohttp
 import msgspec
 import pytest
 from nodeagent_plugins.pod_sync.lifecycle_hooks import HookFailure, LifecycleHooks, _is_plain_answer, _url
@@ -73,10 +74,10 @@ def test_a_request_needs_an_address_and_a_known_port():
 
 
 def test_a_plain_answer_to_tls_is_recognized():
-    inner = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")
-    inner.reason = "WRONG_VERSION_NUMBER"
-    outer = OSError("connect")
-    outer.__cause__ = inner
+    cause = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")
+    cause.reason = "WRONG_VERSION_NUMBER"
+    key = aiohttp.client_reqrep.ConnectionKey("h", 443, True, False, None, None, None)
+    error = aiohttp.ClientConnectorSSLError(key, cause)
 
-    assert _is_plain_answer(outer)
-    assert not _is_plain_answer(OSError("refused"))
+    assert _is_plain_answer(error)
+    assert not _is_plain_answer(aiohttp.ClientConnectorError(key, OSError("refused")))
