@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 import pytest
 import yaml
@@ -61,7 +62,7 @@ def test_a_static_pod_shows_as_a_mirror_pod_and_follows_its_file(node: Node) -> 
 
 
 class Manifests(BaseHTTPRequestHandler):
-    pods: list[dict] = []
+    pods: ClassVar[list[dict]] = []
     token = "letmein"
 
     def do_GET(self) -> None:

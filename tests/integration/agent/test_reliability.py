@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,11 @@ def running(node: Node) -> dict[str, str]:
         for pod in pods
         if pod.get("status", {}).get("phase") == "Running"
     }
+
+
+def container_id(pod: Any) -> str:
+    """Return the id of the first container."""
+    return str(pod["status"]["containerStatuses"][0]["containerID"])
 
 
 @pytest.mark.timeout(240)

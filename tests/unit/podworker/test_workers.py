@@ -185,6 +185,18 @@ async def test_the_runtime_being_away_delays_and_loses_nothing(house):
     assert house.workers.status(pod.uid).phase == "Running"
 
 
+@pytest.mark.row("config.syncFrequency")
+async def test_a_pod_is_looked_at_again_once_a_sync_period(house):
+    await house.publish(make_pod("web"))
+    assert len(house.syncer.steps) == 1
+
+    await house.clock.advance(59)
+    assert len(house.syncer.steps) == 1
+    await house.clock.advance(35)
+
+    assert len(house.syncer.steps) == 2
+
+
 async def test_a_pod_network_that_is_not_ready_holds_only_pods_that_need_it(house):
     house.network_problem = "NetworkPluginNotReady"
     await house.publish(make_pod("web"), make_pod("host", host_network=True))
