@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +16,7 @@ from nodeagent.model.pod import Pod, Toleration
 from nodeagent.model.pod_defaults import default_pod
 from nodeagent.model.pod_validation import validate_pod
 
+_UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,127}", re.ASCII)
 _STAYS = Toleration(operator="Exists", effect="NoExecute")
 
 
@@ -45,7 +47,10 @@ def static_pod(
         problem = Problem(where, path.strip("`").removeprefix("$."), None, rule[:1].lower() + rule[1:])
         raise ConfigError([problem]) from error
     pod = _adopt(pod, plain, node_name, source, origin, seen_at, tolerate_everything)
-    if problems := validate_pod(pod, where):
+    problems = validate_pod(pod, where)
+    if not _UID.fullmatch(pod.uid):  # it becomes a directory name
+        problems.append(Problem(where, "metadata.uid", pod.uid, "must be letters, digits, '-', '_' or '.'"))
+    if problems:
         raise ConfigError(problems)
     return pod
 

@@ -1,0 +1,50 @@
+"""How cgroups of pods are called under both drivers. Pure."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from nodeagent.model.qos import QosClass
+
+POD_ROOT = "kubepods"
+POD_PREFIX = "pod"
+
+CgroupName = tuple[str, ...]
+"""A cgroup by its components from the root of the hierarchy."""
+
+
+class Driver(StrEnum):
+    """Who makes cgroups (spec: config.cgroupDriver)."""
+
+    CGROUPFS = "cgroupfs"
+    SYSTEMD = "systemd"
+
+
+def parse_name(path: str) -> CgroupName:
+    """Return the components of an absolute cgroup name such as ``/a/b``."""
+    return tuple(part for part in path.split("/") if part)
+
+
+def class_name(root: CgroupName, qos: QosClass) -> CgroupName:
+    """Return the cgroup that pods of a class live in."""
+    return (*root, POD_ROOT) if qos is QosClass.GUARANTEED else (*root, POD_ROOT, qos.lower())
+
+
+def pod_name(root: CgroupName, qos: QosClass, pod_uid: str) -> CgroupName:
+    """Return the cgroup of one pod."""
+    return (*class_name(root, qos), POD_PREFIX + pod_uid)
+
+
+def cgroupfs_path(name: CgroupName) -> str:
+    """Return the name as the cgroupfs driver and its runtimes spell it."""
+    return "/" + "/".join(name)
+
+
+def slice_name(name: CgroupName) -> str:
+    """Return the systemd unit: every ``-`` of a component becomes ``_``, components are joined by ``-``."""
+    return "-".join(part.removesuffix(".slice").replace("-", "_") for part in name) + ".slice"
+
+
+def slice_path(name: CgroupName) -> str:
+    """Return where systemd puts the unit: below one slice for each of its prefixes."""
+    return "/" + "/".join(slice_name(name[: i + 1]) for i in range(len(name)))
