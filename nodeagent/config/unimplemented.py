@@ -25,7 +25,6 @@ FIELDS = frozenset(
         "cpuManagerPolicyOptions",
         "cpuManagerReconcilePeriod",
         "enableContentionProfiling",
-        "enableControllerAttachDetach",
         "enableDebugFlagsHandler",
         "enableDebuggingHandlers",
         "enableProfilingHandler",
@@ -48,7 +47,6 @@ FIELDS = frozenset(
         "localStorageCapacityIsolation",
         "makeIPTablesUtilChains",
         "maxOpenFiles",
-        "maxParallelImagePulls",
         "memoryManagerPolicy",
         "memorySwap",
         "memoryThrottlingFactor",
@@ -61,12 +59,9 @@ FIELDS = frozenset(
         "protectKernelDefaults",
         "qosReserved",
         "readOnlyPort",
-        "registryBurst",
-        "registryPullQPS",
         "reservedMemory",
         "reservedSystemCPUs",
         "rotateCertificates",
-        "serializeImagePulls",
         "serverTLSBootstrap",
         "showHiddenMetricsForVersion",
         "shutdownGracePeriod",
@@ -98,8 +93,6 @@ FLAGS = frozenset(
         "image-credential-provider-config",
         "lock-file",
         "maximum-dead-containers",
-        "maximum-dead-containers-per-container",
-        "minimum-container-ttl-duration",
         "pod-infra-container-image",
         "runtime-cgroups",
     }
@@ -108,11 +101,11 @@ FLAGS = frozenset(
 
 GATES_IN_USE = frozenset(
     {
-        "CPUManager",
         "CPUManagerPolicyAlphaOptions",
         "CPUManagerPolicyBetaOptions",
         "CPUManagerPolicyOptions",
         "CustomCPUCFSQuotaPeriod",
+        "EventedPLEG",
         "GracefulNodeShutdown",
         "GracefulNodeShutdownBasedOnPodPriority",
         "ImageMaximumGCAge",
@@ -122,15 +115,18 @@ GATES_IN_USE = frozenset(
         "NodeAgentTracing",
         "NodeLogQuery",
         "NodeSwap",
+        "PodLifecycleSleepAction",
+        "PodReadyToStartContainersCondition",
+        "ProcMountType",
         "QOSReserved",
         "RotateNodeAgentServerCertificate",
+        "SizeMemoryBackedVolumes",
         "TopologyManager",
-        "TopologyManagerPolicyAlphaOptions",
         "TopologyManagerPolicyBetaOptions",
         "TopologyManagerPolicyOptions",
     }
 )
-"""Feature gates that something reads; every other one changes nothing when set."""
+"""Feature gates that something reads; every other one changes nothing when set. A locked one cannot be set."""
 
 _ANY_CASE = frozenset({"cpuManagerPolicy", "memoryManagerPolicy"})
 
@@ -157,5 +153,5 @@ def unimplemented(config: NodeAgentConfiguration) -> list[str]:
 
 def all_unimplemented() -> list[str]:
     """Return everything that has no effect yet: fields, ``--flags`` and gates."""
-    gates = sorted(gate.name for gate in KNOWN if gate.name not in GATES_IN_USE)
+    gates = sorted(gate.name for gate in KNOWN if gate.name not in GATES_IN_USE and not gate.locked)
     return [*sorted(FIELDS), *(f"--{name}" for name in sorted(FLAGS)), *(f"featureGates.{name}" for name in gates)]
