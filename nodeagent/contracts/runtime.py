@@ -287,6 +287,12 @@ class RuntimeContainerStatus:
     annotations: Mapping[str, str] = field(default_factory=dict)
     mounts: Sequence[Mount] = ()
 
+    @property
+    def start_interrupted(self) -> bool:
+        """Whether it never ran because the agent went away while it asked for the start."""
+        ended = self.state is ContainerState.EXITED and not self.started_at
+        return ended and "context canceled" in self.message
+
 
 @dataclass(frozen=True, slots=True)
 class RuntimePod:

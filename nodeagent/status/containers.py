@@ -49,7 +49,8 @@ def container_statuses(
 
 
 def _status(kind: ContainerKind, container: Container, picture: PodPicture) -> ContainerStatus:
-    runs = [c for c in picture.runtime.containers if c.name == container.name] if picture.runtime else []
+    known = picture.runtime.containers if picture.runtime else ()
+    runs = [c for c in known if c.name == container.name and not c.start_interrupted]
     if not runs:
         return _never_seen(kind, container, picture)
     before, waiting = picture.before.get(container.name), picture.waiting.get(container.name)

@@ -69,9 +69,9 @@ def compute_actions(pod: Pod, observed: RuntimePod, probe: ProbeReader) -> PodAc
     """
     actions = PodActions()
     spec = pod.spec
-    if any(map(start_interrupted, observed.containers)):
-        actions.discards = [c for c in observed.containers if start_interrupted(c)]
-        observed = replace(observed, containers=[c for c in observed.containers if not start_interrupted(c)])
+    actions.discards = [c for c in observed.containers if c.start_interrupted]
+    if actions.discards:
+        observed = replace(observed, containers=[c for c in observed.containers if not c.start_interrupted])
     renew = sandbox_unusable(pod, observed)
     current = {} if renew else _current_containers(observed)
     finished = _finished(pod, observed)
@@ -106,12 +106,6 @@ def sandbox_unusable(pod: Pod, observed: RuntimePod) -> bool:
     if not newest.ready or newest.network_mode is not wanted:
         return True
     return wanted is NamespaceMode.POD and not newest.ips
-
-
-def start_interrupted(status: RuntimeContainerStatus) -> bool:
-    """Tell whether *status* never ran because the agent went away while it asked for the start."""
-    ended = status.state is ContainerState.EXITED and not status.started_at
-    return ended and "context canceled" in status.message
 
 
 def should_run_again(policy: str, last: RuntimeContainerStatus | None) -> bool:

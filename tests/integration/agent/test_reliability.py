@@ -34,13 +34,10 @@ def own(containerd, tmp_path: Path) -> Iterator[Node]:
 
 
 def running(node: Node) -> dict[str, str]:
-    """Return the container ids of running pods by pod name, as the API shows them."""
+    """Return the ids of running containers by pod name, as the API shows them."""
     pods = node.api.get("/api/v1/namespaces/default/pods")["items"]
-    return {
-        pod["metadata"]["name"]: pod["status"]["containerStatuses"][0]["containerID"]
-        for pod in pods
-        if pod.get("status", {}).get("phase") == "Running"
-    }
+    shown = {pod["metadata"]["name"]: (pod.get("status", {}).get("containerStatuses") or [{}])[0] for pod in pods}
+    return {name: status["containerID"] for name, status in shown.items() if "running" in status.get("state", {})}
 
 
 def container_id(pod: Any) -> str:
