@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import grpc.aio
 import pytest
+import pytest_asyncio
 
 from tests.integration.containerd import Containerd
 
@@ -17,8 +18,8 @@ def containerd() -> Iterator[Containerd]:
         yield daemon
 
 
-@pytest.fixture(scope="session", autouse=True)
-def grpc_thread() -> Iterator[None]:
+@pytest_asyncio.fixture(scope="session", loop_scope="session", autouse=True)
+async def grpc_thread() -> AsyncIterator[None]:
     """Keep gRPC's one thread for the whole run, so that no test leaks it by needing it first."""
     grpc.aio.init_grpc_aio()
     yield
