@@ -1,0 +1,153 @@
+"""Whether a pod fits a node. Pure; the first reason counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nodeagent_plugins.pod_admission.affinity import fits_affinity
+
+from nodeagent.base import identity
+from nodeagent.contracts.pods import Rejection
+from nodeagent.model.pod import Pod, Toleration
+from nodeagent.model.qos import is_static_or_mirror
+from nodeagent.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Amounts, pod_requests
+
+_OS = "linux"
+_FIRST = (CPU, MEMORY, EPHEMERAL_STORAGE)
+_ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104  compared, not listened on
+_MILLI_NANOS, _UNIT_NANOS = 10**6, 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """What admission looks at."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: Sequence[Mapping[str, Any]]
+    allocatable: Amounts
+
+
+@dataclass(slots=True)
+class UsedResources:
+    """Sums what pods request; remembers each pod's part, because pods are many and rarely change."""
+
+    _known: dict[str, tuple[Pod, dict[str, int]]] = field(default_factory=dict)
+
+    def of(self, pods: Iterable[Pod]) -> dict[str, int]:
+        """Return the sums in billionths by resource."""
+        known, total = {}, dict[str, int]()
+        for pod in pods:
+            entry = self._known.get(pod.uid)
+            if entry is None or entry[0] is not pod:
+                entry = (pod, requests_in_nanos(pod))
+            known[pod.uid] = entry
+            for name, amount in entry[1].items():
+                total[name] = total.get(name, 0) + amount
+        self._known = known
+        return total
+
+
+def requests_in_nanos(pod: Pod) -> dict[str, int]:
+    """Return what *pod* requests, in billionths."""
+    return {name: amount.nanos for name, amount in pod_requests(pod).items() if amount.nanos > 0}
+
+
+def check_os(pod: Pod, labels: Mapping[str, str]) -> Rejection | None:
+    """Refuse pods that are made for another operating system."""
+    key = identity.current().label("os")
+    wanted = (pod.spec.node_selector or {}).get(key)
+    if wanted is not None and wanted != labels.get(key, _OS):
+        return Rejection(
+            "PodOSSelectorNodeLabelDoesNotMatch", f"Failed to admit pod as the `{key}` label doesn't match node label"
+        )
+    if pod.spec.os is not None and pod.spec.os.name != _OS:
+        return Rejection("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
+    return None
+
+
+def check_sidecars(pod: Pod, *, allowed: bool) -> Rejection | None:
+    """Refuse restartable init containers while their feature is off."""
+    for container in (pod.spec.init_containers or ()) if not allowed else ():
+        if container.restart_policy is not None:
+            return Rejection(
+                "InitContainerRestartPolicyForbidden",
+                f'Init container "{container.name}" may not have a non-default restartPolicy',
+            )
+    return None
+
+
+def check_node(pod: Pod, node: NodeView, others: Sequence[Pod], used: UsedResources) -> Rejection | None:
+    """Refuse pods for which the node has no room, or that do not belong on it."""
+    if (short := _missing_resource(pod, node, used.of(others))) is not None:
+        return short
+    if not fits_affinity(pod, node.labels, node.name):
+        return _failed("NodeAffinity")
+    if pod.spec.node_name and pod.spec.node_name != node.name:
+        return _failed("NodeName")
+    if _port_taken(pod, others):
+        return _failed("NodePorts")
+    if not is_static_or_mirror(pod) and not _tolerated(pod, node.taints):
+        return _failed("TaintToleration")
+    return None
+
+
+def _failed(predicate: str) -> Rejection:
+    return Rejection(predicate, f"Predicate {predicate} failed")
+
+
+def _missing_resource(pod: Pod, node: NodeView, used: Mapping[str, int]) -> Rejection | None:
+    """Return the first resource of which there is too little; what the node does not list is not counted."""
+    requests = requests_in_nanos(pod)
+    for name in dict.fromkeys((*_FIRST, *requests)):
+        requested = requests.get(name, 0)
+        capacity = node.allocatable.get(name)
+        if not requested or capacity is None or requested <= capacity.nanos - used.get(name, 0):
+            continue
+        unit = _MILLI_NANOS if name == CPU else _UNIT_NANOS
+        have = used.get(name, 0)
+        return Rejection(
+            f"OutOf{name}",
+            f"Node didn't have enough resource: {name}, requested: {requested // unit}, used: {have // unit}, "
+            f"capacity: {capacity.nanos // unit}",
+        )
+    return None
+
+
+def _port_taken(pod: Pod, others: Sequence[Pod]) -> bool:
+    wanted = list(_host_ports(pod))
+    if not wanted:
+        return False
+    return any(_collide(mine, theirs) for other in others for theirs in _host_ports(other) for mine in wanted)
+
+
+def _host_ports(pod: Pod) -> Iterator[tuple[str, str, int]]:
+    for container in pod.spec.containers:
+        for port in container.ports or ():
+            if port.host_port > 0:
+                yield port.host_ip, port.protocol or "TCP", port.host_port
+
+
+def _collide(a: tuple[str, str, int], b: tuple[str, str, int]) -> bool:
+    return a[1:] == b[1:] and (a[0] == b[0] or a[0] in _ANY_ADDRESS or b[0] in _ANY_ADDRESS)
+
+
+def _tolerated(pod: Pod, taints: Sequence[Mapping[str, Any]]) -> bool:
+    tolerations = pod.spec.tolerations or ()
+    return all(
+        any(_tolerates(toleration, taint) for toleration in tolerations)
+        for taint in taints
+        if taint.get("effect") == "NoExecute"
+    )
+
+
+def _tolerates(toleration: Toleration, taint: Mapping[str, Any]) -> bool:
+    if toleration.effect and toleration.effect != taint.get("effect"):
+        return False
+    if toleration.key and toleration.key != taint.get("key"):
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and toleration.value == taint.get("value", "")

@@ -1,0 +1,86 @@
+"""Kernel parameters that pods may set: safe ones, and what is allowed (spec: config.allowedUnsafeSysctls)."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from nodeagent import hookimpl
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.pods import Rejection
+from nodeagent.model.pod import Pod
+
+if TYPE_CHECKING:
+    from nodeagent.pluginmanager import PluginManager
+
+Kernel = tuple[int, int]
+
+_SAFE: dict[str, Kernel] = {
+    "kernel.shm_rmid_forced": (0, 0),
+    "net.ipv4.ip_local_port_range": (0, 0),
+    "net.ipv4.tcp_syncookies": (0, 0),
+    "net.ipv4.ping_group_range": (0, 0),
+    "net.ipv4.ip_unprivileged_port_start": (0, 0),
+    "net.ipv4.ip_local_reserved_ports": (3, 16),
+    "net.ipv4.tcp_keepalive_time": (4, 5),
+    "net.ipv4.tcp_keepalive_intvl": (4, 5),
+    "net.ipv4.tcp_keepalive_probes": (4, 5),
+    "net.ipv4.tcp_fin_timeout": (4, 6),
+}
+"""Safe parameters and the first kernel on which each belongs to a namespace."""
+_IPC_PREFIXES = ("kernel.shm", "kernel.msg", "fs.mqueue.")
+_IPC_NAMES = frozenset(("kernel.sem",))
+_NET_PREFIX = "net."
+
+
+@hookimpl
+def nodeagent_configure(config: NodeAgentConfiguration, plugins: PluginManager) -> None:
+    allowed = (*safe_sysctls(kernel_version(os.uname().release)), *config.allowed_unsafe_sysctls)
+    plugins.register(SysctlAdmission(allowed), name="sysctls.admission")
+
+
+class SysctlAdmission:
+    """Refuses pods that set what is not on the list.
+
+    :param allowed: names, and prefixes that end in ``*``.
+    """
+
+    def __init__(self, allowed: Iterable[str]) -> None:
+        patterns = [normal_name(pattern) for pattern in allowed]
+        self._names = frozenset(pattern for pattern in patterns if not pattern.endswith("*"))
+        self._prefixes = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
+
+    @hookimpl(tryfirst=True)
+    async def nodeagent_admit_pod(self, pod: Pod) -> Rejection | None:
+        context = pod.spec.security_context
+        for sysctl in (context.sysctls if context is not None else None) or ():
+            name = normal_name(sysctl.name)
+            problem = ""
+            if name not in self._names and not name.startswith(self._prefixes):
+                problem = "not allowlisted"
+            elif pod.spec.host_network and name.startswith(_NET_PREFIX):
+                problem = "not allowed with host net enabled"
+            elif pod.spec.host_ipc and (name in _IPC_NAMES or name.startswith(_IPC_PREFIXES)):
+                problem = "not allowed with host ipc enabled"
+            if problem:
+                return Rejection("SysctlForbidden", f'forbidden sysctl: "{sysctl.name}" {problem}')
+        return None
+
+
+def safe_sysctls(kernel: Kernel) -> list[str]:
+    """Return what every pod may set on this kernel."""
+    return [name for name, since in _SAFE.items() if kernel >= since]
+
+
+def kernel_version(release: str) -> Kernel:
+    """Return major and minor of a kernel release such as ``6.1.0-13-amd64``."""
+    match = re.match(r"(\d+)\.(\d+)", release)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def normal_name(name: str) -> str:
+    """Return *name* with dots between its parts; where slashes separate, dots belong to the parts."""
+    first = re.search(r"[./]", name)
+    return name.translate(str.maketrans("./", "/.")) if first is not None and first[0] == "/" else name

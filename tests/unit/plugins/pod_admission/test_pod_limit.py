@@ -1,0 +1,47 @@
+"""A node takes no more pods than it may."""
+
+from __future__ import annotations
+
+import pytest
+from nodeagent_plugins import pod_limit
+from nodeagent_plugins.pod_limit import effective_limit
+
+from nodeagent.testing import admit, load_plugin, make_config, make_context, make_pod
+
+
+def pods(count):
+    return [make_pod(f"p{i}") for i in range(count)]
+
+
+def manager(tmp_path, **config):
+    return load_plugin(pod_limit, context=make_context(tmp_path, config=make_config(**config)))
+
+
+@pytest.mark.row("config.maxPods")
+async def test_refuses_what_exceeds_the_maximum(tmp_path):
+    plugins = manager(tmp_path, max_pods=3)
+
+    assert await admit(plugins, make_pod("new"), *pods(2)) is None
+    rejection = await admit(plugins, make_pod("new"), *pods(3))
+
+    assert rejection.reason == "OutOfpods"
+    assert rejection.message == "Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3"
+
+
+@pytest.mark.row("config.podsPerCore")
+async def test_refuses_what_exceeds_the_cores(tmp_path, monkeypatch):
+    monkeypatch.setattr(pod_limit.os, "cpu_count", lambda: 2)
+    plugins = manager(tmp_path, max_pods=100, pods_per_core=2)
+
+    assert await admit(plugins, make_pod("new"), *pods(3)) is None
+    assert (await admit(plugins, make_pod("new"), *pods(4))).reason == "OutOfpods"
+
+
+@pytest.mark.parametrize(("max_pods", "per_core", "limit"), [(110, 0, 110), (110, 10, 20), (5, 10, 5), (0, 0, 0)])
+def test_the_tighter_limit_counts(max_pods, per_core, limit):
+    assert effective_limit(make_config(max_pods=max_pods, pods_per_core=per_core), cores=2) == limit
+
+
+async def test_the_pod_itself_takes_no_place_of_its_own(tmp_path):
+    plugins = manager(tmp_path, max_pods=2)
+    assert await admit(plugins, make_pod("p1"), *pods(2)) is None

@@ -1,0 +1,57 @@
+"""Pods set safe kernel parameters and those that the operator allows."""
+
+from __future__ import annotations
+
+import pytest
+from nodeagent_plugins import sysctls
+from nodeagent_plugins.sysctls import kernel_version, normal_name, safe_sysctls
+
+from nodeagent.testing import admit, load_plugin, make_config, make_context, make_pod
+
+
+async def verdict(tmp_path, *names, allowed=(), **spec):
+    context = make_context(tmp_path, config=make_config(allowed_unsafe_sysctls=tuple(allowed)))
+    wanted = {"sysctls": [{"name": name, "value": "1"} for name in names]}
+    rejection = await admit(load_plugin(sysctls, context=context), make_pod(security_context=wanted, **spec))
+    return rejection and (rejection.reason, rejection.message)
+
+
+async def test_safe_ones_pass(tmp_path):
+    assert (
+        await verdict(tmp_path, "kernel.shm_rmid_forced", "net.ipv4.tcp_syncookies", "net/ipv4/tcp_syncookies") is None
+    )
+
+
+async def test_others_are_refused(tmp_path):
+    expected = ("SysctlForbidden", 'forbidden sysctl: "kernel.msgmax" not allowlisted')
+    assert await verdict(tmp_path, "net.ipv4.tcp_syncookies", "kernel.msgmax") == expected
+
+
+@pytest.mark.parametrize("allowed", ["kernel.msgmax", "kernel.msg*", "kernel/msg*"])
+async def test_allowed_ones_pass(tmp_path, allowed):
+    assert await verdict(tmp_path, "kernel.msgmax", allowed=[allowed]) is None
+
+
+async def test_the_hosts_own_parameters_stay(tmp_path):
+    refused = await verdict(tmp_path, "net.ipv4.tcp_syncookies", host_network=True)
+    assert refused[1].endswith("not allowed with host net enabled")
+    refused = await verdict(tmp_path, "kernel.shm_rmid_forced", host_ipc=True)
+    assert refused[1].endswith("not allowed with host ipc enabled")
+
+
+async def test_pods_without_any_pass(tmp_path):
+    assert await verdict(tmp_path) is None
+
+
+def test_the_safe_list_grows_with_the_kernel():
+    assert len(safe_sysctls((3, 10))) == 5
+    assert len(safe_sysctls((4, 5))) == 9
+    assert len(safe_sysctls(kernel_version("6.1.0-13-amd64"))) == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "normal"),
+    [("net.ipv4.a", "net.ipv4.a"), ("net/ipv4/a", "net.ipv4.a"), ("net/ipv4/conf/eth0.1/x", "net.ipv4.conf.eth0/1.x")],
+)
+def test_separators(name, normal):
+    assert normal_name(name) == normal
