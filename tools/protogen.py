@@ -42,7 +42,7 @@ class Source:
 
 SOURCES = (
     Source(ROOT, "nodeagent/base/apiproto/_proto"),
-    Source(ROOT / "plugins", "nodeagent_plugins/cri/_proto", stubs=True),
+    Source(ROOT, "nodeagent/base/criproto", stubs=True),
 )
 
 

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import grpc
-from nodeagent_plugins.cri._proto import api_pb2 as cri
 
+from nodeagent.base.criproto import api_pb2 as cri
 from tests.integration import images
 
 CNI_PLUGINS = Path("/usr/lib/cni")

@@ -7,12 +7,12 @@ import math
 from collections.abc import AsyncIterator, Sequence
 
 from nodeagent_plugins.cri import answers, requests
-from nodeagent_plugins.cri._proto import api_pb2 as cri
 from nodeagent_plugins.cri.connection import Connection
 from nodeagent_plugins.cri.errors import DeadlineError, UnimplementedError
 from nodeagent_plugins.cri.listing import Listing
 
 from nodeagent.base.aio import Clock
+from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.contracts.runtime import (
     LABEL_POD_UID,
     ContainerConfig,

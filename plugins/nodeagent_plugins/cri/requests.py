@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from nodeagent_plugins.cri._proto import api_pb2 as cri
-
+from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.contracts.runtime import (
     ContainerConfig,
     ContainerSecurity,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nodeagent_plugins.cri import answers
-from nodeagent_plugins.cri._proto import api_pb2 as cri
 
+from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.contracts.runtime import (
     ContainerInfo,
     ContainerState,

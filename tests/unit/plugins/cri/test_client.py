@@ -6,12 +6,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from nodeagent_plugins.cri._proto import api_pb2 as cri
 from nodeagent_plugins.cri.client import CriRuntime
 from nodeagent_plugins.cri.connection import METHODS
 from nodeagent_plugins.cri.errors import DeadlineError, UnimplementedError
 from nodeagent_plugins.cri.image_service import CriImageService
 
+from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.contracts.runtime import (
     ContainerConfig,
     ContainerRuntime,

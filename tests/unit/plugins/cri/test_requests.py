@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 from nodeagent_plugins.cri import requests
-from nodeagent_plugins.cri._proto import api_pb2 as cri
 
+from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.contracts.runtime import (
     ContainerConfig,
     ContainerSecurity,
