@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
+from nodeagent.config.rules.sysctls import normalize
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.pods import Rejection
 from nodeagent.model.pod import Pod
@@ -48,7 +49,7 @@ class SysctlAdmission:
     """
 
     def __init__(self, allowed: Iterable[str]) -> None:
-        patterns = [normal_name(pattern) for pattern in allowed]
+        patterns = [normalize(pattern) for pattern in allowed]
         self._names = frozenset(pattern for pattern in patterns if not pattern.endswith("*"))
         self._prefixes = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
 
@@ -56,7 +57,7 @@ class SysctlAdmission:
     async def nodeagent_admit_pod(self, pod: Pod) -> Rejection | None:
         context = pod.spec.security_context
         for sysctl in (context.sysctls if context is not None else None) or ():
-            name = normal_name(sysctl.name)
+            name = normalize(sysctl.name)
             problem = ""
             if name not in self._names and not name.startswith(self._prefixes):
                 problem = "not allowlisted"
@@ -78,9 +79,3 @@ def kernel_version(release: str) -> Kernel:
     """Return major and minor of a kernel release such as ``6.1.0-13-amd64``."""
     match = re.match(r"(\d+)\.(\d+)", release)
     return (int(match[1]), int(match[2])) if match else (0, 0)
-
-
-def normal_name(name: str) -> str:
-    """Return *name* with dots between its parts; where slashes separate, dots belong to the parts."""
-    first = re.search(r"[./]", name)
-    return name.translate(str.maketrans("./", "/.")) if first is not None and first[0] == "/" else name

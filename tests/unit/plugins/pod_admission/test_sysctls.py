@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from nodeagent_plugins import sysctls
-from nodeagent_plugins.sysctls import kernel_version, normal_name, safe_sysctls
+from nodeagent_plugins.sysctls import kernel_version, safe_sysctls
 
 from nodeagent.testing import admit, load_plugin, make_config, make_context, make_pod
 
@@ -47,11 +47,3 @@ def test_the_safe_list_grows_with_the_kernel():
     assert len(safe_sysctls((3, 10))) == 5
     assert len(safe_sysctls((4, 5))) == 9
     assert len(safe_sysctls(kernel_version("6.1.0-13-amd64"))) == 10
-
-
-@pytest.mark.parametrize(
-    ("name", "normal"),
-    [("net.ipv4.a", "net.ipv4.a"), ("net/ipv4/a", "net.ipv4.a"), ("net/ipv4/conf/eth0.1/x", "net.ipv4.conf.eth0/1.x")],
-)
-def test_separators(name, normal):
-    assert normal_name(name) == normal
