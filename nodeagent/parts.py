@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
@@ -42,5 +43,5 @@ def provide_loops(context: AgentContext, plugins: PluginManager) -> Sequence[tup
     return [(answer.plugin, loop) for answer in answers for loop in answer.value]
 
 
-def _flat(answers: Sequence[Answer[Sequence[object]]]) -> list[object]:
+def _flat(answers: Sequence[Answer[Sequence[Any]]]) -> list[Any]:
     return [item for answer in answers for item in answer.value]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from nodeagent.model.wire import WireStruct
 
 
-class OwnerReference(WireStruct):
+class OwnerReference(WireStruct, frozen=True):
     """Who owns an object."""
 
     api_version: str
@@ -18,7 +18,7 @@ class OwnerReference(WireStruct):
     block_owner_deletion: bool | None = None
 
 
-class ObjectMeta(WireStruct):
+class ObjectMeta(WireStruct, frozen=True):
     """Metadata that every API object carries."""
 
     name: str = ""
@@ -36,7 +36,7 @@ class ObjectMeta(WireStruct):
     finalizers: list[str] | None = None
 
 
-class ObjectReference(WireStruct):
+class ObjectReference(WireStruct, frozen=True):
     """Points at an object, or with ``field_path`` at a part of it (``spec.containers{web}``)."""
 
     kind: str = ""

@@ -46,7 +46,7 @@ class ContainerKind(StrEnum):
 # --- containers -----------------------------------------------------------------------------------------------
 
 
-class ContainerPort(WireStruct):
+class ContainerPort(WireStruct, frozen=True):
     container_port: int
     name: str = ""
     host_port: int = 0
@@ -54,18 +54,18 @@ class ContainerPort(WireStruct):
     host_ip: str = ""
 
 
-class ObjectFieldSelector(WireStruct):
+class ObjectFieldSelector(WireStruct, frozen=True):
     field_path: str
     api_version: str = "v1"
 
 
-class ResourceFieldSelector(WireStruct):
+class ResourceFieldSelector(WireStruct, frozen=True):
     resource: str
     container_name: str = ""
     divisor: QuantityText = "0"
 
 
-class KeySelector(WireStruct):
+class KeySelector(WireStruct, frozen=True):
     """A key of a config map or secret."""
 
     key: str
@@ -73,37 +73,37 @@ class KeySelector(WireStruct):
     optional: bool | None = None
 
 
-class EnvVarSource(WireStruct):
+class EnvVarSource(WireStruct, frozen=True):
     field_ref: ObjectFieldSelector | None = None
     resource_field_ref: ResourceFieldSelector | None = None
     config_map_key_ref: KeySelector | None = None
     secret_key_ref: KeySelector | None = None
 
 
-class EnvVar(WireStruct):
+class EnvVar(WireStruct, frozen=True):
     name: str
     value: str = ""
     value_from: EnvVarSource | None = None
 
 
-class EnvFromRef(WireStruct):
+class EnvFromRef(WireStruct, frozen=True):
     name: str = ""
     optional: bool | None = None
 
 
-class EnvFromSource(WireStruct):
+class EnvFromSource(WireStruct, frozen=True):
     prefix: str = ""
     config_map_ref: EnvFromRef | None = None
     secret_ref: EnvFromRef | None = None
 
 
-class ResourceRequirements(WireStruct):
+class ResourceRequirements(WireStruct, frozen=True):
     limits: ResourceList | None = None
     requests: ResourceList | None = None
     claims: list[PlainObject] | None = None
 
 
-class VolumeMount(WireStruct):
+class VolumeMount(WireStruct, frozen=True):
     name: str
     mount_path: str
     read_only: bool = False
@@ -112,17 +112,17 @@ class VolumeMount(WireStruct):
     mount_propagation: str | None = None
 
 
-class VolumeDevice(WireStruct):
+class VolumeDevice(WireStruct, frozen=True):
     name: str
     device_path: str
 
 
-class HttpHeader(WireStruct):
+class HttpHeader(WireStruct, frozen=True):
     name: str
     value: str
 
 
-class HttpGetAction(WireStruct):
+class HttpGetAction(WireStruct, frozen=True):
     port: int | str
     path: str = ""
     host: str = ""
@@ -130,25 +130,25 @@ class HttpGetAction(WireStruct):
     http_headers: list[HttpHeader] | None = None
 
 
-class TcpSocketAction(WireStruct):
+class TcpSocketAction(WireStruct, frozen=True):
     port: int | str
     host: str = ""
 
 
-class ExecAction(WireStruct):
+class ExecAction(WireStruct, frozen=True):
     command: list[str] | None = None
 
 
-class GrpcAction(WireStruct):
+class GrpcAction(WireStruct, frozen=True):
     port: int
     service: str = ""
 
 
-class SleepAction(WireStruct):
+class SleepAction(WireStruct, frozen=True):
     seconds: int
 
 
-class Probe(WireStruct):
+class Probe(WireStruct, frozen=True):
     """A check of a container; times in seconds."""
 
     exec: ExecAction | None = None
@@ -163,36 +163,36 @@ class Probe(WireStruct):
     termination_grace_period_seconds: int | None = None
 
 
-class LifecycleHandler(WireStruct):
+class LifecycleHandler(WireStruct, frozen=True):
     exec: ExecAction | None = None
     http_get: HttpGetAction | None = None
     tcp_socket: TcpSocketAction | None = None
     sleep: SleepAction | None = None
 
 
-class Lifecycle(WireStruct):
+class Lifecycle(WireStruct, frozen=True):
     post_start: LifecycleHandler | None = None
     pre_stop: LifecycleHandler | None = None
 
 
-class Capabilities(WireStruct):
+class Capabilities(WireStruct, frozen=True):
     add: list[str] | None = None
     drop: list[str] | None = None
 
 
-class SeLinuxOptions(WireStruct):
+class SeLinuxOptions(WireStruct, frozen=True):
     user: str = ""
     role: str = ""
     type: str = ""
     level: str = ""
 
 
-class SeccompProfile(WireStruct):
+class SeccompProfile(WireStruct, frozen=True):
     type: str
     localhost_profile: str | None = None
 
 
-class SecurityContext(WireStruct):
+class SecurityContext(WireStruct, frozen=True):
     capabilities: Capabilities | None = None
     privileged: bool | None = None
     se_linux_options: SeLinuxOptions | None = None
@@ -206,7 +206,7 @@ class SecurityContext(WireStruct):
     windows_options: PlainObject | None = None
 
 
-class Container(WireStruct):
+class Container(WireStruct, frozen=True):
     """A container of any kind; ``target_container_name`` is set on ephemeral ones only."""
 
     name: str
@@ -244,49 +244,49 @@ class Container(WireStruct):
 # --- volumes --------------------------------------------------------------------------------------------------
 
 
-class KeyToPath(WireStruct):
+class KeyToPath(WireStruct, frozen=True):
     key: str
     path: str
     mode: int | None = None
 
 
-class EmptyDirVolume(WireStruct):
+class EmptyDirVolume(WireStruct, frozen=True):
     medium: str = ""
     size_limit: QuantityText | None = None
 
 
-class HostPathVolume(WireStruct):
+class HostPathVolume(WireStruct, frozen=True):
     path: str
     type: str | None = None
 
 
-class ConfigMapVolume(WireStruct):
+class ConfigMapVolume(WireStruct, frozen=True):
     name: str = ""
     items: list[KeyToPath] | None = None
     default_mode: int | None = None
     optional: bool | None = None
 
 
-class SecretVolume(WireStruct):
+class SecretVolume(WireStruct, frozen=True):
     secret_name: str = ""
     items: list[KeyToPath] | None = None
     default_mode: int | None = None
     optional: bool | None = None
 
 
-class DownwardItem(WireStruct):
+class DownwardItem(WireStruct, frozen=True):
     path: str
     field_ref: ObjectFieldSelector | None = None
     resource_field_ref: ResourceFieldSelector | None = None
     mode: int | None = None
 
 
-class DownwardVolume(WireStruct):
+class DownwardVolume(WireStruct, frozen=True):
     items: list[DownwardItem] | None = None
     default_mode: int | None = None
 
 
-class ProjectedObject(WireStruct):
+class ProjectedObject(WireStruct, frozen=True):
     """A secret or config map inside a projected volume."""
 
     name: str = ""
@@ -294,13 +294,13 @@ class ProjectedObject(WireStruct):
     optional: bool | None = None
 
 
-class ServiceAccountToken(WireStruct):
+class ServiceAccountToken(WireStruct, frozen=True):
     path: str
     audience: str = ""
     expiration_seconds: int | None = None
 
 
-class VolumeProjection(WireStruct):
+class VolumeProjection(WireStruct, frozen=True):
     secret: ProjectedObject | None = None
     config_map: ProjectedObject | None = None
     downward_api: DownwardVolume | None = msgspec.field(default=None, name="downwardAPI")
@@ -308,12 +308,12 @@ class VolumeProjection(WireStruct):
     cluster_trust_bundle: PlainObject | None = None
 
 
-class ProjectedVolume(WireStruct):
+class ProjectedVolume(WireStruct, frozen=True):
     sources: list[VolumeProjection] | None = None
     default_mode: int | None = None
 
 
-class Volume(WireStruct):
+class Volume(WireStruct, frozen=True):
     """A volume; exactly one source is set. Sources that no bundled plugin mounts are kept as plain data."""
 
     name: str
@@ -336,7 +336,7 @@ class Volume(WireStruct):
 # --- the pod --------------------------------------------------------------------------------------------------
 
 
-class Toleration(WireStruct):
+class Toleration(WireStruct, frozen=True):
     key: str = ""
     operator: str = ""
     value: str = ""
@@ -344,28 +344,28 @@ class Toleration(WireStruct):
     toleration_seconds: int | None = None
 
 
-class HostAlias(WireStruct):
+class HostAlias(WireStruct, frozen=True):
     ip: str
     hostnames: list[str] | None = None
 
 
-class DnsOption(WireStruct):
+class DnsOption(WireStruct, frozen=True):
     name: str = ""
     value: str | None = None
 
 
-class PodDnsConfig(WireStruct):
+class PodDnsConfig(WireStruct, frozen=True):
     nameservers: list[str] | None = None
     searches: list[str] | None = None
     options: list[DnsOption] | None = None
 
 
-class Sysctl(WireStruct):
+class Sysctl(WireStruct, frozen=True):
     name: str
     value: str
 
 
-class PodSecurityContext(WireStruct):
+class PodSecurityContext(WireStruct, frozen=True):
     se_linux_options: SeLinuxOptions | None = None
     run_as_user: int | None = None
     run_as_group: int | None = None
@@ -378,19 +378,19 @@ class PodSecurityContext(WireStruct):
     windows_options: PlainObject | None = None
 
 
-class LocalReference(WireStruct):
+class LocalReference(WireStruct, frozen=True):
     name: str = ""
 
 
-class ReadinessGate(WireStruct):
+class ReadinessGate(WireStruct, frozen=True):
     condition_type: str
 
 
-class PodOs(WireStruct):
+class PodOs(WireStruct, frozen=True):
     name: str
 
 
-class PodSpec(WireStruct):
+class PodSpec(WireStruct, frozen=True):
     """The wanted pod; times in seconds."""
 
     containers: list[Container] = msgspec.field(default_factory=list)
@@ -437,7 +437,7 @@ class PodSpec(WireStruct):
 # --- status ---------------------------------------------------------------------------------------------------
 
 
-class PodCondition(WireStruct):
+class PodCondition(WireStruct, frozen=True):
     type: str
     status: str
     reason: str = ""
@@ -446,16 +446,16 @@ class PodCondition(WireStruct):
     last_transition_time: datetime | None = None
 
 
-class ContainerStateWaiting(WireStruct):
+class ContainerStateWaiting(WireStruct, frozen=True):
     reason: str = ""
     message: str = ""
 
 
-class ContainerStateRunning(WireStruct):
+class ContainerStateRunning(WireStruct, frozen=True):
     started_at: datetime | None = None
 
 
-class ContainerStateTerminated(WireStruct, omit_defaults=True):
+class ContainerStateTerminated(WireStruct, frozen=True, omit_defaults=True):
     exit_code: int
     signal: int = 0
     reason: str = ""
@@ -465,13 +465,13 @@ class ContainerStateTerminated(WireStruct, omit_defaults=True):
     container_id: str = ""
 
 
-class ContainerState(WireStruct):
+class ContainerState(WireStruct, frozen=True):
     waiting: ContainerStateWaiting | None = None
     running: ContainerStateRunning | None = None
     terminated: ContainerStateTerminated | None = None
 
 
-class ContainerStatus(WireStruct, omit_defaults=False):
+class ContainerStatus(WireStruct, frozen=True, omit_defaults=False):
     """The reported state of one container; required fields are always written."""
 
     name: str
@@ -485,11 +485,11 @@ class ContainerStatus(WireStruct, omit_defaults=False):
     started: bool | None = None
 
 
-class PodIp(WireStruct):
+class PodIp(WireStruct, frozen=True):
     ip: str
 
 
-class PodStatus(WireStruct):
+class PodStatus(WireStruct, frozen=True):
     """The reported pod."""
 
     phase: str = ""
@@ -508,7 +508,7 @@ class PodStatus(WireStruct):
     qos_class: str = ""
 
 
-class Pod(WireStruct):
+class Pod(WireStruct, frozen=True):
     """A pod: what is wanted (``spec``) and what was last reported (``status``)."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)

@@ -63,7 +63,7 @@ async def test_an_error_in_a_question_names_the_plugin_and_is_counted():
     manager = PluginManager()
     manager.register(admits(error=OSError("boom")), name="bad")
 
-    with pytest.raises(PluginError, match="plugin bad: nodeagent_admit_pod failed: .*boom"):
+    with pytest.raises(PluginError, match=r"plugin bad: nodeagent_admit_pod failed: .*boom"):
         await manager.ask("nodeagent_admit_pod", pod=None, active=())
 
     stats = manager.plugins()[0].stats["nodeagent_admit_pod"]
