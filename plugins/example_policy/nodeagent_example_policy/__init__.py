@@ -1,0 +1,98 @@
+"""Example policy: pods run only images of allowed registries, and carry the labels that are required."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nodeagent import hookimpl
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.pods import Rejection
+from nodeagent.model.pod import Pod
+
+if TYPE_CHECKING:
+    from nodeagent.pluginmanager import PluginManager
+
+NAME = "example_policy"
+_TEXTS = {"type": "array", "items": {"type": "string", "minLength": 1}, "uniqueItems": True}
+
+
+@hookimpl
+def nodeagent_settings_schema() -> dict[str, Any]:
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "allowedRegistries": {**_TEXTS, "description": "Registries, or repositories below one; all when absent."},
+            "requiredLabels": {**_TEXTS, "description": "Labels that every pod has to have."},
+            "exemptNamespaces": {**_TEXTS, "description": "Namespaces whose pods always pass."},
+        },
+    }
+
+
+@hookimpl
+def nodeagent_configure(context: AgentContext, plugins: PluginManager) -> None:
+    policy = read_policy(context.plugin_settings.get(NAME, {}))
+    plugins.register(PolicyAdmission(policy), name=f"{NAME}.admission")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What pods have to keep; ``registries`` is ``None`` when every image may run."""
+
+    registries: Sequence[str] | None = None
+    labels: Sequence[str] = ()
+    exempt: frozenset[str] = frozenset()
+
+
+class PolicyAdmission:
+    """Refuses pods that break the policy."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    @hookimpl
+    async def nodeagent_admit_pod(self, pod: Pod) -> Rejection | None:
+        return judge(pod, self._policy)
+
+
+def read_policy(settings: Mapping[str, Any]) -> Policy:
+    """Return the policy that the settings, which fit the schema, describe."""
+    registries = settings.get("allowedRegistries")
+    return Policy(
+        registries=None if registries is None else [name.rstrip("/") for name in registries],
+        labels=settings.get("requiredLabels", ()),
+        exempt=frozenset(settings.get("exemptNamespaces", ())),
+    )
+
+
+def judge(pod: Pod, policy: Policy) -> Rejection | None:
+    """Return why *pod* breaks the policy, or ``None``."""
+    if pod.namespace in policy.exempt:
+        return None
+    if missing := [label for label in policy.labels if label not in (pod.metadata.labels or {})]:
+        return Rejection("LabelPolicy", f"pod lacks the required labels: {', '.join(missing)}")
+    for _, container in pod.containers():
+        if policy.registries is not None and not allowed(container.image, policy.registries):
+            return Rejection(
+                "ImagePolicy", f'container "{container.name}" runs {container.image}, which no allowed registry holds'
+            )
+    return None
+
+
+def allowed(image: str, registries: Iterable[str]) -> bool:
+    """Tell whether an image comes from one of *registries*; short names are those of docker.io."""
+    name = full_name(image)
+    return any(name == registry or name.startswith(f"{registry}/") for registry in registries)
+
+
+def full_name(image: str) -> str:
+    """Return registry and repository of an image: ``busybox:1`` → ``docker.io/library/busybox``."""
+    name = image.partition("@")[0]
+    head, slash, last = name.rpartition("/")
+    name = f"{head}{slash}{last.partition(':')[0]}"
+    first, slash, _ = name.partition("/")
+    if slash and ("." in first or ":" in first or first == "localhost"):
+        return name
+    return f"docker.io/{name}" if slash else f"docker.io/library/{name}"
