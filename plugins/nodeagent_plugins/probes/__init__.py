@@ -1,0 +1,18 @@
+"""Probes: liveness, readiness and startup of containers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nodeagent_plugins.probes.prober import ProbeManager
+
+from nodeagent import hookimpl
+
+if TYPE_CHECKING:
+    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.probes import Prober
+
+
+@hookimpl
+def nodeagent_provide_prober(context: AgentContext) -> Prober:
+    return ProbeManager(context)

@@ -1,0 +1,197 @@
+"""A small HTTP/1.1 client for probes: one request a connection, bounded in time and size, certificates unchecked."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote, urljoin, urlsplit
+
+from nodeagent_plugins.probes.outcome import MAX_OUTPUT_BYTES, Outcome, ProbeError, Verdict
+from nodeagent_plugins.probes.tcp import USER_AGENT, Connection, dial_error, open_connection
+
+Connect = Callable[[str, int, ssl.SSLContext | None], Awaitable[Connection]]
+Header = tuple[str, str]
+
+_MAX_REDIRECTS = 10
+_MAX_HEADERS = 200
+_REDIRECTS = (301, 302, 303, 307, 308)
+_SAFE = "/%:?@!$&'()*+,;=~[]"
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What a server answered; of the body at most 10 KiB."""
+
+    status: int
+    location: str = ""
+    body: bytes = b""
+
+
+async def probe_http(
+    url: str, headers: Sequence[Header], timeout_seconds: float, connect: Connect = open_connection
+) -> Outcome:
+    """Request *url*: 200 to 399 is success; a redirect to another host ends there, as a warning.
+
+    :raises ProbeError: the request cannot be written down.
+    """
+    lines = request_headers(headers)
+    first = url
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            for _ in range(_MAX_REDIRECTS):
+                response = await _request(url, lines, connect)
+                target = _redirect(url, response)
+                if target is None:
+                    return _judge(response)
+                url = target
+    except TimeoutError:
+        return _failed(first, "context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
+    except (ssl.SSLError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, EOFError) as error:
+        return _failed(first, str(error) or type(error).__name__)
+    except OSError as error:
+        return _failed(first, dial_error(error, urlsplit(url).netloc))
+    return _failed(first, f"stopped after {_MAX_REDIRECTS} redirects")
+
+
+def probe_url(scheme: str, host: str, port: int, path: str) -> str:
+    """Return the URL of a probe; *path* may carry a query and needs no leading slash."""
+    where = f"[{host}]" if ":" in host else host
+    return f"{scheme.lower() or 'http'}://{where}:{port}/{quote(path.removeprefix('/'), safe=_SAFE)}"
+
+
+def request_headers(given: Sequence[Header]) -> list[Header]:
+    """Return *given* with the defaults that it does not name; a header given empty is left out.
+
+    :raises ProbeError: a header would break out of its line.
+    """
+    names = {name.lower() for name, _ in given}
+    headers = [(name, value) for name, value in given if value]
+    for name, value in headers:
+        if not name or any(c in name + value for c in "\r\n\0") or any(c in name for c in ": "):
+            raise ProbeError(f"invalid HTTP header {name!r}")
+    if "user-agent" not in names:
+        headers.append(("User-Agent", USER_AGENT))
+    if "accept" not in names:
+        headers.append(("Accept", "*/*"))
+    return headers
+
+
+async def read_response(reader: asyncio.StreamReader) -> Response:
+    """Read one answer; interim ones are passed over.
+
+    :raises ValueError: it is not HTTP.
+    :raises EOFError: the connection ended before an answer.
+    """
+    status = 100
+    headers: dict[str, str] = {}
+    while status // 100 == 1 and status != 101:
+        line = await _line(reader)
+        version, _, rest = line.partition(" ")
+        code = rest[:3]
+        if not version.startswith("HTTP/1.") or not code.isdigit():
+            raise ValueError(f'malformed HTTP response "{line[:100]}"')
+        status, headers = int(code), await _headers(reader)
+    try:
+        body = b"" if status in (101, 204, 304) else await _body(reader, headers)
+    except ConnectionError:
+        body = b""  # the answer itself is complete
+    return Response(status, headers.get("location", ""), body)
+
+
+async def _request(url: str, headers: Sequence[Header], connect: Connect) -> Response:
+    parts = urlsplit(url)
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise ValueError(f"unsupported protocol scheme {parts.scheme!r}")
+    secure = _unchecked_tls() if parts.scheme == "https" else None
+    connection = await connect(parts.hostname, parts.port or _PORTS[parts.scheme], secure)
+    try:
+        given = {name.lower() for name, _ in headers}
+        host = [] if "host" in given else [("Host", parts.netloc)]
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        lines = [f"GET {target} HTTP/1.1", *(f"{n}: {v}" for n, v in (*host, *headers)), "Connection: close", "", ""]
+        connection.writer.write("\r\n".join(lines).encode("utf-8"))
+        response = await read_response(connection.reader)
+    except BaseException:
+        connection.abort()
+        raise
+    connection.close()
+    return response
+
+
+async def _line(reader: asyncio.StreamReader) -> str:
+    line = await reader.readline()
+    if not line:
+        raise EOFError("EOF")
+    return line.decode("latin-1").rstrip("\r\n")
+
+
+async def _headers(reader: asyncio.StreamReader) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for _ in range(_MAX_HEADERS):
+        line = await _line(reader)
+        if not line:
+            return headers
+        name, _, value = line.partition(":")
+        headers.setdefault(name.strip().lower(), value.strip())
+    raise ValueError(f"more than {_MAX_HEADERS} response headers")
+
+
+async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
+    if "chunked" in headers.get("transfer-encoding", "").lower():
+        return await _chunks(reader)
+    length = headers.get("content-length", "")
+    wanted = min(int(length), MAX_OUTPUT_BYTES) if length.isdigit() else MAX_OUTPUT_BYTES
+    return await _up_to(reader, wanted)
+
+
+async def _chunks(reader: asyncio.StreamReader) -> bytes:
+    body = b""
+    while len(body) < MAX_OUTPUT_BYTES:
+        size = int((await _line(reader)).partition(";")[0].strip() or "0", 16)
+        if size <= 0:
+            break
+        body += await _up_to(reader, min(size, MAX_OUTPUT_BYTES - len(body)))
+        if len(body) < MAX_OUTPUT_BYTES:
+            await _line(reader)
+    return body
+
+
+async def _up_to(reader: asyncio.StreamReader, wanted: int) -> bytes:
+    parts: list[bytes] = []
+    while wanted > 0 and (part := await reader.read(wanted)):
+        parts.append(part)
+        wanted -= len(part)
+    return b"".join(parts)
+
+
+def _redirect(url: str, response: Response) -> str | None:
+    """Return where to go on: redirects are followed on the same host only."""
+    if response.status not in _REDIRECTS or not response.location:
+        return None
+    target = urljoin(url, response.location)
+    return target if urlsplit(target).hostname == urlsplit(url).hostname else None
+
+
+def _judge(response: Response) -> Outcome:
+    body = response.body.decode("utf-8", "replace")
+    if response.status in _REDIRECTS:
+        return Outcome(Verdict.WARNING, f"Probe terminated redirects, Response body: {body}")
+    if 200 <= response.status < 400:
+        return Outcome(Verdict.SUCCESS, body)
+    return Outcome(Verdict.FAILURE, f"HTTP probe failed with statuscode: {response.status}")
+
+
+def _failed(url: str, problem: str) -> Outcome:
+    return Outcome(Verdict.FAILURE, f'Get "{url}": {problem}')
+
+
+@functools.cache
+def _unchecked_tls() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

@@ -1,0 +1,202 @@
+"""Keeps one worker for each probe of each pod, and the results that count."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nodeagent_plugins.probes.actions import Actions
+from nodeagent_plugins.probes.outcome import INITIAL
+from nodeagent_plugins.probes.worker import ProbeWorker
+
+from nodeagent.contracts.events import EventType
+from nodeagent.contracts.probes import ProbeKind, ProbeResult
+from nodeagent.contracts.runtime import RuntimeContainerStatus, RuntimePod
+from nodeagent.model.pod import Container, ContainerKind, Pod, Probe
+
+if TYPE_CHECKING:
+    from nodeagent.contracts.context import AgentContext
+
+_Key = tuple[str, ProbeKind]
+_Results = dict[ProbeKind, ProbeResult]
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    worker: ProbeWorker
+    task: asyncio.Task[None]
+
+
+class ProbeManager:
+    """Keeps the contract of :class:`~nodeagent.contracts.probes.Prober`. Pods without probes cost nothing."""
+
+    def __init__(self, context: AgentContext) -> None:
+        self._context, self._actions = context, Actions(context)
+        self._started_at = context.clock.now()
+        self._pods: dict[str, _PodProbes] = {}
+        self._results: dict[str, _Results] = {}
+
+    def add_pod(self, pod: Pod, observed: RuntimePod) -> None:
+        """Start, update or keep the probes of *pod*; repeatable and cheap."""
+        known = self._pods.get(pod.uid)
+        if known is None:
+            if not any(probes_of(pod)):
+                return
+            known = self._pods[pod.uid] = _PodProbes(self._context, self._actions, self._results, self._started_at)
+        known.update(pod, observed)
+        if pod.metadata.deletion_timestamp is not None:
+            known.end_liveness()
+
+    def end_liveness(self, pod_uid: str) -> None:
+        """Stop liveness and startup probes of a pod that is terminating, with success; readiness goes on."""
+        if pod_uid in self._pods:
+            self._pods[pod_uid].end_liveness()
+
+    def remove_pod(self, pod_uid: str) -> None:
+        """Stop every probe of a pod and forget the results."""
+        known = self._pods.pop(pod_uid, None)
+        if known is not None:
+            known.close()
+
+    def result(self, container_id: str, kind: ProbeKind) -> ProbeResult | None:
+        """Return the last result that counts, or ``None`` when the container has no such probe."""
+        if container_id not in self._results:
+            # A container is asked about as soon as it was started, before its probes have seen it.
+            any(pod.sees(container_id) for pod in self._pods.values())
+        return self._results.get(container_id, {}).get(kind)
+
+
+class _PodProbes:
+    """The probes of one pod."""
+
+    def __init__(
+        self, context: AgentContext, actions: Actions, results: dict[str, _Results], started_at: float
+    ) -> None:
+        self._context, self._actions, self._results, self._started_at = context, actions, results, started_at
+        self._workers: dict[_Key, _Running] = {}
+        self._containers: dict[str, str] = {}
+        self._liveness_ended = False
+        self._pod = Pod()
+        self._observed = RuntimePod("", "", "")
+
+    # --- what the manager asks ------------------------------------------------------------------------------
+
+    def update(self, pod: Pod, observed: RuntimePod) -> None:
+        """Bring the workers in line with *pod* and tell them of containers that are new."""
+        changed = pod.spec != self._pod.spec
+        self._pod, self._observed = pod, observed
+        if changed:
+            self._replace_workers()
+        for name in {name for name, _ in self._workers}:
+            status = self.newest(name)
+            if status is not None:
+                self.begin(name, status.id)
+
+    def end_liveness(self) -> None:
+        if self._liveness_ended:
+            return
+        self._liveness_ended = True
+        for key in [key for key in self._workers if key[1] is not ProbeKind.READINESS]:
+            self._workers.pop(key).task.cancel()
+        for container_id in self._containers.values():
+            results = self._results.get(container_id, {})
+            for kind in results.keys() - {ProbeKind.READINESS}:
+                results[kind] = ProbeResult.SUCCESS
+
+    def close(self) -> None:
+        for running in self._workers.values():
+            running.task.cancel()
+        self._workers.clear()
+        for container_id in self._containers.values():
+            self._results.pop(container_id, None)
+
+    def sees(self, container_id: str) -> bool:
+        """Take up a container that is the newest of its name in this pod; return whether it is one of these."""
+        for name in {name for name, _ in self._workers}:
+            status = self.newest(name)
+            if status is not None and status.id == container_id:
+                self.begin(name, container_id)
+                return True
+        return False
+
+    # --- what workers ask -----------------------------------------------------------------------------------
+
+    @property
+    def uid(self) -> str:
+        return self._pod.uid
+
+    def pod_ip(self) -> str:
+        status = self._context.pods.status(self.uid)
+        if status is not None and status.pod_ip:
+            return status.pod_ip
+        ips = self._now().ips
+        return ips[0] if ips else ""
+
+    def newest(self, name: str) -> RuntimeContainerStatus | None:
+        return self._now().newest(name)
+
+    def begin(self, name: str, container_id: str) -> None:
+        """Give a new container its initial results and have its probes look at it."""
+        before = self._containers.get(name)
+        if before == container_id:
+            return
+        self._containers[name] = container_id
+        if before is not None:
+            self._results.pop(before, None)
+        workers = {kind: running.worker for (owner, kind), running in self._workers.items() if owner == name}
+        self._results[container_id] = {kind: INITIAL[kind] for kind in workers}
+        for worker in workers.values():
+            worker.trigger()
+
+    def result(self, container_id: str, kind: ProbeKind) -> ProbeResult | None:
+        return self._results.get(container_id, {}).get(kind)
+
+    def set_result(self, container_id: str, name: str, kind: ProbeKind, result: ProbeResult) -> None:
+        results = self._results.get(container_id)
+        if results is None or results.get(kind) is result:
+            return
+        results[kind] = result
+        if kind is ProbeKind.STARTUP and result is ProbeResult.SUCCESS:
+            for waiting in (ProbeKind.READINESS, ProbeKind.LIVENESS):
+                if (name, waiting) in self._workers:
+                    self._workers[name, waiting].worker.trigger()
+        self._context.pods.wake(self.uid)
+
+    def record(self, field_path: str, type: EventType, reason: str, note: str) -> None:
+        self._context.recorder.record(self._pod.reference(field_path), type, reason, note)
+
+    # --- inside ---------------------------------------------------------------------------------------------
+
+    def _now(self) -> RuntimePod:
+        return self._context.pods.observed(self.uid) or self._observed
+
+    def _replace_workers(self) -> None:
+        wanted = {
+            (container.name, kind): (where, container, probe) for where, container, kind, probe in probes_of(self._pod)
+        }
+        for key, running in list(self._workers.items()):
+            if key not in wanted or wanted[key][2] != running.worker.probe:
+                self._workers.pop(key).task.cancel()
+        for key, (where, container, probe) in wanted.items():
+            name, kind = key
+            if key in self._workers or (self._liveness_ended and kind is not ProbeKind.READINESS):
+                continue
+            worker = ProbeWorker(self._context, self._actions, self, (where, container), kind, probe, self._started_at)
+            task = self._context.tasks.start(worker.run(), f"probe/{self._pod.full_name}/{name}/{kind}")
+            self._workers[key] = _Running(worker, task)
+
+
+def probes_of(pod: Pod) -> Iterator[tuple[ContainerKind, Container, ProbeKind, Probe]]:
+    """Yield the probes of regular containers and sidecars."""
+    for where, container in pod.containers():
+        if where is ContainerKind.EPHEMERAL or (where is ContainerKind.INIT and not container.restartable_init):
+            continue
+        for kind, probe in (
+            (ProbeKind.LIVENESS, container.liveness_probe),
+            (ProbeKind.READINESS, container.readiness_probe),
+            (ProbeKind.STARTUP, container.startup_probe),
+        ):
+            if probe is not None:
+                yield where, container, kind, probe

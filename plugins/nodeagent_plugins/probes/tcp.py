@@ -1,0 +1,75 @@
+"""Connections of probes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+import struct
+from dataclasses import dataclass
+
+from nodeagent_plugins.probes.outcome import Outcome, Verdict
+
+USER_AGENT = "kube-probe/1.29"
+_LINGER = struct.pack("ii", 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """An open connection; end it with one of its methods."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    def close(self) -> None:
+        """End it in peace: the peer answered a moment ago."""
+        # Closing with a linger frees the socket a second later instead of a minute; it waits for the peer's
+        # acknowledgement, so it is only asked for where that comes from this node.
+        sock = self.writer.get_extra_info("socket")
+        if sock is not None and _is_local(self.writer):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER)
+        self.writer.close()
+
+    def abort(self) -> None:
+        """Drop it: nobody may be there any more."""
+        self.writer.transport.abort()
+
+
+async def open_connection(host: str, port: int, secure: ssl.SSLContext | None = None) -> Connection:
+    """Connect; the caller bounds the time.
+
+    :raises OSError: nobody listens there, or the TLS handshake failed.
+    """
+    return Connection(*await asyncio.open_connection(host, port, ssl=secure))
+
+
+async def probe_tcp(host: str, port: int, timeout_seconds: float) -> Outcome:
+    """Succeed when somebody accepts a connection."""
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            connection = await open_connection(host, port)
+    except TimeoutError:
+        return Outcome(Verdict.FAILURE, f"dial tcp {where}: i/o timeout")
+    except OSError as error:
+        return Outcome(Verdict.FAILURE, dial_error(error, where))
+    connection.close()
+    return Outcome(Verdict.SUCCESS)
+
+
+def dial_error(error: OSError, where: str) -> str:
+    """Return the field's words for a connection that failed."""
+    if isinstance(error, socket.gaierror):
+        return f"dial tcp: lookup {where.rpartition(':')[0] or where}: no such host"
+    known = error.errno is not None and error.errno > 0
+    text = os.strerror(error.errno).lower() if known and error.errno is not None else str(error)
+    if isinstance(error, ConnectionResetError | BrokenPipeError):
+        return f"read tcp {where}: {text}"
+    return f"dial tcp {where}: connect: {text}"
+
+
+def _is_local(writer: asyncio.StreamWriter) -> bool:
+    """Tell whether both ends are this machine's own addresses; pods count, being one hop away."""
+    peer, own = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
+    return bool(peer and own) and (peer[0] == own[0] or peer[0].rpartition(".")[0] == own[0].rpartition(".")[0])

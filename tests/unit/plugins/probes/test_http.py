@@ -1,0 +1,190 @@
+"""HTTP probes judge status codes, stay on their host and take bounded answers."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ssl
+from typing import Any
+
+import pytest
+from nodeagent_plugins.probes.http import probe_http, probe_url, request_headers
+from nodeagent_plugins.probes.outcome import MAX_OUTPUT_BYTES, Outcome, ProbeError, Verdict
+
+URL = "http://10.0.0.1:80/healthz"
+
+
+class Server:
+    """Answers connections one after the other with what it was given."""
+
+    def __init__(self, *answers: bytes | BaseException | None) -> None:
+        self.answers = list(answers)
+        self.seen: list[tuple[str, int, bool]] = []
+        self.sent = b""
+        self.ended: list[str] = []
+
+    async def connect(self, host: str, port: int, secure: ssl.SSLContext | None) -> Any:
+        self.seen.append((host, port, secure is not None))
+        answer = self.answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        reader = asyncio.StreamReader()
+        if answer is not None:
+            reader.feed_data(answer)
+            reader.feed_eof()
+        return _Connection(self, reader)
+
+
+class _Connection:
+    def __init__(self, server: Server, reader: asyncio.StreamReader) -> None:
+        self.server, self.reader, self.writer = server, reader, self
+
+    def write(self, data: bytes) -> None:
+        self.server.sent += data
+
+    def close(self) -> None:
+        self.server.ended.append("close")
+
+    def abort(self) -> None:
+        self.server.ended.append("abort")
+
+
+async def probe(*answers: bytes | BaseException | None, url: str = URL, **headers: str) -> tuple[Outcome, Server]:
+    server = Server(*answers)
+    return await probe_http(url, list(headers.items()), 0.05, server.connect), server
+
+
+def answer(status: int, body: bytes = b"", *headers: str) -> bytes:
+    lines = "".join(f"{line}\r\n" for line in (f"HTTP/1.1 {status} X", *headers))
+    return lines.encode() + b"\r\n" + body
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"),
+    [(200, Verdict.SUCCESS), (204, Verdict.SUCCESS), (399, Verdict.SUCCESS), (199 + 201, Verdict.FAILURE),
+     (500, Verdict.FAILURE), (304, Verdict.SUCCESS), (101, Verdict.FAILURE)],
+)  # fmt: skip
+async def test_200_to_399_is_success(status: int, verdict: Verdict) -> None:
+    outcome, server = await probe(answer(status))
+
+    assert outcome.verdict is verdict
+    assert server.ended == ["close"]
+    if verdict is Verdict.FAILURE:
+        assert outcome.output == f"HTTP probe failed with statuscode: {status}"
+
+
+async def test_sends_what_the_field_sends() -> None:
+    _, server = await probe(answer(200), url="http://[fd00::1]:8080/a?b=c", X="1")
+
+    assert server.seen == [("fd00::1", 8080, False)]
+    assert server.sent.decode().split("\r\n") == [
+        "GET /a?b=c HTTP/1.1",
+        "Host: [fd00::1]:8080",
+        "X: 1",
+        "User-Agent: kube-probe/1.29",
+        "Accept: */*",
+        "Connection: close",
+        "",
+        "",
+    ]
+
+
+def test_given_headers_replace_the_defaults() -> None:
+    given = [("host", "web.test"), ("Accept", ""), ("user-agent", "mine")]
+
+    assert request_headers(given) == [("host", "web.test"), ("user-agent", "mine")]
+
+
+async def test_a_host_header_sets_the_host() -> None:
+    _, server = await probe(answer(200), Host="web.test")
+
+    assert server.sent.count(b"Host:") == 1
+    assert b"Host: web.test\r\n" in server.sent
+
+
+@pytest.mark.parametrize("header", [("X", "a\r\nEvil: 1"), ("X\n", "a"), ("X Y", "a"), ("X:", "a"), ("", "a")])
+def test_a_header_cannot_break_out_of_its_line(header: tuple[str, str]) -> None:
+    with pytest.raises(ProbeError, match="invalid HTTP header"):
+        request_headers([header])
+
+
+async def test_https_is_spoken_without_checking_the_certificate() -> None:
+    _, server = await probe(answer(200), url="https://10.0.0.1:8443/")
+
+    assert server.seen == [("10.0.0.1", 8443, True)]
+
+
+async def test_redirects_on_the_same_host_are_followed() -> None:
+    outcome, server = await probe(
+        answer(302, b"", "Location: /next"),
+        answer(307, b"", "Location: https://10.0.0.1:444/last"),
+        answer(200, b"here"),
+    )
+
+    assert outcome == Outcome(Verdict.SUCCESS, "here")
+    assert server.seen == [("10.0.0.1", 80, False), ("10.0.0.1", 80, False), ("10.0.0.1", 444, True)]
+
+
+async def test_a_redirect_to_another_host_is_a_warning() -> None:
+    outcome, server = await probe(answer(301, b"moved", "Location: http://elsewhere.test/", "Content-Length: 5"))
+
+    assert outcome == Outcome(Verdict.WARNING, "Probe terminated redirects, Response body: moved")
+    assert len(server.seen) == 1
+
+
+async def test_redirects_in_a_circle_are_given_up() -> None:
+    outcome, _ = await probe(*[answer(302, b"", "Location: /x")] * 10)
+
+    assert outcome == Outcome(Verdict.FAILURE, f'Get "{URL}": stopped after 10 redirects')
+
+
+@pytest.mark.parametrize(
+    ("raw", "body"),
+    [
+        (answer(200, b"hello world", "Content-Length: 5"), "hello"),
+        (answer(200, b"until the end"), "until the end"),
+        (answer(200, b"5\r\nhello\r\n6;x=y\r\n world\r\n0\r\n\r\n", "Transfer-Encoding: chunked"), "hello world"),
+        (answer(103, b"", "Link: x") + answer(200, b"final"), "final"),
+        (b"HTTP/1.0 200\n\nold", "old"),
+        (answer(200, b"x" * 50_000), "x" * MAX_OUTPUT_BYTES),
+    ],
+)
+async def test_reads_bodies_of_every_form(raw: bytes, body: str) -> None:
+    outcome, _ = await probe(raw)
+
+    assert outcome == Outcome(Verdict.SUCCESS, body)
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        (b"SSH-2.0-x\r\n", 'malformed HTTP response "SSH-2.0-x"'),
+        (b"", "EOF"),
+        (b"HTTP/1.1 200 OK\r\nA: b\r\n", "EOF"),
+        (answer(200, b"", *["A: b"] * 250), "more than 200 response headers"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "x"), "dial tcp 10.0.0.1:80: connect: connection refused"),
+        (ConnectionResetError(errno.ECONNRESET, "x"), "read tcp 10.0.0.1:80: connection reset by peer"),
+        (ssl.SSLError(1, "bad handshake"), "bad handshake"),
+        (None, "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"),
+    ],
+)
+async def test_says_why_there_is_no_answer(raw: bytes | BaseException | None, problem: str) -> None:
+    outcome, server = await probe(raw)
+
+    assert outcome.verdict is Verdict.FAILURE
+    assert outcome.output.startswith(f'Get "{URL}": ')
+    assert problem in outcome.output
+    assert "close" not in server.ended
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        (("HTTP", "10.0.0.1", 80, "/x?y=z"), "http://10.0.0.1:80/x?y=z"),
+        (("", "10.0.0.1", 80, ""), "http://10.0.0.1:80/"),
+        (("HTTPS", "::1", 443, "a b"), "https://[::1]:443/a%20b"),
+        (("HTTP", "h", 1, "/a\r\nX: y"), "http://h:1/a%0D%0AX:%20y"),
+    ],
+)
+def test_makes_urls(given: tuple[str, str, int, str], url: str) -> None:
+    assert probe_url(*given) == url

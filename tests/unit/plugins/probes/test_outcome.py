@@ -1,0 +1,18 @@
+"""Results count once there are enough in a row."""
+
+from __future__ import annotations
+
+from nodeagent_plugins.probes.outcome import Streak
+
+from nodeagent.contracts.probes import ProbeResult
+from nodeagent.model.pod import Probe
+
+GOOD, BAD = ProbeResult.SUCCESS, ProbeResult.FAILURE
+
+
+def test_counts_after_the_threshold_and_from_then_on() -> None:
+    streak, probe = Streak(), Probe(success_threshold=2, failure_threshold=3)
+
+    counted = [streak.add(result, probe) for result in (BAD, BAD, GOOD, GOOD, GOOD, BAD, BAD, BAD, BAD)]
+
+    assert counted == [False, False, False, True, True, False, False, True, True]

@@ -1,0 +1,315 @@
+"""Probes follow containers through their lives, and their results reach the pod's worker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nodeagent_plugins import probes
+from nodeagent_plugins.probes.prober import ProbeManager
+
+from nodeagent.contracts.probes import ProbeKind, ProbeResult
+from nodeagent.contracts.runtime import ExecResult
+from nodeagent.errors import RuntimeUnavailable
+from nodeagent.model.pod import Pod
+from nodeagent.testing import (
+    FakeClock,
+    FakePodDirectory,
+    FakeRecorder,
+    FakeRuntime,
+    make_container,
+    make_context,
+    make_pod,
+)
+
+LIVENESS, READINESS, STARTUP = ProbeKind.LIVENESS, ProbeKind.READINESS, ProbeKind.STARTUP
+GOOD, BAD, UNKNOWN = ProbeResult.SUCCESS, ProbeResult.FAILURE, ProbeResult.UNKNOWN
+
+
+class Node:
+    """A prober with a runtime whose containers answer probes as a test says."""
+
+    def __init__(self, tmp_path: Path, clock: FakeClock) -> None:
+        self.clock, self.runtime = clock, FakeRuntime(clock)
+        self.directory, self.recorder = FakePodDirectory(), FakeRecorder()
+        self.healthy = True
+        self.context = make_context(
+            tmp_path, clock=clock, runtime=self.runtime, pods=self.directory, recorder=self.recorder
+        )
+        self.prober = ProbeManager(self.context)
+        self.runtime.on_exec("main", lambda _: ExecResult(0 if self.healthy else 1, b"output"))
+
+    def look(self, pod: Pod) -> None:
+        """Do what a sync does: look at the runtime, then hand the pod to the prober."""
+        observed = self.runtime.pod(pod.uid)
+        self.directory.add(pod, observed=observed)
+        self.prober.add_pod(pod, observed)
+
+    def probed(self) -> int:
+        return len(self.runtime.called("exec_sync"))
+
+    def results(self, container_id: str) -> list[ProbeResult | None]:
+        return [self.prober.result(container_id, kind) for kind in (LIVENESS, READINESS, STARTUP)]
+
+
+@pytest.fixture
+async def node(tmp_path: Path, clock: FakeClock) -> AsyncIterator[Node]:
+    node = Node(tmp_path, clock)
+    await clock.advance(3600)  # the agent has run for a while
+    yield node
+    await node.context.tasks.close()
+
+
+def probed_pod(*kinds: str, **fields: Any) -> Pod:
+    """Return a pod whose container has these probes; fields are those of every probe."""
+    probe = {"exec": {"command": ["check"]}, "timeoutSeconds": 1, "periodSeconds": 10, "failureThreshold": 3, **fields}
+    return make_pod(containers=[make_container(**{f"{kind}_probe": probe for kind in kinds})])
+
+
+async def test_before_the_first_result_the_field_s_values_hold(node: Node) -> None:
+    pod = probed_pod("liveness", "readiness", "startup", initialDelaySeconds=5)
+    web = node.runtime.start("main", pod)
+
+    node.look(pod)
+
+    assert node.results(web) == [GOOD, BAD, UNKNOWN]
+    assert node.directory.woken == []
+
+
+async def test_a_container_without_probes_has_no_results(node: Node) -> None:
+    pod = make_pod()
+    web = node.runtime.start("main", pod)
+    node.look(pod)
+
+    assert node.results(web) == [None, None, None]
+    assert len(node.context.tasks) == 0
+
+
+async def test_a_container_just_started_is_known_before_the_next_sync(node: Node, clock: FakeClock) -> None:
+    pod = probed_pod("readiness")
+    node.look(pod)
+    web = node.runtime.start("main", pod)
+    node.directory.add(pod, observed=node.runtime.pod(pod.uid))
+
+    first = node.results(web)
+    await clock.settle()
+
+    assert first == [None, BAD, None]
+    assert node.results(web) == [None, GOOD, None]
+    assert node.directory.woken == [pod.uid]
+
+
+async def test_probes_each_period_after_the_initial_delay(node: Node, clock: FakeClock) -> None:
+    pod = probed_pod("liveness", initialDelaySeconds=15)
+    node.runtime.start("main", pod)
+    node.look(pod)
+
+    await clock.advance(14)
+    before = node.probed()
+    await clock.advance(1)
+    first = node.probed()
+    await clock.advance(30)
+
+    assert (before, first, node.probed()) == (0, 1, 4)
+
+
+async def test_a_restarted_agent_spreads_its_first_probes(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("random.random", lambda: 0.5)
+    node, pod = Node(tmp_path, clock), probed_pod("readiness")
+    node.runtime.start("main", pod)
+    await clock.advance(3)
+    node.look(pod)
+
+    await clock.advance(4)
+    before = node.probed()
+    await clock.advance(1)
+
+    assert (before, node.probed()) == (0, 1)
+    await node.context.tasks.close()
+
+
+async def test_readiness_changes_after_its_thresholds(node: Node, clock: FakeClock) -> None:
+    pod = probed_pod("readiness", successThreshold=2, failureThreshold=2)
+    web = node.runtime.start("main", pod)
+    node.look(pod)
+    seen = []
+
+    for healthy in (True, True, False, False, True, True):
+        node.healthy = healthy
+        await clock.advance(10 if seen else 0)
+        seen.append(node.prober.result(web, READINESS))
+
+    assert seen == [BAD, GOOD, GOOD, BAD, BAD, GOOD]
+    assert node.directory.woken == [pod.uid] * 3
+    assert [event.note for event in node.recorder.of("Unhealthy")] == ["Readiness probe failed: output"] * 2
+    assert node.recorder.events[0].regarding.field_path == "spec.containers{main}"
+
+
+@pytest.mark.parametrize(("kind", "name"), [(LIVENESS, "liveness"), (STARTUP, "startup")])
+async def test_a_failure_waits_for_a_new_container(node: Node, clock: FakeClock, kind: ProbeKind, name: str) -> None:
+    pod = probed_pod(name, failureThreshold=2)
+    first = node.runtime.start("main", pod)
+    node.healthy = False
+    node.look(pod)
+
+    await clock.advance(10)
+    failed, tried = node.prober.result(first, kind), node.probed()
+    await clock.advance(60)
+    held = node.probed()
+    node.runtime.exit(first, 137)
+    node.healthy = True
+    second = node.runtime.start("main", pod)
+    node.look(pod)
+    await clock.settle()
+
+    assert (failed, tried, held) == (BAD, 2, 2)
+    assert node.prober.result(first, kind) is None
+    assert node.prober.result(second, kind) is GOOD
+    assert node.probed() == 3
+
+
+async def test_others_wait_for_startup(node: Node, clock: FakeClock) -> None:
+    pod = probed_pod("liveness", "readiness", "startup")
+    web = node.runtime.start("main", pod)
+    node.healthy = False
+    node.look(pod)
+    await clock.advance(10)
+    waiting, tried = node.results(web), node.probed()
+
+    node.healthy = True
+    await clock.advance(10)
+    done = node.probed()
+    await clock.advance(10)
+
+    assert (waiting, tried) == ([GOOD, BAD, UNKNOWN], 2)
+    assert node.results(web) == [GOOD, GOOD, GOOD]
+    assert done == 2 + 3  # startup, and at once the two that waited for it
+    assert node.probed() == done + 2  # startup is over
+
+
+async def test_a_stopped_container_is_not_ready(node: Node, clock: FakeClock) -> None:
+    pod = probed_pod("liveness", "readiness")
+    web = node.runtime.start("main", pod)
+    node.look(pod)
+    await clock.settle()
+
+    node.runtime.exit(web)
+    node.look(pod)
+    await clock.advance(30)
+
+    assert node.results(web) == [GOOD, BAD, None]
+    assert node.probed() == 2
+
+
+async def test_a_probe_that_cannot_be_made_counts_for_nothing(node: Node, clock: FakeClock) -> None:
+    pod = probed_pod("liveness", failureThreshold=1)
+    web = node.runtime.start("main", pod)
+    node.runtime.fail("exec_sync", RuntimeUnavailable("gone"), times=None)
+    node.look(pod)
+
+    await clock.settle()
+
+    assert node.prober.result(web, LIVENESS) is GOOD
+    assert node.probed() == 3
+    assert [event.note for event in node.recorder.of("Unhealthy")] == ["Liveness probe errored: rpc error: gone"]
+
+
+async def test_a_redirect_away_is_told_and_counts_as_success(
+    node: Node, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nodeagent_plugins.probes.outcome import Outcome, Verdict
+
+    async def away(*_: Any) -> Outcome:
+        return Outcome(Verdict.WARNING, "Probe terminated redirects")
+
+    monkeypatch.setattr("nodeagent_plugins.probes.actions.probe_http", away)
+    pod = make_pod(containers=[make_container(readiness_probe={"httpGet": {"port": 80}})])
+    web = node.runtime.start("main", pod)
+    node.look(pod)
+    await clock.settle()
+
+    assert node.prober.result(web, READINESS) is GOOD
+    assert [event.note for event in node.recorder.of("ProbeWarning")] == [
+        "Readiness probe warning: Probe terminated redirects"
+    ]
+
+
+async def end_liveness(node: Node, pod: Pod) -> None:
+    node.prober.end_liveness(pod.uid)
+
+
+async def delete(node: Node, pod: Pod) -> None:
+    node.look(make_pod(containers=list(pod.spec.containers), metadata={"deletion_timestamp": node.clock.wall()}))
+
+
+@pytest.mark.parametrize("end", [end_liveness, delete])
+async def test_of_a_pod_that_ends_only_readiness_goes_on(
+    node: Node, clock: FakeClock, end: Callable[[Node, Pod], Any]
+) -> None:
+    pod = probed_pod("liveness", "readiness", failureThreshold=1)
+    web = node.runtime.start("main", pod)
+    node.look(pod)
+    await clock.settle()
+
+    node.healthy = False
+    await end(node, pod)
+    await clock.advance(10)
+
+    assert node.results(web) == [GOOD, BAD, None]
+    assert len(node.context.tasks) == 1
+
+
+async def test_a_removed_pod_leaves_nothing(node: Node, clock: FakeClock) -> None:
+    pod = probed_pod("liveness", "readiness", "startup")
+    web = node.runtime.start("main", pod)
+    node.look(pod)
+    await clock.settle()
+
+    node.prober.remove_pod(pod.uid)
+    node.prober.remove_pod(pod.uid)
+    await clock.settle()
+
+    assert node.results(web) == [None, None, None]
+    assert len(node.context.tasks) == 0
+    assert clock.sleepers == 0
+
+
+async def test_a_changed_probe_replaces_its_worker_alone(node: Node, clock: FakeClock) -> None:
+    pod = probed_pod("liveness", "readiness")
+    node.runtime.start("main", pod)
+    node.look(pod)
+    await clock.settle()
+
+    quicker = {"exec": {"command": ["check"]}, "periodSeconds": 2}
+    container = make_container(liveness_probe=quicker, readiness_probe=pod.spec.containers[0].readiness_probe)
+    node.look(make_pod(containers=[container]))
+    await clock.advance(9)
+
+    assert len(node.context.tasks) == 2
+    assert node.probed() == 2 + 5
+
+
+async def test_sidecars_are_probed_and_plain_init_containers_are_not(node: Node, clock: FakeClock) -> None:
+    probe = {"exec": {"command": ["check"]}}
+    pod = make_pod(
+        init_containers=[
+            make_container("side", restart_policy="Always", readiness_probe=probe),
+            make_container("plain", readiness_probe=probe),
+        ]
+    )
+    side = node.runtime.start("side", pod)
+    plain = node.runtime.start("plain", pod)
+    node.look(pod)
+
+    await clock.settle()
+
+    assert node.prober.result(side, READINESS) is GOOD
+    assert node.prober.result(plain, READINESS) is None
+
+
+async def test_the_plugin_provides_a_prober(node: Node) -> None:
+    assert isinstance(probes.nodeagent_provide_prober(node.context), ProbeManager)
