@@ -1,0 +1,82 @@
+"""``python -m benchmarks [NAME …]``: measure, and say how it compares."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import api_pods, api_server, machine, one_pod, record, start_up, static_pods, watchers
+from benchmarks.figures import REFERENCE, Benchmark, table
+
+BENCHMARKS: dict[str, Benchmark] = {
+    "static_pods": static_pods,
+    "api_pods": api_pods,
+    "one_pod": one_pod,
+    "start_up": start_up,
+    "api_server": api_server,
+    "watchers": watchers,
+}
+RECORDED_RUNS = 3
+
+
+def main() -> int:
+    options = _options()
+    runs = options.runs or (RECORDED_RUNS if options.record else 1)
+    facts = machine.facts()
+    print(", ".join(f"{name} {value}" for name, value in facts.items()))
+    print(f"reference: {REFERENCE}")
+    results, failed = [], False
+    for name in options.names or BENCHMARKS:
+        benchmark, load = BENCHMARKS[name], machine.load()
+        print(f"\n{name} ({runs} runs, load before {load:.2f})", flush=True)
+        found = []
+        for _ in range(runs):
+            try:
+                found.append(benchmark.run())
+            except (RuntimeError, AssertionError) as error:
+                failed = True
+                print(f"  failed: {error}", file=sys.stderr)
+        if found:
+            _print_table(table(benchmark.FIGURES, found))
+            results.append(record.document(name, found, facts, load))
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    if options.record:
+        record.keep(results, BENCHMARKS)
+        print(f"\nkept in {record.PAGE.relative_to(Path.cwd())}")
+    return 1 if failed else 0
+
+
+def _options() -> argparse.Namespace:
+    known = "\n".join(f"  {name:12} {(module.__doc__ or '').splitlines()[0]}" for name, module in BENCHMARKS.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure the speed and size of the agent and the API server on this machine, as root.",
+        epilog=f"benchmarks:\n{known}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", metavar="NAME", nargs="*", help="what to measure (default: everything)")
+    parser.add_argument("--runs", type=int, metavar="N", help="how often; medians are shown (default: 1, recorded: 3)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there")
+    parser.add_argument("--record", action="store_true", help="keep the results in benchmarks/RESULTS.md")
+    options = parser.parse_args()
+    if unknown := [name for name in options.names if name not in BENCHMARKS]:
+        parser.error(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+    return options
+
+
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = [
+            cell.ljust(width) if column < 2 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  " + "  ".join(cells).rstrip())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

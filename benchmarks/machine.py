@@ -1,0 +1,43 @@
+"""What this machine is, for the figures mean nothing without it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+
+def facts() -> dict[str, str]:
+    """Return what matters to the figures, as text."""
+    memory = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal"))
+    return {
+        "cores": str(os.cpu_count()),
+        "processor": _processor(),
+        "memory": f"{int(memory.split()[1]) / 2**20:.1f} GiB",
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "containerd": _words("containerd", "--version"),
+        "runc": _words("runc", "--version"),
+    }
+
+
+def load() -> float:
+    """Return how many processes wanted to run in the last minute: other work makes figures worse."""
+    return os.getloadavg()[0]
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def _words(*command: str) -> str:
+    """Return the version that a program tells, or that it is not there."""
+    try:
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "none"
+    return next((word for word in done.stdout.split() if word.lstrip("v")[:1].isdigit()), done.stdout.strip())

@@ -1,0 +1,115 @@
+"""A node of one's own to measure: containerd, the API server where one is asked for, and the agent."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from benchmarks.api import Client
+from nodeagent.base.criproto import api_pb2 as cri
+from tests.integration.containerd import Containerd
+from tests.integration.programs import ApiServer, NodeAgent, Program, simple_pod, wait_until
+
+POD_NAME_LABEL = "io.kubernetes.pod.name"
+PREFIX = "bench-"
+PODS = 50
+IDLE_SECONDS = 20.0
+SETTLE_SECONDS = 5.0
+LIMIT_SECONDS = 240.0
+
+
+@dataclass
+class Node:
+    """The parts of a running node."""
+
+    directory: Path
+    runtime: Containerd
+    agent: NodeAgent
+    pods: RuntimePods
+    api: ApiServer | None = None
+
+    @property
+    def server(self) -> ApiServer:
+        assert self.api is not None, "this node was started without an API server"
+        return self.api
+
+
+class RuntimePods:
+    """What the runtime holds of the pods that are measured."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        service = "/runtime.v1.RuntimeService"
+        self._containers = channel.unary_unary(
+            f"{service}/ListContainers",
+            cri.ListContainersRequest.SerializeToString,
+            cri.ListContainersResponse.FromString,
+        )
+        self._sandboxes = channel.unary_unary(
+            f"{service}/ListPodSandbox",
+            cri.ListPodSandboxRequest.SerializeToString,
+            cri.ListPodSandboxResponse.FromString,
+        )
+
+    def running(self) -> set[str]:
+        """Names of the pods whose container runs."""
+        found = self._containers(cri.ListContainersRequest(), timeout=30).containers
+        return {c.labels[POD_NAME_LABEL] for c in found if c.state == cri.CONTAINER_RUNNING and _measured(c)}
+
+    def present(self) -> set[str]:
+        """Names of the pods that have a sandbox in any state."""
+        found = self._sandboxes(cri.ListPodSandboxRequest(), timeout=30).items
+        return {s.labels[POD_NAME_LABEL] for s in found if _measured(s)}
+
+
+@contextlib.contextmanager
+def started_node(*, with_api: bool) -> Iterator[Node]:
+    """Start a node and wait until it takes pods; everything is removed afterwards."""
+    with contextlib.ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
+        runtime = stack.enter_context(Containerd())
+        channel = stack.enter_context(grpc.insecure_channel(runtime.endpoint))
+        api = ApiServer(directory) if with_api else None
+        if api is not None:
+            stack.callback(stop, api)
+            api.start()
+        agent = NodeAgent(directory, runtime.endpoint, api)
+        stack.callback(stop, agent)
+        agent.start()
+        if api is not None:
+            with Client(api) as client:
+                wait_until(lambda: client.node_ready(agent.node), "the node is ready")
+        yield Node(directory, runtime, agent, RuntimePods(channel), api)
+
+
+def stop(program: Program) -> None:
+    """End *program* however it is, and wait."""
+    with contextlib.suppress(AssertionError):
+        program.stop()
+
+
+def bench_pod(name: str, **spec: Any) -> dict[str, Any]:
+    """Return a small pod that does nothing."""
+    resources = {"requests": {"cpu": "1m", "memory": "4Mi"}, "limits": {"memory": "32Mi"}}
+    return simple_pod(name, container={"command": ["/bin/sleep", "1000000"], "resources": resources}, **spec)
+
+
+def names(count: int = PODS) -> list[str]:
+    return [f"{PREFIX}{number:03d}" for number in range(count)]
+
+
+def idle_percent(program: Program, seconds: float = IDLE_SECONDS) -> float:
+    """Return how much of one core *program* uses while nothing is asked of it."""
+    cpu, begun = program.cpu_seconds(), time.monotonic()
+    time.sleep(seconds)
+    return 100 * (program.cpu_seconds() - cpu) / (time.monotonic() - begun)
+
+
+def _measured(item: Any) -> bool:
+    return bool(item.labels.get(POD_NAME_LABEL, "").startswith(PREFIX))
