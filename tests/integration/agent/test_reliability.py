@@ -61,7 +61,11 @@ def test_killing_the_agent_at_any_moment_restarts_nothing_and_leaves_nothing(own
 
     for _ in range(10):  # while pods start, and while they run
         kill_and_restart()
-    wait_until(lambda: set(running(own)) == set(names), "every pod runs", 60)
+    try:
+        wait_until(lambda: set(running(own)) == set(names), "every pod runs", 60)
+    except AssertionError as error:
+        stuck = [own.api.pod(name)["status"] for name in set(names) - set(running(own))]
+        raise AssertionError(f"{error}\n{stuck}\n{own.agent.tail(100)}") from None
     now = running(own)
     assert {name: now[name] for name in seen} == seen, "a container was restarted because of the agent"
     pods = own.api.get("/api/v1/namespaces/default/pods")["items"]
