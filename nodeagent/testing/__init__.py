@@ -15,8 +15,10 @@ from nodeagent.testing.parts import (
     FakeCgroups,
     FakeObjects,
     FakePodDirectory,
+    FakePodSource,
     FakeProber,
     FakePuller,
+    FakeVolumeKind,
     FakeVolumes,
 )
 from nodeagent.testing.plugins import admit, load_plugin
@@ -32,10 +34,12 @@ __all__ = [
     "FakeImages",
     "FakeObjects",
     "FakePodDirectory",
+    "FakePodSource",
     "FakeProber",
     "FakePuller",
     "FakeRecorder",
     "FakeRuntime",
+    "FakeVolumeKind",
     "FakeVolumes",
     "RecordedEvent",
     "Request",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,15 +13,16 @@ from typing import Any
 from nodeagent.base.aio import Clock
 from nodeagent.contracts.images import PulledImage
 from nodeagent.contracts.objects import BoundToken
-from nodeagent.contracts.pods import KillReason
+from nodeagent.contracts.pods import KillReason, PublishPods
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import LinuxResources, RuntimePod, SandboxConfig
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import ImageError, RuntimeFailure
-from nodeagent.model.pod import Container, ContainerKind, Pod, PodStatus
+from nodeagent.model.pod import Container, ContainerKind, Pod, PodStatus, Volume
 from nodeagent.testing.clock import FakeClock
 from nodeagent.testing.faults import Faults
 from nodeagent.testing.images import FakeImages
+from nodeagent.testing.pods import make_pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,3 +219,41 @@ class FakeProber:
 
     def result(self, container_id: str, kind: ProbeKind) -> ProbeResult | None:
         return self.results.get((container_id, kind))
+
+
+class FakePodSource:
+    """A :class:`~nodeagent.contracts.pods.PodSource` that publishes what a test sets."""
+
+    def __init__(self, name: str = "fake") -> None:
+        self.name = name
+        self._pods: list[Pod] = []
+        self._changed = asyncio.Event()
+
+    def set(self, *pods: Pod | str) -> None:
+        """Want these pods, given as such or by name."""
+        self._pods = [make_pod(pod, node_name="node-1") if isinstance(pod, str) else pod for pod in pods]
+        self._changed.set()
+
+    async def run(self, publish: PublishPods) -> None:
+        while True:
+            self._changed.clear()
+            publish(list(self._pods))
+            await self._changed.wait()
+
+
+class FakeVolumeKind(Faults):
+    """A :class:`~nodeagent.contracts.volumes.VolumeKind` for ``emptyDir`` that makes a plain directory."""
+
+    name = "test~fake"
+
+    async def setup(self, pod: Pod, volume: Volume, directory: Path) -> MountedVolume:
+        await self._pass("setup")
+        await asyncio.to_thread(directory.mkdir, exist_ok=True)
+        return MountedVolume(volume.name, str(directory))
+
+    async def teardown(self, pod_uid: str, directory: Path) -> None:
+        await self._pass("teardown")
+        await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+
+    def supports(self, volume: Volume) -> bool:
+        return volume.empty_dir is not None

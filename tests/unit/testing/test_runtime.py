@@ -1,0 +1,109 @@
+"""The fake runtime does what a test orders, and remembers what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from nodeagent.contracts.runtime import ContainerState, Credentials, ExecResult, RuntimeEventType
+from nodeagent.errors import NotFound, RuntimeFailure, RuntimeUnavailable
+from nodeagent.testing import FakeImages, FakeRuntime, make_pod, sandbox_config
+
+
+@pytest.fixture
+async def runtime(clock):
+    return FakeRuntime(clock)
+
+
+async def test_a_container_can_run_already(runtime):
+    web = runtime.start("web")
+    assert runtime.running() == ["web/web"]
+    runtime.exit(web, 3)
+    status = await runtime.container_status(web)
+    assert (status.state, status.exit_code, status.reason) == (ContainerState.EXITED, 3, "Error")
+
+
+async def test_containers_end_by_themselves_when_told_so(runtime, clock):
+    runtime.behave("job", exit_code=0, after_seconds=5, message="done")
+    job = runtime.start("job")
+    await clock.advance(4)
+    assert runtime.running() == ["job/job"]
+    await clock.advance(10)
+    status = await runtime.container_status(job)
+    assert (status.state, status.message) == (ContainerState.EXITED, "done")
+    assert status.finished_at - status.started_at == 5 * 10**9
+
+
+async def test_a_container_that_ignores_its_signal_takes_the_grace_period(runtime, clock):
+    runtime.behave("slow", ignores_term=True)
+    slow = runtime.start("slow")
+    stopping = asyncio.create_task(runtime.stop_container(slow, 10))
+    await clock.advance(9)
+    assert not stopping.done()
+    await clock.advance(1)
+    assert (await runtime.container_status(slow)).exit_code == 137
+
+
+async def test_calls_fail_hang_and_recover_as_ordered(runtime, clock):
+    runtime.fail("*", RuntimeUnavailable("down"), times=None)
+    with pytest.raises(RuntimeUnavailable):
+        await runtime.list_containers()
+    runtime.recover()
+    runtime.hang("list_sandboxes")
+    hanging = asyncio.create_task(runtime.list_sandboxes())
+    await clock.advance(100)
+    assert not hanging.done()
+    runtime.recover("list_sandboxes")
+    assert await hanging == ()
+    assert [call.method for call in runtime.calls] == ["list_containers", "list_sandboxes"]
+
+
+async def test_commands_answer_as_scripted(runtime):
+    web = runtime.start("web")
+    runtime.on_exec("web", lambda command: ExecResult(1, command[0].encode()))
+    assert await runtime.exec_sync(web, ["probe"], 1) == ExecResult(1, b"probe")
+
+
+async def test_the_event_stream_tells_changes_with_the_pods_state(clock):
+    assert FakeRuntime(clock).events() is None
+    runtime = FakeRuntime(clock, events=True)
+    stream = runtime.events()
+    first = asyncio.create_task(anext(stream))
+    await clock.advance(0)
+    web = runtime.start("web")
+    events = [await first] + [await anext(stream) for _ in range(3)]
+    assert [(e.type, e.container_id == web) for e in events] == [
+        (RuntimeEventType.CREATED, False),
+        (RuntimeEventType.STARTED, False),
+        (RuntimeEventType.CREATED, True),
+        (RuntimeEventType.STARTED, True),
+    ]
+    assert events[-1].pod.containers[0].state is ContainerState.RUNNING
+    runtime.end_events()
+    with pytest.raises(StopAsyncIteration):
+        await anext(stream)
+
+
+async def test_containers_need_an_image_of_the_store(clock):
+    images = FakeImages()
+    runtime = FakeRuntime(clock, images=images)
+    pod = make_pod("web")
+    sandbox_id = await runtime.run_sandbox(sandbox_config(pod))
+    other = FakeRuntime(clock)
+    config = other.config_of(other.start("main"))
+    with pytest.raises(NotFound):
+        await runtime.create_container(sandbox_id, config, sandbox_config(pod))
+    images.add("image")
+    await runtime.create_container(sandbox_id, config, sandbox_config(pod))
+
+
+async def test_private_images_open_to_the_right_credentials_alone():
+    images = FakeImages()
+    images.serve("registry.test/private:1", ("user", "secret"))
+    for wrong in (None, Credentials("user", "guess")):
+        with pytest.raises(RuntimeFailure, match="401"):
+            await images.pull_image("registry.test/private:1", wrong)
+    ref = await images.pull_image("registry.test/private:1", Credentials("user", "secret"))
+    assert (await images.image_status(ref)).repo_tags == ("registry.test/private:1",)
+    assert len(images.pulls) == 3
