@@ -46,12 +46,13 @@ class Program:
         self.name, self.directory = name, directory
         self.log = directory / f"{name}.log"
         self.process: subprocess.Popen[bytes] | None = None
+        self.python = sys.executable
 
     def launch(self, *arguments: str) -> None:
         assert self.process is None or self.process.poll() is not None, f"{self.name} runs already"
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-W", "error::RuntimeWarning", "-m", *arguments],
+                [self.python, "-W", "error::RuntimeWarning", "-m", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -1,0 +1,49 @@
+"""A third party's policy refuses a pod, and everybody who asks can see whose decision it was."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.agent.conftest import Node
+from tests.integration.plugins.test_example_policy import SETTINGS, SOURCE, Environment
+from tests.integration.programs import ApiServer, NodeAgent, simple_pod, wait_until
+
+
+@pytest.mark.row("card.third-party-plugin")
+def test_a_refusal_shows_in_status_event_and_list_of_plugins(containerd, tmp_path: Path) -> None:
+    environment = Environment(tmp_path / "venv")
+    environment.install(SOURCE)
+    settings = tmp_path / "plugins.yaml"
+    settings.write_text(SETTINGS)
+    api, agent = ApiServer(tmp_path), NodeAgent(tmp_path, containerd.endpoint)
+    agent.api, agent.python = api, str(environment.python)
+    agent.arguments = ["--plugin-config", str(settings)]
+    node = Node(containerd, api, agent)
+    try:
+        api.start()
+        agent.start()
+        api.create_pod(simple_pod("bad", nodeName="node-1"))
+
+        pod = node.phase("bad", "Failed")
+
+        assert pod["status"]["reason"] == "ImagePolicy"
+        assert "which no allowed registry holds" in pod["status"]["message"]
+        wait_until(lambda: "ImagePolicy" in node.reasons("bad"), "the refusal is told")
+
+        def decided() -> bool:
+            command = [agent.python, "-m", "nodeagent", "plugins", "list", "-o", "json", "--root-dir", str(agent.root)]
+            listed = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
+            return any(
+                decision["plugin"] == "example_policy.admission" and decision["subject"] == "default/bad"
+                for decision in listed["decisions"]
+            )
+
+        wait_until(decided, "the list of plugins tells who decided")
+    finally:
+        agent.stop()
+        api.stop()
+        containerd.remove_pods()
