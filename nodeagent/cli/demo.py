@@ -11,12 +11,13 @@ from typing import Any
 
 from nodeagent.cli.exit_codes import ExitCode
 
-DEFAULT_ENDPOINT = "unix:///run/containerd/containerd.sock"
 DEFAULT_IMAGE = "docker.io/library/busybox:1.36"
 
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser of all commands."""
+    from nodeagent.demo.show import DEFAULT_ENDPOINT
+
     parser = commands.add_parser("demo", help="run everything on this machine and show a pod")
     parser.add_argument("--once", action="store_true", help="show the running pod, stop everything, exit")
     parser.add_argument("--endpoint", default=DEFAULT_ENDPOINT, help="container runtime (default %(default)s)")

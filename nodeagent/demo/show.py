@@ -21,6 +21,8 @@ from nodeagent.contracts.api import EVENTS, NODES, PODS
 from nodeagent.demo.programs import DemoError, Program, free_port, start_agent, start_api_server
 from nodeagent.errors import ApiError, ApiNotFound
 
+DEFAULT_ENDPOINT = "unix:///run/containerd/containerd.sock"
+OTHER_PODS = Path("/var/lib/kubelet/pods")
 NODE = "demo-node"
 POD = "demo"
 WAIT_SECONDS = 60.0
@@ -47,6 +49,11 @@ class Demo:
             raise DemoError(
                 f"no container runtime at {self.endpoint}: install and start one (apt install containerd), "
                 "or name its socket with --endpoint"
+            )
+        if self.endpoint == DEFAULT_ENDPOINT and await asyncio.to_thread(_other_agent):
+            raise DemoError(
+                f"another node agent keeps pods in {OTHER_PODS} on this machine, and the demo would end them; "
+                "name a runtime of its own with --endpoint"
             )
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         server, facts = await asyncio.to_thread(start_api_server, self.directory / "apiserver")
@@ -116,7 +123,7 @@ class Demo:
         await self._log(agent, pod)
         self.say("Events")
         for event in sorted(await self._events(admin), key=lambda event: str(event.get("eventTime"))):
-            self.say(f"  {event.get('type', ''):8}{event.get('reason', ''):12}{event.get('note', '')}")
+            self.say(f"  {event.get('type', ''):9}{event.get('reason', ''):13}{event.get('note', '')}")
 
     async def _log(self, agent: Program, pod: dict[str, Any]) -> None:
         directory = Path("/var/log/pods") / f"default_{POD}_{pod['metadata']['uid']}" / "main"
@@ -197,13 +204,18 @@ def default_directory() -> Path:
     return Path(base) / "nodeagent-demo"
 
 
+def _other_agent() -> bool:
+    """Whether an agent that is not the demo's has pods on this machine."""
+    return OTHER_PODS.is_dir() and any(OTHER_PODS.iterdir())
+
+
 def _pod(image: str, *, host_network: bool) -> dict[str, Any]:
     script = 'i=0; trap "exit 0" TERM; while true; do i=$((i+1)); echo "tick $i from $POD_NAME"; sleep 0.5; done'
     name = {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
     container = {"name": "main", "image": image, "imagePullPolicy": "IfNotPresent", "env": [name]}
     container["command"] = ["/bin/sh", "-c", script]
     spec = {"nodeName": NODE, "containers": [container], "terminationGracePeriodSeconds": 2}
-    spec |= {"automountServiceAccountToken": False, "hostNetwork": host_network}
+    spec |= {"automountServiceAccountToken": False, "hostNetwork": host_network, "dnsPolicy": "Default"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": POD, "namespace": "default"}, "spec": spec}
 
 
