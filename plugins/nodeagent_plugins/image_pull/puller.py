@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from nodeagent_plugins.image_pull.keyring import read_pull_secrets
-from nodeagent_plugins.image_pull.names import ImageName, default_pull_policy, parse_image_name, with_default_tag
 
 from nodeagent.base.aio import BackoffTable, TokenBucket
 from nodeagent.base.duration import Duration
@@ -19,6 +18,7 @@ from nodeagent.contracts.events import EventType
 from nodeagent.contracts.images import CredentialProvider, PulledImage
 from nodeagent.contracts.runtime import Credentials, Image, SandboxConfig
 from nodeagent.errors import ApiError, ImageError, NodeAgentError
+from nodeagent.model.image_name import ImageName, default_pull_policy, parse_image_name, with_default_tag
 from nodeagent.model.meta import ObjectReference
 from nodeagent.model.pod import Container, ContainerKind, Pod, container_field_path
 

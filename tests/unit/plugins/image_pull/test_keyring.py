@@ -1,4 +1,4 @@
-"""Credentials go only to the registries they are for."""
+"""Pull secrets are read in both forms, and never quoted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from nodeagent_plugins.image_pull.keyring import Keyring, matches, read_pull_secrets
+from nodeagent_plugins.image_pull.keyring import read_pull_secrets
 
 from nodeagent.contracts.runtime import Credentials
 
@@ -20,47 +20,6 @@ def secret(name: str, content: Any, *, old: bool = False, kind: str = "") -> dic
         "type": kind or f"kubernetes.io/{default}",
         "data": {key: base64.b64encode(text.encode()).decode()},
     }
-
-
-def users(keyring: Keyring, repository: str) -> list[str]:
-    return [credentials.username for credentials in keyring.lookup(repository)]
-
-
-@pytest.mark.parametrize(
-    ("pattern", "repository", "result"),
-    [
-        ("*.registry.io", "a.registry.io/x", True),
-        ("*.registry.io", "a.b.registry.io/x", False),
-        ("*.registry.io", "registry.io/x", False),
-        ("*.*.registry.io", "a.b.registry.io/x", True),
-        ("reg*.io", "registry.io/x", True),
-        ("registry.io:8080/path", "registry.io:8080/path/img", True),
-        ("registry.io/path", "registry.io:8080/path/img", False),
-        ("registry.io:8080", "registry.io/img", False),
-        ("registry.io/foo", "registry.io/foobar", True),
-        ("registry.io/foo", "registry.io/bar/foo", False),
-        ("reg[istry.io", "reg[istry.io/x", False),
-        ("regist[pqr]y.io", "registry.io/x", True),
-    ],
-)
-def test_matches_host_parts_one_by_one_and_the_path_by_prefix(pattern: str, repository: str, result: bool) -> None:
-    assert matches(pattern, repository) is result
-
-
-def test_returns_the_most_specific_location_first() -> None:
-    keyring = Keyring()
-    for location in ("reg.io", "reg.io/team/app", "reg.io/team", "other.io"):
-        keyring.add(location, Credentials(username=location))
-
-    assert users(keyring, "reg.io/team/app") == ["reg.io/team/app", "reg.io/team", "reg.io"]
-
-
-def test_takes_the_default_registry_by_its_historic_url() -> None:
-    keyring = Keyring()
-    keyring.add("https://index.docker.io/v1/", Credentials(username="hub"))
-
-    assert users(keyring, "docker.io/library/busybox") == ["hub"]
-    assert users(keyring, "reg.io/library/busybox") == []
 
 
 def test_reads_both_types_of_pull_secret() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from nodeagent_plugins.image_pull.names import default_pull_policy, parse_image_name, with_default_tag
+
+from nodeagent.model.image_name import default_pull_policy, parse_image_name, with_default_tag
 
 DIGEST = "sha256:" + "a" * 64
 

@@ -1,0 +1,45 @@
+"""Credentials go only to the registries they are for."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodeagent.model.registry import Keyring, matches
+
+
+@pytest.mark.parametrize(
+    ("pattern", "repository", "result"),
+    [
+        ("*.registry.io", "a.registry.io/x", True),
+        ("*.registry.io", "a.b.registry.io/x", False),
+        ("*.registry.io", "registry.io/x", False),
+        ("*.*.registry.io", "a.b.registry.io/x", True),
+        ("reg*.io", "registry.io/x", True),
+        ("registry.io:8080/path", "registry.io:8080/path/img", True),
+        ("registry.io/path", "registry.io:8080/path/img", False),
+        ("registry.io:8080", "registry.io/img", False),
+        ("registry.io/foo", "registry.io/foobar", True),
+        ("registry.io/foo", "registry.io/bar/foo", False),
+        ("reg[istry.io", "reg[istry.io/x", False),
+        ("regist[pqr]y.io", "registry.io/x", True),
+        ("[fd00::1]:5000", "[fd00::1]:5000/x", True),
+    ],
+)
+def test_matches_host_parts_one_by_one_and_the_path_by_prefix(pattern: str, repository: str, result: bool) -> None:
+    assert matches(pattern, repository) is result
+
+
+def test_returns_the_most_specific_location_first() -> None:
+    keyring = Keyring[str]()
+    for location in ("reg.io", "reg.io/team/app", "reg.io/team", "other.io"):
+        keyring.add(location, location)
+
+    assert keyring.lookup("reg.io/team/app") == ["reg.io/team/app", "reg.io/team", "reg.io"]
+
+
+def test_takes_the_default_registry_by_its_historic_url() -> None:
+    keyring = Keyring[str]()
+    keyring.add("https://index.docker.io/v1/", "hub")
+
+    assert keyring.lookup("docker.io/library/busybox") == ["hub"]
+    assert keyring.lookup("reg.io/library/busybox") == []
