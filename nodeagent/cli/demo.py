@@ -16,11 +16,9 @@ DEFAULT_IMAGE = "docker.io/library/busybox:1.36"
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser of all commands."""
-    from nodeagent.demo.show import DEFAULT_ENDPOINT
-
     parser = commands.add_parser("demo", help="run everything on this machine and show a pod")
     parser.add_argument("--once", action="store_true", help="show the running pod, stop everything, exit")
-    parser.add_argument("--endpoint", default=DEFAULT_ENDPOINT, help="container runtime (default %(default)s)")
+    parser.add_argument("--endpoint", default="", help="container runtime (default that of containerd)")
     parser.add_argument("--image", default=DEFAULT_IMAGE, help="image with a shell (default %(default)s)")
     parser.add_argument("--dir", default="", help="where the demo keeps its files")
     parser.set_defaults(handler=demo)
@@ -29,10 +27,12 @@ def add_parser(commands: Any) -> None:
 def demo(arguments: argparse.Namespace) -> int:
     """Run the demo until Ctrl-C, or once."""
     from nodeagent.demo.programs import DemoError
-    from nodeagent.demo.show import Demo, default_directory
+    from nodeagent.demo.show import DEFAULT_ENDPOINT, Demo, default_directory
 
     directory = Path(arguments.dir).absolute() if arguments.dir else default_directory()
-    show = Demo(directory, arguments.endpoint, arguments.image, lambda line: print(line, flush=True))
+    show = Demo(
+        directory, arguments.endpoint or DEFAULT_ENDPOINT, arguments.image, lambda line: print(line, flush=True)
+    )
     try:
         asyncio.run(_run(show, once=arguments.once))
     except DemoError as error:
