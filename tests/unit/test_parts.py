@@ -238,4 +238,4 @@ async def test_a_third_party_brings_pod_sync_cgroups_eviction_image_collection_a
     assert isinstance(context.syncer, House.Syncer)
     assert context.cgroups.parent_of(pod) == "/house"
     assert [kill.reason for kill in directory.kills] == [KillReason.EVICTED]
-    assert await fakes.images.list_images() == []
+    assert list(await fakes.images.list_images()) == []

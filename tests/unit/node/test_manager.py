@@ -390,3 +390,14 @@ async def test_a_lone_node_knows_itself(make_node: Any, clock: FakeClock) -> Non
         assert manager.host_ips == ["10.1.2.3"]
         assert manager.allocatable()["pods"].value() == 110
         assert manager.owner_reference().uid == ""
+
+
+async def test_hook_node_ready_changed(make_node, clock):
+    node = make_node()
+    async with node.running():
+        await clock.advance(10)
+        node.problems.append("pleg was last seen active 200s ago")
+        await clock.advance(15)
+
+    assert [ready for ready, _ in node.plugin.told][-2:] == [True, False]
+    assert "pleg was last seen active" in node.plugin.told[-1][1]

@@ -299,6 +299,10 @@ class Refuser:
     async def nodeagent_pod_terminated(self, pod):
         self.terminated.append(pod.name)
 
+    @hookimpl
+    async def nodeagent_pod_status_changed(self, status):
+        self.statuses.append(status.phase)
+
 
 async def test_hook_admit_pod(clock):
     plugin = Refuser()
@@ -323,14 +327,34 @@ async def test_an_admission_that_fails_rejects_the_pod(clock):
         assert house.workers.status(pod.uid).reason == "UnexpectedAdmissionError"
 
 
-async def test_hook_pod_admitted_and_pod_terminated(clock):
+async def test_hook_pod_admitted(clock):
     plugin = Refuser()
     async with living(House(clock, plugin)) as house:
         await house.publish(make_pod("web"))
+
         assert (plugin.admitted, plugin.terminated) == (["web"], [])
+
+
+async def test_hook_pod_terminated(clock):
+    plugin = Refuser()
+    async with living(House(clock, plugin)) as house:
+        await house.publish(make_pod("web"))
         await house.publish()
 
         assert plugin.terminated == ["web"]
+
+
+async def test_hook_pod_status_changed(clock):
+    plugin = Refuser()
+    house = House(clock, plugin)
+    sending = asyncio.create_task(house.status.run())
+    async with living(house):
+        await house.publish(make_pod("web"))
+        await clock.advance(0)
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+
+    assert plugin.statuses[-1] == "Running"
 
 
 class Gate:

@@ -361,6 +361,12 @@ async def test_hook_change_container(bench):
     assert bench.made()[0].working_dir == "/work"
 
 
+async def test_hook_container_started(bench):
+    await bench.sync(make_pod("web"))
+
+    assert bench.moments.announced == [("nodeagent_container_started", "main")]
+
+
 async def test_hook_container_stopped(bench):
     pod = make_pod("web")
     await bench.sync(pod)
