@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -153,3 +155,41 @@ def test_bad_manifests_are_named_and_disturb_nothing(own: Node) -> None:
     assert good["status"]["containerStatuses"][0]["restartCount"] == 0
     assert own.agent.alive()
     assert own.agent.rss_mib() < 120
+
+
+@pytest.mark.timeout(180)
+def test_a_full_disk_under_the_root_directory_is_told_and_passes(containerd, tmp_path: Path) -> None:
+    api, agent = ApiServer(tmp_path), NodeAgent(tmp_path, containerd.endpoint)
+    agent.api = api
+    node = Node(containerd, api, agent)
+    agent.root.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=0750", "tmpfs", str(agent.root)], check=True)
+    filler = agent.root / "filler"
+    try:
+        api.start()
+        agent.start()
+        api.create_pod(simple_pod("before", STAY, nodeName="node-1"))
+        before = node.phase("before", "Running")
+        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(65536))
+        volumes = {"volumes": [{"name": "v", "configMap": {"name": "big"}}]}
+        mounts = {"container": {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}}
+        big = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "big"}, "data": {"a": "x" * 200000}}
+        api.request("POST", "/api/v1/namespaces/default/configmaps", big)
+        api.create_pod(simple_pod("during", STAY, nodeName="node-1", **volumes, **mounts))
+
+        def told() -> bool:
+            return any("No space left on device" in event.get("note", "") for event in api.events("during"))
+
+        wait_until(told, "the full disk is named in an event", 40)
+        assert agent.alive()
+        filler.unlink()
+
+        node.phase("during", "Running", 60)
+        assert container_id(api.pod("before")) == container_id(before)
+    finally:
+        agent.kill()
+        api.stop()
+        containerd.remove_pods()
+        subprocess.run(["umount", "-R", "-l", str(agent.root)], check=False)
