@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from apiserver_stub import discovery, health, media, openapi
+from apiserver_stub import discovery, health, media, openapi, wire
 from apiserver_stub.admission import Admission
 from apiserver_stub.authn import Authenticator
 from apiserver_stub.authn.service_account import ServiceAccountTokens
@@ -41,15 +40,12 @@ from apiserver_stub.verbs.update import update
 from apiserver_stub.verbs.watch import Watch
 from nodeagent.base import apiproto
 
-if TYPE_CHECKING:
-    pass
-
 _log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 3 << 20
-_STREAM_FROM_BYTES = 1 << 20
 _STALLED_SECONDS = 60.0
 _NOSNIFF = {"X-Content-Type-Options": "nosniff"}
+_NO_WARNINGS: list[str] = []
 _MUTATING = frozenset(["POST", "PUT", "PATCH", "DELETE"])
 
 Verb = Callable[["ApiServer", Request, Resource], Awaitable[Reply]]
@@ -117,7 +113,7 @@ class ApiServer:
 
     async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
         """Answer one HTTP request; errors become Status objects."""
-        format_ = PLAIN
+        format_, warnings = PLAIN, _NO_WARNINGS
         path, _, query_text = http.path_qs.partition("?")
         query = Query(query_text)
         info = RequestInfo(http.method.lower(), path)
@@ -132,6 +128,7 @@ class ApiServer:
                 return await self._watch(http, self._request(http, info, query, b"", user, format_), resource)
             body = await self._admit_body(http)
             request = self._request(http, info, query, body, user, format_)
+            warnings = request.warnings
             rendered = await self._limited(request, resource)
         except PlainNotFound as error:
             rendered = Rendered(404, "text/plain; charset=utf-8", [error.message.encode() + b"\n"], _NOSNIFF)
@@ -145,7 +142,7 @@ class ApiServer:
             _log.exception("Request failed", extra={"method": http.method, "path": path})
             rendered = render_error(internal(type(error).__name__), format_)
         self.metrics.count(info, http.method, rendered.code)
-        return await self._send(http, rendered)
+        return await wire.send(http, rendered, warnings, compress=http.method == "GET")
 
     def _find(self, info: RequestInfo) -> Resource | None:
         if not info.is_resource:
@@ -257,25 +254,16 @@ class ApiServer:
 
     # Answers
 
-    async def _send(self, http: web.BaseRequest, rendered: Rendered) -> web.StreamResponse:
-        headers = {"Content-Type": rendered.content_type, "Cache-Control": "no-cache, private", **rendered.headers}
-        size = sum(map(len, rendered.pieces))
-        if size < _STREAM_FROM_BYTES:
-            return web.Response(status=rendered.code, body=b"".join(rendered.pieces), headers=headers)
-        response = web.StreamResponse(status=rendered.code, headers=headers)
-        response.content_length = size
-        await response.prepare(http)
-        for piece in rendered.pieces:
-            async with asyncio.timeout(_STALLED_SECONDS):
-                await response.write(piece)
-        return response
-
     async def _watch(self, http: web.BaseRequest, request: Request, resource: Resource) -> web.StreamResponse:
         if "watch" not in resource.verbs:
             raise method_not_allowed()
         watch = Watch(self, request, resource)
         response = web.StreamResponse(
-            headers={"Content-Type": watch.content_type, "Cache-Control": "no-cache, private"}
+            headers={
+                "Audit-Id": wire.audit_id(http),
+                "Content-Type": watch.content_type,
+                "Cache-Control": "no-cache, private",
+            }
         )
         response.enable_chunked_encoding()
         await response.prepare(http)
@@ -313,7 +301,7 @@ def _negotiate(http: web.BaseRequest, info: RequestInfo, query: Query, resource:
     accept = http.headers.get("Accept", "")
     if resource is None:
         return PLAIN
-    pretty = query.flag("pretty")
+    pretty = query.flag("pretty") if "pretty" in query else wire.wants_pretty(http)
     if accept in ("", "*/*", media.JSON):
         return Format(pretty=True) if pretty else PLAIN
     protobuf = media.PROTOBUF in accept and apiproto.supports(resource.api_version, resource.kind)

@@ -132,20 +132,6 @@ def encode(format_: Format, obj: Object) -> tuple[str, bytes]:
     return JSON, (msgspec.json.format(data, indent=2) if format_.pretty else data) + b"\n"
 
 
-def misfit(obj: Object) -> str | None:
-    """Return which member of *obj* has a value of the wrong type, as far as the definitions of its kind are known.
-
-    The protobuf form is the schema at hand: what cannot be written in it does not fit.
-    """
-    try:
-        apiproto.encode(obj)
-    except apiproto.UnsupportedKindError:
-        return None
-    except apiproto.ProtobufError as error:
-        return str(error)
-    return None
-
-
 def _unrecognized(what: str, problem: str, body: bytes) -> ApiError:
     shown = body[:64].decode(errors="replace") or "<empty>"
     return bad_request(

@@ -95,6 +95,8 @@ class Request:
     body: bytes
     user: User
     format: Format
+    warnings: list[str] = field(default_factory=list)
+    """What the caller should know; each becomes a ``Warning`` header."""
 
     @property
     def dry_run(self) -> bool:

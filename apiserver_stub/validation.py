@@ -124,29 +124,6 @@ def validate_metadata_update(new: Object, old: Object) -> list[Cause]:
     ]
 
 
-def metadata_types(metadata: Object) -> str | None:
-    """Return the first member of *metadata* whose JSON type is wrong, as messages name it."""
-    for name in ("name", "generateName", "namespace", "uid", "resourceVersion"):
-        if metadata.get(name) is not None and not isinstance(metadata[name], str):
-            return name
-    for name in ("labels", "annotations"):
-        values = metadata.get(name)
-        if values is None:
-            continue
-        if not isinstance(values, dict):
-            return name
-        for key, value in values.items():
-            if value is None:
-                values[key] = ""
-            elif not isinstance(value, str):
-                return f"{name}.{key}"
-    for name, kind in (("ownerReferences", dict), ("finalizers", str), ("managedFields", dict)):
-        items = metadata.get(name)
-        if items is not None and not (isinstance(items, list) and all(isinstance(item, kind) for item in items)):
-            return name
-    return None
-
-
 def _validate_annotations(annotations: Any) -> list[Cause]:
     causes, size = [], 0
     for key, value in (annotations or {}).items():

@@ -179,6 +179,7 @@ class EventStrategy(Strategy):
 
 def resources(options: Options) -> list[Resource]:
     def declare(group: str, strategy: Strategy, fields: dict[str, tuple[str, ...]], view: Any) -> Resource:
+        names = _CORE_FROM_NEW if group else _NEW_FROM_CORE
         return Resource(
             group,
             "v1",
@@ -190,6 +191,8 @@ def resources(options: Options) -> list[Resource]:
             fields=fields,
             storage=_STORAGE,
             convert=view,
+            member_names=names,
+            always=_NEW_ALWAYS if group else _CORE_ALWAYS,
             create_on_update=True,
             free_names=not group,
             group_in_errors=False,

@@ -1,4 +1,4 @@
-"""PATCH: change an object by JSON patch, merge patch or strategic merge patch."""
+"""PATCH: change an object by JSON patch, merge patch or strategic merge patch, or apply one (:mod:`apply`)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from apiserver_stub import objects
+from apiserver_stub.checking import Misfit, count_members, repeated
 from apiserver_stub.objects import Object
 from apiserver_stub.patch import apply_json_patch, apply_merge_patch
 from apiserver_stub.reply import Reply
 from apiserver_stub.status import ApiError, bad_request, conflict, invalid_value, not_found
 from apiserver_stub.store import Outcome, Record
 from apiserver_stub.strategic import apply_strategic_patch
-from apiserver_stub.verbs.writing import DryRun, check_options, check_types, decide_update, invalid_options
+from apiserver_stub.verbs.apply import apply
+from apiserver_stub.verbs.writing import DryRun, check_options, check_types, decide_update, invalid_options, report
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
@@ -23,33 +25,42 @@ if TYPE_CHECKING:
 _JSON_PATCH = "application/json-patch+json"
 _MERGE_PATCH = "application/merge-patch+json"
 _STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+_APPLY_PATCH = "application/apply-patch+yaml"
+_OPERATION_MEMBERS = frozenset(["op", "path", "from", "value"])
 
 
 async def patch(server: ApiServer, request: Request, resource: Resource) -> Reply:
     """Apply the patch of the body and answer 200 with the object; one that changes nothing writes nothing."""
     check_options(request, "PatchOptions")
+    media_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
+    if media_type == _APPLY_PATCH:
+        return await apply(server, request, resource)
     if request.query.flag("force"):
         text = "Forbidden: may not be specified for non-apply patch"
         raise invalid_options("PatchOptions", [("FieldValueForbidden", text, "force")])
-    info = request.info
-    media_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
     if media_type not in (_JSON_PATCH, _MERGE_PATCH, _STRATEGIC_PATCH):
         raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
     try:
         body = objects.decode(request.body)
     except (msgspec.DecodeError, RecursionError) as error:
         raise bad_request(f"error decoding patch: {error}") from error
+    info = request.info
+    warned = False
 
     def decide(current: Record | None) -> Outcome:
+        nonlocal warned
         if current is None:
             raise not_found(resource.group, resource.plural, info.name)
         old = resource.read(current)
         new = _apply(resource, media_type, old, body)
         new["kind"], new["apiVersion"] = resource.kind, resource.api_version
         try:
-            check_types(new, resource.kind)
-        except ApiError as error:
-            raise _wrong_result(new, error.message) from error
+            found = check_types(new)
+        except Misfit as error:
+            raise _wrong_result(new, str(error)) from error
+        if not warned:
+            _report(request, media_type, body, found.unknown)
+            warned = True
         metadata, before = new["metadata"], old["metadata"]
         if resource.namespaced and metadata.get("namespace", info.namespace) != info.namespace:
             raise bad_request("the namespace of the object does not match the namespace on the URL")
@@ -69,6 +80,23 @@ async def patch(server: ApiServer, request: Request, resource: Resource) -> Repl
     except DryRun as dry_run:
         return Reply(200, obj=dry_run.obj)
     return Reply(200, record=record)
+
+
+def _report(request: Request, media_type: str, body: Any, unknown: list[str]) -> None:
+    """Tell of members that are unknown or given twice.
+
+    :raises ApiError: 422, there are some and the request wants none.
+    """
+    twice = repeated(request.body, count_members(body))
+    if media_type == _JSON_PATCH:
+        unknown = unknown + [
+            f"[{index}].{name}"
+            for index, operation in enumerate(body)
+            if isinstance(operation, dict)
+            for name in operation.keys() - _OPERATION_MEMBERS
+        ]
+    if problem := report(request, unknown, twice):
+        raise _wrong_result(body, problem)
 
 
 def _apply(resource: Resource, media_type: str, old: Object, body: Any) -> Object:

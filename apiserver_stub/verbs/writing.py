@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from apiserver_stub import media, objects
+from apiserver_stub import media, objects, schema
+from apiserver_stub.checking import Findings, Misfit, check, repeated
 from apiserver_stub.objects import Object
 from apiserver_stub.status import ApiError, bad_request, conflict, forbidden, invalid, modified, not_found
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
-from apiserver_stub.store.sqlite import without_revision
-from apiserver_stub.validation import metadata_types, validate_metadata, validate_metadata_update
+from apiserver_stub.validation import validate_metadata, validate_metadata_update
+from apiserver_stub.verbs.tracking import put, track_create, track_update
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
+    from apiserver_stub.ownership import Entry
     from apiserver_stub.request import Request
     from apiserver_stub.resources.registry import Resource
 
@@ -45,30 +48,49 @@ def read_object(request: Request, kind: str, api_version: str) -> Object:
             f'for version "{api_version}" in scheme "apiserver_stub"'
         )
     obj["kind"], obj["apiVersion"] = kind, api_version
-    check_types(obj, kind)
+    try:
+        found = check_types(obj)
+    except Misfit as error:
+        raise _cannot_be_handled(obj, str(error)) from error
+    media_type = request.headers.get("Content-Type", "")
+    if not media_type.startswith(media.PROTOBUF):  # its members are numbers: none has a wrong name
+        twice = repeated(request.body, found.members) if not media_type.startswith(media.YAML) else []
+        if problem := report(request, found.unknown, twice):
+            raise _cannot_be_handled(obj, problem)
     return obj
 
 
-def check_types(obj: Object, kind: str) -> None:
-    """Refuse wrong JSON types, so that what is stored can be read by everyone and written in every encoding.
+def check_types(obj: Object) -> Findings:
+    """Hold *obj* to the shape of its kind; what is stored can then be read by everyone and written in every encoding.
 
-    :raises ApiError: 400.
+    :raises Misfit: a value has the wrong type.
     """
-    metadata = obj.get("metadata")
-    if metadata is None:
-        metadata = obj["metadata"] = {}
-    wrong = None if isinstance(metadata, dict) else "metadata"
-    if wrong is None and (member := metadata_types(metadata)):
-        wrong = f"metadata.{member}"
-    for name in ("spec", "status"):
-        if obj.get(name) is None:
-            obj.pop(name, None)
-        elif not isinstance(obj[name], dict):
-            wrong = wrong or name
-    problem = f"cannot unmarshal value into Go struct field {kind}.{wrong}" if wrong else media.misfit(obj)
-    if problem:
-        version = obj["apiVersion"].rpartition("/")[2]
-        raise bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: json: {problem}')
+    shape = schema.of(obj["apiVersion"], obj["kind"])
+    found = check(obj, shape) if shape is not None else Findings()
+    if not isinstance(obj.setdefault("metadata", {}), dict):
+        raise Misfit("json: cannot unmarshal into Go struct field metadata")
+    return found
+
+
+def report(request: Request, unknown: Sequence[str], twice: Sequence[str]) -> str:
+    """Do what ``fieldValidation`` says about members that are unknown or given twice: say nothing, warn, or refuse.
+
+    :returns: why the request is refused, or nothing.
+    """
+    if not unknown and not twice:
+        return ""
+    mode = request.query.get("fieldValidation")
+    texts = [f'unknown field "{path}"' for path in unknown] + [f'duplicate field "{path}"' for path in twice]
+    if mode == "Strict":
+        return f"strict decoding error: {', '.join(texts)}"
+    if mode != "Ignore":
+        request.warnings += texts
+    return ""
+
+
+def _cannot_be_handled(obj: Object, problem: str) -> ApiError:
+    kind, version = obj["kind"], obj["apiVersion"].rpartition("/")[2]
+    return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}')
 
 
 def check_namespace(server: ApiServer, request: Request, resource: Resource, metadata: Object) -> None:
@@ -99,15 +121,16 @@ def check_namespace(server: ApiServer, request: Request, resource: Resource, met
         raise error
 
 
-def prepare_new(server: ApiServer, request: Request, resource: Resource, obj: Object) -> Object:
-    """Make *obj*, fresh from a client, a complete new object.
+def prepare_new(
+    server: ApiServer, request: Request, resource: Resource, obj: Object, entries: list[Entry] | None = None
+) -> Object:
+    """Make *obj*, fresh from a client, a complete new object; *entries* say who owns its fields where that is known.
 
     :raises ApiError: 403 or 422, it may not be created.
     """
     metadata = obj["metadata"]
     for name in _SERVER_SET:
         metadata.pop(name, None)
-    metadata.pop("managedFields", None)
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = generate_name(metadata)
     metadata["uid"] = objects.new_uid()
@@ -122,6 +145,10 @@ def prepare_new(server: ApiServer, request: Request, resource: Resource, obj: Ob
         raise invalid(
             resource.group, resource.kind, metadata.get("name") or "", causes, grouped=resource.group_in_errors
         )
+    if entries is None:
+        track_create(request, resource, obj)
+    else:
+        put(obj, entries)
     return obj
 
 
@@ -142,9 +169,18 @@ def decide_create(server: ApiServer, request: Request, resource: Resource, obj: 
 
 
 def decide_update(
-    server: ApiServer, request: Request, resource: Resource, new: Object, current: Record, *, patched: bool = False
+    server: ApiServer,
+    request: Request,
+    resource: Resource,
+    new: Object,
+    current: Record,
+    *,
+    patched: bool = False,
+    entries: list[Entry] | None = None,
 ) -> Outcome:
     """Return the write that replaces *current* by *new*, after the rules of the kind.
+
+    *entries* say who owns the fields then, where that is known already.
 
     :raises ApiError: 400, 403, 409 or 422.
     :raises DryRun: the request only asks what would happen.
@@ -188,12 +224,16 @@ def decide_update(
     causes += strategy.validate_update(new, old, info.subresource)
     if causes:
         raise invalid(resource.group, resource.kind, name, causes, grouped=resource.group_in_errors)
+    if entries is None:
+        track_update(request, resource, new, old)
+    else:
+        put(new, entries)
+    new["metadata"]["resourceVersion"] = before["resourceVersion"]
     if request.dry_run:
-        new["metadata"]["resourceVersion"] = before["resourceVersion"]
         raise DryRun(new)
-    data = objects.encode_for_store(new)
-    if data == without_revision(current.data):
+    if new == old:
         return Keep()
+    data = objects.encode_for_store(new)
     if finished(new["metadata"], before):
         return Remove(data)
     return Put(data, server.ttl_of(resource))

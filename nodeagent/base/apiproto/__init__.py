@@ -6,7 +6,15 @@ that one table serves both. They are loaded a group at a time when first used: i
 
 from __future__ import annotations
 
-from nodeagent.base.apiproto.codec import WatchFrameDecoder, decode, encode, encode_list, encode_watch_frame, supports
+from nodeagent.base.apiproto.codec import (
+    WatchFrameDecoder,
+    decode,
+    descriptor,
+    encode,
+    encode_list,
+    encode_watch_frame,
+    supports,
+)
 from nodeagent.base.apiproto.errors import ProtobufError, UnsupportedKindError
 
 __all__ = [
@@ -14,6 +22,7 @@ __all__ = [
     "UnsupportedKindError",
     "WatchFrameDecoder",
     "decode",
+    "descriptor",
     "encode",
     "encode_list",
     "encode_watch_frame",

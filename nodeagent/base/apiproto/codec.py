@@ -11,6 +11,8 @@ from nodeagent.base.apiproto import framing, registry
 from nodeagent.base.apiproto.errors import ProtobufError, UnsupportedKindError
 
 if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor
+
     from nodeagent.base.apiproto.plans import Plans, Reader, Writer
 
 LIST_ITEMS = 2
@@ -20,6 +22,13 @@ LIST_ITEMS = 2
 def supports(api_version: str, kind: str) -> bool:
     """Tell whether *kind* of *api_version* has a protobuf form here; loads nothing."""
     return registry.locate(api_version, kind) is not None
+
+
+def descriptor(api_version: str, kind: str) -> Descriptor | None:
+    """Return the definition of *kind*, from which schemas can be derived, or ``None`` when there is none here."""
+    location = registry.locate(api_version, kind)
+    found: Descriptor | None = None if location is None else _codec(location).message.DESCRIPTOR
+    return found
 
 
 def encode(obj: Mapping[str, Any]) -> bytes:

@@ -78,11 +78,3 @@ def test_what_has_no_protobuf_form_is_answered_in_json() -> None:
     content_type, data = media.encode(Format(PROTOBUF), {"kind": "Table", "apiVersion": "meta.k8s.io/v1"})
 
     assert (content_type, data) == (JSON, b'{"kind":"Table","apiVersion":"meta.k8s.io/v1"}\n')
-
-
-def test_misfits_are_found() -> None:
-    wrong = {"kind": "Pod", "apiVersion": "v1", "spec": {"hostNetwork": "yes"}}
-
-    assert (media.misfit(wrong) or "").startswith("spec.hostNetwork")
-    assert media.misfit({"kind": "Pod", "apiVersion": "v1", "spec": {"unknown": 1}}) is None
-    assert media.misfit({"kind": "Nope", "apiVersion": "v1"}) is None

@@ -1,0 +1,228 @@
+"""What every kind looks like: members, types and how lists merge, taken from the protobuf definitions.
+
+One tree of shapes serves all that must know the kinds: the check of what comes in (:mod:`checking`), field ownership
+(:mod:`fieldsets`) and the published documents (:mod:`openapi`). It is built when a kind is first used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from nodeagent.base import apiproto
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+
+class Form(Enum):
+    """What JSON shows; the value is the name of the type in messages."""
+
+    OBJECT = "object"
+    MAP = "map"
+    LIST = "list"
+    TEXT = "string"
+    BYTES = "[]uint8"
+    TIME = "v1.Time"
+    MICRO_TIME = "v1.MicroTime"
+    QUANTITY = "resource.Quantity"
+    INT_OR_TEXT = "intstr.IntOrString"
+    INT32 = "int32"
+    INT64 = "int64"
+    BOOL = "bool"
+    FLOAT = "float64"
+    ANY = "interface {}"
+
+
+@dataclass(slots=True, eq=False)
+class Shape:
+    """One place in an object."""
+
+    form: Form
+    name: str = ""
+    """Message of an object, without its package."""
+    package: str = ""
+    """Definition group of an object: ``core``, ``meta``."""
+    members: dict[str, Shape] = field(default_factory=dict)
+    item: Shape | None = None
+    """Values of a map, items of a list."""
+    keys: tuple[str, ...] = ()
+    """Members by which the items of a list are told apart; such a list merges."""
+    is_set: bool = False
+    """A list of different scalars that merges."""
+    atomic: bool = False
+    """Owned and replaced as a whole."""
+
+    @property
+    def leaf(self) -> bool:
+        """Whether it has one owner: scalars, atomic objects and maps, lists that do not merge."""
+        if self.form is Form.LIST:
+            return not self.keys and not self.is_set
+        return self.atomic or self.form not in (Form.OBJECT, Form.MAP)
+
+    def child(self, name: str) -> Shape:
+        """Return the shape of member *name*; of an unknown one nothing is known."""
+        if self.form is Form.OBJECT:
+            return self.members.get(name) or UNKNOWN
+        return self.item or UNKNOWN
+
+
+UNKNOWN = Shape(Form.ANY)
+
+KEY_DEFAULTS: Mapping[str, str] = {"protocol": "TCP"}
+"""Values of list keys that may be left out."""
+
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "CSINodeSpec.drivers": ("name",),
+    "CertificateSigningRequestStatus.conditions": ("type",),
+    "Container.env": ("name",),
+    "Container.ports": ("containerPort", "protocol"),
+    "Container.volumeDevices": ("devicePath",),
+    "Container.volumeMounts": ("mountPath",),
+    "EphemeralContainerCommon.env": ("name",),
+    "EphemeralContainerCommon.ports": ("containerPort", "protocol"),
+    "EphemeralContainerCommon.volumeDevices": ("devicePath",),
+    "EphemeralContainerCommon.volumeMounts": ("mountPath",),
+    "MutatingWebhook.matchConditions": ("name",),
+    "MutatingWebhookConfiguration.webhooks": ("name",),
+    "NamespaceStatus.conditions": ("type",),
+    "NodeStatus.addresses": ("type",),
+    "NodeStatus.conditions": ("type",),
+    "ObjectMeta.ownerReferences": ("uid",),
+    "PersistentVolumeClaimStatus.conditions": ("type",),
+    "PodDisruptionBudgetStatus.conditions": ("type",),
+    "PodSpec.containers": ("name",),
+    "PodSpec.ephemeralContainers": ("name",),
+    "PodSpec.hostAliases": ("ip",),
+    "PodSpec.imagePullSecrets": ("name",),
+    "PodSpec.initContainers": ("name",),
+    "PodSpec.resourceClaims": ("name",),
+    "PodSpec.schedulingGates": ("name",),
+    "PodSpec.topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
+    "PodSpec.volumes": ("name",),
+    "PodStatus.conditions": ("type",),
+    "PodStatus.podIPs": ("ip",),
+    "PodStatus.resourceClaimStatuses": ("name",),
+    "ResourceRequirements.claims": ("name",),
+    "ServiceAccount.secrets": ("name",),
+    "ServiceSpec.ports": ("port", "protocol"),
+    "ServiceStatus.conditions": ("type",),
+    "ValidatingWebhook.matchConditions": ("name",),
+    "ValidatingWebhookConfiguration.webhooks": ("name",),
+}
+_SETS = frozenset(["CSIDriverSpec.volumeLifecycleModes", "NodeSpec.podCIDRs", "ObjectMeta.finalizers"])
+_ATOMIC_MAPS = frozenset(["PodSpec.nodeSelector", "Scheduling.nodeSelector", "ServiceSpec.selector"])
+_ATOMIC = frozenset(
+    [
+        "ConfigMapKeySelector",
+        "EndpointAddress",
+        "EndpointPort",
+        "LabelSelector",
+        "LocalObjectReference",
+        "NodeSelector",
+        "NodeSelectorTerm",
+        "ObjectFieldSelector",
+        "ObjectReference",
+        "ResourceFieldSelector",
+        "RoleRef",
+        "ScopeSelector",
+        "ScopedResourceSelectorRequirement",
+        "SecretKeySelector",
+        "SecretReference",
+        "Subject",
+        "TopologySelectorTerm",
+        "TypedLocalObjectReference",
+    ]
+)
+_SPECIAL: Mapping[str, Form] = {
+    "Time": Form.TIME,
+    "MicroTime": Form.MICRO_TIME,
+    "Quantity": Form.QUANTITY,
+    "IntOrString": Form.INT_OR_TEXT,
+    "FieldsV1": Form.ANY,
+    "RawExtension": Form.ANY,
+}
+_INLINE = "inline"
+
+
+@cache
+def of(api_version: str, kind: str) -> Shape | None:
+    """Return the shape of *kind* with ``kind`` and ``apiVersion`` as members, ``None`` for one without a definition."""
+    found = apiproto.descriptor(api_version, kind)
+    if found is None:
+        return None
+    shape = _object(found)
+    text = Shape(Form.TEXT)
+    return Shape(Form.OBJECT, shape.name, shape.package, {"kind": text, "apiVersion": text, **shape.members})
+
+
+def walk(shape: Shape) -> Iterator[Shape]:
+    """Yield *shape* and every object below it, each once."""
+    seen: set[int] = set()
+    rest = [shape]
+    while rest:
+        found = rest.pop()
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        if found.form is Form.OBJECT:
+            yield found
+        rest += found.members.values()
+        if found.item is not None:
+            rest.append(found.item)
+
+
+@cache
+def _object(message: Descriptor) -> Shape:
+    shape = Shape(Form.OBJECT, message.name, message.full_name.split(".")[-3], atomic=message.name in _ATOMIC)
+    shape.members.update(_members(message))
+    return shape
+
+
+def _members(message: Descriptor) -> dict[str, Shape]:
+    found: dict[str, Shape] = {}
+    for member in message.fields:
+        if member.name == _INLINE and member.message_type is not None:
+            found.update(_members(member.message_type))
+        else:
+            found[member.name] = _member(message.name, member)
+    return found
+
+
+def _member(owner: str, member: FieldDescriptor) -> Shape:
+    place = f"{owner}.{member.name}"
+    message = member.message_type
+    if message is not None and message.GetOptions().map_entry:
+        return Shape(Form.MAP, item=_value(message.fields_by_name["value"]), atomic=place in _ATOMIC_MAPS)
+    value = _value(member)
+    if not member.is_repeated:
+        return value
+    return Shape(Form.LIST, item=value, keys=_KEYS.get(place, ()), is_set=place in _SETS)
+
+
+def _value(member: FieldDescriptor) -> Shape:
+    message: Any = member.message_type
+    if message is not None:
+        if message.name == "ExtraValue":
+            return Shape(Form.LIST, item=Shape(Form.TEXT))
+        special = _SPECIAL.get(message.name)
+        return Shape(special) if special is not None else _object(message)
+    return Shape(_scalars()[member.type])
+
+
+@cache
+def _scalars() -> dict[int, Form]:
+    from google.protobuf.descriptor import FieldDescriptor
+
+    return {
+        FieldDescriptor.TYPE_STRING: Form.TEXT,
+        FieldDescriptor.TYPE_BYTES: Form.BYTES,
+        FieldDescriptor.TYPE_INT32: Form.INT32,
+        FieldDescriptor.TYPE_INT64: Form.INT64,
+        FieldDescriptor.TYPE_BOOL: Form.BOOL,
+        FieldDescriptor.TYPE_DOUBLE: Form.FLOAT,
+        FieldDescriptor.TYPE_FLOAT: Form.FLOAT,
+    }

@@ -1,0 +1,108 @@
+"""PATCH with an apply body: the caller says which fields it wants, and owns them from then on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apiserver_stub import media, objects
+from apiserver_stub.checking import Misfit
+from apiserver_stub.objects import Object
+from apiserver_stub.reply import Reply
+from apiserver_stub.status import ApiError, bad_request, conflict
+from apiserver_stub.store import Outcome, Record
+from apiserver_stub.verbs.tracking import apply_to, kind_of
+from apiserver_stub.verbs.writing import (
+    DryRun,
+    check_namespace,
+    check_types,
+    decide_create,
+    decide_update,
+    invalid_options,
+    prepare_new,
+)
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+    from apiserver_stub.request import Request
+    from apiserver_stub.resources.registry import Resource
+
+
+async def apply(server: ApiServer, request: Request, resource: Resource) -> Reply:
+    """Apply the configuration of the body: 200 with the object, or 201 where it made a new one."""
+    if not request.query.get("fieldManager"):
+        text = "Required value: is required for apply patch"
+        raise invalid_options("PatchOptions", [("FieldValueRequired", text, "fieldManager")])
+    info = request.info
+    kind = kind_of(resource, info.subresource)
+    if kind is None:
+        raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+    config = _read(request, resource)
+    force, created = request.query.flag("force"), False
+
+    def decide(current: Record | None) -> Outcome:
+        nonlocal created
+        created = current is None
+        wanted: Object = objects.decode(objects.encode(config))
+        live = kind.blank if current is None else resource.read(current)
+        if current is None and info.subresource:
+            raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
+        merged, entries = apply_to(request, resource, kind, live, wanted, force=force)
+        if current is not None:
+            merged["metadata"].setdefault("resourceVersion", live["metadata"]["resourceVersion"])
+            merged = objects.decode(objects.encode(merged))
+            return decide_update(server, request, resource, merged, current, entries=entries)
+        if uid := wanted["metadata"].get("uid"):
+            text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
+            raise conflict(resource.group, resource.plural, info.name, text)
+        check_namespace(server, request, resource, wanted["metadata"])
+        wanted["metadata"].pop("resourceVersion", None)
+        return decide_create(server, request, resource, prepare_new(server, request, resource, wanted, entries))
+
+    try:
+        record = await server.store.update(resource.storage, resource.key(info.namespace, info.name), decide)
+    except DryRun as dry_run:
+        return Reply(201 if created else 200, obj=dry_run.obj)
+    return Reply(201 if created else 200, record=record)
+
+
+def _read(request: Request, resource: Resource) -> Object:
+    """Return the configuration of the body.
+
+    :raises ApiError: 400 or 500, it is none of this kind and name.
+    """
+    info = request.info
+    config = media.read_yaml(request.body, resource.kind)
+    version, kind = config.get("apiVersion") or "", config.get("kind") or ""
+    if not version or not kind:
+        group, _, short = version.rpartition("/")
+        shown = f"{group}/{short}, Kind={kind}" if version else f"/, Kind={kind or resource.kind}"
+        raise bad_request(f"invalid object type: {shown}")
+    if (version, kind) != (resource.api_version, resource.kind):
+        raise bad_request(
+            f"error decoding patch: {kind} of {version} cannot be applied as {resource.kind} of {resource.api_version}"
+        )
+    try:
+        found = check_types(config)
+    except Misfit as error:
+        raise _untyped(resource, request, str(error)) from error
+    if found.unknown:
+        lines = [f".{path}: field not declared in schema" for path in found.unknown]
+        text = lines[0] if len(lines) == 1 else "errors:\n" + "\n".join(f"  {line}" for line in lines)
+        raise _untyped(resource, request, text)
+    metadata = config["metadata"]
+    if metadata.get("managedFields") is not None:
+        raise bad_request("metadata.managedFields must be nil")
+    if metadata.setdefault("name", info.name) != info.name:
+        raise bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL ({info.name})"
+        )
+    if resource.namespaced and metadata.setdefault("namespace", info.namespace) != info.namespace:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    return config
+
+
+def _untyped(resource: Resource, request: Request, problem: str) -> ApiError:
+    place = f"{request.info.namespace}/{request.info.name}" if request.info.namespace else f"/{request.info.name}"
+    version = resource.api_version if resource.group else f"/{resource.version}"
+    message = f"failed to create typed patch object ({place}; {version}, Kind={resource.kind}): {problem}"
+    return ApiError(500, "", message)

@@ -1,0 +1,126 @@
+"""Field ownership along a write: who writes, what that takes, and the entries that say so afterwards."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from apiserver_stub import fieldsets, objects, ownership, schema
+from apiserver_stub.objects import Object
+from apiserver_stub.ownership import APPLY, UPDATE, Entry, Kind
+
+if TYPE_CHECKING:
+    from apiserver_stub.request import Request
+    from apiserver_stub.resources.registry import Resource
+
+_MANAGER_LIMIT = 128
+_FLAT_LIMIT = 4096
+_flat: dict[tuple[Resource, tuple[str | tuple[str, ...] | None, ...]], msgspec.Raw] = {}
+
+
+def writer(request: Request, resource: Resource, operation: str = UPDATE) -> Entry:
+    """Return the entry of who sends *request*, still without fields."""
+    name = request.query.get("fieldManager") or _from_agent(request.headers.get("User-Agent", ""))
+    return Entry(name, operation, resource.api_version, request.info.subresource, objects.now(), {})
+
+
+def track_create(request: Request, resource: Resource, obj: Object) -> None:
+    """Record that the sender owns what is set in the new *obj*."""
+    kind = kind_of(resource, "")
+    if kind is None:
+        return
+    who = writer(request, resource)
+    if not request.dry_run and (fields := _fields_of_flat(kind, resource, obj)) is not None:
+        head = {"manager": who.manager, "operation": who.operation, "apiVersion": who.api_version, "time": who.time}
+        obj["metadata"]["managedFields"] = [{**head, "fieldsType": "FieldsV1", "fieldsV1": fields}]
+        return
+    entries = ownership.current(obj, kind.blank, whole=True)
+    put(obj, ownership.updated(kind, kind.blank, obj, entries, who))
+
+
+def _fields_of_flat(kind: Kind, resource: Resource, obj: Object) -> msgspec.Raw | None:
+    """Return what the creator of *obj* owns, as JSON, if the object is flat: nothing in it is owned in parts.
+
+    Events come by the thousand and in few forms, so this is remembered by the names that are set.
+    """
+    metadata = obj["metadata"]
+    if "managedFields" in metadata or "ownerReferences" in metadata or "finalizers" in metadata:
+        return None
+    parted = _parted(resource)
+    if any(obj.get(name) for name in parted):
+        return None
+    names = tuple(name for name, value in obj.items() if value or name not in resource.always)
+    form = (names, *metadata, None, *(metadata.get("labels") or ()), None, *(metadata.get("annotations") or ()))
+    known = _flat.get((resource, form))
+    if known is None:
+        if len(_flat) >= _FLAT_LIMIT:
+            _flat.clear()
+        fields, _ = fieldsets.added(obj, kind.blank, kind.shape)
+        known = _flat[resource, form] = msgspec.Raw(objects.encode(fieldsets.encode(fields)))
+    return known
+
+
+@lru_cache(maxsize=256)
+def _parted(resource: Resource) -> frozenset[str]:
+    """Return the members of *resource* whose parts may have different owners, metadata aside."""
+    shape = schema.of(resource.api_version, resource.kind)
+    members = shape.members.items() if shape is not None else ()
+    return frozenset(name for name, member in members if not member.leaf and name != "metadata")
+
+
+def track_update(request: Request, resource: Resource, new: Object, old: Object) -> None:
+    """Record that the sender owns what differs between *old* and *new*."""
+    subresource = request.info.subresource
+    kind = kind_of(resource, subresource)
+    if kind is None:
+        return
+    entries = ownership.current(new, old, whole=not subresource)
+    put(new, ownership.updated(kind, old, new, entries, writer(request, resource)))
+
+
+def put(obj: Object, entries: list[Entry]) -> None:
+    """Write *entries* into *obj*."""
+    metadata = obj["metadata"]
+    metadata.pop("managedFields", None)
+    if entries:
+        metadata["managedFields"] = ownership.write(entries)
+
+
+def apply_to(
+    request: Request, resource: Resource, kind: Kind, live: Object, config: Object, *, force: bool
+) -> tuple[Object, list[Entry]]:
+    """Return *live* with *config* applied by the sender, and the entries then.
+
+    :raises ApiError: 409, others own what would change; 500, *config* cannot be merged.
+    """
+    entries = ownership.current(live, live, whole=True)
+    if not entries and live is not kind.blank:
+        entries = [ownership.before_first_apply(kind, live)]
+    who = writer(request, resource, APPLY)
+    return ownership.applied(kind, live, config, entries, who, force=force)
+
+
+@lru_cache(maxsize=256)
+def kind_of(resource: Resource, subresource: str) -> Kind | None:
+    """Return what ownership must know about *resource* as seen through *subresource*."""
+    shape = schema.of(resource.api_version, resource.kind)
+    if shape is None:
+        return None
+    blank: Object = {"metadata": {}, **resource.always}
+    for name in ("spec", "status"):
+        if name in shape.members and shape.members[name].form is schema.Form.OBJECT:
+            blank.setdefault(name, {})
+    ignored: frozenset[str] = frozenset()
+    if resource.subresource("status") is not None:
+        ignored = frozenset(["spec"] if subresource == "status" else ["status"])
+    return Kind(shape, resource.api_version, resource.member_names, blank, ignored)
+
+
+@lru_cache(maxsize=512)
+def _from_agent(agent: str) -> str:
+    name = "".join(character for character in agent.partition("/")[0] if character.isprintable())
+    while len(name.encode()) > _MANAGER_LIMIT:
+        name = name[:-1]
+    return name or "unknown"

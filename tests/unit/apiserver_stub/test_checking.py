@@ -1,0 +1,105 @@
+"""What comes in is held to the shape of its kind."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apiserver_stub import schema
+from apiserver_stub.checking import Misfit, check, count_members, repeated
+
+EVENT, POD = "events.k8s.io/v1", "v1"
+
+
+def checked(obj: dict[str, Any], version: str = EVENT, kind: str = "Event") -> tuple[dict[str, Any], list[str]]:
+    shape = schema.of(version, kind)
+    assert shape is not None
+    return obj, check(obj, shape).unknown
+
+
+@pytest.mark.parametrize(
+    ("obj", "problem"),
+    [
+        ({"note": 1}, "json: cannot unmarshal number into Go struct field Event.note of type string"),
+        ({"regarding": {"name": 2}}, "number into Go struct field ObjectReference.regarding.name of type string"),
+        ({"regarding": []}, "array into Go struct field Event.regarding of type v1.ObjectReference"),
+        ({"deprecatedCount": 2.0}, "number 2.0 into Go struct field Event.deprecatedCount of type int32"),
+        ({"deprecatedCount": 1 << 31}, "number 2147483648 into"),
+        ({"deprecatedCount": True}, "bool into"),
+        ({"metadata": {"labels": {"a": 1}}}, "number into Go struct field ObjectMeta.metadata.labels of type string"),
+        ({"metadata": {"finalizers": "x"}}, "string into Go struct field ObjectMeta.metadata.finalizers"),
+        ({"metadata": {"ownerReferences": [1]}}, "number into Go struct field ObjectMeta.metadata.ownerReferences"),
+        ({"eventTime": "2026-11-21T00:00:00.1Z"}, 'as "2006-01-02T15:04:05.000000Z07:00"'),
+        ({"deprecatedFirstTimestamp": "yesterday"}, 'parsing time "yesterday"'),
+    ],
+)
+def test_a_wrong_type_is_named_with_its_place(obj: dict[str, Any], problem: str) -> None:
+    with pytest.raises(Misfit) as raised:
+        checked(obj)
+
+    assert problem in str(raised.value)
+
+
+def test_unknown_members_and_nulls_are_dropped() -> None:
+    pod, unknown = checked(
+        {"foo": {"a": 1}, "spec": {"x": 1, "containers": [{"name": "c", "bar": 2, "image": None}]}}, POD, "Pod"
+    )
+
+    assert unknown == ["foo", "spec.x", "spec.containers[0].bar"]
+    assert pod == {"spec": {"containers": [{"name": "c"}]}}
+
+
+def test_times_are_kept_in_utc() -> None:
+    event, _ = checked({"eventTime": "2026-11-21T02:00:00.000001+02:00", "metadata": {}})
+
+    assert event["eventTime"] == "2026-11-21T00:00:00.000001Z"
+
+
+def test_numbers_become_quantities() -> None:
+    pod, _ = checked({"spec": {"containers": [{"resources": {"limits": {"cpu": 1}}}]}}, POD, "Pod")
+
+    assert pod["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "1"}
+    with pytest.raises(Misfit):
+        checked({"spec": {"overhead": {"cpu": "much"}}}, POD, "Pod")
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (b'{"a":1,"b":{"c":1}}', []),
+        (b'{"a":1,"a":2}', ["a"]),
+        (b'{"a":1, "a" : 2}', ["a"]),
+        (b'{"a":[{"b":1,"b":2}]}', ["a[0].b"]),
+        (b'{"a":"x\\":","b":1}', []),
+    ],
+)
+def test_repeated_members_are_found(body: bytes, found: list[str]) -> None:
+    assert repeated(body, count_members(json.loads(body))) == found
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(['":', '" :']),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.text(max_size=3), below, max_size=3),
+)
+
+
+@given(_json, st.sampled_from([(",", ":"), (", ", ": "), (" ,", " : ")]))
+def test_nothing_is_repeated_in_what_was_written_from_a_value(value: Any, separators: tuple[str, str]) -> None:
+    body = json.dumps(value, separators=separators).encode()
+
+    assert repeated(body, count_members(value)) == []
+
+
+@given(_json)
+def test_any_value_either_fits_or_is_a_misfit(value: Any) -> None:
+    shape = schema.of(POD, "Pod")
+    assert shape is not None
+    obj = {"spec": {"containers": [value]}, "metadata": value, "status": {"conditions": value}}
+    try:
+        check(obj, shape)
+    except Misfit as error:
+        assert "cannot" in str(error) or "quantities" in str(error)
