@@ -17,7 +17,7 @@ from nodeagent.contracts.events import EventType
 from nodeagent.model.meta import ObjectReference
 from nodeagent.model.pod import Pod
 from nodeagent.node import NodeManager
-from nodeagent.parts import provide_loops, provide_parts, provide_sources
+from nodeagent.parts import provide_access, provide_loops, provide_parts, provide_routes, provide_sources
 from nodeagent.pleg.cache import PodCache
 from nodeagent.pleg.evented import EventedPleg
 from nodeagent.pleg.generic import GenericPleg
@@ -26,9 +26,10 @@ from nodeagent.pluginmanager import PluginManager
 from nodeagent.podworker.desired import ChangeKind, DesiredPods, is_static
 from nodeagent.podworker.housekeeping import Housekeeping
 from nodeagent.podworker.run_once import RunOnce
-from nodeagent.podworker.worker import WorkerParts
+from nodeagent.podworker.worker import PodWorker, WorkerParts
 from nodeagent.podworker.workers import PodWorkers
 from nodeagent.server.health import HealthServer
+from nodeagent.server.server import AgentServer
 from nodeagent.server.serving_certificate import ensure_self_signed
 from nodeagent.status.manager import StatusManager
 from nodeagent.status.mirror import MirrorPods
@@ -114,6 +115,12 @@ class Agent:
         self._sources = provide_sources(context, plugins)
         self._pods.expect(source.name for source in self._sources)
         self._loops = provide_loops(context, plugins)
+        self._server = AgentServer(
+            context,
+            {"syncloop": lambda: self._pleg.health.problem},
+            partial(provide_access, context, plugins),
+            partial(provide_routes, context, plugins),
+        )
         self._report = PluginReport(plugins, context.root_dir, clock)
         self._housekeeping = Housekeeping(self._pods, self._cache, lambda: context.syncer, clock)
 
@@ -136,6 +143,8 @@ class Agent:
             if config.healthz_port:
                 health = HealthServer(config.healthz_bind_address, config.healthz_port, self._checks(), self._clock)
                 self._start("health", health.run())
+            if self._server.wanted:
+                self._start("server", self._server.run())
             if context.api is not None:
                 self._start("status", self._status.run())
                 if config.register_node:
@@ -246,7 +255,7 @@ class Agent:
             clock=self._clock,
             resync_seconds=self._config.sync_frequency.seconds,
             network_problem=lambda: self._node.network_problem,
-            finished=self._pods.finished,
+            finished=self._pod_finished,
         )
 
     def _checks(self) -> dict[str, Callable[[], str]]:
@@ -261,8 +270,12 @@ class Agent:
         self._pods.wake(uid)
         self._housekeeping.wake()
 
-    def _static_pods(self) -> list[Pod] | None:
-        return [pod for pod in self._pods.all() if is_static(pod)] if self._pods.all_known else None
+    def _pod_finished(self, worker: PodWorker) -> None:
+        self._pods.finished(worker)
+        self._mirrors.wake()
+
+    def _static_pods(self) -> Sequence[Pod] | None:
+        return self._pods.static_pods() if self._pods.all_known else None
 
     def _mirror_changed(self, kind: ChangeKind, mirror: Pod) -> None:
         if kind is ChangeKind.REMOVED:

@@ -76,6 +76,14 @@ class PodWorkers:
     def active(self) -> Sequence[Pod]:
         return [worker.pod for worker in self._workers.values() if worker.phase < Phase.TERMINATED and worker.wanted]
 
+    def static_pods(self) -> Sequence[Pod]:
+        """Return the static pods to show in the API: the wanted ones, and those that have not ended yet instead."""
+        pods = {pod.full_name: pod for pod in self._desired.pods() if is_static(pod)}
+        for worker in self._workers.values():
+            if is_static(worker.pod) and worker.phase < Phase.TERMINATED:
+                pods[worker.pod.full_name] = worker.pod
+        return list(pods.values())
+
     def get(self, uid: str) -> Pod | None:
         worker = self._workers.get(uid)
         if worker is not None:
