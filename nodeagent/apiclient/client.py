@@ -146,13 +146,19 @@ class Client:
             raise ApiError(f"{attempt}: the stream cannot be read: {error}", transient=True) from error
 
     async def create(
-        self, resource: Resource, obj: Mapping[str, Any], namespace: str = "", *, subresource: str = "", name: str = ""
+        self,
+        resource: Resource,
+        obj: Mapping[str, Any],
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        name: str = "",
+        answer: bool = True,
     ) -> dict[str, Any]:
         target = paths.target(resource, namespace, name, subresource)
         shown = name or obj.get("metadata", {}).get("name", "")
-        return await self._send(
-            "POST", _attempt("create", resource, namespace, shown, subresource), target, resource, obj
-        )
+        attempt = _attempt("create", resource, namespace, shown, subresource)
+        return await self._send("POST", attempt, target, resource, obj, answer=answer)
 
     async def update(
         self, resource: Resource, name: str, obj: Mapping[str, Any], namespace: str = "", *, subresource: str = ""
@@ -171,12 +177,13 @@ class Client:
         *,
         subresource: str = "",
         patch_type: PatchType = PatchType.STRATEGIC,
+        answer: bool = True,
     ) -> dict[str, Any]:
         attempt = _attempt("patch", resource, namespace, name, subresource)
         target = paths.target(resource, namespace, name, subresource)
         body = msgspec.json.encode(patch)
         response = await self._exchange("PATCH", attempt, target, body, str(patch_type))
-        return _read(attempt, response, dict)
+        return _read(attempt, response, dict) if answer else {}
 
     async def delete(
         self, resource: Resource, name: str, namespace: str = "", *, grace_seconds: int | None = None, uid: str = ""
@@ -213,14 +220,15 @@ class Client:
         return page
 
     async def _send(
-        self, method: str, attempt: str, target: str, resource: Resource, obj: Mapping[str, Any]
+        self, method: str, attempt: str, target: str, resource: Resource, obj: Mapping[str, Any], *, answer: bool = True
     ) -> dict[str, Any]:
         whole = {"apiVersion": paths.api_version(resource), "kind": resource.kind, **obj}
         try:
             body, content_type = wire.encode(whole, self._content_type)
         except (ValueError, TypeError) as error:
             raise ApiError(f"{attempt}: the object cannot be written: {error}") from error
-        return _read(attempt, await self._exchange(method, attempt, target, body, content_type), dict)
+        response = await self._exchange(method, attempt, target, body, content_type)
+        return _read(attempt, response, dict) if answer else {}
 
     async def _exchange(
         self, method: str, attempt: str, target: str, body: bytes = b"", content_type: str = ""

@@ -113,8 +113,17 @@ class Api(Protocol):
         ...
 
     async def create(
-        self, resource: Resource, obj: Mapping[str, Any], namespace: str = "", *, subresource: str = "", name: str = ""
-    ) -> dict[str, Any]: ...
+        self,
+        resource: Resource,
+        obj: Mapping[str, Any],
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        name: str = "",
+        answer: bool = True,
+    ) -> dict[str, Any]:
+        """Create an object and return it; without *answer* it is left unread, which is cheaper."""
+        ...
 
     async def update(
         self, resource: Resource, name: str, obj: Mapping[str, Any], namespace: str = "", *, subresource: str = ""
@@ -129,7 +138,10 @@ class Api(Protocol):
         *,
         subresource: str = "",
         patch_type: PatchType = PatchType.STRATEGIC,
-    ) -> dict[str, Any]: ...
+        answer: bool = True,
+    ) -> dict[str, Any]:
+        """Patch an object and return it; without *answer* it is left unread, which is cheaper."""
+        ...
 
     async def delete(
         self, resource: Resource, name: str, namespace: str = "", *, grace_seconds: int | None = None, uid: str = ""

@@ -217,7 +217,7 @@ class StatusManager:
         patch = status_patch(target.uid, entry.sent, status)
         try:
             if patch is not None:
-                await api.patch(PODS, target.name, patch, target.namespace, subresource="status")
+                await api.patch(PODS, target.name, patch, target.namespace, subresource="status", answer=False)
                 entry.sent = status
             if self._may_leave(entry):
                 await api.delete(PODS, target.name, target.namespace, grace_seconds=0, uid=target.uid)

@@ -159,7 +159,14 @@ class FakeApi(Faults):
         return self._watch(resource, namespace, into, resource_version, matches)
 
     async def create(
-        self, resource: Resource, obj: Mapping[str, Any], namespace: str = "", *, subresource: str = "", name: str = ""
+        self,
+        resource: Resource,
+        obj: Mapping[str, Any],
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        name: str = "",
+        answer: bool = True,
     ) -> dict[str, Any]:
         plain: dict[str, Any] = copy.deepcopy(dict(to_wire(obj)))
         meta = plain.setdefault("metadata", {})
@@ -197,6 +204,7 @@ class FakeApi(Faults):
         *,
         subresource: str = "",
         patch_type: PatchType = PatchType.STRATEGIC,
+        answer: bool = True,
     ) -> dict[str, Any]:
         await self._enter(Request("patch", resource, namespace, name, subresource, to_wire(patch)))
         known = self._known(resource, namespace, name)

@@ -41,7 +41,7 @@ class Sink:
         refusal: ApiError | None = None
         if not self._core_only:
             try:
-                await self._api.create(EVENTS, self._event(series), namespace)
+                await self._api.create(EVENTS, self._event(series), namespace, answer=False)
             except ApiConflict:
                 pass  # the answer to an earlier attempt was lost
             except ApiError as error:
@@ -52,7 +52,7 @@ class Sink:
                 series.core = False
                 return
         with suppress(ApiConflict):
-            await self._api.create(CORE_EVENTS, self._core_event(series), namespace)
+            await self._api.create(CORE_EVENTS, self._core_event(series), namespace, answer=False)
         series.core = True
         if refusal is not None:
             self._core_only = True
@@ -66,9 +66,9 @@ class Sink:
         """
         if series.core:
             core = {"count": series.count, "lastTimestamp": wire_time(series.last_at)}
-            await self._api.patch(CORE_EVENTS, _name(series), core, _namespace(series))
+            await self._api.patch(CORE_EVENTS, _name(series), core, _namespace(series), answer=False)
         else:
-            await self._api.patch(EVENTS, _name(series), {"series": _series(series)}, _namespace(series))
+            await self._api.patch(EVENTS, _name(series), {"series": _series(series)}, _namespace(series), answer=False)
 
     def _event(self, series: Series) -> dict[str, Any]:
         event = {
