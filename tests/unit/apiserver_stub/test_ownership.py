@@ -35,7 +35,7 @@ def pod(*containers: dict[str, Any], **labels: str) -> dict[str, Any]:
 def applied(
     live: dict[str, Any], config: dict[str, Any], entries: list[Entry], name: str, *, force: bool = False
 ) -> tuple[dict[str, Any], list[Entry]]:
-    return applied(live, config, entries, who(name, APPLY), force=force)
+    return ownership.applied(POD, live, config, entries, who(name, APPLY), force=force)
 
 
 def fields(entries: list[Entry], name: str) -> Any:
@@ -124,7 +124,7 @@ def test_another_owner_is_in_the_way_until_forced() -> None:
 
 
 def test_equal_values_are_shared_without_conflict() -> None:
-    live, entries = ownership.applied(POD, POD.blank, pod(a="1"), [], "x")
+    live, entries = applied(POD.blank, pod(a="1"), [], "x")
     live, entries = applied(live, pod(a="1"), entries, "y")
     live, entries = applied(live, pod(), entries, "x")
 
