@@ -28,6 +28,7 @@ from nodeagent.contracts.objects import ObjectReader
 from nodeagent.contracts.pods import PodSource, PodSyncer, Rejection
 from nodeagent.contracts.probes import Prober
 from nodeagent.contracts.runtime import ContainerConfig, ContainerRuntime, ImageService, SandboxConfig
+from nodeagent.contracts.server import Authenticator, Authorizer, Route
 from nodeagent.contracts.volumes import VolumeKind, VolumeManager
 from nodeagent.model.pod import Container, Pod, PodStatus
 
@@ -237,6 +238,49 @@ def nodeagent_provide_background_loops(context: AgentContext, plugins: PluginMan
     :param context: the node, complete.
     :param plugins: asks and announces moments.
     :returns: the loops; may be empty.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def nodeagent_provide_authenticators(context: AgentContext) -> Sequence[Authenticator]:
+    """Provide what tells who asks the agent's own server.
+
+    Called: once, after the background loops, when the secured port is served; one that is asked before or after
+    others is provided ``tryfirst`` or ``trylast``.
+    On error: the agent logs the plugin's name and exits with code 2; after ``ServerRefused`` it runs without the port.
+    spec: config.authentication
+
+    :param context: the node, complete.
+    :returns: the authenticators that the configuration asks for; may be empty.
+    :raises ServerRefused: the configuration asks for one that cannot work here.
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def nodeagent_provide_authorizer(context: AgentContext) -> Authorizer | None:
+    """Provide what decides what a user may do at the agent's own server.
+
+    Called: once, after the authenticators.
+    On error: the agent logs the plugin's name and exits with code 2; after ``ServerRefused`` it runs without the port.
+    spec: config.authorization
+
+    :param context: the node, complete.
+    :returns: the authorizer, or ``None`` to leave the choice to another plugin.
+    :raises ServerRefused: the configuration asks for one that cannot work here.
+    """
+
+
+@hookspec
+def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
+    """Provide paths of the agent's own server.
+
+    Called: once, after the authorizer, when the secured or the read-only port is served.
+    On error: the agent logs the plugin's name and exits with code 2.
+
+    :param context: the node, complete.
+    :returns: the routes; may be empty.
     """
     raise NotImplementedError
 

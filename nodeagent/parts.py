@@ -8,6 +8,7 @@ from typing import Any
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.pods import PodDirectory, PodSource
+from nodeagent.contracts.server import Authenticator, Authorizer, Route
 from nodeagent.pluginmanager import Answer, PluginManager
 
 
@@ -41,6 +42,22 @@ def provide_loops(context: AgentContext, plugins: PluginManager) -> Sequence[tup
     """Return the background loops, each with its plugin's name."""
     answers = plugins.provide_all("nodeagent_provide_background_loops", context=context, plugins=plugins)
     return [(answer.plugin, loop) for answer in answers for loop in answer.value]
+
+
+def provide_access(context: AgentContext, plugins: PluginManager) -> tuple[Sequence[Authenticator], Authorizer]:
+    """Return what guards the secured port.
+
+    :raises ServerRefused: what the configuration asks for cannot work here.
+    :raises PluginError: nobody provides an authorizer, or a plugin failed.
+    """
+    authenticators = _flat(plugins.provide_all("nodeagent_provide_authenticators", context=context))
+    authorizer = plugins.provide("nodeagent_provide_authorizer", context=context)
+    return authenticators, authorizer
+
+
+def provide_routes(context: AgentContext, plugins: PluginManager) -> Sequence[Route]:
+    """Return the paths that plugins serve."""
+    return _flat(plugins.provide_all("nodeagent_provide_routes", context=context))
 
 
 def _flat(answers: Sequence[Answer[Sequence[Any]]]) -> list[Any]:

@@ -90,6 +90,8 @@ class Demo:
             "containerRuntimeEndpoint": self.endpoint,
             "staticPodPath": str(manifests),
             "healthzPort": port,
+            "address": "127.0.0.1",
+            "port": free_port(),
         }
         file = self.directory / "config.yaml"
         file.write_text(yaml.safe_dump(config))

@@ -166,6 +166,7 @@ class NodeAgent(Program):
         self.config: dict[str, Any] = {}
         self.arguments: list[str] = []
         self.health_port = free_port()
+        self.port = free_port()
 
     def start(self, **config: Any) -> None:
         """Start with the given fields of the configuration and wait for the health port."""
@@ -187,6 +188,8 @@ class NodeAgent(Program):
             "containerRuntimeEndpoint": self.endpoint,
             "staticPodPath": str(self.manifests),
             "healthzPort": self.health_port,
+            "address": "127.0.0.1",
+            "port": self.port,
             **self.config,
         }
         file = self.directory / "config.yaml"

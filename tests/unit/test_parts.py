@@ -5,7 +5,7 @@ import pytest
 from nodeagent import hookimpl
 from nodeagent.contracts.pods import KillReason, SyncOutcome
 from nodeagent.contracts.runtime import Credentials
-from nodeagent.parts import provide_loops, provide_parts, provide_sources
+from nodeagent.parts import provide_access, provide_loops, provide_parts, provide_routes, provide_sources
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.testing import make_config, make_context, make_pod
 from nodeagent.testing.parts import FakePodDirectory
@@ -61,6 +61,18 @@ class Everything:
     @hookimpl
     def nodeagent_provide_background_loops(self):
         return ["bundled loop"]
+
+    @hookimpl
+    def nodeagent_provide_authenticators(self):
+        return ["bundled authenticator"]
+
+    @hookimpl
+    def nodeagent_provide_authorizer(self):
+        return "bundled authorizer"
+
+    @hookimpl
+    def nodeagent_provide_routes(self):
+        return ["bundled route"]
 
 
 def assemble(tmp_path, foreign):
@@ -145,6 +157,24 @@ def test_hook_provide_background_loops(tmp_path):
     context, plugins = assemble(tmp_path, replacing("nodeagent_provide_background_loops", ["mine"]))
 
     assert provide_loops(context, plugins) == [("bundled", "bundled loop"), ("foreign", "mine")]
+
+
+def test_hook_provide_authenticators(tmp_path):
+    context, plugins = assemble(tmp_path, replacing("nodeagent_provide_authenticators", ["mine"]))
+
+    assert provide_access(context, plugins) == (["bundled authenticator", "mine"], "bundled authorizer")
+
+
+def test_hook_provide_authorizer(tmp_path):
+    context, plugins = assemble(tmp_path, replacing("nodeagent_provide_authorizer", "mine"))
+
+    assert provide_access(context, plugins)[1] == "mine"
+
+
+def test_hook_provide_routes(tmp_path):
+    context, plugins = assemble(tmp_path, replacing("nodeagent_provide_routes", ["mine"]))
+
+    assert provide_routes(context, plugins) == ["bundled route", "mine"]
 
 
 def test_hook_configure(tmp_path):

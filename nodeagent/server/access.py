@@ -1,0 +1,123 @@
+"""Who asks, and may they: what stands before every path of the secured port."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from nodeagent.base.logging import v_level
+from nodeagent.base.secret import Secret
+from nodeagent.contracts.server import (
+    ANONYMOUS,
+    GROUP_AUTHENTICATED,
+    Authenticator,
+    AuthorizationFailed,
+    Authorizer,
+    Presented,
+    Question,
+    Route,
+    Unauthenticated,
+    User,
+)
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+_log = logging.getLogger(__name__)
+
+TOKEN_PROTOCOL = "base64url.bearer.authorization.k8s.io."  # noqa: S105  the prefix of a sub-protocol
+_VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+class Denied(Exception):
+    """A request that is not let through: the status and text it is answered with."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status, self.text = status, text
+
+
+class Access:
+    """Lets a request through, or says why not.
+
+    :param node: the name that rights are given on.
+    """
+
+    def __init__(self, node: str, authenticators: Sequence[Authenticator], authorizer: Authorizer) -> None:
+        self._node, self._authenticators, self._authorizer = node, authenticators, authorizer
+
+    async def check(self, request: web.Request, route: Route | None) -> User:
+        """Return who asks, once it is clear that they may.
+
+        :param route: the path's route; ``None`` for a path that does not exist, which is guarded like the others.
+        :raises Denied: they may not, or nobody knows them.
+        """
+        user = await self._who(presented(request))
+        verb, subresources = demands(request.method, route)
+        try:
+            for subresource in subresources:
+                if await self._authorizer.allows(Question(user, verb, subresource, self._node)):
+                    return user
+        except AuthorizationFailed as error:
+            _log.error("Request cannot be authorized", extra={"user": user.name, "err": str(error)})
+            text = f"Authorization error (user={user.name}, verb={verb}, resource=nodes, subresource={subresources[0]})"
+            raise Denied(500, text) from error
+        _log.log(v_level(2), "Forbidden", extra={"user": user.name, "verb": verb, "subresource": subresources[0]})
+        raise Denied(403, f"Forbidden (user={user.name}, verb={verb}, resource=nodes, subresource={subresources[0]})")
+
+    async def _who(self, shown: Presented) -> User:
+        try:
+            for authenticator in self._authenticators:
+                user = await authenticator.authenticate(shown)
+                if user is not None:
+                    return _with_group(user)
+        except Unauthenticated as error:
+            _log.log(v_level(2), "Unauthorized", extra={"err": str(error)})
+        raise Denied(401, "Unauthorized")
+
+
+def demands(method: str, route: Route | None) -> tuple[str, Sequence[str]]:
+    """Return the verb and the subresources of which one is enough."""
+    if route is None:
+        return _VERBS.get(method, ""), ("proxy",)
+    return route.verb or _VERBS.get(method, ""), route.subresources
+
+
+def presented(request: web.Request) -> Presented:
+    """Return what the request shows of its sender.
+
+    A certificate is believed only when this very connection's handshake proved it.
+    """
+    transport = request.transport
+    tls = transport.get_extra_info("ssl_object") if transport is not None else None
+    certificate = tls.getpeercert() if tls is not None and not tls.session_reused else None
+    return Presented(certificate or None, _bearer(request))
+
+
+def _bearer(request: web.Request) -> Secret[str] | None:
+    kind, _, token = request.headers.get("Authorization", "").strip().partition(" ")
+    if kind.lower() == "bearer" and token.strip():
+        return Secret(token.strip())
+    for value in request.headers.getall("Sec-WebSocket-Protocol", ()):
+        for name in value.split(","):
+            if name.strip().startswith(TOKEN_PROTOCOL):
+                return _from_protocol(name.strip().removeprefix(TOKEN_PROTOCOL))
+    return None
+
+
+def _from_protocol(text: str) -> Secret[str]:
+    """Return the token in a sub-protocol; one that is not encoded as it should be is a token nobody knows."""
+    try:
+        return Secret(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode())
+    except (binascii.Error, UnicodeDecodeError):
+        return Secret(text)
+
+
+def _with_group(user: User) -> User:
+    if user.name == ANONYMOUS or GROUP_AUTHENTICATED in user.groups:
+        return user
+    return replace(user, groups=(*user.groups, GROUP_AUTHENTICATED))

@@ -1,0 +1,64 @@
+"""``/healthz`` of the secured and the read-only port: every check, or one of them by its name."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from aiohttp import web
+
+from nodeagent.base.logging import active
+from nodeagent.contracts.server import Reach, Route
+
+_log = logging.getLogger(__name__)
+
+Check = Callable[[], str]
+"""Returns what is wrong, or an empty text."""
+
+
+def health_routes(checks: Mapping[str, Check]) -> Sequence[Route]:
+    """Return the routes; the reason of a failure is in the log and under the check's own path.
+
+    :param checks: asked after ``ping`` and ``log``, which are always there.
+    """
+    checks = {"ping": lambda: "", "log": _LogCheck(), **checks}
+
+    async def everything(request: web.Request) -> web.Response:
+        excluded = set(request.query.getall("exclude", ()))
+        chosen = {name: check for name, check in checks.items() if name not in excluded}
+        lines, failed = [], False
+        for name, check in chosen.items():
+            if problem := check():
+                _log.warning("Health check failed", extra={"check": name, "err": problem})
+                failed = True
+            lines.append(f"[-]{name} failed: reason withheld" if problem else f"[+]{name} ok")
+        if failed:
+            return web.Response(status=500, text="\n".join([*lines, "healthz check failed"]) + "\n")
+        if "verbose" not in request.query:
+            return web.Response(text="ok")
+        return web.Response(text="\n".join([*lines, "healthz check passed"]) + "\n")
+
+    async def one(request: web.Request) -> web.Response:
+        check = checks.get(request.match_info["check"])
+        if check is None:
+            return web.Response(status=404, text="no such check\n")
+        if problem := check():
+            return web.Response(status=500, text=f"internal server error: {problem}\n")
+        return web.Response(text="ok")
+
+    return (
+        Route("GET", "/healthz", everything, Reach.READ_ONLY),
+        Route("GET", "/healthz/{check}", one, Reach.READ_ONLY),
+    )
+
+
+class _LogCheck:
+    """Fails when lines of the log were lost since it was asked before."""
+
+    def __init__(self) -> None:
+        self._lost = 0
+
+    def __call__(self) -> str:
+        log = active()
+        before, self._lost = self._lost, log.dropped if log is not None else 0
+        return f"{self._lost - before} lines of the log were lost" if self._lost > before else ""

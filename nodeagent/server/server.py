@@ -1,0 +1,148 @@
+"""The agent's own server: the secured port and the read-only port.
+
+spec: config.enableServer, config.address, config.port, config.readOnlyPort
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nodeagent.base.tls import TlsError
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.server import Authenticator, Authorizer, Route, ServerRefused
+from nodeagent.server.serving_certificate import ServingPair, self_signed_pair
+from nodeagent.server.tls_files import TlsFiles
+
+if TYPE_CHECKING:
+    from nodeagent.server.access import Access
+    from nodeagent.server.listener import Listener
+    from nodeagent.server.statistics import Statistics
+
+_log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 5.0
+SHUTDOWN_SECONDS = 1.0
+
+
+class AgentServer:
+    """Serves what plugins provide, on the ports that the configuration names.
+
+    :param checks: of ``/healthz``, by name; each returns what is wrong, or an empty text.
+    :param access: asks the plugins for authenticators and authorizer; may raise :class:`ServerRefused`.
+    :param routes: asks the plugins for paths.
+    """
+
+    def __init__(
+        self,
+        context: AgentContext,
+        checks: Mapping[str, Callable[[], str]],
+        access: Callable[[], tuple[Sequence[Authenticator], Authorizer]],
+        routes: Callable[[], Sequence[Route]],
+    ) -> None:
+        self._context, self._checks = context, checks
+        self._ask_access, self._ask_routes = access, routes
+        self.port = 0
+        """The secured port in use, once it listens."""
+        self.read_only_port = 0
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the configuration asks for any port."""
+        config = self._context.config
+        return bool(config.enable_server or config.read_only_port)
+
+    async def run(self) -> None:
+        """Serve until cancelled; a port that is taken is tried again every 5 seconds.
+
+        A secured port that could not be guarded is not served: one log line says what to set, and the agent goes on.
+        """
+        from nodeagent.server.access import Access
+        from nodeagent.server.healthz import health_routes
+        from nodeagent.server.metrics import metrics_routes
+        from nodeagent.server.statistics import Statistics
+
+        config, statistics = self._context.config, Statistics()
+        guard: Access | None = None
+        if config.enable_server:
+            try:
+                guard = Access(self._context.node_name, *self._ask_access())
+            except ServerRefused as error:
+                _log.error("Secured port is not served", extra={"err": str(error)})
+        routes = [*health_routes(self._checks), *metrics_routes(self._context, statistics), *self._ask_routes()]
+        async with asyncio.TaskGroup() as group:
+            if guard is not None:
+                group.create_task(self._serve(routes, guard, statistics), name="secured port")
+            if config.read_only_port:
+                group.create_task(self._serve(routes, None, statistics), name="read-only port")
+            await asyncio.Event().wait()
+
+    async def _serve(self, routes: Sequence[Route], access: Access | None, statistics: Statistics) -> None:
+        from aiohttp import web
+
+        from nodeagent.server.app import build_app
+        from nodeagent.server.listener import Connection, Listener
+
+        config = self._context.config
+        app = build_app(routes, access=access, debugging=config.enable_debugging_handlers, statistics=statistics)
+        runner = web.AppRunner(
+            app,
+            access_log=None,
+            handle_signals=False,
+            handler_cancellation=True,
+            shutdown_timeout=SHUTDOWN_SECONDS,
+        )
+        await runner.setup()
+        server = runner.server
+        assert server is not None
+        tls = self._tls() if access is not None else None
+        port = config.port if access is not None else config.read_only_port
+        try:
+            listener = Listener(
+                config.address,
+                port,
+                lambda gone: Connection(server, gone),
+                tls.context if tls is not None else None,
+            )
+            opened = await self._open(listener, tls)
+            if access is not None:
+                self.port = opened
+            else:
+                self.read_only_port = opened
+            kind = "Secured" if access is not None else "Read-only"
+            _log.info(f"{kind} port is served", extra={"address": config.address, "port": opened})
+            await listener.run()
+        finally:
+            await runner.cleanup()
+
+    async def _open(self, listener: Listener, tls: TlsFiles | None) -> int:
+        failing = False
+        while True:
+            try:
+                if tls is not None:
+                    await tls.context()
+                return listener.open()
+            except (OSError, TlsError) as error:
+                if not failing:
+                    failing = True
+                    _log.error("Port cannot be served, trying again", extra={"err": str(error)})
+                await self._context.clock.sleep(RETRY_SECONDS)
+
+    def _tls(self) -> TlsFiles:
+        config, settings = self._context.config, self._context.settings
+        if config.tls_cert_file and config.tls_private_key_file:
+            pair = ServingPair(Path(config.tls_cert_file), Path(config.tls_private_key_file))
+        else:
+            pair = self_signed_pair(Path(settings.cert_dir))
+        client_ca = config.authentication.x509.client_ca_file
+        return TlsFiles(
+            pair.certificate,
+            pair.key,
+            self._context.clock,
+            client_ca=Path(client_ca) if client_ca else None,
+            min_version=config.tls_min_version,
+            cipher_suites=config.tls_cipher_suites,
+        )

@@ -1,0 +1,26 @@
+"""Requests that show nothing belong to the user ``system:anonymous``.
+
+spec: type.NodeAgentAnonymousAuthentication.enabled
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nodeagent import hookimpl
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.server import ANONYMOUS, GROUP_UNAUTHENTICATED, Authenticator, Presented, Unauthenticated, User
+
+
+@hookimpl(trylast=True)
+def nodeagent_provide_authenticators(context: AgentContext) -> Sequence[Authenticator]:
+    return (AnonymousAuthenticator(),) if context.config.authentication.anonymous.enabled else ()
+
+
+class AnonymousAuthenticator:
+    """Takes whoever shows nothing; a credential that nobody knew is not made good by it."""
+
+    async def authenticate(self, presented: Presented) -> User | None:
+        if presented.certificate is not None or presented.token is not None:
+            raise Unauthenticated("a credential that nobody here knows")
+        return User(ANONYMOUS, (GROUP_UNAUTHENTICATED,))

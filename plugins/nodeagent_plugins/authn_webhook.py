@@ -1,0 +1,67 @@
+"""Bearer tokens, checked by the API server through token reviews.
+
+spec: type.NodeAgentWebhookAuthentication.enabled, type.NodeAgentWebhookAuthentication.cacheTTL
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nodeagent import hookimpl
+from nodeagent.apiclient.reviews import TOKEN_REVIEWS, Answers, review
+from nodeagent.base.secret import Secret
+from nodeagent.contracts.api import Api
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.server import Authenticator, Presented, ServerRefused, Unauthenticated, User
+from nodeagent.errors import ApiError
+
+
+@hookimpl
+def nodeagent_provide_authenticators(context: AgentContext) -> Sequence[Authenticator]:
+    config = context.config
+    if not config.authentication.webhook.enabled:
+        return ()
+    if context.new_api is None:
+        raise ServerRefused(
+            "authentication.webhook needs an API server: give --kubeconfig, or set authentication.webhook.enabled: "
+            "false and authentication.x509.clientCAFile, or enableServer: false"
+        )
+    # A flood of unknown tokens is not to use up the rate of the agent's own requests.
+    api = context.new_api(config.platform_api_qps, config.platform_api_burst)
+    return (WebhookAuthenticator(context, api),)
+
+
+class WebhookAuthenticator:
+    """Asks about each token once; yes and no are remembered for ``cacheTTL``, by the token's hash."""
+
+    def __init__(self, context: AgentContext, api: Api) -> None:
+        self._api, self._clock = api, context.clock
+        self._seconds = context.config.authentication.webhook.cache_ttl.seconds
+        self._answers: Answers[bytes, User | None] = Answers(context.clock, context.tasks)
+
+    async def authenticate(self, presented: Presented) -> User | None:
+        token = presented.token
+        if token is None:
+            return None
+        key = hashlib.sha256(token.reveal().encode(errors="surrogateescape")).digest()
+        try:
+            user = await self._answers.get(key, lambda: self._ask(token))
+        except ApiError as error:
+            raise Unauthenticated(f"the bearer token cannot be checked: {error}") from error
+        if user is None:
+            raise Unauthenticated("the bearer token is not valid")
+        return user
+
+    async def _ask(self, token: Secret[str]) -> tuple[User | None, float]:
+        status = await review(self._api, TOKEN_REVIEWS, {"token": token.reveal()}, self._clock)
+        return (_user(status.get("user") or {}) if status.get("authenticated") is True else None), self._seconds
+
+
+def _user(told: Mapping[str, Any]) -> User | None:
+    name = told.get("username")
+    if not name:
+        return None
+    extra = {key: tuple(values or ()) for key, values in (told.get("extra") or {}).items()}
+    return User(name, tuple(told.get("groups") or ()), told.get("uid") or "", extra)

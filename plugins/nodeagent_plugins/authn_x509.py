@@ -1,0 +1,33 @@
+"""Client certificates: CommonName is the user, Organization entries are its groups.
+
+The chain is verified by TLS, against the bundle as it is when the client connects; a certificate that nobody in the
+bundle signed ends the handshake.
+spec: config.authentication, type.NodeAgentX509Authentication.clientCAFile
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nodeagent import hookimpl
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.server import Authenticator, Presented, Unauthenticated, User
+
+
+@hookimpl(tryfirst=True)
+def nodeagent_provide_authenticators(context: AgentContext) -> Sequence[Authenticator]:
+    return (X509Authenticator(),) if context.config.authentication.x509.client_ca_file else ()
+
+
+class X509Authenticator:
+    """Reads the user from a verified certificate."""
+
+    async def authenticate(self, presented: Presented) -> User | None:
+        certificate = presented.certificate
+        if certificate is None:
+            return None
+        attributes = [pair for names in certificate.get("subject", ()) for pair in names]
+        names = [value for key, value in attributes if key == "commonName"]
+        if not names or not names[-1]:
+            raise Unauthenticated("client certificate without CommonName")
+        return User(names[-1], tuple(value for key, value in attributes if key == "organizationName"))

@@ -1,0 +1,82 @@
+"""May they? Everybody who is known (AlwaysAllow), or whom the API server lets through (Webhook).
+
+spec: config.authorization, type.NodeAgentAuthorization.mode, type.NodeAgentWebhookAuthorization.cacheAuthorizedTTL,
+type.NodeAgentWebhookAuthorization.cacheUnauthorizedTTL
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from nodeagent import hookimpl
+from nodeagent.apiclient.reviews import SUBJECT_ACCESS_REVIEWS, Answers, review
+from nodeagent.contracts.api import Api
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.server import AuthorizationFailed, Authorizer, Question, ServerRefused
+from nodeagent.errors import ApiError
+
+
+@hookimpl
+def nodeagent_provide_authorizer(context: AgentContext) -> Authorizer:
+    config = context.config
+    if config.authorization.mode == "AlwaysAllow":
+        return AlwaysAllow()
+    if context.new_api is None:
+        raise ServerRefused(
+            "authorization.mode Webhook needs an API server: give --kubeconfig, or set authorization.mode: AlwaysAllow "
+            "or enableServer: false"
+        )
+    return WebhookAuthorizer(context, context.new_api(config.platform_api_qps, config.platform_api_burst))
+
+
+class AlwaysAllow:
+    """Lets everybody through whom an authenticator knows."""
+
+    async def allows(self, question: Question) -> bool:
+        return True
+
+
+class WebhookAuthorizer:
+    """Asks the API server through subject access reviews; yes and no are remembered, each for its own time."""
+
+    def __init__(self, context: AgentContext, api: Api) -> None:
+        webhook = context.config.authorization.webhook
+        self._api, self._clock = api, context.clock
+        self._yes_seconds = webhook.cache_authorized_ttl.seconds
+        self._no_seconds = webhook.cache_unauthorized_ttl.seconds
+        self._answers: Answers[Hashable, bool] = Answers(context.clock, context.tasks)
+
+    async def allows(self, question: Question) -> bool:
+        user = question.user
+        key = (question, tuple(sorted(user.extra.items())))
+        try:
+            return await self._answers.get(key, lambda: self._ask(question))
+        except ApiError as error:
+            raise AuthorizationFailed(f"subject access review for {user.name}: {error}") from error
+
+    async def _ask(self, question: Question) -> tuple[bool, float]:
+        status = await review(self._api, SUBJECT_ACCESS_REVIEWS, review_spec(question), self._clock)
+        allowed = status.get("allowed") is True and status.get("denied") is not True
+        return allowed, self._yes_seconds if allowed else self._no_seconds
+
+
+def review_spec(question: Question) -> Mapping[str, Any]:
+    """Return what is asked, as the API writes it."""
+    user = question.user
+    spec: dict[str, Any] = {
+        "user": user.name,
+        "groups": list(user.groups),
+        "resourceAttributes": {
+            "verb": question.verb,
+            "version": "v1",
+            "resource": "nodes",
+            "subresource": question.subresource,
+            "name": question.node,
+        },
+    }
+    if user.uid:
+        spec["uid"] = user.uid
+    if user.extra:
+        spec["extra"] = {key: list(values) for key, values in user.extra.items()}
+    return spec
