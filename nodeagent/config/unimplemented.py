@@ -78,8 +78,6 @@ FLAGS = frozenset(
     {
         "bootstrap-kubeconfig",
         "exit-on-lock-contention",
-        "image-credential-provider-bin-dir",
-        "image-credential-provider-config",
         "lock-file",
         "maximum-dead-containers",
         "pod-infra-container-image",

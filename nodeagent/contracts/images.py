@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 from nodeagent.contracts.runtime import Credentials, Image, SandboxConfig
 from nodeagent.model.pod import Container, ContainerKind, Pod
@@ -38,4 +38,47 @@ class CredentialProvider(Protocol):
 
     async def credentials(self, image: str) -> Sequence[Credentials]:
         """Return what may open *image*'s registry, best first; empty when it knows none. Must not raise."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialInquiry:
+    """What one source of credentials was asked about an image, and what came of it."""
+
+    source: str
+    """Its name; pods' events and logs show it."""
+    patterns: tuple[str, ...] = ()
+    """Those of its patterns that match the image; without any it was not asked."""
+    command: tuple[str, ...] = ()
+    """The program that was asked, with its arguments; empty where there is none."""
+    request: str = ""
+    """What it was asked, as it was sent."""
+    auth: Mapping[str, Credentials] = field(default_factory=dict)
+    """What it answered: credentials by the registry or repository they are for."""
+    caching: str = ""
+    """For whom and how long the answer is kept, for people."""
+    failure: str = ""
+    """Why there is no answer, as a sentence part without secrets; empty when there is one."""
+    detail: str = ""
+    """What it said about its failure. May hold anything: for the node's operator alone, never for events."""
+    seconds: float = 0.0
+    """How long it took; 0 for an answer that was kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialAnswer:
+    """Credentials with the story of how they were found."""
+
+    credentials: tuple[Credentials, ...] = ()
+    """What may open the image's registry, best first."""
+    inquiries: tuple[CredentialInquiry, ...] = ()
+    """One a source, in the order of their precedence."""
+
+
+@runtime_checkable
+class InquiringCredentialProvider(CredentialProvider, Protocol):
+    """A credential provider that also tells whom it asked, so that a pod's event can name a source that failed."""
+
+    async def inquire(self, image: str) -> CredentialAnswer:
+        """Return the same credentials as :meth:`credentials`, with every inquiry. Must not raise."""
         ...

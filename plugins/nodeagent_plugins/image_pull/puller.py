@@ -15,7 +15,7 @@ from nodeagent_plugins.image_pull.keyring import read_pull_secrets
 from nodeagent.base.aio import BackoffTable, TokenBucket
 from nodeagent.base.duration import Duration
 from nodeagent.contracts.events import EventType
-from nodeagent.contracts.images import CredentialProvider, PulledImage
+from nodeagent.contracts.images import CredentialAnswer, CredentialProvider, InquiringCredentialProvider, PulledImage
 from nodeagent.contracts.runtime import Credentials, Image, SandboxConfig
 from nodeagent.errors import ApiError, ImageError, NodeAgentError
 from nodeagent.model.image_name import ImageName, default_pull_policy, parse_image_name, with_default_tag
@@ -158,8 +158,22 @@ class Puller:
             self._context.recorder.record(pod.reference(), EventType.WARNING, "FailedToRetrieveImagePullSecret", note)
         found = read_pull_secrets(secrets).lookup(name.repository)
         for provider in self._providers:
-            found.extend(await provider.credentials(name.repository))
+            if isinstance(provider, InquiringCredentialProvider):
+                answer = await provider.inquire(name.repository)
+                found.extend(answer.credentials)
+                self._tell_failures(pod, answer)
+            else:
+                found.extend(await provider.credentials(name.repository))
         return tuple(dict.fromkeys(found))
+
+    def _tell_failures(self, pod: Pod, answer: CredentialAnswer) -> None:
+        for inquiry in answer.inquiries:
+            if inquiry.failure:
+                note = (
+                    f'Credential provider "{inquiry.source}" {inquiry.failure}; '
+                    "attempting to pull the image may not succeed."
+                )
+                self._context.recorder.record(pod.reference(), EventType.WARNING, "CredentialProviderFailed", note)
 
     async def _shared_pull(
         self, pod: Pod, image: str, credentials: tuple[Credentials, ...], sandbox: SandboxConfig | None

@@ -12,7 +12,7 @@ import pytest
 from nodeagent_plugins import image_pull
 from nodeagent_plugins.image_pull.puller import Puller
 
-from nodeagent.contracts.images import PulledImage
+from nodeagent.contracts.images import CredentialAnswer, CredentialInquiry, PulledImage
 from nodeagent.contracts.runtime import Credentials
 from nodeagent.errors import ApiUnavailable, ImageError, RuntimeFailure, RuntimeUnavailable
 from nodeagent.model.pod import ContainerKind, Pod
@@ -204,6 +204,28 @@ async def test_tries_pull_secrets_then_providers_and_stops_at_the_first_success(
 
     assert [p.credentials.password for p in images.pulls if p.credentials] == ["wrong", "right"]
     assert provider.asked == "reg.test/app"
+
+
+async def test_names_a_credential_provider_that_failed_and_goes_on(
+    make_puller: MakePuller, images: FakeImages, recorder: FakeRecorder
+) -> None:
+    images.serve(APP, ("bob", "right"))
+
+    class Inquired(Provider):
+        async def inquire(self, image: str) -> CredentialAnswer:
+            failed = CredentialInquiry("slow", failure="did not answer within 60 s and was killed", detail="hunter2")
+            return CredentialAnswer(tuple(await self.credentials(image)), (failed, CredentialInquiry("good")))
+
+    pod = pod_of()
+    await ensure(make_puller(Inquired(Credentials("bob", "right", "good"))), pod)
+
+    (event,) = recorder.of("CredentialProviderFailed")
+    assert (event.regarding.name, str(event.type)) == (pod.name, "Warning")
+    assert event.note == (
+        'Credential provider "slow" did not answer within 60 s and was killed; '
+        "attempting to pull the image may not succeed."
+    )
+    assert recorder.reasons()[-1] == "Pulled"
 
 
 async def test_without_credentials_it_pulls_anonymously(make_puller: MakePuller, images: FakeImages) -> None:

@@ -1,0 +1,56 @@
+"""Credential providers: programs that are asked for the credentials of a registry when an image is pulled.
+
+spec: credential.providers, credential.name, flag.image-credential-provider-config,
+flag.image-credential-provider-bin-dir
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from nodeagent import hookimpl
+
+if TYPE_CHECKING:
+    from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.images import CredentialProvider
+
+_BIN_DIR = "--image-credential-provider-bin-dir"
+
+_log = logging.getLogger(__name__)
+
+
+@hookimpl
+def nodeagent_provide_credential_providers(context: AgentContext) -> Sequence[CredentialProvider]:
+    """Read the file of providers; every one must be there and fit to be run.
+
+    :raises ConfigError: the file, the directory or a program is not acceptable; carries every problem.
+    """
+    file, given = context.settings.image_credential_provider_config, context.settings.image_credential_provider_bin_dir
+    if not file:
+        return ()
+    from nodeagent_plugins.credential_exec.credentials import ExecCredentials
+    from nodeagent_plugins.credential_exec.executables import find_directory, find_program
+    from nodeagent_plugins.credential_exec.provider import ExecProvider
+
+    from nodeagent.config.credentials import load_credential_providers
+    from nodeagent.errors import ConfigError, Problem
+
+    loaded = load_credential_providers(file)
+    for warning in loaded.warnings:
+        _log.warning(warning)
+    try:
+        directory = find_directory(given)
+    except ValueError as error:
+        raise ConfigError([Problem(_BIN_DIR, "", given, str(error))]) from error
+    problems = []
+    for settings in loaded.config.providers:
+        try:
+            find_program(directory, settings.name)
+        except ValueError as error:
+            problems.append(Problem(_BIN_DIR, "", str(directory / settings.name), str(error)))
+    if problems:
+        raise ConfigError(problems)
+    providers = [ExecProvider(entry, directory, context.clock, context.tasks) for entry in loaded.config.providers]
+    return [ExecCredentials(providers)]

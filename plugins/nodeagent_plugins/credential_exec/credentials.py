@@ -1,0 +1,42 @@
+"""All configured providers as one: asked at once, their answers combined in the order of the list."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from nodeagent_plugins.credential_exec.provider import ExecProvider
+
+from nodeagent.contracts.images import CredentialAnswer, CredentialInquiry
+from nodeagent.contracts.runtime import Credentials
+from nodeagent.model.registry import Keyring, location_key
+
+
+class ExecCredentials:
+    """Keeps the contract of :class:`~nodeagent.contracts.images.InquiringCredentialProvider`.
+
+    spec: credential.providers
+    """
+
+    def __init__(self, providers: Sequence[ExecProvider]) -> None:
+        self._providers = tuple(providers)
+
+    async def credentials(self, image: str) -> Sequence[Credentials]:
+        """Return what may open *image*'s registry, the most specific first."""
+        return (await self.inquire(image)).credentials
+
+    async def inquire(self, image: str) -> CredentialAnswer:
+        """Return the same with what every provider was asked and answered."""
+        inquiries = tuple(await asyncio.gather(*(provider.inquire(image) for provider in self._providers)))
+        return CredentialAnswer(combine(inquiries, image), inquiries)
+
+
+def combine(inquiries: Sequence[CredentialInquiry], image: str) -> tuple[Credentials, ...]:
+    """Return the credentials for *image*; where two answers have one key, that of the earlier provider is used."""
+    keyring, taken = Keyring[Credentials](), set[str]()
+    for inquiry in inquiries:
+        for location, credentials in inquiry.auth.items():
+            if location_key(location) not in taken:
+                keyring.add(location, credentials)
+        taken |= {location_key(location) for location in inquiry.auth}
+    return tuple(keyring.lookup(image))

@@ -1,0 +1,92 @@
+"""Providers whose programs are functions of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nodeagent_plugins.credential_exec.process import Finished, Limits, Program
+from nodeagent_plugins.credential_exec.provider import ExecProvider
+
+from nodeagent.base.aio import TaskOwner
+from nodeagent.base.duration import Duration
+from nodeagent.config.types import CredentialProvider, ExecEnvVar
+from nodeagent.testing import FakeClock
+
+V1 = "credentialprovider.kubelet.k8s.io/v1"
+
+
+def response(auth: dict[str, Any] | None = None, key_type: str = "Registry", **fields: Any) -> dict[str, Any]:
+    """Return an answer as a program gives it."""
+    kind = {"kind": "CredentialProviderResponse", "apiVersion": V1}
+    return {**kind, "cacheKeyType": key_type, "auth": auth, **fields}
+
+
+def login(username: str, password: str = "secret") -> dict[str, str]:
+    return {"username": username, "password": password}
+
+
+class Programs:
+    """Stands for the executables: answers by name, and remembers how each was run."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Any] = {}
+        self.runs: list[tuple[str, dict[str, Any]]] = []
+        self.last: Program | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.running = self.most_running = 0
+
+    async def run(self, program: Program, request: bytes, limits: Limits) -> Finished:
+        name, self.last = Path(program.path).name, program
+        self.runs.append((name, json.loads(request)))
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        try:
+            await self.gate.wait()
+        finally:
+            self.running -= 1
+        answer = self.answers[name]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, Finished) else Finished(0, json.dumps(answer).encode())
+
+    @property
+    def images(self) -> list[str]:
+        """What was asked for, in order."""
+        return [request["image"] for _, request in self.runs]
+
+
+@pytest.fixture
+def programs() -> Programs:
+    return Programs()
+
+
+@pytest.fixture
+async def make_provider(
+    clock: FakeClock, programs: Programs, tmp_path: Path
+) -> AsyncIterator[Callable[..., ExecProvider]]:
+    """Return a function that makes a provider from an answer; keywords are fields of its configuration."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    async with TaskOwner("test") as tasks:
+
+        def make(answer: Any = None, name: str = "keys", *, hold: str = "1m", **fields: Any) -> ExecProvider:
+            (directory / name).touch(0o755)
+            programs.answers[name] = response({}) if answer is None else answer
+            env = tuple(ExecEnvVar(name=key, value=value) for key, value in fields.pop("env", {}).items())
+            settings = CredentialProvider(
+                name=name,
+                match_images=fields.pop("match_images", ("*.io",)),
+                default_cache_duration=Duration.parse(hold),
+                api_version=fields.pop("api_version", V1),
+                env=env,
+                **fields,
+            )
+            return ExecProvider(settings, directory, clock, tasks, run=programs.run)
+
+        yield make

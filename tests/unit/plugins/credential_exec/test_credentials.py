@@ -1,0 +1,72 @@
+"""Several providers are asked at once; their answers are combined in the order of the list."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from nodeagent_plugins.credential_exec.credentials import ExecCredentials
+from nodeagent_plugins.credential_exec.process import Finished
+from nodeagent_plugins.credential_exec.provider import ExecProvider
+
+from nodeagent.contracts.images import CredentialProvider, InquiringCredentialProvider
+from nodeagent.testing import FakeClock
+from tests.unit.plugins.credential_exec.conftest import Programs, login, response
+
+MakeProvider = Callable[..., ExecProvider]
+
+
+async def users(credentials: CredentialProvider, image: str) -> list[str]:
+    return [f"{found.source}:{found.username}" for found in await credentials.credentials(image)]
+
+
+@pytest.mark.row("credential.providers")
+async def test_results_are_combined_and_the_earlier_provider_wins(make_provider: MakeProvider) -> None:
+    later_name = make_provider(response({"reg.io": login("z"), "reg.io/team": login("team")}), "zz-first-of-the-list")
+    earlier_name = make_provider(
+        response({"https://reg.io/v2/": login("a"), "reg.io/team/app": login("app"), "else.io": login("no")}), "aa"
+    )
+
+    credentials = ExecCredentials([later_name, earlier_name])
+
+    assert await users(credentials, "reg.io/team/app") == [
+        "aa:app",
+        "zz-first-of-the-list:team",
+        "zz-first-of-the-list:z",
+    ]
+    assert isinstance(credentials, InquiringCredentialProvider)
+
+
+async def test_credentials_go_only_to_the_registry_they_are_for(make_provider: MakeProvider) -> None:
+    provider = make_provider(
+        response({"*.reg.io": login("sub"), "other.io": login("other")}), match_images=("*.*", "*.*.*")
+    )
+
+    assert await users(ExecCredentials([provider]), "a.reg.io/x") == ["keys:sub"]
+    assert await users(ExecCredentials([provider]), "reg.io/x") == []
+
+
+async def test_all_are_asked_at_once(make_provider: MakeProvider, programs: Programs, clock: FakeClock) -> None:
+    providers = [make_provider(response({"reg.io": login(name)}), name) for name in ("a", "b", "c")]
+    programs.gate.clear()
+    asking = asyncio.ensure_future(ExecCredentials(providers).credentials("reg.io/x"))
+    await clock.settle()
+
+    assert programs.running == 3
+    programs.gate.set()
+    assert len(await asking) == 1
+
+
+@pytest.mark.parametrize("answer", [TimeoutError(), Finished(1, b""), Finished(0, b"garbage"), Finished(0, None)])
+async def test_one_that_fails_costs_the_others_nothing(make_provider: MakeProvider, answer: object) -> None:
+    bad = make_provider(answer, "bad")
+    good = make_provider(response({"reg.io": login("bob")}), "good")
+
+    answered = await ExecCredentials([bad, good]).inquire("reg.io/x")
+
+    assert [found.username for found in answered.credentials] == ["bob"]
+    assert [(inquiry.source, bool(inquiry.failure)) for inquiry in answered.inquiries] == [
+        ("bad", True),
+        ("good", False),
+    ]
