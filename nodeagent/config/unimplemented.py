@@ -60,7 +60,6 @@ FIELDS = frozenset(
         "shutdownGracePeriod",
         "shutdownGracePeriodByPodPriority",
         "shutdownGracePeriodCriticalPods",
-        "streamingConnectionIdleTimeout",
         "systemCgroups",
         "systemReserved",
         "systemReservedCgroup",

@@ -140,3 +140,11 @@ class PodDirectory(Protocol):
     ) -> None:
         """Start to end a pod; it finishes as Failed with *status_reason* and *message* when one is given."""
         ...
+
+
+def find_pod(pods: PodDirectory, namespace: str, name: str, uid: str = "") -> Pod | None:
+    """Return the wanted pod of that name; with *uid* only if it is that very one."""
+    for pod in pods.all():
+        if pod.name == name and pod.namespace == namespace and uid in ("", pod.uid):
+            return pod
+    return None

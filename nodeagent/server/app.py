@@ -54,6 +54,10 @@ def build_app(
         except Denied as denied:
             answer = web.Response(status=denied.status, text=denied.text)
             return answer
+        except web.HTTPException as error:
+            error.headers.setdefault("X-Content-Type-Options", "nosniff")
+            answer = error
+            raise
         finally:
             seconds = time.monotonic() - started
             statistics.end(request.method, _first_segment(route), kind, route is not None and route.streams, seconds)
@@ -65,11 +69,15 @@ def build_app(
         client_max_size=MAX_BODY_BYTES,
         logger=logging.getLogger("nodeagent.server"),
     )
+    refused: set[str] = set()
     for route in routes:
         served = _as_served(route, read_only=read_only, debugging=debugging)
-        if served is not None:
-            method = "*" if served.refusal else served.method
-            by_route[app.router.add_route(method, served.path, _handler(served))] = served
+        if served is None or served.path in refused:
+            continue
+        if served.refusal:
+            refused.add(served.path)
+        method = "*" if served.refusal else served.method
+        by_route[app.router.add_route(method, served.path, _handler(served))] = served
     return app
 
 

@@ -1,0 +1,145 @@
+"""Answers requests for streams and commands."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from aiohttp import web
+from nodeagent_plugins.routes_exec.streams import read_ports, read_streams
+from nodeagent_plugins.routes_exec.tunnel import Tunnel, is_upgrade, is_websocket
+
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.pods import find_pod
+from nodeagent.contracts.runtime import ContainerState
+from nodeagent.errors import NotFound, RuntimeFailure
+from nodeagent.model.pod import Pod
+
+RETRY_AFTER_SECONDS = 10
+T = TypeVar("T")
+
+
+class Handlers:
+    """The handlers; the context is used when a request comes."""
+
+    def __init__(self, context: AgentContext) -> None:
+        self._context = context
+
+    async def exec(self, request: web.Request) -> web.StreamResponse:
+        _need_upgrade(request)
+        wanted = _checked(lambda: read_streams(request.query))
+        container_id = await self._container(request)
+        command = request.query.getall("command", [])
+        if not command:
+            raise web.HTTPBadRequest(text="you must specify a command\n")
+        return await self._through(
+            request,
+            self._context.runtime.exec_url(
+                container_id, command, stdin=wanted.stdin, stdout=wanted.stdout, stderr=wanted.stderr, tty=wanted.tty
+            ),
+        )
+
+    async def attach(self, request: web.Request) -> web.StreamResponse:
+        _need_upgrade(request)
+        wanted = _checked(lambda: read_streams(request.query))
+        container_id = await self._container(request)
+        return await self._through(
+            request,
+            self._context.runtime.attach_url(
+                container_id, stdin=wanted.stdin, stdout=wanted.stdout, stderr=wanted.stderr, tty=wanted.tty
+            ),
+        )
+
+    async def port_forward(self, request: web.Request) -> web.StreamResponse:
+        _need_upgrade(request)
+        ports = _checked(lambda: read_ports(request.query, websocket=is_websocket(request)))
+        pod = self._pod(request)
+        sandbox_id = await self._sandbox(pod)
+        return await self._through(request, self._context.runtime.port_forward_url(sandbox_id, ports))
+
+    async def run(self, request: web.Request) -> web.StreamResponse:
+        """Run a command without streams; its output is the answer, with status 500 unless it ended with 0."""
+        command = request.query.get("cmd", "").split()
+        if not command:
+            raise web.HTTPBadRequest(text="you must specify a command\n")
+        container_id = await self._container(request)
+        limit = self._context.config.streaming_connection_idle_timeout.seconds
+        try:
+            result = await self._context.runtime.exec_sync(container_id, command, limit)
+        except TimeoutError as error:
+            raise web.HTTPGatewayTimeout(text=f"{error}\n") from error
+        except RuntimeFailure as error:
+            raise _as_answer(error) from error
+        output = result.stdout + result.stderr
+        status = 500 if result.exit_code else 200
+        return web.Response(status=status, body=output, headers={"Content-Type": "text/plain;charset=UTF-8"})
+
+    # --- what is asked for ------------------------------------------------------------------------------------
+
+    def _pod(self, request: web.Request) -> Pod:
+        info = request.match_info
+        pod = find_pod(self._context.pods, info["namespace"], info["pod"], info.get("uid", ""))
+        if pod is None:
+            raise web.HTTPNotFound(text="pod does not exist\n")
+        return pod
+
+    async def _container(self, request: web.Request) -> str:
+        """Return the id of the running container that the path names."""
+        pod, name = self._pod(request), request.match_info["container"]
+        if name not in (container.name for _, container in pod.containers()):
+            raise web.HTTPNotFound(text=f'container not found ("{name}")\n')
+        observed = self._context.pods.observed(pod.uid)
+        newest = observed.newest(name) if observed is not None else None
+        if newest is not None and newest.state is ContainerState.RUNNING:
+            return newest.id
+        try:
+            found = await self._context.runtime.list_containers(pod.uid)
+        except RuntimeFailure as error:
+            raise _as_answer(error) from error
+        running = [c for c in found if c.name == name and c.state is ContainerState.RUNNING]
+        if not running:
+            raise web.HTTPNotFound(text=f'container "{name}" in pod "{pod.name}" is not running\n')
+        return max(running, key=lambda container: container.attempt).id
+
+    async def _sandbox(self, pod: Pod) -> str:
+        observed = self._context.pods.observed(pod.uid)
+        if observed is not None and observed.sandboxes and observed.sandboxes[0].ready:
+            return observed.sandboxes[0].id
+        try:
+            found = await self._context.runtime.list_sandboxes(pod.uid)
+        except RuntimeFailure as error:
+            raise _as_answer(error) from error
+        ready = [sandbox for sandbox in found if sandbox.ready]
+        if not ready:
+            raise web.HTTPNotFound(text=f'pod "{pod.name}" is not running\n')
+        return max(ready, key=lambda sandbox: sandbox.attempt).id
+
+    async def _through(self, request: web.Request, asking: Awaitable[str]) -> web.StreamResponse:
+        """Ask the runtime where its end is and join the client to it."""
+        try:
+            url = await asking
+        except RuntimeFailure as error:
+            raise _as_answer(error) from error
+        config = self._context.config
+        tunnel = Tunnel(self._context.clock, config.streaming_connection_idle_timeout.seconds)
+        return await tunnel.join(request, url)
+
+
+def _need_upgrade(request: web.Request) -> None:
+    if not is_upgrade(request):
+        raise web.HTTPInternalServerError(text="Upgrade request required\n")
+
+
+def _checked(read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except ValueError as error:
+        raise web.HTTPBadRequest(text=f"{error}\n") from error
+
+
+def _as_answer(error: RuntimeFailure) -> web.HTTPException:
+    if isinstance(error, NotFound):
+        return web.HTTPNotFound(text=f"{error}\n")
+    if error.reason == "ResourceExhausted":
+        return web.HTTPTooManyRequests(text=f"{error}\n", headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
+    return web.HTTPInternalServerError(text=f"{error}\n")

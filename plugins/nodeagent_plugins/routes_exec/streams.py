@@ -1,0 +1,49 @@
+"""What a request for streams asks for (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from multidict import MultiMapping
+
+MAX_PORTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """The streams of an exec or attach."""
+
+    stdin: bool
+    stdout: bool
+    stderr: bool
+    tty: bool
+
+
+def read_streams(query: MultiMapping[str]) -> Streams:
+    """Return the wanted streams; a terminal has no stream of errors of its own.
+
+    :raises ValueError: none is wanted.
+    """
+    stdin, stdout, stderr, tty = (query.get(name) in ("1", "true") for name in ("input", "output", "error", "tty"))
+    if not (stdin or stdout or stderr):
+        raise ValueError("you must specify at least 1 of stdin, stdout, stderr")
+    return Streams(stdin, stdout, stderr and not tty, tty)
+
+
+def read_ports(query: MultiMapping[str], *, websocket: bool) -> Sequence[int]:
+    """Return the ports to forward: a WebSocket names them in the query, SPDY later on its streams.
+
+    :raises ValueError: a port is none, or a WebSocket names no port.
+    """
+    texts = [text.strip() for value in query.getall("port", ()) for text in value.split(",")]
+    if not websocket:
+        return ()
+    if not texts or len(texts) > MAX_PORTS:
+        raise ValueError('query parameter "port" is required' if not texts else f"more than {MAX_PORTS} ports")
+    ports = []
+    for text in texts:
+        if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 65535):
+            raise ValueError(f"port {text!r} must be between 1 and 65535")
+        ports.append(int(text))
+    return ports
