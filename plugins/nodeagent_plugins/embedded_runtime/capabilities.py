@@ -1,0 +1,52 @@
+"""Which capabilities a container has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nodeagent_plugins.embedded_runtime.errors import BadRequest
+
+# The position is the kernel's number.
+NAMES = (
+    *("CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP"),
+    *("LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER"),
+    *("SYS_MODULE", "SYS_RAWIO", "SYS_CHROOT", "SYS_PTRACE", "SYS_PACCT", "SYS_ADMIN", "SYS_BOOT", "SYS_NICE"),
+    *("SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD", "LEASE", "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP"),
+    *("MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG", "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ", "PERFMON", "BPF"),
+    "CHECKPOINT_RESTORE",
+)
+DEFAULT = frozenset(
+    (
+        *("CHOWN", "DAC_OVERRIDE", "FSETID", "FOWNER", "MKNOD", "NET_RAW", "SETGID", "SETUID", "SETFCAP", "SETPCAP"),
+        *("NET_BIND_SERVICE", "SYS_CHROOT", "KILL", "AUDIT_WRITE"),
+    )
+)
+"""What a container has unless it asks otherwise."""
+
+
+def compute_capabilities(
+    add: Iterable[str], drop: Iterable[str], *, privileged: bool, held: Iterable[str]
+) -> tuple[str, ...]:
+    """Return the capabilities of a container, with their prefix, in the kernel's order.
+
+    :param held: what the runtime has itself; nobody can be given more.
+    :raises BadRequest: there is no capability of that name.
+    """
+    wanted_add, wanted_drop, ours = set(map(_plain, add)), set(map(_plain, drop)), set(held)
+    if unknown := sorted((wanted_add | wanted_drop) - {*NAMES, "ALL"}):
+        raise BadRequest(f"unknown capability {', '.join(unknown)}")
+    if privileged:
+        granted = set(NAMES)
+    else:
+        granted = set(NAMES) if "ALL" in wanted_add else set() if "ALL" in wanted_drop else set(DEFAULT)
+        granted = (granted | (wanted_add - {"ALL"})) - wanted_drop
+    return tuple(f"CAP_{name}" for name in NAMES if name in granted & ours)
+
+
+def from_mask(mask: int) -> frozenset[str]:
+    """Return the names of the capabilities in a bit *mask*."""
+    return frozenset(name for number, name in enumerate(NAMES) if mask >> number & 1)
+
+
+def _plain(name: str) -> str:
+    return name.upper().removeprefix("CAP_")

@@ -1,0 +1,360 @@
+"""Containers: made, started, watched, stopped, removed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from nodeagent_plugins.embedded_runtime import cgroups, commands, mounts
+from nodeagent_plugins.embedded_runtime.control import command_shim
+from nodeagent_plugins.embedded_runtime.errors import BadRequest, CallError, Refused, Taken
+from nodeagent_plugins.embedded_runtime.host import Host
+from nodeagent_plugins.embedded_runtime.images.store import Image, ImageStore
+from nodeagent_plugins.embedded_runtime.oci_spec import Spec, Surroundings, compute_resources, make_spec
+from nodeagent_plugins.embedded_runtime.processes import Process
+from nodeagent_plugins.embedded_runtime.profiles import seccomp_profile
+from nodeagent_plugins.embedded_runtime.records import Container, Records, Sandbox, new_id
+from nodeagent_plugins.embedded_runtime.rootfs import RootFileSystems
+from nodeagent_plugins.embedded_runtime.runners import Runner
+from nodeagent_plugins.embedded_runtime.sandboxes import Sandboxes
+from nodeagent_plugins.embedded_runtime.small import launch
+from nodeagent_plugins.embedded_runtime.users import User, resolve_user
+
+from nodeagent.base.criproto import api_pb2 as cri
+
+_log = logging.getLogger(__name__)
+START_SECONDS = 60.0
+END_SECONDS = 10.0
+LOST_EXIT_CODE = 255
+"""Of a container whose end nobody saw."""
+
+
+class Containers:
+    """All containers of this runtime.
+
+    :param changed: told of each container that was made, started, stopped or removed.
+    """
+
+    def __init__(
+        self,
+        records: Records[Container],
+        sandboxes: Sandboxes,
+        images: ImageStore,
+        roots: RootFileSystems,
+        runner: Runner,
+        host: Host,
+        changed: Callable[[cri.ContainerEventType, Container], None],
+    ) -> None:
+        self.records, self._sandboxes, self._images = records, sandboxes, images
+        self._roots, self.runner, self._host, self._changed = roots, runner, host, changed
+        self._names: dict[tuple[str, str, int], str] = {}
+        self._watchers: dict[str, asyncio.Task[None]] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    def adopt(self) -> None:
+        """Take over what the runtime before this one left; what ended meanwhile is told by its files."""
+        for torn in self.records.load():
+            self._roots.remove(self.records.directory(torn))
+            self.records.forget(torn)
+        for container in self.records.all():
+            self._names[_name(container)] = container.id
+            if container.running:
+                self._watch(container)
+            elif not container.finished_at:
+                self._restore(container)
+
+    async def close(self) -> None:
+        """Stop watching; the containers run on."""
+        watchers = list(self._watchers.values())
+        for watcher in watchers:
+            watcher.cancel()
+        await asyncio.gather(*watchers, return_exceptions=True)
+
+    def of(self, sandbox_id: str) -> list[Container]:
+        """Return the containers of a sandbox."""
+        return [container for container in self.records.all() if container.sandbox_id == sandbox_id]
+
+    # --- making and starting ----------------------------------------------------------------------------------
+
+    async def create(self, sandbox: Sandbox, config: cri.ContainerConfig) -> str:
+        """Prepare a container and return its id.
+
+        :raises Refused: the sandbox has ended, or the machine cannot give what is asked for.
+        :raises Taken: the sandbox has a container of that name and attempt.
+        """
+        if not sandbox.ready:
+            raise Refused(f"sandbox {sandbox.id} is not ready")
+        if not config.metadata.name:
+            raise BadRequest("a container needs a name")
+        image = self._images.get(config.image.image)
+        container = Container(new_id(), sandbox.id, config, image.id, image.reference, time.time_ns())
+        container.layers = list(image.layers)
+        if config.log_path and sandbox.config.log_directory:
+            container.log_path = str(Path(sandbox.config.log_directory, config.log_path))
+        container.stop_signal = str(image.config.get("StopSignal") or "SIGTERM")
+        if (known := self._names.get(_name(container))) is not None:
+            raise Taken(f"container {config.metadata.name}, attempt {config.metadata.attempt}, exists: {known}")
+        self._names[_name(container)] = container.id
+        try:
+            await asyncio.to_thread(self._prepare, container, sandbox, image)
+        except BaseException as error:
+            self._names.pop(_name(container), None)
+            await asyncio.shield(asyncio.to_thread(self._discard, container))
+            if isinstance(error, OSError):
+                raise CallError(f"make container {config.metadata.name}: {error}") from error
+            raise
+        self._changed(cri.CONTAINER_CREATED_EVENT, container)
+        return container.id
+
+    async def start(self, container: Container) -> None:
+        """Start a container that was only made.
+
+        :raises CallError: it cannot be started; it has ended then, with that text as its message.
+        """
+        async with self._lock(container):
+            if container.started_at or container.finished_at:
+                raise Refused(f"container {container.id} was started before")
+            if not self._sandboxes.records.get(container.sandbox_id).ready:
+                raise Refused(f"the sandbox of container {container.id} is not ready")
+            try:
+                await self._start(container)
+            except BaseException as error:
+                await asyncio.shield(self._delete(container))
+                container.finished_at = time.time_ns()
+                container.exit_code, container.reason, container.message = 128, "StartError", str(error)
+                await asyncio.to_thread(self.records.save, container)
+                self._changed(cri.CONTAINER_STOPPED_EVENT, container)
+                raise
+            self._changed(cri.CONTAINER_STARTED_EVENT, container)
+            self._watch(container)
+
+    async def _start(self, container: Container) -> None:
+        directory, config = self.records.directory(container.id), container.config
+        given = (("tty", config.tty), ("stdin", config.stdin), ("once", config.stdin_once))
+        options = ",".join(name for name, wanted in given if wanted)
+        runner = self.runner.run(directory, container.id, terminal=config.tty)
+        if container.log_path:
+            await asyncio.to_thread(Path(container.log_path).parent.mkdir, parents=True, exist_ok=True)
+        command = launch.command("shim", str(directory), container.log_path, options, *runner)
+        attempt = f"start container {config.metadata.name}"
+        said = await commands.run(command, attempt, timeout_seconds=START_SECONDS)
+        if not said.startswith("ok "):
+            raise CallError(f"{attempt}: {said.removeprefix('error: ')}")
+        pid, shim = map(int, said.split()[1:])
+        container.started_at = time.time_ns()
+        container.process, container.shim = Process.of(pid), Process.of(shim)
+        sandbox = self._sandboxes.records.get(container.sandbox_id)
+        if path := self._cgroups_path(container, sandbox):
+            container.cgroups = await asyncio.to_thread(cgroups.find_groups, path)
+        await asyncio.to_thread(self.records.save, container)
+
+    # --- stopping and removing --------------------------------------------------------------------------------
+
+    async def stop(self, container: Container, grace_seconds: float) -> None:
+        """Ask the container to end, and kill it after the grace; return once it has ended."""
+        if container.running and container.process is not None:
+            if grace_seconds > 0:
+                await container.process.end(grace_seconds, _signal_number(container.stop_signal))
+            else:
+                await container.process.end(0)
+        await self._wait_until_noted(container)
+
+    async def remove(self, container: Container) -> None:
+        """Kill the container if it runs, and forget it with all it wrote but its log."""
+        async with self._lock(container):
+            await self.stop(container, 0)
+            await asyncio.to_thread(self._discard, container)
+            self._names.pop(_name(container), None)
+        self._locks.pop(container.id, None)
+        await asyncio.to_thread(self._images.collect, [layer for c in self.records.all() for layer in c.layers])
+        self._changed(cri.CONTAINER_DELETED_EVENT, container)
+
+    async def _wait_until_noted(self, container: Container) -> None:
+        watcher = self._watchers.get(container.id)
+        if watcher is not None:
+            await asyncio.wait({watcher}, timeout=END_SECONDS)
+
+    async def _delete(self, container: Container) -> None:
+        """Let the runner forget the container, with what is left of its processes."""
+        try:
+            await commands.run(self.runner.delete(container.id), f"delete container {container.id}")
+        except CallError as error:
+            _log.debug("Nothing to delete", extra={"container": container.id, "err": str(error)})
+
+    def _discard(self, container: Container) -> None:
+        self._roots.remove(self.records.directory(container.id))
+        self.records.forget(container.id)
+
+    # --- while it runs ----------------------------------------------------------------------------------------
+
+    async def reopen_log(self, container: Container) -> None:
+        """Let the container's log go on in a new file."""
+        if not container.running:
+            raise Refused(f"container {container.id} does not run")
+        await command_shim(self.records.directory(container.id), "reopen")
+
+    async def update(self, container: Container, wanted: cri.LinuxContainerResources) -> None:
+        """Change the limits of a container; one that was not started yet gets them when it is.
+
+        :raises Refused: there are no control groups here, or the container has ended.
+        """
+        if not self._host.cgroup_version:
+            raise Refused("limits cannot be changed: this runtime may not make control groups here")
+        if container.finished_at:
+            raise Refused(f"container {container.id} has ended")
+        limits = compute_resources(wanted, self._host.cgroup_version)
+        async with self._lock(container):
+            if container.running:
+                attempt, given = f"change limits of container {container.id}", msgspec.json.encode(limits).decode()
+                await commands.run(self.runner.update(container.id), attempt, given=given)
+            else:
+                await asyncio.to_thread(self._change_spec, container, limits)
+            container.config.linux.resources.MergeFrom(wanted)
+            await asyncio.to_thread(self.records.save, container)
+
+    def usage(self, container: Container) -> cgroups.Usage:
+        """Return what a running container uses."""
+        pid = container.process.pid if container.process is not None else 0
+        return cgroups.usage(container.cgroups, pid)
+
+    def written(self, container: Container) -> tuple[int, int]:
+        """Return bytes and files that the container has written to its root."""
+        return self._roots.usage(self.records.directory(container.id))
+
+    # --- inside -----------------------------------------------------------------------------------------------
+
+    def _prepare(self, container: Container, sandbox: Sandbox, image: Image) -> None:
+        directory = self.records.directory(container.id)
+        directory.mkdir(mode=0o711)
+        rootfs = self._roots.make(directory, [self._images.layer(name) for name in image.layers])
+        mounts.check(container.config.mounts)
+        user = self._user(container.config, image, rootfs)
+        around = Surroundings(
+            host=self._host,
+            user=user,
+            image_config=image.config,
+            hostname=sandbox.config.hostname or os.uname().nodename,
+            namespaces=self._namespaces(container, sandbox),
+            files=self._sandboxes.files(sandbox),
+            lent=image.lent,
+            cgroups_path=self._cgroups_path(container, sandbox),
+            seccomp=seccomp_profile(container.config.linux.security_context, self.runner),
+        )
+        spec = make_spec(container.config, around)
+        self._write_spec(directory, spec)
+        self.records.save(container)
+
+    def _user(self, config: cri.ContainerConfig, image: Image, rootfs: Path) -> User:
+        security = config.linux.security_context
+        group = security.run_as_group.value if security.HasField("run_as_group") else None
+        if security.HasField("run_as_user"):
+            wanted = str(security.run_as_user.value)
+        elif security.run_as_username:
+            wanted = security.run_as_username
+        elif group is not None:
+            raise BadRequest("a group is given to run as, but no user")
+        else:
+            wanted = str(image.config.get("User") or "")
+        user = resolve_user(rootfs, wanted, group, tuple(security.supplemental_groups))
+        if self._host.remapped:
+            user = mounts.check_mapped(user)
+        return user
+
+    def _namespaces(self, container: Container, sandbox: Sandbox) -> dict[str, str]:
+        """Return which namespaces the container enters or gets: the names are those of OCI."""
+        options = container.config.linux.security_context.namespace_options
+        found = {"mount": ""}
+        for kind, name in (("net", "network"), ("ipc", "ipc"), ("uts", "uts")):
+            if path := sandbox.namespace(kind):
+                found[name] = path
+        if options.pid == cri.CONTAINER:
+            found["pid"] = ""
+        elif options.pid == cri.POD and (path := sandbox.namespace("pid")):
+            found["pid"] = path
+        elif options.pid == cri.TARGET:
+            target = self.records.get(options.target_id)
+            if target.sandbox_id != sandbox.id or not target.running or target.process is None:
+                raise Refused(f"target container {options.target_id} does not run in this pod")
+            found["pid"] = f"/proc/{target.process.pid}/ns/pid"
+        if self._host.cgroup_version == 2 and not container.config.linux.security_context.privileged:
+            found["cgroup"] = ""
+        return found
+
+    def _cgroups_path(self, container: Container, sandbox: Sandbox) -> str:
+        if not self._host.cgroup_version:
+            return ""
+        parent = sandbox.config.linux.cgroup_parent or "/nodeagent-pods"
+        return f"{parent.rstrip('/')}/{container.id}"
+
+    def _write_spec(self, directory: Path, spec: Spec) -> None:
+        (directory / "config.json").write_bytes(msgspec.json.encode(spec))
+
+    def _change_spec(self, container: Container, limits: Spec) -> None:
+        directory = self.records.directory(container.id)
+        spec = msgspec.json.decode((directory / "config.json").read_bytes())
+        for name, values in limits.items():
+            kept = spec["linux"]["resources"].get(name)
+            merged = {**kept, **values} if isinstance(kept, dict) else values
+            spec["linux"]["resources"][name] = merged
+        self._write_spec(directory, spec)
+
+    def _restore(self, container: Container) -> None:
+        try:
+            layers = [self._images.layer(name) for name in container.layers]
+            self._roots.restore(self.records.directory(container.id), layers)
+        except OSError as error:
+            _log.warning("Root file system is gone", extra={"container": container.id, "err": str(error)})
+
+    def _lock(self, container: Container) -> asyncio.Lock:
+        return self._locks.setdefault(container.id, asyncio.Lock())
+
+    def _watch(self, container: Container) -> None:
+        task = asyncio.create_task(self._note_end(container), name=f"container {container.id}")
+        self._watchers[container.id] = task
+
+    async def _note_end(self, container: Container) -> None:
+        """Wait until the shim is gone; it leaves once it has noted how the container ended."""
+        if container.shim is not None:
+            await container.shim.ended()
+        if container.process is not None and container.process.alive:
+            # Without its shim nobody reads what it says, so it would stand still sooner or later.
+            _log.warning("The shim of a container was killed", extra={"container": container.id})
+            await container.process.end(0)
+        await asyncio.to_thread(self._read_exit, container)
+        await asyncio.to_thread(self.records.save, container)
+        self._changed(cri.CONTAINER_STOPPED_EVENT, container)
+        await self._delete(container)  # also ends what outlived its first process in a shared process namespace
+        self._watchers.pop(container.id, None)
+
+    def _read_exit(self, container: Container) -> None:
+        killed = cgroups.memory_ran_out(container.cgroups)
+        try:
+            noted = msgspec.json.decode((self.records.directory(container.id) / "exit.json").read_bytes())
+            container.exit_code, container.finished_at = noted["exit_code"], noted["finished_at"]
+        except (OSError, ValueError, KeyError):
+            container.exit_code, container.finished_at = LOST_EXIT_CODE, time.time_ns()
+            container.reason, container.message = "Unknown", "nobody saw how the container ended"
+            return
+        if killed and container.exit_code == 128 + signal.SIGKILL:
+            container.reason = "OOMKilled"
+        else:
+            container.reason = "Error" if container.exit_code else "Completed"
+
+
+def _signal_number(name: str) -> int:
+    """Return the signal called *name*, as images do: ``SIGTERM``, ``TERM`` or ``15``; SIGTERM if it is none."""
+    if name.isdecimal():
+        return int(name)
+    full = name.upper() if name.upper().startswith("SIG") else f"SIG{name.upper()}"
+    return int(getattr(signal, full, signal.SIGTERM))
+
+
+def _name(container: Container) -> tuple[str, str, int]:
+    meta = container.config.metadata
+    return container.sandbox_id, meta.name, meta.attempt

@@ -1,0 +1,40 @@
+"""Talks to the shims that stand beside containers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from nodeagent_plugins.embedded_runtime.errors import CallError
+
+ANSWER_SECONDS = 10.0
+
+
+async def command_shim(directory: Path, command: str) -> None:
+    """Send *command* to the shim of the container in *directory*.
+
+    :raises CallError: it says no, or does not answer.
+    """
+    _, writer = await open_shim(directory, command)
+    writer.close()
+    await writer.wait_closed()
+
+
+async def open_shim(directory: Path, command: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Send *command* and return the connection once the shim agrees; the caller closes it."""
+    # Reached through a descriptor, because a socket's path may be no longer than 108 bytes.
+    home = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            reader, writer = await asyncio.open_unix_connection(f"/proc/self/fd/{home}/control")
+            writer.write(f"{command}\n".encode())
+            answer = await reader.readline()
+    except (OSError, TimeoutError) as error:
+        raise CallError(f"{command}: the container's shim does not answer: {error}") from error
+    finally:
+        os.close(home)
+    if answer != b"ok\n":
+        writer.close()
+        raise CallError(f"{command}: {answer.decode(errors='replace').strip() or 'the shim closed the connection'}")
+    return reader, writer

@@ -1,0 +1,170 @@
+"""The runtime itself: its parts, how they start and stop. Stopping it leaves pods running."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import signal
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from nodeagent_plugins.embedded_runtime import answers
+from nodeagent_plugins.embedded_runtime.containers import Containers
+from nodeagent_plugins.embedded_runtime.events import Events
+from nodeagent_plugins.embedded_runtime.execution import Execution
+from nodeagent_plugins.embedded_runtime.host import Host, find_program
+from nodeagent_plugins.embedded_runtime.image_service import ImageService
+from nodeagent_plugins.embedded_runtime.images.builtin import add_builtin
+from nodeagent_plugins.embedded_runtime.images.pull import Puller
+from nodeagent_plugins.embedded_runtime.images.store import ImageStore
+from nodeagent_plugins.embedded_runtime.network import (
+    DEFAULT_BRIDGE,
+    DEFAULT_SUBNET,
+    BridgeNetwork,
+    HostNetwork,
+    Network,
+)
+from nodeagent_plugins.embedded_runtime.records import Container, Records, Sandbox
+from nodeagent_plugins.embedded_runtime.rootfs import RootFileSystems
+from nodeagent_plugins.embedded_runtime.runners import choose_runner
+from nodeagent_plugins.embedded_runtime.runtime_service import RuntimeService
+from nodeagent_plugins.embedded_runtime.sandboxes import Sandboxes
+from nodeagent_plugins.embedded_runtime.server import STOP_SECONDS, make_server
+from nodeagent_plugins.embedded_runtime.streaming import StreamingServer
+
+from nodeagent.base.criproto import api_pb2 as cri
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the runtime is started."""
+
+    root: Path
+    socket: Path
+    runner: str = ""
+    network: str = ""
+    bridge: str = DEFAULT_BRIDGE
+    subnet: str = DEFAULT_SUBNET
+    insecure_registries: list[str] = field(default_factory=list)
+
+
+class InUseError(Exception):
+    """Another runtime works on the same directory."""
+
+
+class Daemon:
+    """One runtime on one directory."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._events = Events()
+        host = Host.look()
+        root = options.root
+        root.mkdir(parents=True, exist_ok=True, mode=0o711)
+        self._lock = _take_lock(root / "lock")
+        self._network = choose_network(options, host)
+        runner = choose_runner(options.runner, root / "state", host)
+        self._sandboxes = Sandboxes(
+            Records(root / "sandboxes", Sandbox, cri.PodSandboxConfig), self._network, self._sandbox_changed
+        )
+        self._images = ImageStore(root)
+        self._containers = Containers(
+            Records(root / "containers", Container, cri.ContainerConfig),
+            self._sandboxes,
+            self._images,
+            RootFileSystems(root, user_attributes=host.remapped),
+            runner,
+            host,
+            self._container_changed,
+        )
+        _log.info("Runtime starts", extra={"root": str(root), "runner": runner.name, "own_network": self._network.own})
+
+    async def run(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Serve until SIGTERM or SIGINT."""
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        async with AsyncExitStack() as stack:
+            stack.callback(self._lock.close)
+            await asyncio.to_thread(self._load_images)
+            self._sandboxes.adopt()
+            stack.push_async_callback(self._sandboxes.close)
+            self._containers.adopt()
+            stack.push_async_callback(self._containers.close)
+            execution = Execution(self._containers)
+            streaming = StreamingServer()
+            puller = Puller(self._images, self._options.insecure_registries)
+            stack.push_async_callback(puller.close)
+            runtime = RuntimeService(
+                self._sandboxes, self._containers, execution, streaming, self._network, self._events
+            )
+            images = ImageService(self._images, puller, self._layers_in_use)
+            self._options.socket.parent.mkdir(parents=True, exist_ok=True)
+            self._options.socket.unlink(missing_ok=True)
+            server = make_server(self._options.socket, runtime, images)
+            await server.start()
+            self._options.socket.chmod(0o600)
+            stack.push_async_callback(server.stop, STOP_SECONDS)
+            ready()
+            await stop.wait()
+            _log.info("Runtime stops; pods run on")
+
+    def _load_images(self) -> None:
+        self._images.load()
+        add_builtin(self._images)
+
+    def _layers_in_use(self) -> list[str]:
+        return [layer for container in self._containers.records.all() for layer in container.layers]
+
+    def _sandbox_changed(self, kind: cri.ContainerEventType, sandbox: Sandbox) -> None:
+        self._tell(kind, sandbox.id, sandbox)
+
+    def _container_changed(self, kind: cri.ContainerEventType, container: Container) -> None:
+        sandbox = self._sandboxes.records.find(container.sandbox_id)
+        if sandbox is not None:
+            self._tell(kind, container.id, sandbox)
+
+    def _tell(self, kind: cri.ContainerEventType, changed_id: str, sandbox: Sandbox) -> None:
+        if not len(self._events):
+            return
+        self._events.send(
+            cri.ContainerEventResponse(
+                container_id=changed_id,
+                container_event_type=kind,
+                created_at=time.time_ns(),
+                pod_sandbox_status=answers.sandbox_status(sandbox),
+                containers_statuses=map(answers.container_status, self._containers.of(sandbox.id)),
+            )
+        )
+
+
+def choose_network(options: Options, host: Host) -> Network:
+    """Return the network asked for, or the best that this machine allows.
+
+    :raises ValueError: a bridge is asked for, and cannot be made.
+    """
+    tools = bool(find_program("ip") and find_program("nsenter"))
+    possible = tools and "NET_ADMIN" in host.capabilities and not host.remapped
+    if options.network == "bridge" and not possible:
+        raise ValueError("a bridge needs root, and the programs ip (iproute2) and nsenter (util-linux)")
+    if options.network != "host" and possible:
+        return BridgeNetwork(options.bridge, options.subnet)
+    return HostNetwork()
+
+
+def _take_lock(path: Path) -> IO[str]:
+    file = path.open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise InUseError(f"another runtime works on {path.parent}") from None
+    return file

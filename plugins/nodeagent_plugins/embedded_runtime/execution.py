@@ -1,0 +1,149 @@
+"""Commands that run inside a container beside its own."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from nodeagent_plugins.embedded_runtime.containers import Containers
+from nodeagent_plugins.embedded_runtime.errors import BadRequest, CallError, Refused, TooSlow
+from nodeagent_plugins.embedded_runtime.processes import Process
+from nodeagent_plugins.embedded_runtime.records import Container, new_id
+
+MAX_OUTPUT_BYTES = 16 * 1024 * 1024 - 64 * 1024
+"""What an answer has room for, of output and errors together; the rest is read and dropped."""
+DRAIN_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a command ended."""
+
+    exit_code: int
+    output: bytes
+    errors: bytes
+
+
+class Execution:
+    """Runs commands in containers."""
+
+    def __init__(self, containers: Containers) -> None:
+        self._containers = containers
+
+    async def run(self, container: Container, command: Sequence[str], timeout_seconds: float) -> Done:
+        """Run *command* to its end.
+
+        :param timeout_seconds: after that it is killed; 0 is no limit.
+        :raises Refused: the container does not run.
+        :raises TooSlow: it was killed.
+        """
+        with self.prepared(container, command, terminal=False) as prepared:
+            runner = await asyncio.create_subprocess_exec(
+                *prepared.words,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
+            output, errors = _Collected(), _Collected()
+            readers = [
+                asyncio.create_task(_collect(stream, into), name="read a command's output")
+                for stream, into in ((runner.stdout, output), (runner.stderr, errors))
+            ]
+            try:
+                async with asyncio.timeout(timeout_seconds or None):
+                    code = await runner.wait()
+                    # What it left behind may keep its output open for ever.
+                    await asyncio.wait(readers, timeout=DRAIN_SECONDS)
+            except TimeoutError as error:
+                raise TooSlow(f"command {command[0]} was not done within {timeout_seconds:g} s") from error
+            finally:
+                await asyncio.shield(self._end(runner, prepared, readers))
+            if (complaint := prepared.complaint()) is not None:
+                raise CallError(f"run {command[0]}: {complaint}")
+        return Done(code if code >= 0 else 128 - code, bytes(output.data), bytes(errors.data))
+
+    async def _end(
+        self, runner: asyncio.subprocess.Process, prepared: Prepared, readers: list[asyncio.Task[None]]
+    ) -> None:
+        """Kill a command that still runs, inside as well as outside."""
+        if runner.returncode is None:
+            prepared.kill()
+            with suppress(ProcessLookupError):
+                runner.kill()
+            await runner.wait()
+        for reader in readers:
+            reader.cancel()
+        await asyncio.gather(*readers, return_exceptions=True)
+
+    @contextmanager
+    def prepared(self, container: Container, command: Sequence[str], *, terminal: bool) -> Iterator[Prepared]:
+        """Give the command line that runs *command* in *container*."""
+        if not command:
+            raise BadRequest("no command to run")
+        if not container.running:
+            raise Refused(f"container {container.id} does not run")
+        directory = self._containers.records.directory(container.id)
+        spec = msgspec.json.decode((directory / "config.json").read_bytes(), type=dict[str, Any])
+        process = spec["process"] | {"args": list(command), "terminal": terminal}
+        if terminal and not any(entry.startswith("TERM=") for entry in process["env"]):
+            process["env"] = [*process["env"], "TERM=xterm"]
+        file = directory / f"exec-{new_id()[:16]}.json"
+        file.write_bytes(msgspec.json.encode(process))
+        prepared = Prepared(self._containers.runner.execute(container.id, file), file)
+        try:
+            yield prepared
+        finally:
+            prepared.clean_up()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A command that is about to run, or runs."""
+
+    words: list[str]
+    file: Path
+
+    def kill(self) -> None:
+        """Kill the process inside the container."""
+        with suppress(OSError, ValueError):
+            if (process := Process.of(int(self._beside("pid").read_text()))) is not None:
+                process.send(signal.SIGKILL)
+
+    def complaint(self) -> str | None:
+        """Return why the command was never started; ``None`` if it was."""
+        try:
+            lines = self._beside("log").read_text(errors="replace").splitlines()
+        except OSError:
+            return None
+        for line in lines:
+            with suppress(ValueError):
+                entry = msgspec.json.decode(line, type=dict[str, Any])
+                if entry.get("level") == "error" and not self._beside("pid").exists():
+                    return str(entry.get("msg"))
+        return None
+
+    def clean_up(self) -> None:
+        for path in (self.file, self._beside("log"), self._beside("pid")):
+            path.unlink(missing_ok=True)
+
+    def _beside(self, suffix: str) -> Path:
+        return Path(f"{self.file}.{suffix}")
+
+
+@dataclass(slots=True)
+class _Collected:
+    data: bytearray = field(default_factory=bytearray)
+
+
+async def _collect(stream: asyncio.StreamReader | None, into: _Collected) -> None:
+    """Read *stream* to its end, and keep as much as half an answer holds."""
+    assert stream is not None
+    while data := await stream.read(64 * 1024):
+        into.data += data[: MAX_OUTPUT_BYTES // 2 - len(into.data)]

@@ -1,0 +1,56 @@
+"""What this machine lets us do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodeagent_plugins.embedded_runtime.capabilities import from_mask
+
+CGROUPS = Path("/sys/fs/cgroup")
+SEARCH = os.pathsep.join(("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"))
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine as the runtime finds it at its start."""
+
+    capabilities: frozenset[str]
+    remapped: bool
+    """Whether we are root in a user namespace only."""
+    cgroup_version: int
+    """1 (hybrid counts as that), 2, or 0 where we may not make groups."""
+    oom_score_adj: int
+    """The lowest that a process of ours may have; more needs a right that we lack."""
+    mixed_cgroups: bool = False
+    """Whether controllers of version 2 are in use beside version 1, which crun does not take."""
+
+    @classmethod
+    def look(cls) -> Host:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        held = from_mask(int(status.partition("CapEff:")[2].split()[0], 16))
+        whole = Path("/proc/self/uid_map").read_text(encoding="ascii").split() == ["0", "0", "4294967295"]
+        may_lower = "SYS_RESOURCE" in held and whole
+        own = int(Path("/proc/self/oom_score_adj").read_text(encoding="ascii"))
+        version = _cgroup_version() if whole else 0
+        return cls(held, not whole, version, -1000 if may_lower else own, _has_mixed_cgroups())
+
+
+def find_program(name: str) -> str:
+    """Return the path of the program *name*; empty if there is none."""
+    return shutil.which(name, path=SEARCH) or ""
+
+
+def _has_mixed_cgroups() -> bool:
+    try:
+        return bool((CGROUPS / "unified" / "cgroup.controllers").read_text(encoding="ascii").strip())
+    except OSError:
+        return False
+
+
+def _cgroup_version() -> int:
+    if (CGROUPS / "cgroup.controllers").exists():
+        return 2 if os.access(CGROUPS, os.W_OK) else 0
+    return 1 if os.access(CGROUPS / "memory", os.W_OK) else 0

@@ -1,0 +1,1 @@
+"""Images: names, archives, registries, layers and the store that keeps them."""

@@ -1,0 +1,107 @@
+"""The image that needs no registry: made of this machine's own programs, which containers may read and not change.
+
+With a static busybox it has a layer of its own; else it lends the node's folders of programs and libraries.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from nodeagent_plugins.embedded_runtime.images.store import Image, ImageStore
+
+HOST_NAME = "nodeagent.local/host:latest"
+BUSYBOX_NAME = "docker.io/library/busybox:1.36"
+BUILTIN_REGISTRY = "nodeagent.local"
+BUSYBOX_PATHS = ("/usr/bin/busybox", "/bin/busybox")
+PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+FILES = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ssl/certs")
+FOLDERS = ("dev", "etc", "home", "proc", "root", "run", "sys", "tmp", "var", "var/tmp")
+USERS = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/home:/bin/false\n"
+GROUPS = "root:x:0:\nnogroup:x:65534:\n"
+CONFIG = {"Cmd": ["sh"], "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]}
+
+
+def add_builtin(store: ImageStore) -> None:
+    """Put the built-in images into *store*, unless they are there and the machine has not changed."""
+    busybox = find_static_busybox()
+    host = _host_image(store)
+    if busybox is None:
+        store.add(host, tag=BUSYBOX_NAME)
+        return
+    other = store.find(BUSYBOX_NAME)
+    if other is None or other.pinned:  # one that was pulled or imported is the better one
+        store.add(_busybox_image(store, busybox), tag=BUSYBOX_NAME)
+
+
+def find_static_busybox() -> Path | None:
+    """Return a busybox that needs no libraries."""
+    for path in map(Path, BUSYBOX_PATHS):
+        # one that needs libraries names the loader that finds them
+        if path.is_file() and b"/ld-" not in path.read_bytes()[:8192]:
+            return path
+    return None
+
+
+def _busybox_image(store: ImageStore, busybox: Path) -> Image:
+    content = busybox.read_bytes()
+    name = "busybox-" + hashlib.sha256(content).hexdigest()[:32]
+    layer = store.layer(name)
+    if not layer.exists():
+        aside = store.incoming / name
+        shutil.rmtree(aside, ignore_errors=True)
+        _make_skeleton(aside)
+        for folder in ("bin", "usr/bin"):
+            (aside / folder).mkdir(parents=True)
+        program = aside / "bin/busybox"
+        program.write_bytes(content)
+        program.chmod(0o755)
+        listed = subprocess.run([str(busybox), "--list"], check=True, capture_output=True, text=True, timeout=10).stdout
+        for applet in set(listed.split()) - {"busybox"}:
+            (aside / "bin" / applet).symlink_to("busybox")
+        (aside / "usr/bin/env").symlink_to("/bin/busybox")
+        aside.rename(layer)
+    return _image(name, [name], len(content))
+
+
+def _host_image(store: ImageStore) -> Image:
+    present = [Path(path) for path in PROGRAMS if os.path.lexists(path)]
+    links = {str(path): str(path.readlink()) for path in present if path.is_symlink()}
+    lent = [str(path) for path in present if not path.is_symlink()] + [path for path in FILES if Path(path).exists()]
+    name = "host-" + hashlib.sha256(repr((lent, links)).encode()).hexdigest()[:32]
+    layer = store.layer(name)
+    if not layer.exists():
+        aside = store.incoming / name
+        shutil.rmtree(aside, ignore_errors=True)
+        _make_skeleton(aside)
+        for path in lent:
+            place = aside / path.lstrip("/")
+            if Path(path).is_dir():
+                place.mkdir(parents=True, exist_ok=True)
+            else:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.touch()
+        for path, target in links.items():
+            (aside / path.lstrip("/")).symlink_to(target)
+        aside.rename(layer)
+    image = _image(name, [name], 0)
+    image.lent = lent
+    return store.add(image, tag=HOST_NAME)
+
+
+def _make_skeleton(root: Path) -> None:
+    for folder in FOLDERS:
+        (root / folder).mkdir(parents=True)
+    root.chmod(0o755)
+    for folder in ("tmp", "var/tmp"):
+        (root / folder).chmod(0o1777)
+    (root / "etc/passwd").write_text(USERS)
+    (root / "etc/group").write_text(GROUPS)
+
+
+def _image(name: str, layers: list[str], size: int) -> Image:
+    digest = hashlib.sha256(name.encode()).hexdigest()
+    return Image(id=f"sha256:{digest}", layers=layers, config=CONFIG, size_bytes=size, pinned=True)

@@ -1,0 +1,201 @@
+"""The images on this machine, and the layers they are made of."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from nodeagent_plugins.embedded_runtime.errors import BadRequest, NotKnown, Refused
+from nodeagent_plugins.embedded_runtime.images.names import is_id, parse_name
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Image:
+    """One image."""
+
+    id: str
+    """Digest of its configuration."""
+    layers: list[str]
+    """Names of its layers' folders, the lowest first."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """What its containers get unless they say otherwise: ``Env``, ``Cmd``, ``User``, …"""
+    tags: list[str] = field(default_factory=list)
+    digests: list[str] = field(default_factory=list)
+    """``REPOSITORY@DIGEST`` of each manifest it was got by."""
+    size_bytes: int = 0
+    pinned: bool = False
+    lent: list[str] = field(default_factory=list)
+    """Paths of the node that are part of it."""
+
+    @property
+    def reference(self) -> str:
+        """What tells that a container runs just this image."""
+        return self.digests[0] if self.digests else self.id
+
+
+class ImageStore:
+    """All images, a JSON file each, and the folders of their layers.
+
+    :param root: has ``images``, ``layers``, and ``incoming`` for what is not complete yet.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._images_dir, self.layers_dir, self.incoming = root / "images", root / "layers", root / "incoming"
+        shutil.rmtree(self.incoming, ignore_errors=True)
+        for folder in (self._images_dir, self.layers_dir, self.incoming):
+            folder.mkdir(parents=True, exist_ok=True)
+        self._images: dict[str, Image] = {}
+        self._sizes: dict[str, tuple[int, int]] = {}
+
+    def load(self) -> None:
+        """Read everything back."""
+        for path in sorted(self._images_dir.glob("*.json")):
+            try:
+                image = Image(**msgspec.json.decode(path.read_bytes()))
+            except (ValueError, TypeError) as error:
+                _log.warning("Image record cannot be read", extra={"path": str(path), "err": str(error)})
+                continue
+            self._images[image.id] = image
+
+    def all(self) -> list[Image]:
+        return list(self._images.values())
+
+    def find(self, name: str) -> Image | None:
+        """Return the image with that id, name or digest; ``None`` if there is none."""
+        if is_id(name):
+            wanted = name if ":" in name else f"sha256:{name}"
+            alike = [image for key, image in self._images.items() if key.startswith(wanted)]
+            if alike:
+                return alike[0] if len(alike) == 1 else None
+        try:
+            full = parse_name(name)
+        except BadRequest:
+            return None
+        if full.digest:
+            wanted = f"{full.repository}@{full.digest}"
+            return next((image for image in self._images.values() if wanted in image.digests), None)
+        return next((image for image in self._images.values() if full.tagged in image.tags), None)
+
+    def get(self, name: str) -> Image:
+        """Return the image.
+
+        :raises NotKnown: it is not here.
+        """
+        if (image := self.find(name)) is None:
+            raise NotKnown(f'image "{name}" is not here')
+        return image
+
+    def add(self, image: Image, *, tag: str = "", digest: str = "") -> Image:
+        """Keep *image*, or add names to the same one; another that had the tag loses it."""
+        known = self._images.get(image.id, image)
+        for other in self.all():
+            if tag and tag in other.tags and other is not known:
+                other.tags.remove(tag)
+                self._save(other)
+        if tag and tag not in known.tags:
+            known.tags.append(tag)
+        if digest and digest not in known.digests:
+            known.digests.append(digest)
+        self._images[known.id] = known
+        self._save(known)
+        return known
+
+    def remove(self, name: str) -> None:
+        """Remove an image with all its names, or only the one given if it has others; unknown is fine.
+
+        Layers stay until :meth:`collect`.
+
+        :raises Refused: it is one that the machine itself provides.
+        """
+        image = self.find(name)
+        if image is None:
+            return
+        if image.lent or image.pinned:
+            raise Refused(f'image "{name}" is pinned')
+        if not is_id(name):
+            full = parse_name(name)
+            if full.tagged in image.tags and len(image.tags) > 1:
+                image.tags.remove(full.tagged)
+                self._save(image)
+                return
+        del self._images[image.id]
+        self._path(image).unlink(missing_ok=True)
+
+    def layer(self, name: str) -> Path:
+        """Return the folder of a layer."""
+        return self.layers_dir / name
+
+    def collect(self, in_use: Iterable[str]) -> None:
+        """Remove layers that neither an image nor *in_use* names."""
+        kept = set(in_use).union(*(image.layers for image in self._images.values()))
+        for folder in self.layers_dir.iterdir():
+            if folder.name not in kept:
+                _remove_tree(folder)
+                self._sizes.pop(folder.name, None)
+
+    def usage(self) -> tuple[int, int]:
+        """Return bytes and files of all layers."""
+        total = [0, 0]
+        for folder in list(self.layers_dir.iterdir()):
+            size = self._sizes.get(folder.name)
+            if size is None:
+                size = self._sizes[folder.name] = tree_usage(folder)
+            total[0] += size[0]
+            total[1] += size[1]
+        return total[0], total[1]
+
+    def _save(self, image: Image) -> None:
+        path = self._path(image)
+        aside = path.with_suffix(".new")
+        aside.write_bytes(msgspec.json.format(msgspec.json.encode(asdict(image)), indent=1))
+        aside.rename(path)
+
+    def _path(self, image: Image) -> Path:
+        return self._images_dir / f"{image.id.replace(':', '-')}.json"
+
+
+def tree_usage(folder: Path) -> tuple[int, int]:
+    """Return the bytes on disk and the number of files below *folder*; a file with several names counts once."""
+    import os
+
+    seen: set[tuple[int, int]] = set()
+    total = 0
+    waiting = [str(folder)]
+    while waiting:
+        try:
+            entries = list(os.scandir(waiting.pop()))
+        except OSError:
+            continue
+        for entry in entries:
+            try:
+                about = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            if (about.st_dev, about.st_ino) not in seen:
+                seen.add((about.st_dev, about.st_ino))
+                total += about.st_blocks * 512
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(entry.path)
+    return total, len(seen)
+
+
+def _remove_tree(folder: Path) -> None:
+    """Remove a layer; folders without the right to write are no obstacle."""
+
+    def make_writable(_function: Any, path: str, _error: Any) -> None:
+        target = Path(path)
+        target.parent.chmod(0o700)
+        if target.is_dir() and not target.is_symlink():
+            target.chmod(0o700)
+            shutil.rmtree(target, ignore_errors=True)
+        else:
+            target.unlink(missing_ok=True)
+
+    shutil.rmtree(folder, onerror=make_writable)

@@ -1,0 +1,70 @@
+"""What a container may have mounted, checked before anything is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from nodeagent_plugins.embedded_runtime.errors import BadRequest, Refused
+from nodeagent_plugins.embedded_runtime.users import User
+
+from nodeagent.base.criproto import api_pb2 as cri
+
+_NEEDED = {cri.PROPAGATION_BIDIRECTIONAL: ("shared:",), cri.PROPAGATION_HOST_TO_CONTAINER: ("shared:", "master:")}
+
+
+def check(wanted: Iterable[cri.Mount]) -> None:
+    """Make sure that each mount has a source, made as a folder if it is not there, and can be propagated as asked.
+
+    :raises Refused: the source lies on a mount that is not shared.
+    """
+    for mount in wanted:
+        if not mount.host_path or not mount.container_path:
+            raise BadRequest("a mount needs a path on both sides")
+        if mount.uidMappings or mount.gidMappings:
+            raise Refused(f"mount {mount.container_path}: mapping of users is not offered")
+        source = Path(mount.host_path)
+        if not source.exists():
+            source.mkdir(parents=True, exist_ok=True)
+        needed = _NEEDED.get(mount.propagation)
+        if needed and not any(kind in _propagation(source.resolve()) for kind in needed):
+            raise Refused(
+                f"mount {mount.container_path}: {source} does not lie on a {needed[0][:-1]} mount of the node"
+            )
+
+
+def check_mapped(user: User) -> User:
+    """Return *user* as far as our user namespace knows its numbers.
+
+    :raises Refused: a container cannot run as that user or group.
+    """
+    users, groups = _mapped("uid"), _mapped("gid")
+    if not _has(users, user.uid):
+        raise Refused(f"user {user.uid} has no number in this user namespace; it knows {_text(users)}")
+    if not _has(groups, user.gid):
+        raise Refused(f"group {user.gid} has no number in this user namespace; it knows {_text(groups)}")
+    return User(user.uid, user.gid, tuple(gid for gid in user.groups if _has(groups, gid)), user.home)
+
+
+def _mapped(kind: str) -> list[range]:
+    lines = Path(f"/proc/self/{kind}_map").read_text(encoding="ascii").splitlines()
+    return [range(int(first), int(first) + int(count)) for first, _, count in map(str.split, lines)]
+
+
+def _has(ranges: list[range], number: int) -> bool:
+    return any(number in known for known in ranges)
+
+
+def _text(ranges: list[range]) -> str:
+    return ", ".join(f"{known.start}" if len(known) == 1 else f"{known.start}-{known.stop - 1}" for known in ranges)
+
+
+def _propagation(path: Path) -> str:
+    """Return the propagation fields of the mount that *path* lies on."""
+    best, fields = -1, ""
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+        words = line.split()
+        point = words[4].encode().decode("unicode_escape")
+        if path.is_relative_to(point) and len(point) >= best:
+            best, fields = len(point), " ".join(words[6 : words.index("-")])
+    return fields

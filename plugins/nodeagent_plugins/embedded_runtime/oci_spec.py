@@ -1,0 +1,235 @@
+"""Turns what CRI asks for into the configuration of an OCI runtime."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nodeagent_plugins.embedded_runtime.capabilities import compute_capabilities
+from nodeagent_plugins.embedded_runtime.errors import BadRequest
+from nodeagent_plugins.embedded_runtime.host import Host
+from nodeagent_plugins.embedded_runtime.users import User
+
+from nodeagent.base.criproto import api_pb2 as cri
+
+DEFAULT_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SPEC_VERSION = "1.0.2"
+_PROPAGATION = {
+    cri.PROPAGATION_PRIVATE: "rprivate",
+    cri.PROPAGATION_HOST_TO_CONTAINER: "rslave",
+    cri.PROPAGATION_BIDIRECTIONAL: "rshared",
+}
+
+Spec = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a container finds around it: its image, its sandbox, its machine."""
+
+    host: Host
+    user: User
+    image_config: Mapping[str, Any] = field(default_factory=dict)
+    """The ``config`` of the image's configuration."""
+    hostname: str = ""
+    namespaces: Mapping[str, str] = field(default_factory=dict)
+    """Namespaces by kind: a path to enter, or empty for a new one; a kind that is not here is the node's."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Files of the sandbox, by their place in the container; what the container mounts itself goes before."""
+    lent: Sequence[str] = ()
+    """Paths of the node that the image is made of, mounted read-only at the same place."""
+    cgroups_path: str = ""
+    seccomp: Mapping[str, Any] | None = None
+
+
+def make_spec(config: cri.ContainerConfig, around: Surroundings) -> Spec:
+    """Return the OCI configuration of the container *config*.
+
+    :raises BadRequest: it asks for what does not exist.
+    """
+    security, host = config.linux.security_context, around.host
+    wanted = security.capabilities
+    capabilities = list(
+        compute_capabilities(
+            wanted.add_capabilities, wanted.drop_capabilities, privileged=security.privileged, held=host.capabilities
+        )
+    )
+    effective = capabilities if around.user.uid == 0 else []
+    ambient = [f"CAP_{name.upper().removeprefix('CAP_')}" for name in wanted.add_ambient_capabilities]
+    process = {
+        "terminal": config.tty,
+        "user": {"uid": around.user.uid, "gid": around.user.gid, "additionalGids": list(around.user.groups)},
+        "args": compute_args(config, around.image_config),
+        "env": compute_environment(config, around),
+        "cwd": config.working_dir or around.image_config.get("WorkingDir") or "/",
+        "capabilities": {
+            "bounding": capabilities,
+            "effective": sorted({*effective, *ambient}),
+            "permitted": sorted({*effective, *ambient}),
+            "inheritable": ambient,
+            "ambient": ambient,
+        },
+        "noNewPrivileges": security.no_new_privs,
+        "oomScoreAdj": max(config.linux.resources.oom_score_adj, host.oom_score_adj),
+    }
+    linux: Spec = {
+        "namespaces": [{"type": kind, **({"path": path} if path else {})} for kind, path in around.namespaces.items()],
+        "resources": compute_resources(config.linux.resources, host.cgroup_version) if host.cgroup_version else {},
+    }
+    if around.cgroups_path:
+        linux["cgroupsPath"] = around.cgroups_path
+    if not security.privileged:
+        linux["maskedPaths"], linux["readonlyPaths"] = list(security.masked_paths), list(security.readonly_paths)
+    if around.seccomp is not None:
+        linux["seccomp"] = around.seccomp
+    shared = {mount.propagation for mount in config.mounts}
+    if cri.PROPAGATION_BIDIRECTIONAL in shared:
+        linux["rootfsPropagation"] = "rshared"
+    elif cri.PROPAGATION_HOST_TO_CONTAINER in shared:
+        linux["rootfsPropagation"] = "rslave"
+    spec: Spec = {
+        "ociVersion": SPEC_VERSION,
+        "process": process,
+        "root": {"path": "rootfs", "readonly": security.readonly_rootfs},
+        "mounts": compute_mounts(config, around),
+        "annotations": dict(config.annotations),
+        "linux": linux,
+    }
+    if around.hostname and around.namespaces.get("uts") == "":
+        spec["hostname"] = around.hostname
+    add_devices(spec, config, host)
+    return spec
+
+
+def compute_args(config: cri.ContainerConfig, image: Mapping[str, Any]) -> list[str]:
+    """Return the command line: a command replaces the image's entry point and arguments, arguments only the latter.
+
+    :raises BadRequest: neither says what to run.
+    """
+    args = list(config.args)
+    if not config.command:
+        args = [*(image.get("Entrypoint") or ()), *(args or image.get("Cmd") or ())]
+    args = [*config.command, *args]
+    if not args:
+        raise BadRequest("neither the container nor its image names a command")
+    return args
+
+
+def compute_environment(config: cri.ContainerConfig, around: Surroundings) -> list[str]:
+    """Return the environment: the image's, then the container's; of two values of one name the later one."""
+    entries = [DEFAULT_PATH, f"HOSTNAME={around.hostname}", f"HOME={around.user.home}"]
+    if config.tty:
+        entries.append("TERM=xterm")
+    entries += around.image_config.get("Env") or ()
+    entries += (f"{env.key}={env.value}" for env in config.envs)
+    return list({entry.partition("=")[0]: entry for entry in entries}.values())
+
+
+def compute_resources(wanted: cri.LinuxContainerResources, cgroup_version: int) -> Spec:
+    """Return the limits *wanted*; a zero is "not given"."""
+    cpu: Spec = {"shares": wanted.cpu_shares, "quota": wanted.cpu_quota, "period": wanted.cpu_period}
+    cpu |= {"cpus": wanted.cpuset_cpus, "mems": wanted.cpuset_mems}
+    memory = {"limit": wanted.memory_limit_in_bytes, "swap": wanted.memory_swap_limit_in_bytes}
+    limits: Spec = {
+        "cpu": {name: value for name, value in cpu.items() if value},
+        "memory": {name: value for name, value in memory.items() if value},
+        "hugepageLimits": [{"pageSize": h.page_size, "limit": h.limit} for h in wanted.hugepage_limits if h.limit],
+        "unified": dict(wanted.unified) if cgroup_version == 2 else {},
+    }
+    return {name: value for name, value in limits.items() if value}
+
+
+def compute_mounts(config: cri.ContainerConfig, around: Surroundings) -> list[Spec]:
+    """Return all mounts, in the order to make them."""
+    security = config.linux.security_context
+    writable = [] if security.privileged else ["ro"]
+    safe = ["nosuid", "noexec", "nodev"]
+    group = [] if around.host.remapped else ["gid=5"]
+    mounts = [
+        _mount("/proc", "proc", "proc", safe),
+        _mount("/dev", "tmpfs", "tmpfs", ["nosuid", "strictatime", "mode=755", "size=65536k"]),
+        _mount(
+            "/dev/pts", "devpts", "devpts", ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", *group]
+        ),
+        _mount("/dev/mqueue", "mqueue", "mqueue", safe),
+    ]
+    if around.host.remapped and "network" not in around.namespaces:
+        mounts.append(_mount("/sys", "none", "/sys", ["rbind", *safe, *writable]))  # a new one needs its own network
+    else:
+        mounts.append(_mount("/sys", "sysfs", "sysfs", [*safe, *writable]))
+        if around.host.cgroup_version:
+            mounts.append(_mount("/sys/fs/cgroup", "cgroup", "cgroup", [*safe, "relatime", *writable]))
+    mounts += [_mount(path, "bind", path, ["rbind", "ro", "rslave"]) for path in around.lent]
+    own = {mount.container_path.rstrip("/") for mount in config.mounts}
+    for place, path in around.files.items():
+        if place not in own:
+            only = ["ro"] if security.readonly_rootfs and place != "/dev/shm" else []  # noqa: S108
+            mounts.append(_mount(place, "bind", path, ["rbind", "rprivate", "rw", *only]))
+    for mount in sorted(config.mounts, key=lambda m: m.container_path.rstrip("/").count("/")):
+        options = ["rbind", _PROPAGATION[mount.propagation], "ro" if mount.readonly else "rw"]
+        mounts.append(_mount(mount.container_path, "bind", str(Path(mount.host_path).resolve()), options))
+    return mounts
+
+
+def add_devices(spec: Spec, config: cri.ContainerConfig, host: Host) -> None:
+    """Let the container use its devices: all for a privileged one."""
+    if config.linux.security_context.privileged:
+        if host.cgroup_version:
+            spec["linux"]["resources"]["devices"] = [{"allow": True, "access": "rwm"}]
+        wanted = [] if host.remapped else [(str(path), str(path), "rwm") for path in _all_devices(Path("/dev"))]
+    else:
+        if host.cgroup_version:
+            spec["linux"]["resources"]["devices"] = [{"allow": False, "access": "rwm"}]
+        wanted = []
+    wanted += [(device.host_path, device.container_path, device.permissions or "rwm") for device in config.devices]
+    for source, place, access in wanted:
+        try:
+            about = Path(source).stat()
+        except OSError as error:
+            raise BadRequest(f"device {source}: {error.strerror}") from error
+        if stat.S_ISDIR(about.st_mode):
+            wanted.extend(
+                (str(path), f"{place.rstrip('/')}/{path.relative_to(source)}", access)
+                for path in _all_devices(Path(source))
+            )
+            continue
+        if not stat.S_ISCHR(about.st_mode) and not stat.S_ISBLK(about.st_mode):
+            raise BadRequest(f"device {source}: is none")
+        _add_device(spec, host, place, about.st_rdev, about.st_mode, (about.st_uid, about.st_gid), access, source)
+
+
+def _add_device(
+    spec: Spec, host: Host, place: str, number: int, mode: int, owner: tuple[int, int], access: str, source: str
+) -> None:
+    import os
+
+    if host.remapped:  # nodes cannot be made there, but lent
+        spec["mounts"].append(_mount(place, "bind", source, ["bind", "rw"]))
+        return
+    kind = "c" if stat.S_ISCHR(mode) else "b"
+    major, minor = os.major(number), os.minor(number)
+    device = {"path": place, "type": kind, "major": major, "minor": minor, "fileMode": stat.S_IMODE(mode)}
+    spec["linux"].setdefault("devices", []).append(device | {"uid": owner[0], "gid": owner[1]})
+    if host.cgroup_version:
+        allowed = {"allow": True, "type": kind, "major": major, "minor": minor, "access": access}
+        spec["linux"]["resources"]["devices"].append(allowed)
+
+
+def _all_devices(folder: Path) -> list[Path]:
+    """Return the devices below *folder*, without terminals and what a container has of its own."""
+    found: list[Path] = []
+    for path in sorted(folder.iterdir()):
+        if path.is_symlink() or path.name in ("pts", "shm", "fd", "mqueue", "console", "ptmx"):
+            continue
+        if path.is_dir():
+            found += _all_devices(path)
+        elif path.is_char_device() or path.is_block_device():
+            found.append(path)
+    return found
+
+
+def _mount(destination: str, kind: str, source: str, options: Sequence[str]) -> Spec:
+    return {"destination": destination, "type": kind, "source": source, "options": list(options)}

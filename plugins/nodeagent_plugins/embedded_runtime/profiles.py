@@ -1,0 +1,58 @@
+"""Seccomp and AppArmor profiles of containers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from nodeagent_plugins.embedded_runtime.errors import BadRequest, Refused
+from nodeagent_plugins.embedded_runtime.runners import Runner
+
+from nodeagent.base.criproto import api_pb2 as cri
+
+# Calls that reach the machine rather than the container; each fails with EPERM, everything else is allowed.
+FORBIDDEN = (
+    *("acct", "add_key", "bpf", "clock_adjtime", "clock_settime", "create_module", "delete_module", "finit_module"),
+    *("fsconfig", "fsmount", "fsopen", "fspick", "get_kernel_syms", "init_module", "ioperm", "iopl", "kcmp"),
+    *("kexec_file_load", "kexec_load", "keyctl", "lookup_dcookie", "mbind", "migrate_pages", "mount", "mount_setattr"),
+    *("move_mount", "move_pages", "name_to_handle_at", "nfsservctl", "open_by_handle_at", "open_tree"),
+    *("perf_event_open", "pivot_root", "process_vm_readv", "process_vm_writev", "query_module", "quotactl"),
+    *("quotactl_fd", "reboot", "request_key", "set_mempolicy", "setns", "settimeofday", "stime", "swapoff", "swapon"),
+    *("sysfs", "_sysctl", "umount", "umount2", "unshare", "uselib", "userfaultfd", "ustat", "vm86", "vm86old"),
+)
+DEFAULT = {
+    "defaultAction": "SCMP_ACT_ALLOW",
+    "syscalls": [{"names": list(FORBIDDEN), "action": "SCMP_ACT_ERRNO", "errnoRet": 1}],
+}
+_APPARMOR = Path("/sys/module/apparmor/parameters/enabled")
+
+
+def seccomp_profile(security: cri.LinuxContainerSecurityContext, runner: Runner) -> Mapping[str, Any] | None:
+    """Return the seccomp profile of a container; ``None`` is none.
+
+    Also refuses AppArmor profiles on a machine without AppArmor, which would otherwise be left out unseen.
+
+    :raises Refused: the machine cannot apply the profile.
+    """
+    apparmor = security.apparmor.localhost_ref if security.HasField("apparmor") else ""
+    if apparmor or security.apparmor_profile.startswith("localhost/"):
+        enabled = _APPARMOR.exists() and _APPARMOR.read_text().startswith("Y")
+        raise Refused(
+            f"AppArmor profile: {'not offered by this runtime' if enabled else 'this machine has no AppArmor'}"
+        )
+    wanted = security.seccomp
+    if security.privileged or not security.HasField("seccomp"):
+        return None
+    if wanted.profile_type == cri.SecurityProfile.Unconfined:
+        return None
+    if not runner.filters_calls:
+        raise Refused("a seccomp profile needs crun or runc; install one of them, or leave the profile Unconfined")
+    if wanted.profile_type == cri.SecurityProfile.RuntimeDefault:
+        return DEFAULT
+    try:
+        profile = msgspec.json.decode(Path(wanted.localhost_ref).read_bytes(), type=dict[str, Any])
+    except (OSError, ValueError) as error:
+        raise BadRequest(f"seccomp profile {wanted.localhost_ref}: {error}") from error
+    return profile

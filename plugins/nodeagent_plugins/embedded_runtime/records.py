@@ -1,0 +1,173 @@
+"""What is known of sandboxes and containers, and how it outlives the runtime.
+
+Each has a JSON file, written aside and renamed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from google.protobuf import json_format
+from nodeagent_plugins.embedded_runtime.errors import NotKnown
+from nodeagent_plugins.embedded_runtime.processes import Process
+
+from nodeagent.base.criproto import api_pb2 as cri
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Sandbox:
+    """One pod's sandbox; times are nanoseconds since the epoch."""
+
+    id: str
+    config: cri.PodSandboxConfig
+    created_at: int
+    runtime_handler: str = ""
+    holder: Process | None = None
+    """Sleeps in the sandbox's namespaces; ``None`` if it has none of its own."""
+    namespaces: list[str] = field(default_factory=list)
+    """Which of ``net``, ``ipc``, ``uts``, ``pid`` the holder keeps."""
+    ips: list[str] = field(default_factory=list)
+    stopped: bool = False
+
+    @property
+    def ready(self) -> bool:
+        return not self.stopped and (self.holder is None or self.holder.alive)
+
+    @property
+    def options(self) -> cri.NamespaceOption:
+        return self.config.linux.security_context.namespace_options
+
+    def namespace(self, kind: str) -> str:
+        """Return the path of the sandbox's namespace of a *kind*; empty if that is the node's."""
+        return f"/proc/{self.holder.pid}/ns/{kind}" if self.holder is not None and kind in self.namespaces else ""
+
+
+@dataclass(slots=True)
+class Container:
+    """One container; times are nanoseconds since the epoch, 0 is "not yet"."""
+
+    id: str
+    sandbox_id: str
+    config: cri.ContainerConfig
+    image_id: str
+    image_ref: str
+    created_at: int
+    log_path: str = ""
+    stop_signal: str = "SIGTERM"
+    layers: list[str] = field(default_factory=list)
+    process: Process | None = None
+    shim: Process | None = None
+    cgroups: dict[str, str] = field(default_factory=dict)
+    """Its control groups by controller; that of version 2 has an empty name."""
+    started_at: int = 0
+    finished_at: int = 0
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+
+    @property
+    def state(self) -> cri.ContainerState:
+        if self.finished_at:
+            return cri.CONTAINER_EXITED
+        return cri.CONTAINER_RUNNING if self.started_at else cri.CONTAINER_CREATED
+
+    @property
+    def running(self) -> bool:
+        return bool(self.started_at) and not self.finished_at
+
+
+Record = TypeVar("Record", bound=Sandbox | Container)
+
+
+class Records(Generic[Record]):
+    """All sandboxes, or all containers, by id.
+
+    :param directory: has one folder for each.
+    :param kind: the class of the records.
+    :param config: the message class of their configuration.
+    """
+
+    def __init__(self, directory: Path, kind: Callable[..., Record], config: Callable[[], Any]) -> None:
+        self._directory, self._kind, self._config = directory, kind, config
+        self._noun = directory.name.removesuffix("s").removesuffix("e")
+        self._records: dict[str, Record] = {}
+        directory.mkdir(parents=True, exist_ok=True)
+
+    def load(self) -> list[str]:
+        """Read everything back; return the ids of folders that hold no record and may go."""
+        torn = []
+        for folder in sorted(self._directory.iterdir()):
+            try:
+                self._records[folder.name] = self._decode((folder / "record.json").read_bytes())
+            except FileNotFoundError:
+                torn.append(folder.name)
+            except (ValueError, TypeError, json_format.ParseError) as error:
+                _log.warning(
+                    "Record cannot be read; it is left alone", extra={"record": str(folder), "err": str(error)}
+                )
+        return torn
+
+    def directory(self, record_id: str) -> Path:
+        return self._directory / record_id
+
+    def save(self, record: Record) -> None:
+        """Write *record*, and know it from now on."""
+        folder = self._directory / record.id
+        folder.mkdir(exist_ok=True)
+        aside = folder / "record.new"
+        aside.write_bytes(self._encode(record))
+        aside.rename(folder / "record.json")
+        self._records[record.id] = record
+
+    def forget(self, record_id: str) -> None:
+        """Remove the record with its folder."""
+        self._records.pop(record_id, None)
+        folder = self._directory / record_id
+        (folder / "record.json").unlink(missing_ok=True)  # first, so that half a removal is seen as one
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def find(self, record_id: str) -> Record | None:
+        """Return the record with that id, or with an id that starts so, if there is only one."""
+        if (known := self._records.get(record_id)) is not None:
+            return known
+        alike = [found for found in self._records if record_id and found.startswith(record_id)]
+        return self._records[alike[0]] if len(alike) == 1 else None
+
+    def get(self, record_id: str) -> Record:
+        """Return the record.
+
+        :raises NotKnown: there is none, or several.
+        """
+        if (known := self.find(record_id)) is not None:
+            return known
+        raise NotKnown(f'{self._noun} "{record_id}" is not known')
+
+    def all(self) -> list[Record]:
+        return list(self._records.values())
+
+    def _encode(self, record: Record) -> bytes:
+        fields = {name: getattr(record, name) for name in record.__dataclass_fields__}
+        fields["config"] = json_format.MessageToDict(record.config, preserving_proto_field_name=True)
+        return msgspec.json.format(msgspec.json.encode(fields), indent=1)
+
+    def _decode(self, content: bytes) -> Record:
+        fields = msgspec.json.decode(content, type=dict[str, Any])
+        fields["config"] = json_format.ParseDict(fields["config"], self._config())
+        for name in ("holder", "process", "shim"):
+            if fields.get(name) is not None:
+                fields[name] = Process(**fields[name])
+        return self._kind(**fields)
+
+
+def new_id() -> str:
+    """Return an id that nobody else has."""
+    return os.urandom(32).hex()

@@ -1,0 +1,133 @@
+"""The root file system of a container: its image's layers with one of its own on top."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from nodeagent_plugins.embedded_runtime.images.store import tree_usage
+from nodeagent_plugins.embedded_runtime.small import syscalls
+
+_log = logging.getLogger(__name__)
+MAX_OPTIONS_BYTES = 4000  # the kernel takes a page
+
+
+class RootFileSystems:
+    """Makes and removes root file systems: with overlayfs where that works on *root*, else by copying.
+
+    :param root: a folder for a trial, on the file system that containers will lie on.
+    :param user_attributes: mark removed folders with attributes that a user namespace may set.
+    """
+
+    def __init__(self, root: Path, *, user_attributes: bool) -> None:
+        self._options = ["userxattr"] if user_attributes else []
+        self.overlay = self._try_overlay(root)
+
+    def make(self, directory: Path, layers: Sequence[Path]) -> Path:
+        """Return the root file system of the container that lives in *directory*; *layers* lowest first."""
+        target = directory / "rootfs"
+        target.mkdir(exist_ok=True)
+        options = self._overlay_options(directory, layers)
+        if self.overlay and len(options) <= MAX_OPTIONS_BYTES:
+            for name in ("upper", "work"):
+                (directory / name).mkdir(exist_ok=True)
+            shutil.copymode(layers[-1], directory / "upper")
+            syscalls.mount("overlay", str(target), "overlay", 0, options)
+        else:
+            for layer in layers:
+                merge(layer, target)
+        return target
+
+    def restore(self, directory: Path, layers: Sequence[Path]) -> None:
+        """Mount again what a restart of the machine took away."""
+        if (directory / "upper").exists() and not os.path.ismount(directory / "rootfs"):
+            syscalls.mount("overlay", str(directory / "rootfs"), "overlay", 0, self._overlay_options(directory, layers))
+
+    def remove(self, directory: Path) -> None:
+        """Take the root file system away; what it held is lost with *directory*."""
+        target = directory / "rootfs"
+        while os.path.ismount(target):
+            syscalls.unmount(str(target))
+
+    def usage(self, directory: Path) -> tuple[int, int]:
+        """Return bytes and files that the container has written."""
+        return tree_usage(directory / ("upper" if (directory / "upper").exists() else "rootfs"))
+
+    def _overlay_options(self, directory: Path, layers: Sequence[Path]) -> str:
+        lower = ":".join(str(layer).replace(":", "\\:") for layer in reversed(layers))
+        parts = [f"lowerdir={lower}", f"upperdir={directory / 'upper'}", f"workdir={directory / 'work'}"]
+        return ",".join([*parts, *self._options])
+
+    def _try_overlay(self, root: Path) -> bool:
+        trial = root / "overlay-trial"
+        shutil.rmtree(trial, ignore_errors=True)
+        for name in ("layer", "upper", "work", "rootfs"):
+            (trial / name).mkdir(parents=True)
+        try:
+            syscalls.mount(
+                "overlay", str(trial / "rootfs"), "overlay", 0, self._overlay_options(trial, [trial / "layer"])
+            )
+        except OSError as error:
+            _log.info("No overlayfs here; images are copied for each container", extra={"err": str(error)})
+            return False
+        else:
+            syscalls.unmount(str(trial / "rootfs"))
+            return True
+        finally:
+            shutil.rmtree(trial, ignore_errors=True)
+
+
+def merge(layer: Path, target: Path) -> None:
+    """Put *layer* on top of what *target* holds: its marks of removal remove, everything else is copied."""
+    for folder, folders, files in os.walk(layer):
+        place = target / Path(folder).relative_to(layer)
+        if is_opaque(Path(folder)) and Path(folder) != layer:
+            for entry in list(place.iterdir()):
+                _remove(entry)
+        for name in [*folders, *files]:
+            source, goal = Path(folder, name), place / name
+            about = source.lstat()
+            if is_whiteout(about) or (
+                os.path.lexists(goal) and stat.S_IFMT(goal.lstat().st_mode) != stat.S_IFMT(about.st_mode)
+            ):
+                _remove(goal)
+            if stat.S_ISDIR(about.st_mode):
+                goal.mkdir(exist_ok=True)
+                shutil.copystat(source, goal)
+    removed = [path for path in layer.rglob("*") if is_whiteout(path.lstat())]
+    command = ["cp", "--archive", "--reflink=auto", "--no-target-directory", str(layer), str(target)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
+    if done.returncode:
+        raise OSError(f"copy a layer: {done.stderr.strip()[:500]}")
+    for path in removed:
+        _remove(target / path.relative_to(layer))
+
+
+def is_whiteout(about: os.stat_result) -> bool:
+    """Tell whether that stands for a file that a layer removes."""
+    return stat.S_ISCHR(about.st_mode) and about.st_rdev == 0
+
+
+def is_opaque(folder: Path) -> bool:
+    """Tell whether a layer's folder hides what lower layers have in it."""
+    for prefix in ("trusted", "user"):
+        try:
+            if os.getxattr(folder, f"{prefix}.overlay.opaque") == b"y":
+                return True
+        except OSError as error:
+            if error.errno not in (errno.ENODATA, errno.EOPNOTSUPP, errno.EPERM):
+                raise
+    return False
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,76 @@
+"""Serves the calls of CRI over gRPC on a Unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf import message_factory
+from nodeagent_plugins.embedded_runtime.errors import CallError
+
+from nodeagent.base.criproto import api_pb2 as cri
+
+_log = logging.getLogger(__name__)
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+STOP_SECONDS = 2.0
+
+
+def make_server(socket: Path, *services: object) -> grpc.aio.Server:
+    """Return a server, not started, that answers at *socket* with *services*: RuntimeService and ImageService."""
+    server = grpc.aio.server(
+        options=[
+            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+        ]
+    )
+    by_name = {type(service).__name__: service for service in services}
+    for description in cri.DESCRIPTOR.services_by_name.values():
+        handlers = {method.name: _handler(method, by_name[description.name]) for method in description.methods}
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(description.full_name, handlers),))
+    server.add_insecure_port(f"unix:{socket}")
+    return server
+
+
+def _handler(method: Any, service: object) -> grpc.RpcMethodHandler[Any, Any]:
+    function = getattr(service, re.sub(r"(?<=[a-z])(?=[A-Z])", "_", method.name).lower())
+    request = message_factory.GetMessageClass(method.input_type)
+
+    async def answer(asked: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        # A caller that gives up must not leave half a sandbox: what was begun is finished, or undone by itself.
+        work = asyncio.ensure_future(function(asked))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            work.add_done_callback(_note_unheard)
+            raise
+        except Exception as error:
+            await _abort(context, method.name, error)
+
+    async def stream(asked: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        async with contextlib.aclosing(function(asked)) as answers:
+            async for message in answers:
+                yield message
+
+    deserialize, serialize = request.FromString, lambda message: message.SerializeToString()
+    if inspect.isasyncgenfunction(function):
+        return grpc.unary_stream_rpc_method_handler(stream, deserialize, serialize)
+    return grpc.unary_unary_rpc_method_handler(answer, deserialize, serialize)
+
+
+async def _abort(context: grpc.aio.ServicerContext[Any, Any], call: str, error: Exception) -> None:
+    if isinstance(error, CallError):
+        await context.abort(error.code, str(error))
+    _log.error("Call failed", extra={"call": call}, exc_info=error)
+    await context.abort(grpc.StatusCode.INTERNAL, f"{call}: {type(error).__name__}: {error}")
+
+
+def _note_unheard(work: asyncio.Future[Any]) -> None:
+    if not work.cancelled() and (error := work.exception()) is not None:
+        _log.warning("A call failed after its caller had left", extra={"err": str(error)})

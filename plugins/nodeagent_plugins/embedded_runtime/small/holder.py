@@ -1,0 +1,85 @@
+"""Holds the namespaces of a sandbox: makes them, prepares them, and sleeps in them for next to no memory.
+
+``holder.py HOSTNAME NAMESPACES [NAME=VALUE…]``: NAMESPACES are of ``net,ipc,uts,pid``, the rest are kernel parameters.
+Prints the process id of the sleeper, or ``error: …``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from nodeagent_plugins.embedded_runtime.small import syscalls
+
+KINDS = {
+    "net": syscalls.CLONE_NEWNET,
+    "ipc": syscalls.CLONE_NEWIPC,
+    "uts": syscalls.CLONE_NEWUTS,
+    "pid": syscalls.CLONE_NEWPID,
+}
+SLEEP = ("/bin/sleep", "2147483647")
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
+
+
+def main() -> None:
+    try:
+        hold(sys.argv[1], [kind for kind in sys.argv[2].split(",") if kind], sys.argv[3:])
+    except OSError as error:
+        print(f"error: {error.strerror or error}", flush=True)
+        os._exit(1)
+
+
+def hold(hostname: str, kinds: list[str], parameters: list[str]) -> None:
+    """Make the namespaces *kinds* and leave a sleeper in them."""
+    flags = 0
+    for kind in kinds:
+        flags |= KINDS[kind]
+    syscalls.unshare(flags)
+    if "uts" in kinds and hostname:
+        syscalls.set_hostname(hostname)
+    if "net" in kinds:
+        _bring_up_loopback()
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        _set_parameter(name, value)
+    # A first process of a process namespace must reap orphans: the kernel does it when their end is ignored, and that
+    # choice outlives exec.
+    import signal
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    child = os.fork()
+    if child:
+        print(child, flush=True)
+        os._exit(0)
+    os.setsid()
+    nothing = os.open("/dev/null", os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
+    os.chdir("/")
+    os.execv(SLEEP[0], ["sandbox", *SLEEP[1:]] if _sleep_has_own_name() else list(SLEEP))  # noqa: S606
+
+
+def _sleep_has_own_name() -> bool:
+    """Whether ``sleep`` may be called otherwise; a busybox tells its commands by name."""
+    return not os.path.realpath(SLEEP[0]).endswith("busybox")
+
+
+def _set_parameter(name: str, value: str) -> None:
+    path = "/proc/sys/" + name.replace(".", "/")
+    try:
+        with open(path, "w") as file:
+            file.write(value)
+    except OSError as error:
+        raise OSError(error.errno, f"set kernel parameter {name}={value}: {error.strerror}") from error
+
+
+def _bring_up_loopback() -> None:
+    import fcntl
+    import socket
+    import struct
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        request = struct.pack("16sh22x", b"lo", 0)
+        answer = fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request)
+        flags = struct.unpack("16sh22x", answer)[1]
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", flags | _IFF_UP))

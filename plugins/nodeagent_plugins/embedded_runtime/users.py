@@ -1,0 +1,67 @@
+"""Who a container runs as, by the files of its own image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodeagent_plugins.embedded_runtime import paths
+from nodeagent_plugins.embedded_runtime.errors import BadRequest
+
+MAX_FILE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Numbers that a process runs with."""
+
+    uid: int = 0
+    gid: int = 0
+    groups: tuple[int, ...] = ()
+    home: str = "/"
+
+
+def resolve_user(rootfs: Path, wanted: str, group: int | None = None, extra: tuple[int, ...] = ()) -> User:
+    """Return the user *wanted*, ``NAME|UID[:GROUP|GID]``, or root if that is empty.
+
+    :param group: the group asked for apart, which wins.
+    :param extra: supplementary groups asked for apart.
+    :raises BadRequest: the image has no user or group of that name.
+    """
+    name, _, group_name = wanted.partition(":")
+    users = _read(rootfs, "/etc/passwd", 7)
+    groups = _read(rootfs, "/etc/group", 4)
+    number = int(name) if name.isdecimal() else 0 if not name else None
+    entry = next((e for e in users if (e[0] == name if number is None else e[2] == str(number))), None)
+    if entry is None and number is None:
+        raise BadRequest(f'no user "{name}" in the image')
+    uid = int(entry[2]) if entry else number or 0
+    gid = int(entry[3]) if entry else 0
+    member = {int(e[2]) for e in groups if entry and entry[0] in e[3].split(",")}
+    if group is not None:
+        gid = group
+    elif group_name:
+        gid = _group(groups, group_name)
+    home = entry[5] if entry and entry[5] else "/"
+    return User(uid, gid, tuple(sorted({*member, *extra} | {gid})), home)
+
+
+def _group(groups: list[list[str]], name: str) -> int:
+    if name.isdecimal():
+        return int(name)
+    for entry in groups:
+        if entry[0] == name:
+            return int(entry[2])
+    raise BadRequest(f'no group "{name}" in the image')
+
+
+def _read(rootfs: Path, path: str, fields: int) -> list[list[str]]:
+    """Return the good lines of a file of users or groups; none if there is no such file."""
+    try:
+        with paths.beneath(rootfs, path).open("rb") as file:
+            text = file.read(MAX_FILE_BYTES).decode(errors="replace")
+    except OSError:
+        return []
+    entries = [line.split(":") for line in text.splitlines() if not line.startswith("#")]
+    number = 3 if fields == 7 else 2
+    return [e for e in entries if len(e) >= fields and e[2].isdecimal() and e[number].isdecimal()]

@@ -1,0 +1,123 @@
+"""Embedded runtimes of one's own, a client on them, and pods that go away with their test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from nodeagent_plugins.cri.client import CriRuntime
+from nodeagent_plugins.cri.connection import Connection
+from nodeagent_plugins.cri.image_service import CriImageService
+
+from nodeagent.base.aio import SystemClock
+from tests.integration.containerd import Network
+from tests.integration.cri.conftest import Pods
+
+PLUGINS = Path(__file__).parents[3] / "plugins"
+START_SECONDS = 30.0
+
+
+class EmbeddedRuntime:
+    """One runtime process on a directory of its own; ``close`` removes all that ever ran on it."""
+
+    def __init__(self, *options: str) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="embedded-"))
+        self.directory.chmod(0o755)
+        self.socket = self.directory / "cri.sock"
+        self.endpoint = f"unix://{self.socket}"
+        self._network = Network()
+        self.subnet, self.bridge = self._network.subnet, self._network.bridge
+        self.options = [*options, "--bridge", self.bridge, "--pod-cidr", self.subnet]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def root(self) -> Path:
+        return self.directory / "root"
+
+    def start(self) -> None:
+        """Start the process and wait until it serves."""
+        words = [sys.executable, "-m", "nodeagent_plugins.embedded_runtime", "--root", str(self.root)]
+        with (self.directory / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*words, "--listen", self.endpoint, *self.options], cwd=PLUGINS, stdout=log, stderr=log
+            )
+        self.socket.unlink(missing_ok=True)
+        deadline = time.monotonic() + START_SECONDS
+        while not self.socket.exists():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the runtime does not start:\n{self.log()}")
+            time.sleep(0.02)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """End the process; pods run on."""
+        process, self.process = self.process, None
+        if process is not None:
+            process.send_signal(number)
+            process.wait(20)
+
+    def log(self) -> str:
+        return (self.directory / "log").read_text()[-5000:]
+
+    def close(self) -> None:
+        """End it and remove what is left on the machine."""
+        self.stop()
+        for point in reversed([line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]):
+            if point.startswith(f"{self.directory}/"):
+                subprocess.run(["umount", "--lazy", point], check=False)
+        subprocess.run(["nft", "delete", "table", "ip", f"nodeagent_{self.bridge}"], check=False, capture_output=True)
+        self._network.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def runners() -> list[str]:
+    """Return what can make containers here: an OCI runtime, and our own."""
+    return [""]
+
+
+@pytest.fixture(scope="module", params=runners(), ids=["installed"])
+def daemon(request: pytest.FixtureRequest) -> Iterator[EmbeddedRuntime]:
+    """A runtime for a module of tests."""
+    running = EmbeddedRuntime("--runner", request.param)
+    try:
+        running.start()
+        yield running
+    finally:
+        running.close()
+
+
+@pytest.fixture
+async def cri(daemon: EmbeddedRuntime) -> AsyncIterator[CriRuntime]:
+    client = CriRuntime(Connection(daemon.endpoint, timeout_seconds=30), SystemClock())
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+async def cri_images(cri: CriRuntime) -> CriImageService:
+    return CriImageService(cri.connection)
+
+
+@pytest.fixture
+async def pods(cri: CriRuntime, tmp_path: Path) -> AsyncIterator[Pods]:
+    pods = Pods(cri, tmp_path)
+    yield pods
+    for sandbox in await cri.list_sandboxes():
+        await cri.stop_sandbox(sandbox.id)
+        await cri.remove_sandbox(sandbox.id)
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether there is such a process."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,403 @@
+"""Pods really run on the embedded runtime, with an installed OCI runtime and without."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable
+
+import pytest
+from nodeagent_plugins.cri.client import CriRuntime
+
+from nodeagent.contracts.runtime import (
+    ContainerSecurity,
+    ContainerState,
+    DnsConfig,
+    LinuxResources,
+    Mount,
+    MountPropagation,
+    NamespaceMode,
+    Namespaces,
+    PortMapping,
+    ProfileType,
+    RuntimeContainerStatus,
+    RuntimeEventType,
+    SandboxSecurity,
+    SecurityProfile,
+)
+from nodeagent.errors import RuntimeFailure
+
+pytestmark = [pytest.mark.integration, pytest.mark.row("card.embedded-runtime")]
+
+
+async def until(look: Callable[[], Awaitable[object]], seconds: float = 20) -> None:
+    async with asyncio.timeout(seconds):
+        while not await look():
+            await asyncio.sleep(0.02)
+
+
+async def exited(cri: CriRuntime, container_id: str) -> RuntimeContainerStatus:
+    async def has_exited() -> bool:
+        return (await cri.container_status(container_id)).state is ContainerState.EXITED
+
+    await until(has_exited)
+    return await cri.container_status(container_id)
+
+
+def texts(log: str) -> list[str]:
+    """Return what a container said, without time and tags."""
+    return [line.split(" ", 3)[3] for line in log.splitlines()]
+
+
+async def said(cri: CriRuntime, pods, sandbox_id: str, script: str, **settings: object) -> list[str]:
+    """Run *script* in a container to its end and return what it said."""
+    await exited(cri, await pods.container(sandbox_id, script, **settings))
+    return texts(pods.log(sandbox_id))
+
+
+async def test_a_sandbox_runs_with_an_address_of_its_own(cri, pods, daemon):
+    status = await cri.sandbox_status(await pods.sandbox(annotations={"note": "x"}))
+
+    assert status.ready
+    assert status.network_mode is NamespaceMode.POD
+    assert ipaddress.ip_address(status.ips[0]) in ipaddress.ip_network(daemon.subnet)
+    assert status.annotations == {"note": "x"}
+
+
+async def test_a_container_writes_its_log_and_leaves_its_exit_code(cri, pods):
+    sandbox_id = await pods.sandbox()
+    script = "echo $GREETING; echo bad >&2; printf end; exit 3"
+    container_id = await pods.container(sandbox_id, script, envs=(("GREETING", "hello"),))
+
+    status = await exited(cri, container_id)
+
+    assert (status.exit_code, status.reason) == (3, "Error")
+    lines = sorted(line.split(" ", 1)[1] for line in pods.log(sandbox_id).splitlines())
+    assert lines == ["stderr F bad", "stdout F end", "stdout F hello"]
+
+
+async def test_a_long_line_is_cut_into_pieces(cri, pods):
+    sandbox_id = await pods.sandbox()
+
+    await exited(cri, await pods.container(sandbox_id, "head -c 40000 /dev/zero | tr '\\0' x; echo"))
+
+    lines = [line.split(" ", 3) for line in pods.log(sandbox_id).splitlines()]
+    assert [tag for _, _, tag, _ in lines] == ["P", "P", "F"]
+    assert sum(len(text) for *_, text in lines) == 40000
+
+
+async def test_a_stopped_container_gets_its_grace(cri, pods):
+    sandbox_id = await pods.sandbox()
+    polite = await pods.container(sandbox_id, "trap 'exit 7' TERM; sleep 1000 & wait")
+    stubborn = await pods.container(sandbox_id, "trap '' TERM; while :; do sleep 1; done", attempt=1)
+    await asyncio.sleep(0.2)  # until both shells have set their traps
+
+    await asyncio.gather(cri.stop_container(polite, 20), cri.stop_container(stubborn, 1))
+
+    assert (await cri.container_status(polite)).exit_code == 7
+    assert (await cri.container_status(stubborn)).exit_code == 137
+
+
+async def test_a_command_runs_in_a_container(cri, pods):
+    container_id = await pods.container(await pods.sandbox(), "sleep 1000")
+
+    result = await cri.exec_sync(container_id, ["sh", "-c", "echo out; echo err >&2; exit 5"], 10)
+
+    assert (result.exit_code, result.stdout, result.stderr) == (5, b"out\n", b"err\n")
+
+
+async def test_a_command_that_takes_too_long_is_killed(cri, pods):
+    container_id = await pods.container(await pods.sandbox(), "sleep 1000")
+
+    with pytest.raises(TimeoutError):
+        await cri.exec_sync(container_id, ["sleep", "61"], 1)
+
+    assert b"sleep 61" not in (await cri.exec_sync(container_id, ["ps"], 10)).stdout
+
+
+async def test_a_command_that_is_not_there_says_so(cri, pods):
+    container_id = await pods.container(await pods.sandbox(), "sleep 1000")
+
+    with pytest.raises(RuntimeFailure, match="no-such-command"):
+        await cri.exec_sync(container_id, ["no-such-command"], 10)
+
+
+async def test_a_container_gets_what_it_asks_for(cri, pods, tmp_path):
+    sandbox_id = await pods.sandbox(sysctls={"net.ipv4.ip_unprivileged_port_start": "0"}, hostname="web-host")
+    (tmp_path / "data").mkdir()
+    script = (
+        "id -u; id -G; hostname; touch /data/made; touch /x 2>&- || echo read-only; pwd; grep CapEff /proc/1/status;"
+        "cat /proc/sys/net/ipv4/ip_unprivileged_port_start"
+    )
+
+    lines = await said(
+        cri,
+        pods,
+        sandbox_id,
+        script,
+        working_dir="/tmp",
+        mounts=(Mount("/data", str(tmp_path / "data")),),
+        resources=LinuxResources(cpu_shares=512, memory_limit_bytes=64 << 20, oom_score_adj=-900),
+        security=ContainerSecurity(
+            run_as_user=0, run_as_group=0, supplemental_groups=(2000,), readonly_rootfs=True, capabilities_drop=("ALL",)
+        ),
+    )
+
+    assert lines[0] == "0"
+    assert "2000" in lines[1].split()
+    assert lines[2:5] == ["web-host", "read-only", "/tmp"]
+    assert lines[5].split()[1] == "0" * 16
+    assert lines[6] == "0"
+    assert (tmp_path / "data" / "made").exists()
+
+
+async def test_capabilities_are_the_usual_ones_and_those_added(cri, pods):
+    sandbox_id = await pods.sandbox()
+    more = ContainerSecurity(capabilities_add=("NET_ADMIN",), capabilities_drop=("CHOWN",))
+
+    for attempt, security in enumerate((ContainerSecurity(), more)):
+        container_id = await pods.container(
+            sandbox_id, "grep CapEff /proc/1/status", attempt=attempt, log_path=f"{attempt}.log", security=security
+        )
+        await exited(cri, container_id)
+
+    before, after = (int(texts(pods.log(sandbox_id, name))[0].split()[1], 16) for name in ("0.log", "1.log"))
+    assert before == 0xA80425FB
+    assert after == before & ~1 | 1 << 12
+
+
+async def test_a_user_who_is_not_root_has_no_capabilities_and_may_not_get_any(cri, pods):
+    lines = await said(
+        cri,
+        pods,
+        await pods.sandbox(),
+        "id -u; id -g; grep -E 'CapEff|NoNewPrivs' /proc/1/status",
+        security=ContainerSecurity(run_as_user=1234, run_as_group=2345, no_new_privs=True),
+    )
+
+    assert lines[:2] == ["1234", "2345"]
+    assert [line.split()[1] for line in lines[2:]] == ["0" * 16, "1"]
+
+
+async def test_a_privileged_container_may_do_all_that_the_runtime_may(cri, pods):
+    sandbox_id = await pods.sandbox(security=SandboxSecurity(privileged=True))
+    script = "mount -t tmpfs none /mnt 2>&1 || mkdir -p /mnt && mount -t tmpfs none /mnt && echo mounted; ls /dev"
+
+    lines = await said(cri, pods, sandbox_id, script, security=ContainerSecurity(privileged=True))
+
+    assert "mounted" in lines
+    assert "kmsg" in lines
+
+
+async def test_masked_and_read_only_paths_are_kept(cri, pods):
+    lines = await said(
+        cri,
+        pods,
+        await pods.sandbox(),
+        "wc -c < /proc/timer_list; (echo 1 > /proc/sys/kernel/domainname) 2>&- || echo read-only",
+        security=ContainerSecurity(masked_paths=("/proc/timer_list",), readonly_paths=("/proc/sys",)),
+    )
+
+    assert lines == ["0", "read-only"]
+
+
+async def test_containers_of_a_pod_share_network_ipc_and_shared_memory(cri, pods):
+    sandbox_id = await pods.sandbox()
+    first = await pods.container(sandbox_id, "echo shared > /dev/shm/note; sleep 1000")
+    other = await pods.container(sandbox_id, "sleep 1000", attempt=1)
+    looked = "for n in net ipc uts pid mnt; do readlink /proc/1/ns/$n; done"
+
+    async def is_written() -> bool:
+        return (await cri.exec_sync(other, ["cat", "/dev/shm/note"], 10)).stdout == b"shared\n"
+
+    await until(is_written)
+    ours, theirs = [(await cri.exec_sync(c, ["sh", "-c", looked], 10)).stdout.split() for c in (first, other)]
+    assert ours[:3] == theirs[:3]
+    assert ours[3] != theirs[3]
+    assert ours[4] != theirs[4]
+
+
+async def test_a_pod_may_share_its_processes(cri, pods):
+    shared = Namespaces(pid=NamespaceMode.POD)
+    sandbox_id = await pods.sandbox(security=SandboxSecurity(namespaces=shared))
+    first = await pods.container(sandbox_id, "sleep 1234", security=ContainerSecurity(namespaces=shared))
+    other = await pods.container(sandbox_id, "sleep 1000", attempt=1, security=ContainerSecurity(namespaces=shared))
+
+    seen = (await cri.exec_sync(other, ["ps"], 10)).stdout
+
+    assert b"sleep 1234" in seen
+    await cri.stop_container(first, 0)
+    assert (await cri.container_status(first)).exit_code == 137
+    assert b"sleep 1234" not in (await cri.exec_sync(other, ["ps"], 10)).stdout
+
+
+async def test_a_pod_on_the_node_sees_the_node(cri, pods):
+    node = Namespaces(network=NamespaceMode.NODE, pid=NamespaceMode.NODE, ipc=NamespaceMode.NODE)
+    sandbox_id = await pods.sandbox(security=SandboxSecurity(namespaces=node))
+    assert (await cri.sandbox_status(sandbox_id)).ips == ()
+
+    lines = await said(
+        cri, pods, sandbox_id, "hostname; ps | grep -c python", security=ContainerSecurity(namespaces=node)
+    )
+
+    assert lines[0] == socket.gethostname()
+    assert int(lines[1]) > 0
+
+
+async def test_mounts_can_be_read_only_and_follow_the_node(cri, pods, tmp_path):
+    (tmp_path / "ro").mkdir()
+    sandbox_id = await pods.sandbox()
+
+    lines = await said(
+        cri, pods, sandbox_id, "touch /ro/x 2>&- || echo refused", mounts=(Mount("/ro", str(tmp_path / "ro"), True),)
+    )
+
+    assert lines == ["refused"]
+    with pytest.raises(RuntimeFailure, match="does not lie on a shared mount"):
+        await pods.container(
+            sandbox_id,
+            "true",
+            attempt=1,
+            mounts=(Mount("/both", str(tmp_path), propagation=MountPropagation.BIDIRECTIONAL),),
+        )
+
+
+async def test_names_are_looked_up_where_the_pod_says(cri, pods):
+    dns = DnsConfig(servers=("10.9.8.7",), searches=("a.example", "b.example"), options=("ndots:5",))
+
+    lines = await said(cri, pods, await pods.sandbox(dns=dns), "cat /etc/resolv.conf")
+
+    assert lines == ["search a.example b.example", "nameserver 10.9.8.7", "options ndots:5"]
+
+
+async def test_a_container_that_cannot_start_says_why(cri, pods):
+    sandbox_id = await pods.sandbox()
+    container_id = await pods.container(sandbox_id, "", command=("/no/such",), start=False)
+
+    with pytest.raises(RuntimeFailure, match="/no/such"):
+        await cri.start_container(container_id)
+
+    status = await cri.container_status(container_id)
+    assert (status.state, status.exit_code, status.reason) == (ContainerState.EXITED, 128, "StartError")
+
+
+async def test_resources_change_while_a_container_runs(cri, pods):
+    container_id = await pods.container(
+        await pods.sandbox(), "sleep 1000", resources=LinuxResources(memory_limit_bytes=64 << 20)
+    )
+
+    await cri.update_resources(container_id, LinuxResources(memory_limit_bytes=32 << 20))
+
+    script = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>&-"
+    limit = await cri.exec_sync(container_id, ["sh", "-c", script], 10)
+    assert int(limit.stdout) == 32 << 20
+
+
+async def test_a_container_that_needs_too_much_memory_was_out_of_memory(cri, pods):
+    limit = LinuxResources(memory_limit_bytes=16 << 20, memory_swap_limit_bytes=16 << 20)
+    script = "tail -c 100000000 /dev/zero"
+
+    status = await exited(cri, await pods.container(await pods.sandbox(), f"exec {script}", resources=limit))
+
+    assert (status.exit_code, status.reason) == (137, "OOMKilled")
+
+
+async def test_a_moved_log_is_opened_anew(cri, pods):
+    container_id = await pods.container(await pods.sandbox(), "while :; do echo tick; sleep 0.05; done")
+    log = pods.logs / "web" / "main.log"
+    await until(lambda: asyncio.to_thread(log.exists))
+    log.rename(log.with_suffix(".old"))
+
+    await cri.reopen_log(container_id)
+
+    await until(lambda: asyncio.to_thread(lambda: log.exists() and "tick" in log.read_text()))
+
+
+async def test_usage_is_told_for_each_container(cri, pods):
+    container_id = await pods.container(await pods.sandbox(), "i=0; while :; do i=$((i+1)); done")
+
+    async def is_counted() -> bool:
+        return any(s.cpu_usage_core_nanoseconds > 0 for s in await cri.container_stats())
+
+    await until(is_counted)
+    (stats,) = await cri.container_stats()
+
+    assert (stats.id, stats.name, stats.pod_uid) == (container_id, "main", "uid-web")
+    assert stats.memory_working_set_bytes > 0
+    assert stats.timestamp > 0
+
+
+async def test_what_happens_is_told_as_it_happens(cri, pods):
+    seen: list[tuple[RuntimeEventType, str]] = []
+    watched = asyncio.Event()
+
+    async def follow() -> None:
+        async for event in cri.events():
+            assert event.pod_uid == "uid-web"
+            seen.append((event.type, event.container_id))
+            watched.set()
+
+    following = asyncio.create_task(follow())
+    try:
+        await asyncio.sleep(0.2)  # until the stream stands
+        sandbox_id = await pods.sandbox()
+        container_id = await pods.container(sandbox_id, "exit 0")
+        await exited(cri, container_id)
+        await cri.remove_container(container_id)
+        kinds = (RuntimeEventType.CREATED, RuntimeEventType.STARTED, RuntimeEventType.STOPPED, RuntimeEventType.DELETED)
+        await until(lambda: asyncio.sleep(0, seen[-1:] == [(kinds[-1], container_id)]))
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+    assert seen[:2] == [(kinds[0], sandbox_id), (kinds[1], sandbox_id)]
+    assert seen[2:] == [(kind, container_id) for kind in kinds]
+
+
+async def test_a_port_of_the_node_leads_to_the_pod(cri, pods):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    sandbox_id = await pods.sandbox(port_mappings=(PortMapping(8080, port),))
+    await pods.container(sandbox_id, "while :; do echo hello | nc -l -p 8080; done")
+
+    async def answers() -> bool:
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            return False
+        line = await reader.readline()
+        writer.close()
+        return line == b"hello\n"
+
+    await until(answers)
+
+
+async def test_a_default_seccomp_profile_needs_an_oci_runtime(cri, pods, daemon):
+    sandbox_id = await pods.sandbox()
+    profile = ContainerSecurity(seccomp=SecurityProfile(ProfileType.RUNTIME_DEFAULT))
+    if "own" in daemon.options:
+        with pytest.raises(RuntimeFailure, match="needs crun or runc"):
+            await pods.container(sandbox_id, "true", security=profile)
+        return
+
+    lines = await said(cri, pods, sandbox_id, "grep Seccomp: /proc/1/status", security=profile)
+
+    assert lines[0].split()[1] == "2"
+
+
+async def test_what_is_not_offered_says_so(cri, pods):
+    sandbox_id = await pods.sandbox()
+
+    for settings, complaint in (
+        ({"sysctls": {"kernel.panic": "1"}}, "kernel.panic is not one of a namespace"),
+        ({"cgroup_parent": "/kubepods.slice"}, "the cgroup driver is cgroupfs"),
+    ):
+        with pytest.raises(RuntimeFailure, match=complaint):
+            await pods.sandbox("other", **settings)
+    with pytest.raises(RuntimeFailure, match='no user "nobody-knows"'):
+        await pods.container(sandbox_id, "true", security=ContainerSecurity(run_as_username="nobody-knows"))
+    with pytest.raises(RuntimeFailure, match="unknown capability FLY"):
+        await pods.container(sandbox_id, "true", security=ContainerSecurity(capabilities_add=("FLY",)))
+    assert await cri.list_containers() == ()

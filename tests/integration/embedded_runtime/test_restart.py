@@ -1,0 +1,113 @@
+"""Containers outlive the runtime, with their logs and exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from nodeagent_plugins.cri.client import CriRuntime
+
+from nodeagent.contracts.runtime import ContainerState
+from nodeagent.errors import RuntimeUnavailable
+from tests.integration.embedded_runtime.conftest import EmbeddedRuntime
+from tests.integration.embedded_runtime.test_pods import exited, texts, until
+
+pytestmark = [pytest.mark.integration, pytest.mark.row("card.embedded-runtime")]
+
+
+async def restart(daemon: EmbeddedRuntime, cri: CriRuntime, number: signal.Signals) -> None:
+    """End the runtime, start it again and wait until the client is connected."""
+    await asyncio.to_thread(daemon.stop, number)
+    with pytest.raises(RuntimeUnavailable):
+        await cri.version()
+    await asyncio.to_thread(daemon.start)
+
+    await until(lambda: reachable(cri))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_containers_and_their_logs_go_on_over_a_restart(cri, pods, daemon, number):
+    sandbox_id = await pods.sandbox()
+    container_id = await pods.container(sandbox_id, "i=0; while :; do i=$((i+1)); echo $i; sleep 0.02; done")
+    before = await cri.container_status(container_id)
+
+    await restart(daemon, cri, number)
+
+    status = await cri.container_status(container_id)
+    assert (status.state, status.started_at) == (ContainerState.RUNNING, before.started_at)
+    assert (await cri.exec_sync(container_id, ["echo", "there"], 10)).stdout == b"there\n"
+    await cri.stop_container(container_id, 0)
+    numbers = [int(text) for text in texts(pods.log(sandbox_id))]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert (await cri.container_status(container_id)).exit_code == 137
+
+
+async def test_an_end_while_the_runtime_was_away_is_known_afterwards(cri, pods, daemon, tmp_path):
+    sandbox_id = await pods.sandbox()
+    container_id = await pods.container(sandbox_id, "while [ ! -e /dev/shm/go ]; do sleep 0.05; done; echo bye; exit 9")
+    shm = daemon.root / "sandboxes" / sandbox_id / "shm"
+    await asyncio.to_thread(daemon.stop, signal.SIGKILL)
+    (shm / "go").touch()
+    exit_file = daemon.root / "containers" / container_id / "exit.json"
+    await until(lambda: asyncio.to_thread(exit_file.exists))
+    await asyncio.to_thread(daemon.start)
+    await until(lambda: reachable(cri))
+
+    status = await exited(cri, container_id)
+
+    assert (status.exit_code, status.reason) == (9, "Error")
+    assert texts(pods.log(sandbox_id)) == ["bye"]
+
+
+async def test_an_address_is_not_given_twice_after_a_restart(cri, pods, daemon):
+    first = await pods.sandbox("first")
+
+    await restart(daemon, cri, signal.SIGTERM)
+    second = await pods.sandbox("second")
+
+    assert (await cri.sandbox_status(first)).ips != (await cri.sandbox_status(second)).ips
+
+
+async def test_a_container_whose_shim_was_killed_is_ended(cri, pods, daemon):
+    sandbox_id = await pods.sandbox()
+    container_id = await pods.container(sandbox_id, "sleep 1000")
+    record = (daemon.root / "containers" / container_id / "record.json").read_text()
+    shim = int(record.partition('"shim"')[2].partition('"pid":')[2].partition(",")[0])
+
+    os.kill(shim, signal.SIGKILL)
+
+    status = await exited(cri, container_id)
+    assert (status.exit_code, status.reason) == (255, "Unknown")
+
+
+async def test_a_sandbox_whose_holder_was_killed_is_not_ready(cri, pods, daemon):
+    sandbox_id = await pods.sandbox()
+    record = (daemon.root / "sandboxes" / sandbox_id / "record.json").read_text()
+    holder = int(record.partition('"holder"')[2].partition('"pid":')[2].partition(",")[0])
+
+    os.kill(holder, signal.SIGKILL)
+
+    async def is_seen() -> bool:
+        return not (await cri.sandbox_status(sandbox_id)).ready
+
+    await until(is_seen)
+
+
+async def test_nothing_is_left_of_what_was_removed(cri, pods, daemon):
+    sandbox_id = await pods.sandbox()
+    await pods.container(sandbox_id, "sleep 1000")
+    await cri.stop_sandbox(sandbox_id)
+    await cri.remove_sandbox(sandbox_id)
+
+    assert [path.name for kind in ("sandboxes", "containers") for path in (daemon.root / kind).iterdir()] == []
+    assert str(daemon.root) not in Path("/proc/self/mounts").read_text()
+
+
+async def reachable(cri: CriRuntime) -> bool:
+    try:
+        return bool(await cri.version())
+    except RuntimeUnavailable:
+        return False
