@@ -1,0 +1,200 @@
+"""Pods run private images through credential providers: agent, containerd and a registry that wants a login."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.agent.conftest import Node
+from tests.integration.containerd import Containerd
+from tests.integration.credential_exec.conftest import USERS
+from tests.integration.credential_exec.providers import SHELL, V1, Providers
+from tests.integration.credential_exec.registry import Registry, TokenService
+from tests.integration.programs import ApiServer, NodeAgent, simple_pod, wait_until
+
+WORKING = ("shell", "python", "compiled")
+WRONG_PASSWORD = "not-the-password"
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """A registry that sends its clients to a token service."""
+    directory = tmp_path_factory.mktemp("tokens")
+    with (
+        TokenService(directory, USERS) as service,
+        Registry(directory / "registry", USERS, token_service=service) as running,
+    ):
+        yield running
+
+
+@pytest.fixture(scope="module")
+def known(registry: Registry, tokens: Registry, tmp_path_factory: pytest.TempPathFactory) -> Providers:
+    """Three providers that work, each for its own images, one for the token service, and some that do not."""
+    made = Providers(tmp_path_factory.mktemp("node-providers"))
+    alice, bob = USERS.items()
+    host = registry.host
+    made.script("shell", SHELL)
+    made.enable("shell", f"{host}/shell", login=alice, args=[f"{host}/shell"])
+    made.python("python")
+    made.enable("python", f"{host}/python", login=bob, version=V1.replace("/v1", "/v1beta1"))
+    made.c("compiled")
+    made.enable("compiled", f"{host}/compiled", login=alice, version=V1.replace("/v1", "/v1alpha1"), args=[host])
+    made.python("tokens")
+    made.enable("tokens", tokens.host, login=bob)
+    made.script("wrong", SHELL)
+    made.enable("wrong", f"{host}/wrong", login=("alice", WRONG_PASSWORD), args=[host])
+    made.script("crashing", f"#!/bin/sh -x\n: {USERS['bob']}\nexit 7\n")
+    made.enable("crashing", f"{host}/crashing")
+    made.script("garbage", '#!/bin/sh\necho \'{"password": "' + USERS["bob"] + "\"'\n")
+    made.enable("garbage", f"{host}/crashing")
+    return made
+
+
+@pytest.fixture(scope="module")
+def node(containerd: Containerd, known: Providers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A node whose agent asks the providers and logs all that it can."""
+    directory = tmp_path_factory.mktemp("node")
+    api = ApiServer(directory)
+    agent = NodeAgent(directory, containerd.endpoint, api)
+    agent.arguments = [*known.flags, "--v=10"]
+    try:
+        api.start()
+        agent.start()
+        wait_until(lambda: api.get("/api/v1/nodes/node-1")["kind"] == "Node", "the node is registered")
+        yield Node(containerd, api, agent)
+    finally:
+        agent.stop()
+        api.stop()
+        containerd.remove_pods()
+
+
+def open_plain(containerd: Containerd, registry: Registry) -> None:
+    """Let the runtime speak to *registry* without TLS."""
+    folder = containerd.directory / "certs.d" / registry.host
+    folder.mkdir(exist_ok=True)
+    (folder / "hosts.toml").write_text(f'[host."http://{registry.host}"]\n  capabilities = ["pull", "resolve"]\n')
+
+
+def private_pod(name: str, image: str) -> dict[str, Any]:
+    return simple_pod(name, "cat /note; exec sleep 1000", container={"image": image}, nodeName="node-1")
+
+
+def waiting(pod: Any) -> str:
+    statuses = pod.get("status", {}).get("containerStatuses") or [{}]
+    return statuses[0].get("state", {}).get("waiting", {}).get("reason", "")
+
+
+@pytest.mark.row(
+    "card.credential-executables",
+    "credential.providers",
+    "credential.name",
+    "credential.matchImages",
+    "credential.apiVersion",
+    "credential.args",
+    "credential.env",
+    "type.ExecEnvVar.name",
+    "type.ExecEnvVar.value",
+    "flag.image-credential-provider-config",
+    "flag.image-credential-provider-bin-dir",
+)
+@pytest.mark.parametrize("language", WORKING)
+def test_a_pod_runs_a_private_image_through_a_provider(
+    node: Node, registry: Registry, known: Providers, language: str
+) -> None:
+    open_plain(node.runtime, registry)
+    image = registry.push(f"{language}/app", f"pulled through {language}\n")
+    node.api.create_pod(private_pod(language, image))
+
+    pod = node.phase(language, "Running", 60)
+
+    wait_until(lambda: node.log(pod) == f"pulled through {language}", "the private image's file is read")
+    request = json.loads(known.asked(language).read_text())
+    assert request["kind"] == "CredentialProviderRequest"
+    assert request["image"] == f"{registry.host}/{language}/app"
+    node.remove(language)
+
+
+def test_a_pod_runs_an_image_of_a_registry_with_a_token_service(node: Node, tokens: Registry) -> None:
+    open_plain(node.runtime, tokens)
+    node.api.create_pod(private_pod("tokens", tokens.push("team/app", "for a token\n")))
+
+    pod = node.phase("tokens", "Running", 60)
+
+    wait_until(lambda: node.log(pod) == "for a token", "the private image's file is read")
+    node.remove("tokens")
+
+
+def test_with_a_wrong_password_the_pod_shows_err_image_pull(node: Node, registry: Registry) -> None:
+    open_plain(node.runtime, registry)
+    node.api.create_pod(private_pod("wrong", registry.push("wrong/app", "never seen\n")))
+
+    node.until("wrong", lambda pod: waiting(pod) == "ErrImagePull", "the pull fails")
+
+    node.until("wrong", lambda pod: waiting(pod) == "ImagePullBackOff", "it is tried again later")
+    wait_until(lambda: "Failed" in node.reasons("wrong"), "the failure is told")
+    assert "CredentialProviderFailed" not in node.reasons("wrong")
+    node.remove("wrong")
+
+
+def test_providers_that_crash_or_print_garbage_are_named_in_the_pods_events(node: Node, registry: Registry) -> None:
+    open_plain(node.runtime, registry)
+    node.api.create_pod(private_pod("crashing", registry.push("crashing/app", "never seen\n")))
+
+    def notes() -> list[str]:
+        events = node.api.events("crashing")
+        return sorted(event["note"] for event in events if event["reason"] == "CredentialProviderFailed")
+
+    wait_until(lambda: len(notes()) >= 2, "both are named")
+    assert notes()[0].startswith('Credential provider "crashing" ended with exit code 7; ')
+    assert notes()[1].startswith('Credential provider "garbage" answered something else than a Credential')
+    node.until("crashing", lambda pod: waiting(pod) in ("ErrImagePull", "ImagePullBackOff"), "the pull fails")
+    node.remove("crashing")
+
+
+def test_no_secret_reaches_the_log_or_an_event(node: Node) -> None:
+    everything = node.agent.log.read_text() + json.dumps(node.api.events())
+
+    assert "Credential provider failed" in everything
+    for secret in (*USERS.values(), WRONG_PASSWORD):
+        assert secret not in everything
+
+
+def test_the_agent_refuses_to_start_without_a_program(
+    containerd: Containerd, providers: Providers, tmp_path: Path
+) -> None:
+    providers.enable("absent", "reg.io")
+    agent = NodeAgent(tmp_path, containerd.endpoint)
+    agent.arguments = providers.flags
+    agent.begin()
+
+    assert agent.process is not None
+    assert agent.process.wait(30) == 2
+    assert f"{providers.directory}/absent" in agent.tail()
+
+
+def creds_test(image: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "nodeagent", "creds", "test", image, *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
+
+def test_creds_test_asks_the_real_programs(known: Providers, registry: Registry) -> None:
+    done = creds_test(f"{registry.host}/compiled/app:1", *known.flags, "-o", "json")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    report = json.loads(done.stdout)
+    assert [entry["name"] for entry in report["providers"] if entry["matches"]] == ["compiled"]
+    assert report["credentials"] == [{"provider": "compiled", "username": "alice", "password": "***"}]
+
+    failed = creds_test(f"{registry.host}/crashing/app", *known.flags)
+
+    assert failed.returncode == 1
+    assert "failed    it ended with exit code 7" in failed.stdout
+    assert creds_test("busybox", "--image-credential-provider-config=/nowhere", known.flags[1]).returncode == 2
+    for secret in USERS.values():
+        assert secret not in done.stdout
