@@ -6,6 +6,7 @@ import argparse
 import logging
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -23,10 +24,15 @@ def main() -> int:
     parser.add_argument(
         "--insecure-registry", action="append", default=[], metavar="HOST[:PORT]", help="pull from it without TLS"
     )
+    parser.add_argument(
+        "--detach", action="store_true", help="return once it serves; it goes on by itself and logs to ROOT/runtime.log"
+    )
     given = parser.parse_args()
     if not given.listen.startswith("unix:///"):
         parser.error("--listen must be a Unix socket, unix:///path")
     root = given.root.resolve()
+
+    ready: Callable[[], None] = _detach(root) if given.detach else _nothing
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"  # children only ever run other programs
@@ -47,8 +53,37 @@ def main() -> int:
     except (ValueError, OSError, InUseError) as error:
         print(f"embedded runtime: {error}", file=sys.stderr)
         return 2
-    uvloop.run(daemon.run())
+    uvloop.run(daemon.run(ready))
     return 0
+
+
+def _nothing() -> None:
+    """Nobody waits to be told."""
+
+
+def _detach(root: Path) -> Callable[[], None]:
+    """Go on in a process of our own; return what tells the one that was started that we serve."""
+    root.mkdir(parents=True, exist_ok=True, mode=0o711)
+    reader, writer = os.pipe()
+    if os.fork():
+        os.close(writer)
+        with os.fdopen(reader, "rb") as told:
+            serves = told.read() == b"ok"
+        if not serves:
+            print((root / "runtime.log").read_text(errors="replace")[-2000:], file=sys.stderr)
+        os._exit(0 if serves else 2)
+    os.close(reader)
+    os.setsid()
+    log = os.open(root / "runtime.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    nothing = os.open("/dev/null", os.O_RDONLY)
+    for descriptor, target in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(descriptor, target)
+
+    def ready() -> None:
+        os.write(writer, b"ok")
+        os.close(writer)
+
+    return ready
 
 
 if __name__ == "__main__":

@@ -1,0 +1,72 @@
+"""Embedded runtime: start a container runtime of our own where the configuration expects one and none serves.
+
+Settings, under ``plugins: {embedded_runtime: {…}}``: ``enabled`` turns it on. The runtime is a process of its own that
+outlives the agent; the agent speaks to it as to any other runtime.
+spec: card.embedded-runtime, config.containerRuntimeEndpoint
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nodeagent import hookimpl
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.context import AgentContext
+from nodeagent.errors import ConfigError, Problem
+
+NAME = "embedded_runtime"
+
+
+@hookimpl
+def nodeagent_settings_schema() -> dict[str, Any]:
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "enabled": {"type": "boolean", "description": "Start the runtime if nothing serves at the endpoint."},
+            "root": {"type": "string", "minLength": 1, "description": "Its directory; below the agent's if not given."},
+            "runner": {"enum": ["crun", "runc", "own"], "description": "What makes containers; the first that works."},
+            "network": {"enum": ["bridge", "host"], "description": "The network of pods; a bridge where possible."},
+            "bridge": {"type": "string", "pattern": "^[a-z][a-z0-9]{0,11}$", "description": "Name of the bridge."},
+            "podCIDR": {"type": "string", "description": "Where pods get addresses until the node's range is known."},
+            "insecureRegistries": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "HOST[:PORT] of registries that are asked without TLS.",
+            },
+        },
+    }
+
+
+@hookimpl
+def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext) -> None:
+    settings = context.plugin_settings.get(NAME, {})
+    if not settings.get("enabled"):
+        return
+    endpoint = config.container_runtime_endpoint
+    if not endpoint.startswith("unix:///"):
+        rule = "must be a Unix socket, unix:///path, for the embedded runtime to serve at"
+        raise ConfigError([Problem("configuration", "containerRuntimeEndpoint", endpoint or None, rule)])
+    from nodeagent_plugins.embedded_runtime.supervisor import Supervisor
+
+    root = Path(settings.get("root") or context.root_dir / "embedded-runtime")
+    supervisor = Supervisor(endpoint, root, daemon_options(settings), context.clock)
+    context.tasks.start(supervisor.run(), "embedded runtime")
+
+
+def daemon_options(settings: Mapping[str, Any]) -> list[str]:
+    """Return the command line options that *settings* stand for."""
+    options = []
+    for name, option in (
+        ("runner", "--runner"),
+        ("network", "--network"),
+        ("bridge", "--bridge"),
+        ("podCIDR", "--pod-cidr"),
+    ):
+        if name in settings:
+            options += [option, str(settings[name])]
+    for registry in settings.get("insecureRegistries", ()):
+        options += ["--insecure-registry", str(registry)]
+    return options

@@ -1,0 +1,57 @@
+"""The agent's side keeps a runtime serving, and leaves it when it goes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+import pytest
+from nodeagent_plugins.embedded_runtime.supervisor import Supervisor, find_server
+
+from nodeagent.base.aio import SystemClock
+from tests.integration.embedded_runtime.test_pods import until
+
+pytestmark = [pytest.mark.integration, pytest.mark.row("card.embedded-runtime")]
+
+
+async def test_starts_a_runtime_where_none_serves_and_again_when_it_has_ended():
+    home = Path(tempfile.mkdtemp(prefix="embedded-"))
+    socket = home / "cri.sock"
+    supervisor = Supervisor(f"unix://{socket}", home / "root", ["--network", "host"], SystemClock())
+    running = asyncio.create_task(supervisor.run())
+    try:
+        await until(lambda: asyncio.to_thread(find_server, socket))
+        first = await asyncio.to_thread(find_server, socket)
+        os.kill(first.pid, signal.SIGKILL)
+
+        async def another_serves() -> bool:
+            return (await asyncio.to_thread(find_server, socket)) not in (None, first)
+
+        await until(another_serves)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        left = find_server(socket)
+        if left is not None:
+            await left.end(10)
+        with contextlib.suppress(OSError):
+            shutil.rmtree(home)
+
+    assert left is not None, "the runtime went with its supervisor"
+
+
+async def test_says_why_a_runtime_does_not_start(tmp_path, caplog):
+    supervisor = Supervisor(f"unix://{tmp_path}/s", tmp_path / "root", ["--runner", "docker"], SystemClock())
+    running = asyncio.create_task(supervisor.run())
+    try:
+        await until(lambda: asyncio.sleep(0, "does not start" in caplog.text))
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    assert any("no runner" in record.err for record in caplog.records if hasattr(record, "err"))

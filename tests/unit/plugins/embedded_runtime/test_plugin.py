@@ -1,0 +1,69 @@
+"""The plugin starts a runtime only when it is asked to, where the configuration expects one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import jsonschema
+import pytest
+from nodeagent_plugins.embedded_runtime import plugin, supervisor
+
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.errors import ConfigError
+from nodeagent.testing.context import make_context
+
+
+@pytest.fixture
+def supervised(monkeypatch):
+    """Return what supervisors were made with; none of them does anything."""
+    made = []
+
+    class Fake:
+        def __init__(self, *arguments):
+            made.append(arguments)
+
+        async def run(self):
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(supervisor, "Supervisor", Fake)
+    return made
+
+
+def configure(tmp_path, settings, endpoint="unix:///run/x.sock"):
+    config = NodeAgentConfiguration(container_runtime_endpoint=endpoint)
+    context = make_context(tmp_path, config=config)
+    context.plugin_settings = {"embedded_runtime": settings} if settings is not None else {}
+    plugin.nodeagent_configure(config, context)
+    return context
+
+
+@pytest.mark.parametrize("settings", [None, {}, {"enabled": False}])
+async def test_does_nothing_unless_enabled(tmp_path, supervised, settings):
+    configure(tmp_path, settings)
+
+    assert supervised == []
+
+
+@pytest.mark.row("card.embedded-runtime")
+async def test_keeps_a_runtime_at_the_endpoint_of_the_configuration(tmp_path, supervised):
+    context = configure(tmp_path, {"enabled": True, "runner": "own", "insecureRegistries": ["a:1", "b"]})
+
+    ((endpoint, root, options, _clock),) = supervised
+    assert (endpoint, root) == ("unix:///run/x.sock", context.root_dir / "embedded-runtime")
+    assert options == ["--runner", "own", "--insecure-registry", "a:1", "--insecure-registry", "b"]
+    await context.tasks.close()
+
+
+async def test_an_endpoint_that_is_no_socket_is_refused(tmp_path, supervised):
+    with pytest.raises(ConfigError, match="containerRuntimeEndpoint"):
+        configure(tmp_path, {"enabled": True}, endpoint="tcp://127.0.0.1:1")
+
+
+@pytest.mark.parametrize("wrong", [{"enabled": "yes"}, {"runner": "docker"}, {"bridge": "a b"}, {"extra": 1}])
+def test_wrong_settings_are_found(wrong):
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(wrong, plugin.nodeagent_settings_schema())
+
+
+def test_hook_nodeagent_settings_schema():
+    jsonschema.Draft202012Validator.check_schema(plugin.nodeagent_settings_schema())
