@@ -24,7 +24,6 @@ FIELDS = frozenset(
         "enableContentionProfiling",
         "enableDebugFlagsHandler",
         "enableProfilingHandler",
-        "enableSystemLogHandler",
         "enableSystemLogQuery",
         "enforceNodeAllocatable",
         "evictionHard",

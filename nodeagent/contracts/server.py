@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,8 +18,16 @@ ANONYMOUS = "system:anonymous"
 GROUP_AUTHENTICATED = "system:authenticated"
 GROUP_UNAUTHENTICATED = "system:unauthenticated"
 
-SENT_BYTES = "sent_bytes"
-"""The request's key under which a handler that writes past its answer says how much it sent."""
+
+@dataclass(slots=True)
+class SentBytes:
+    """How much of an answer has been sent, for the access log."""
+
+    count: int = 0
+
+
+SENT_BYTES: ContextVar[SentBytes] = ContextVar("sent_bytes")
+"""Set while a request of a route that ``streams`` is handled; its handler keeps the count current."""
 
 Handler = Callable[["web.Request"], Awaitable["web.StreamResponse"]]
 

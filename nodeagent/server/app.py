@@ -11,7 +11,7 @@ from dataclasses import replace
 from aiohttp import web
 
 from nodeagent.base.logging import v_level
-from nodeagent.contracts.server import SENT_BYTES, Handler, Reach, Route
+from nodeagent.contracts.server import SENT_BYTES, Handler, Reach, Route, SentBytes
 from nodeagent.errors import NodeAgentError
 from nodeagent.server.access import Access, Denied
 from nodeagent.server.listener import Connection
@@ -44,7 +44,8 @@ def build_app(
         route = by_route.get(request.match_info.route)
         started = time.monotonic()
         statistics.begin()
-        user, answer = "", None
+        user, answer, sent = "", None, SentBytes()
+        SENT_BYTES.set(sent)
         try:
             user = await _admit(request, route, access)
             answer = await handler(request)
@@ -62,7 +63,7 @@ def build_app(
             seconds = time.monotonic() - started
             statistics.end(request.method, _first_segment(route), kind, route is not None and route.streams, seconds)
             if route is not None and route.streams:
-                _log_access(request, user, answer, seconds)
+                _log_access(request, user, answer, sent, seconds)
 
     app = web.Application(
         middlewares=[guard],
@@ -131,7 +132,9 @@ def _first_segment(route: Route | None) -> str:
     return segments[0] or "root"
 
 
-def _log_access(request: web.Request, user: str, answer: web.StreamResponse | None, seconds: float) -> None:
+def _log_access(
+    request: web.Request, user: str, answer: web.StreamResponse | None, sent: SentBytes, seconds: float
+) -> None:
     """Say who looked into a pod or a log, and how much; also of one that was cut off."""
     _log.info(
         "Served",
@@ -141,7 +144,7 @@ def _log_access(request: web.Request, user: str, answer: web.StreamResponse | No
             "user": user,
             "source": request.remote,
             "status": answer.status if answer is not None else "cut off",
-            "bytes": request.get(SENT_BYTES, answer.body_length if answer is not None else 0),
+            "bytes": sent.count or (answer.body_length if answer is not None else 0),
             "seconds": round(seconds, 3),
         },
     )

@@ -56,7 +56,7 @@ class Tunnel:
                 client.meet(runtime)
                 await self._until_closed(runtime, client)
             finally:
-                request[SENT_BYTES] = runtime.passed
+                SENT_BYTES.get().count = runtime.passed
                 client.close()
         finally:
             runtime.close()

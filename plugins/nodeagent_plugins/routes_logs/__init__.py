@@ -1,0 +1,34 @@
+"""Logs of containers and of the system: ``/containerLogs`` and ``/logs/``.
+
+spec: config.enableDebuggingHandlers, config.enableSystemLogHandler
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from nodeagent import hookimpl
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.server import Reach, Route
+
+SYSTEM_LOGS = Path("/var/log")
+
+
+@hookimpl
+def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
+    return log_routes(context, SYSTEM_LOGS)
+
+
+def log_routes(context: AgentContext, system_logs: Path) -> Sequence[Route]:
+    """Return the routes; *system_logs* is the root of ``/logs/``."""
+    from nodeagent_plugins.routes_logs.container import ContainerLogs
+    from nodeagent_plugins.routes_logs.system import SystemLogs
+
+    containers, system = ContainerLogs(context), SystemLogs(system_logs, context.clock)
+    off = "" if context.config.enable_system_log_handler else "logs endpoint is disabled."
+    return (
+        Route("GET", "/containerLogs/{namespace}/{pod}/{container}", containers.handle, Reach.DEBUG, streams=True),
+        Route("GET", "/logs/", system.handle, Reach.DEBUG, subresources=("log",), refusal=off, streams=True),
+        Route("GET", "/logs/{path:.+}", system.handle, Reach.DEBUG, subresources=("log",), refusal=off, streams=True),
+    )

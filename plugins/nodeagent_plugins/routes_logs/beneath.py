@@ -1,0 +1,88 @@
+"""Opens files beneath a directory so that no path and no link leads out of it.
+
+The kernel resolves the path in one step (``openat2``), so nothing can be exchanged in between. Where it cannot, the
+path is walked one name at a time and every link is refused. Only regular files and directories are opened: neither a
+pipe that blocks nor a device with side effects.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+from pathlib import Path
+
+_SYS_OPENAT2 = 437  # the same on every architecture
+_RESOLVE_NO_MAGICLINKS = 0x02
+_RESOLVE_NO_SYMLINKS = 0x04
+_RESOLVE_BENEATH = 0x08
+_NO_OPENAT2 = frozenset({errno.ENOSYS, errno.EPERM, errno.E2BIG})
+_TRIES = 8
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def open_beneath(root: Path, relative: str, *, links: bool = True) -> int:
+    """Return a descriptor for reading the file or directory *relative* beneath *root*; the caller closes it.
+
+    :param links: whether symbolic links are followed as long as they stay beneath *root*.
+    :raises OSError: it is not there, leads outside, or is neither a regular file nor a directory.
+    """
+    if "\0" in relative:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), relative)
+    name = relative.strip("/") or "."
+    base = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        found = _resolve(base, name, links)
+    finally:
+        os.close(base)
+    try:
+        mode = os.fstat(found).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES), relative)
+        return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    finally:
+        os.close(found)
+
+
+def _resolve(base: int, name: str, links: bool) -> int:
+    resolve = _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS | (0 if links else _RESOLVE_NO_SYMLINKS)
+    how = _OpenHow(os.O_PATH | os.O_CLOEXEC, 0, resolve)
+    for _ in range(_TRIES):
+        found = int(_libc.syscall(_SYS_OPENAT2, base, os.fsencode(name), ctypes.byref(how), ctypes.sizeof(how)))
+        if found >= 0:
+            return found
+        error = ctypes.get_errno()
+        if error in _NO_OPENAT2:
+            return walk(base, name)
+        if error != errno.EAGAIN:  # something was renamed meanwhile
+            raise OSError(error, os.strerror(error), name)
+    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN), name)
+
+
+def walk(base: int, name: str) -> int:
+    """Return a descriptor (``O_PATH``) for *name* below *base* without any link and without ``..``.
+
+    :raises OSError: it is not there, or leads over a link or upwards.
+    """
+    here = os.dup(base)
+    for part in name.split("/"):
+        if part in ("", "."):
+            continue
+        try:
+            if part == "..":
+                raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)
+            below = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+        finally:
+            os.close(here)
+        if stat.S_ISLNK(os.fstat(below).st_mode):
+            os.close(below)
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+        here = below
+    return here

@@ -1,0 +1,111 @@
+"""From the lines that a runtime writes to what a container wrote (pure).
+
+A line is ``<RFC 3339 time> <stdout|stderr> <tag> <content>``; the tag starts with ``F`` for a full line and ``P`` for
+one that goes on in the next. The older form, one JSON object a line, is read too.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import msgspec
+
+MAX_LINE_BYTES = 1024 * 1024
+_TIME = rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)"
+_FULL = re.compile(rb"^[^ \n]+ (?:stdout|stderr) F(?::[^ \n]*)? ?", re.MULTILINE)
+_FULL_WITH_TIME = re.compile(
+    rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d)) (?:stdout|stderr) F(?::[^ \n]*)? ?", re.MULTILINE
+)
+_ONE_TIME = re.compile(_TIME)
+
+
+class _JsonLine(msgspec.Struct):
+    log: str = ""
+    stream: str = ""
+    time: str = ""
+
+
+_json = msgspec.json.Decoder(_JsonLine)
+
+
+class LineReader:
+    """Takes the runtime's file in pieces and gives what the container wrote.
+
+    Pieces of full lines alone are turned in one go, since a log can be large and most lines are full.
+
+    :param since: leaves out what was written before; the log is in order of time, so it stops looking once found.
+    :param stream: ``stdout`` or ``stderr`` alone; empty is both.
+    """
+
+    def __init__(self, *, timestamps: bool = False, since: datetime | None = None, stream: bytes = b"") -> None:
+        self._timestamps, self._since, self._stream = timestamps, since, stream
+        self._rest = b""
+        self._line_begins = True
+
+    def feed(self, piece: bytes) -> bytes:
+        """Return what *piece* completes."""
+        data = self._rest + piece if self._rest else piece
+        end = data.rfind(b"\n") + 1
+        if not end and len(data) > MAX_LINE_BYTES:
+            data, end = data + b"\n", len(data) + 1
+        self._rest = data[end:]
+        whole = data[:end]
+        if not whole:
+            return b""
+        if self._since is None and not self._stream and self._line_begins:
+            if self._timestamps:
+                text, count = _FULL_WITH_TIME.subn(rb"\1 ", whole)
+            else:
+                text, count = _FULL.subn(b"", whole)
+            if count == whole.count(b"\n"):
+                return text
+        return b"".join(self._one(line) for line in whole.split(b"\n")[:-1])
+
+    def _one(self, line: bytes) -> bytes:
+        parts = line.split(b" ", 3) if not line.startswith(b"{") else _from_json(line)
+        if len(parts) < 3:
+            return b""  # no line of a runtime: torn by a full disk, say
+        time, stream, tag = parts[:3]
+        content = parts[3] if len(parts) > 3 else b""
+        if self._stream and stream != self._stream:
+            return b""
+        if self._since is not None:
+            written = parse_time(time)
+            if written is None or written < self._since:
+                return b""
+            self._since = None
+        prefix = _nine_digits(time) + b" " if self._timestamps and self._line_begins else b""
+        self._line_begins = not tag.startswith(b"P")
+        return prefix + content + (b"\n" if self._line_begins else b"")
+
+
+def parse_time(text: bytes) -> datetime | None:
+    """Return the time of a line; ``None`` for none. What a microsecond cannot hold is cut off."""
+    found = _ONE_TIME.fullmatch(text)
+    if found is None:
+        return None
+    base, fraction, zone = found.groups()
+    micros = (fraction or b"")[:6].ljust(6, b"0")
+    zone = b"+00:00" if zone == b"Z" else zone
+    try:
+        return datetime.fromisoformat((base + b"." + micros + zone).decode()).astimezone(UTC)
+    except ValueError:
+        return None
+
+
+def _nine_digits(time: bytes) -> bytes:
+    found = _ONE_TIME.fullmatch(time)
+    if found is None:
+        return time
+    base, fraction, zone = found.groups()
+    return bytes(base + b"." + (fraction or b"").ljust(9, b"0") + zone)
+
+
+def _from_json(line: bytes) -> list[bytes]:
+    try:
+        read = _json.decode(line)
+    except msgspec.DecodeError:
+        return []
+    tag = b"F" if read.log.endswith("\n") else b"P"
+    return [read.time.encode(), read.stream.encode(), tag, read.log.removesuffix("\n").encode()]

@@ -1,0 +1,117 @@
+"""``/logs/``: files and directories below ``/var/log`` (spec: config.enableSystemLogHandler)."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import os
+import stat
+from pathlib import Path
+from urllib.parse import quote
+
+from aiohttp import web
+from nodeagent_plugins.routes_logs.beneath import open_beneath
+from nodeagent_plugins.routes_logs.follow import read_file
+from nodeagent_plugins.routes_logs.watch import Watches
+
+from nodeagent.base.aio import Clock
+from nodeagent.contracts.server import SENT_BYTES
+
+MAX_ENTRIES = 10_000
+WRITE_SECONDS = 600.0
+_BINARY = frozenset({".gz", ".xz", ".zst", ".bz2", ".journal"})
+
+
+class SystemLogs:
+    """Serves what lies beneath *root*; nothing outside is reached, by whatever path or link.
+
+    Beyond the field: ``follow=true`` goes on as the file grows and is rotated, ``tailLines`` begins near its end.
+    """
+
+    def __init__(self, root: Path, clock: Clock) -> None:
+        self._root, self._clock = root, clock
+        self._watches = Watches()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        path = request.match_info.get("path", "")
+        try:
+            descriptor = await asyncio.to_thread(open_beneath, self._root, path)
+        except (OSError, ValueError):
+            raise web.HTTPNotFound(text="404 page not found\n") from None
+        try:
+            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                return await _directory(request, descriptor, path)
+            tail = _tail_lines(request)
+            if tail is not None or request.query.get("follow") in ("1", "true"):
+                return await self._stream(request, path, tail)
+            return await _file(request, descriptor, path)
+        finally:
+            os.close(descriptor)
+
+    async def _stream(self, request: web.Request, path: str, tail: int | None) -> web.StreamResponse:
+        follow = request.query.get("follow") in ("1", "true")
+        answer = web.StreamResponse(headers={"Content-Type": _type(path), "X-Content-Type-Options": "nosniff"})
+        await answer.prepare(request)
+        pieces = read_file(
+            lambda: open_beneath(self._root, path),
+            str((self._root / path).parent),
+            self._watches,
+            self._clock,
+            tail_lines=tail,
+            goes_on=(lambda: True) if follow else None,
+        )
+        counted = SENT_BYTES.get()
+        try:
+            async for piece in pieces:
+                counted.count += len(piece)
+                async with asyncio.timeout(WRITE_SECONDS):
+                    await answer.write(piece)
+        finally:
+            await pieces.aclose()
+        await answer.write_eof()
+        return answer
+
+
+async def _file(request: web.Request, descriptor: int, path: str) -> web.StreamResponse:
+    """Send the open file, or the ranges of it that are asked for."""
+    answer = web.FileResponse(f"/proc/self/fd/{descriptor}")
+    answer.headers["Content-Type"] = _type(path)
+    answer.headers["X-Content-Type-Options"] = "nosniff"
+    await answer.prepare(request)  # sends all of it, while the descriptor is open
+    SENT_BYTES.get().count = answer.content_length or 0
+    return answer
+
+
+async def _directory(request: web.Request, descriptor: int, path: str) -> web.StreamResponse:
+    if path and not path.endswith("/"):
+        last = path.rpartition("/")[2]
+        raise web.HTTPMovedPermanently(f"./{quote(last)}/")
+    names = await asyncio.to_thread(_entries, descriptor)
+    lines = [f'<a href="./{quote(name)}">{html.escape(name)}</a>' for name in names]
+    page = '<!doctype html>\n<meta charset="utf-8">\n<pre>\n' + "\n".join(lines) + "\n</pre>\n"
+    return web.Response(text=page, content_type="text/html", headers={"Content-Security-Policy": "default-src 'none'"})
+
+
+def _entries(descriptor: int) -> list[str]:
+    """Return the names in order, those of directories with a slash at the end."""
+    with os.scandir(descriptor) as entries:
+        found = []
+        for entry in entries:
+            found.append(entry.name + "/" * entry.is_dir(follow_symlinks=False))
+            if len(found) >= MAX_ENTRIES:
+                break
+    return sorted(name.encode(errors="surrogateescape").decode(errors="replace") for name in found)
+
+
+def _tail_lines(request: web.Request) -> int | None:
+    text = request.query.get("tailLines", "")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise web.HTTPBadRequest(text="tailLines must be a whole number\n")
+    return int(text)
+
+
+def _type(path: str) -> str:
+    """Return the media type: logs are text whatever they contain, so that no browser runs what was logged."""
+    return "application/octet-stream" if Path(path).suffix in _BINARY else "text/plain; charset=utf-8"
