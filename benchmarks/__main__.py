@@ -8,10 +8,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import api_pods, api_server, machine, one_pod, record, start_up, static_pods, watchers
+from benchmarks import api_pods, api_server, machine, one_pod, record, runtime, start_up, static_pods, watchers
 from benchmarks.figures import REFERENCE, Benchmark, table
 
 BENCHMARKS: dict[str, Benchmark] = {
+    "runtime": runtime,
     "static_pods": static_pods,
     "api_pods": api_pods,
     "one_pod": one_pod,
