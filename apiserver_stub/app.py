@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from apiserver_stub import discovery, health, media, openapi, wire
+from apiserver_stub import discovery, health, issuer, media, openapi, profiling, wire
 from apiserver_stub.admission import Admission
 from apiserver_stub.authn import Authenticator
 from apiserver_stub.authn.service_account import ServiceAccountTokens
@@ -45,6 +47,8 @@ _log = logging.getLogger(__name__)
 MAX_BODY_BYTES = 3 << 20
 _STALLED_SECONDS = 60.0
 _NOSNIFF = {"X-Content-Type-Options": "nosniff"}
+_EXEMPT_WHILE_DRAINING = ("/healthz", "/livez", "/metrics", "/readyz")
+_DRAIN_POLL_SECONDS = 0.02
 _NO_WARNINGS: list[str] = []
 _MUTATING = frozenset(["POST", "PUT", "PATCH", "DELETE"])
 
@@ -83,9 +87,49 @@ class ApiServer:
         self.tokens, self.ca_certificate = tokens, ca_certificate
         self.metrics = Metrics()
         self.ready: bool = False
+        self.leaving: bool = False
+        """A stop was asked for: requests are still served, and ``/readyz`` sends callers elsewhere."""
+        self.draining: bool = False
+        """New requests are refused; those under way end."""
         self.stopping: asyncio.Event = asyncio.Event()
+        """Watches end."""
+        self._started = time.monotonic()
         self.address = ""
         self._in_flight = {True: 0, False: 0}
+        self._compresses = options.gates.enabled("APIResponseCompression")
+
+    # Its life
+
+    @property
+    def in_livez_grace(self) -> bool:
+        """Whether an unfinished start still counts as a good one."""
+        return time.monotonic() - self._started < self.options.livez_grace_seconds
+
+    async def drain(self) -> None:
+        """Refuse new requests and return when those under way have ended, at the latest after the request timeout."""
+        self.draining = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.options.request_timeout_seconds):
+                while sum(self._in_flight.values()):  # noqa: ASYNC110 - counted on every request, waited for once
+                    await asyncio.sleep(_DRAIN_POLL_SECONDS)
+
+    async def end_watches(self) -> None:
+        """End watches, and wait for them as long as they are given."""
+        self.stopping.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.options.shutdown_watch_grace_seconds):
+                while self.metrics.watches:  # noqa: ASYNC110 - as above
+                    await asyncio.sleep(_DRAIN_POLL_SECONDS)
+
+    def _refusal(self, path: str) -> Rendered | None:
+        """Return the answer to a new request while the server drains; who asks for its health gets that."""
+        if not self.options.shutdown_send_retry_after:
+            return render_error(unavailable("apiserver is shutting down"), PLAIN)
+        if path.startswith(_EXEMPT_WHILE_DRAINING):
+            return None
+        text = b"The apiserver is shutting down, please try again later.\n"
+        headers = {**_NOSNIFF, "Retry-After": "5", "Connection": "close"}
+        return Rendered(429, "text/plain; charset=utf-8", [text], headers)
 
     # What controllers and verbs use
 
@@ -117,6 +161,8 @@ class ApiServer:
         path, _, query_text = http.path_qs.partition("?")
         query = Query(query_text)
         info = RequestInfo(http.method.lower(), path)
+        if self.draining and (refusal := self._refusal(path)) is not None:
+            return await wire.send(http, refusal, warnings, compress=False)
         try:
             info = parse_path(http.method, path, query)
             certificate = http.transport.get_extra_info("peercert") if http.transport is not None else None
@@ -142,7 +188,7 @@ class ApiServer:
             _log.exception("Request failed", extra={"method": http.method, "path": path})
             rendered = render_error(internal(type(error).__name__), format_)
         self.metrics.count(info, http.method, rendered.code)
-        return await wire.send(http, rendered, warnings, compress=http.method == "GET")
+        return await wire.send(http, rendered, warnings, compress=http.method == "GET" and self._compresses)
 
     def _find(self, info: RequestInfo) -> Resource | None:
         if not info.is_resource:
@@ -209,7 +255,7 @@ class ApiServer:
     async def _dispatch(self, request: Request, resource: Resource | None) -> Rendered:
         info = request.info
         if not info.is_resource:
-            return render(self._non_resource(request), request, None)
+            return render(await self._non_resource(request), request, None)
         check_method(info, request.method)
         if resource is None:
             raise no_such_resource()
@@ -238,10 +284,12 @@ class ApiServer:
             raise method_not_allowed()
         return resource.action if info.verb == "create" and resource.action else _VERBS[info.verb]
 
-    def _non_resource(self, request: Request) -> Reply:
-        for answer in (health.answer, discovery.answer, openapi.answer):
+    async def _non_resource(self, request: Request) -> Reply:
+        for answer in (health.answer, discovery.answer, openapi.answer, issuer.answer):
             if (reply := answer(self, request)) is not None:
                 return reply
+        if (profile := await profiling.answer(self, request)) is not None:
+            return profile
         if request.info.path == "/metrics":
             body = self.metrics.render(self).encode()
             return Reply(200, body=body, content_type="text/plain; version=0.0.4; charset=utf-8")

@@ -27,7 +27,9 @@ def answer(server: ApiServer, request: Request) -> Reply | None:
     groups = list(dict.fromkeys(group for group, _ in registry.group_versions() if group))
     if path in ("/api", "/apis"):
         accept = request.headers.get("Accept", "").replace(" ", "")
-        if any(clause.startswith(_AGGREGATED) for clause in accept.split(",")):
+        if server.options.gates.enabled("AggregatedDiscoveryEndpoint") and any(
+            clause.startswith(_AGGREGATED) for clause in accept.split(",")
+        ):
             return _aggregated(registry, [""] if path == "/api" else groups)
         if path == "/apis":
             return _json({"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(registry, g) for g in groups]})
@@ -39,11 +41,11 @@ def answer(server: ApiServer, request: Request) -> Reply | None:
         return _json({"paths": _paths(registry, groups)})
     parts = path.strip("/").split("/")
     if parts[0] == "api" and parts[1:] == ["v1"]:
-        return _json(_resource_list(registry, "", "v1"))
+        return _json(_resource_list(server, "", "v1"))
     if parts[0] == "apis" and len(parts) == 2 and parts[1] in groups:
         return _json({"kind": "APIGroup", "apiVersion": "v1", **_group(registry, parts[1])})
     if parts[0] == "apis" and len(parts) == 3 and (parts[1], parts[2]) in registry.group_versions():
-        return _json(_resource_list(registry, parts[1], parts[2]))
+        return _json(_resource_list(server, parts[1], parts[2]))
     return None
 
 
@@ -76,16 +78,19 @@ def _group(registry: Registry, group: str) -> Object:
     return {"name": group, "versions": versions, "preferredVersion": versions[0]}
 
 
-def _resource_list(registry: Registry, group: str, version: str) -> Object:
+def _resource_list(server: ApiServer, group: str, version: str) -> Object:
+    registry, hashes = server.registry, server.options.gates.enabled("StorageVersionHash")
     found: Object = {"kind": "APIResourceList"}
     if group:
         found["apiVersion"] = "v1"
     found["groupVersion"] = f"{group}/{version}" if group else version
-    found["resources"] = [entry for resource in registry.of(group, version) for entry in _entries(resource)]
+    found["resources"] = [
+        entry for resource in registry.of(group, version) for entry in _entries(resource, hashes=hashes)
+    ]
     return found
 
 
-def _entries(resource: Resource) -> list[Object]:
+def _entries(resource: Resource, *, hashes: bool) -> list[Object]:
     main: Object = {
         "name": resource.plural,
         "singularName": resource.singular,
@@ -97,7 +102,7 @@ def _entries(resource: Resource) -> list[Object]:
         main["shortNames"] = list(resource.short_names)
     if resource.categories:
         main["categories"] = list(resource.categories)
-    if "list" in resource.verbs:
+    if hashes and "list" in resource.verbs:
         main["storageVersionHash"] = _storage_hash(resource)
     return [main, *(_sub_entry(resource, item) for item in resource.subresources)]
 

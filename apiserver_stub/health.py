@@ -20,8 +20,9 @@ _LIVE: tuple[Check, ...] = (
     ("etcd", lambda server: server.store.healthy),
     ("poststarthook/start-system-namespaces-controller", lambda server: server.ready),
 )
-_READY: tuple[Check, ...] = (*_LIVE, ("shutdown", lambda server: not server.stopping.is_set()))
-_PATHS = {"/healthz": _LIVE, "/livez": _LIVE, "/readyz": _READY}
+_READY: tuple[Check, ...] = (*_LIVE, ("shutdown", lambda server: not server.leaving))
+_LIVE_IN_GRACE: tuple[Check, ...] = (*_LIVE[:-1], (_LIVE[-1][0], lambda server: server.ready or server.in_livez_grace))
+_PATHS = {"/healthz": _LIVE, "/livez": _LIVE_IN_GRACE, "/readyz": _READY}
 
 
 def answer(server: ApiServer, request: Request) -> Reply | None:

@@ -35,9 +35,10 @@ from apiserver_stub.controllers.namespaces import create_system_objects, empty_n
 from apiserver_stub.controllers.scheduler import bind_to_single_node
 from apiserver_stub.options import Options
 from apiserver_stub.resources import build_registry
+from apiserver_stub.serving import Certificates
 from apiserver_stub.store.sqlite import SqliteStore
 from nodeagent.base.aio import TaskOwner
-from nodeagent.base.tls import KeyPair, covers, generate_ca, issue, server_context, write_private
+from nodeagent.base.tls import write_private
 
 _log = logging.getLogger(__name__)
 
@@ -55,11 +56,19 @@ class Running:
     kubeconfig: Path
     node_kubeconfig: Path
     server: ApiServer
+    listener: web.TCPSite
     resources: AsyncExitStack
 
     async def stop(self) -> None:
-        """End watches, answer what is under way within a limit, close the store."""
-        self.server.stopping.set()
+        """Say so, go on for the shutdown delay, answer what is under way, end watches, close the store."""
+        server = self.server
+        if not server.leaving:
+            server.leaving = True
+            await asyncio.sleep(server.options.shutdown_delay_seconds)
+            if not server.options.shutdown_send_retry_after:
+                await self.listener.stop()
+            await server.drain()
+            await server.end_watches()
         await self.resources.aclose()
 
 
@@ -78,7 +87,7 @@ async def start_with(options: Options) -> Running:
     """Start the server that *options* describe; see :func:`start`."""
     data = options.data_dir
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    certificates = await asyncio.to_thread(_serving_files, options)
+    certificates = await asyncio.to_thread(Certificates, options)
     key = await asyncio.to_thread(SigningKey.load_or_create, data / "service-account.key")
     tokens_file = await asyncio.to_thread(_own_tokens, data / "tokens.csv", options.node_name)
     async with AsyncExitStack() as stack:
@@ -110,10 +119,11 @@ async def start_with(options: Options) -> Running:
         )
         await create_system_objects(server)
         tasks = await stack.enter_async_context(TaskOwner("apiserver"))
+        tasks.start(certificates.keep_current(), "certificates")
         tasks.start(empty_namespaces(server), "namespaces")
         if options.bind_pods_to_single_node:
             tasks.start(bind_to_single_node(server), "scheduler")
-        port = await _listen(server, stack, certificates.context)
+        site, port = await _listen(server, stack, certificates.context)
         host = options.advertise_address or _reachable(options.bind_address)
         server.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         url = f"https://{server.address}"
@@ -123,12 +133,14 @@ async def start_with(options: Options) -> Running:
         user = f"system:node:{options.node_name}"
         await asyncio.to_thread(_write_kubeconfig, node_kubeconfig, url, certificates.authority, user, node_token)
         server.ready = True
-        running = Running(url, certificates.authority, token, kubeconfig, node_kubeconfig, server, stack.pop_all())
+        running = Running(
+            url, certificates.authority, token, kubeconfig, node_kubeconfig, server, site, stack.pop_all()
+        )
         await asyncio.to_thread(_write_ready, data / "ready.json", running)
         return running
 
 
-async def _listen(server: ApiServer, stack: AsyncExitStack, context: ssl.SSLContext) -> int:
+async def _listen(server: ApiServer, stack: AsyncExitStack, context: ssl.SSLContext) -> tuple[web.TCPSite, int]:
     options = server.options
     runner = web.ServerRunner(
         web.Server(
@@ -153,56 +165,12 @@ async def _listen(server: ApiServer, stack: AsyncExitStack, context: ssl.SSLCont
         reuse_port=options.permit_port_sharing or None,
     )
     await site.start()
-    return int(runner.addresses[0][1])
+    return site, int(runner.addresses[0][1])
 
 
 def _make_request(message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]) -> web.BaseRequest:
     loop = asyncio.get_running_loop()
     return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES)
-
-
-@dataclass(frozen=True, slots=True)
-class _Certificates:
-    context: ssl.SSLContext
-    authority: Path
-
-
-def _serving_files(options: Options) -> _Certificates:
-    """Return the TLS context and the file that clients verify the server with; what is missing is generated."""
-    directory = options.certificates
-    if options.tls_cert_file is not None and options.tls_private_key_file is not None:
-        certificate, key, authority = options.tls_cert_file, options.tls_private_key_file, options.tls_cert_file
-    else:
-        certificate, key = directory / "apiserver.crt", directory / "apiserver.key"
-        authority = directory / "ca.crt"
-        _generate(options, directory)
-    context = server_context(
-        certificate,
-        key,
-        client_ca_file=options.client_ca_file,
-        min_version=options.tls_min_version,
-        cipher_suites=options.tls_cipher_suites,
-    )
-    return _Certificates(context, authority)
-
-
-def _generate(options: Options, directory: Path) -> None:
-    authority_file, authority_key = directory / "ca.crt", directory / "ca.key"
-    if authority_file.exists() and authority_key.exists():
-        authority = KeyPair(authority_file.read_bytes(), authority_key.read_bytes())
-    else:
-        authority = generate_ca("nodeagent-apiserver-ca")
-        write_private(authority_key, authority.key)
-        write_private(authority_file, authority.certificate, mode=0o644)
-    names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "::1"]
-    addresses = (options.bind_address, options.advertise_address, options.external_hostname)
-    names += [name for name in addresses if name and name not in ("0.0.0.0", "::")]  # noqa: S104 - compared, not bound
-    certificate, key = directory / "apiserver.crt", directory / "apiserver.key"
-    if certificate.exists() and key.exists() and covers(certificate.read_bytes(), names):
-        return
-    pair = issue(authority, "nodeagent-apiserver", names=names, server=True)
-    write_private(key, pair.key)
-    write_private(certificate, pair.certificate + authority.certificate, mode=0o644)
 
 
 def _own_tokens(path: Path, node: str) -> Path:

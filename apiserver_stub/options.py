@@ -5,13 +5,19 @@ from __future__ import annotations
 import argparse
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
+from urllib.parse import urlsplit
 
+from apiserver_stub import enablement, gates
+from apiserver_stub.enablement import parse_runtime_config
+from apiserver_stub.gates import build_gates
 from apiserver_stub.options_pending import PENDING
 from nodeagent.base.duration import parse_duration
+from nodeagent.base.gates import FeatureGates
 from nodeagent.base.logging import MAX_VERBOSITY
 from nodeagent.base.tls import TlsError, insecure, is_ip, openssl_ciphers, parse_min_version
 
@@ -52,15 +58,32 @@ class Options:
     client_ca_file: Path | None = None
     token_auth_file: Path | None = None
     service_account_issuer: str = "https://kubernetes.default.svc"
+    service_account_jwks_uri: str = ""
+    """Where the issuer document says that the keys are; empty means at this server."""
     authorization_mode: tuple[str, ...] = ("Builtin",)
     event_ttl_seconds: int = 3600
     max_requests_inflight: int = 400
     max_mutating_requests_inflight: int = 200
     request_timeout_seconds: float = 60.0
     min_request_timeout_seconds: int = 1800
+    profiling: bool = True
+    livez_grace_seconds: float = 0.0
+    shutdown_delay_seconds: float = 0.0
+    shutdown_send_retry_after: bool = False
+    shutdown_watch_grace_seconds: float = 0.0
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    runtime_config: Mapping[str, str] = field(default_factory=dict)
     verbosity: int = 0
     vmodule: str = ""
     log_flush_frequency_seconds: float = 5.0
+
+    @cached_property
+    def gates(self) -> FeatureGates:
+        """The state of every feature gate.
+
+        :raises GateError: the settings make no sense; :func:`parse` has refused them.
+        """
+        return build_gates(self.feature_gates)
 
     @property
     def certificates(self) -> Path:
@@ -111,6 +134,17 @@ def check(options: Options) -> list[str]:
         problems.append("--request-timeout can not be negative value")
     if options.min_request_timeout_seconds < 0:
         problems.append("--min-request-timeout can not be negative value")
+    for name, value in (
+        ("livez-grace-period", options.livez_grace_seconds),
+        ("shutdown-delay-duration", options.shutdown_delay_seconds),
+        ("shutdown-watch-termination-grace-period", options.shutdown_watch_grace_seconds),
+    ):
+        if value < 0:
+            problems.append(f"--{name} can not be negative value")
+    problems += gates.complaints(options.feature_gates)
+    problems += enablement.complaints(options.runtime_config)
+    if (uri := options.service_account_jwks_uri) and urlsplit(uri).scheme != "https":
+        problems.append(f"service-account-jwks-uri requires https scheme, parsed as: {uri}")
     if not options.service_account_issuer:
         problems.append("service-account-issuer should not be an empty string")
     return problems
@@ -121,6 +155,8 @@ def warnings(options: Options) -> list[str]:
     found = [f"Use of insecure cipher '{name}' detected." for name in insecure(options.tls_cipher_suites)]
     if "AlwaysAllow" in options.authorization_mode and options.anonymous_auth:
         found.append("AnonymousAuth is not allowed with the AlwaysAllow authorizer. Resetting AnonymousAuth to false.")
+    if not gates.complaints(options.feature_gates):
+        found += options.gates.warnings()
     return found
 
 
@@ -169,6 +205,7 @@ class _Parser:
         add("--client-ca-file", Path, "Authorities whose client certificates are accepted.")
         add("--token-auth-file", Path, "CSV file: token, user name, uid, groups.")
         add("--service-account-issuer", str, "Issuer of service account tokens.")
+        add("--service-account-jwks-uri", str, "Where the issuer document says that the keys are. Default: here.")
         add(
             "--authorization-mode",
             _strings,
@@ -189,6 +226,39 @@ class _Parser:
             "Shortest time in seconds of a watch that names none. Default 1800.",
             "min_request_timeout_seconds",
         )
+        add = self._group("Life of the server")
+        add(
+            "--livez-grace-period",
+            _duration,
+            "How long /livez takes an unfinished start for a good one. Default 0s.",
+            "livez_grace_seconds",
+        )
+        add(
+            "--shutdown-delay-duration",
+            _duration,
+            "How long requests are still served after /readyz has failed. Default 0s.",
+            "shutdown_delay_seconds",
+        )
+        add(
+            "--shutdown-send-retry-after",
+            _boolean,
+            "Answer 429 while requests under way end, instead of closing the port. Default false.",
+        )
+        add(
+            "--shutdown-watch-termination-grace-period",
+            _duration,
+            "How long watches get to end at a stop. Default 0s: they are not waited for.",
+            "shutdown_watch_grace_seconds",
+        )
+        add = self._group("Features")
+        add("--profiling", _boolean, "Serve profiles at /debug/pprof/. Default true.")
+        add("--feature-gates", _gates, "NAME=true|false, comma separated.", action=_Merge)
+        add(
+            "--runtime-config",
+            parse_runtime_config,
+            "What is served: api/all, api/ga, api/beta, api/alpha, GROUP/VERSION, each =true or =false.",
+            action=_Merge,
+        )
         add = self._group("Logging and others")
         add("-v", _verbosity, f"Log verbosity, 0 to {MAX_VERBOSITY}.", "verbosity", "--v")
         add("--vmodule", str, "Verbosity by file: pattern=N, comma separated.")
@@ -199,10 +269,19 @@ class _Parser:
     def _group(self, title: str) -> Callable[..., None]:
         group = self.parser.add_argument_group(title)
 
-        def add(name: str, kind: Callable[[str], Any], text: str, dest: str = "", alias: str = "") -> None:
+        def add(
+            name: str,
+            kind: Callable[[str], Any],
+            text: str,
+            dest: str = "",
+            alias: str = "",
+            action: type[argparse.Action] | None = None,
+        ) -> None:
             names = [name, alias] if alias else [name]
             target = dest or name.lstrip("-").replace("-", "_")
             optional: dict[str, Any] = {"nargs": "?", "const": True} if kind is _boolean else {}
+            if action is not None:
+                optional["action"] = action
             group.add_argument(*names, type=kind, help=text, dest=target, metavar="VALUE", **optional)
 
         return add
@@ -218,6 +297,13 @@ class _Collecting(argparse.ArgumentParser):
 class _Refuse(argparse.Action):
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         parser.problems.append(f"{option_string} has no effect yet and is refused; leave it out")
+
+
+class _Merge(argparse.Action):
+    """Pairs of an option that is given several times add up."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        setattr(namespace, self.dest, {**getattr(namespace, self.dest, {}), **values})
 
 
 class _Version(argparse.Action):
@@ -277,6 +363,19 @@ def _seconds(text: str) -> int:
 
 def _strings(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _gates(text: str) -> dict[str, bool]:
+    settings = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise argparse.ArgumentTypeError(f"missing bool value for {name}")
+        try:
+            settings[name.strip()] = _boolean(value.strip())
+        except argparse.ArgumentTypeError as error:
+            raise argparse.ArgumentTypeError(f"invalid value of {item}, err: {error}") from None
+    return settings
 
 
 def _text_format(text: str) -> str:

@@ -32,6 +32,12 @@ class SigningKey:
         der = key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
         self.key_id = _base64(hashlib.sha256(der).digest())
 
+    def public_jwk(self) -> dict[str, str]:
+        """Return the public half as key sets carry it."""
+        numbers = self._key.public_key().public_numbers()
+        x, y = (_base64(number.to_bytes(_HALF, "big")) for number in (numbers.x, numbers.y))
+        return {"use": "sig", "kty": "EC", "kid": self.key_id, "crv": "P-256", "alg": "ES256", "x": x, "y": y}
+
     @classmethod
     def load_or_create(cls, path: Path) -> SigningKey:
         """Return the key in *path*, which is generated when it is missing."""

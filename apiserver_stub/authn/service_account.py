@@ -26,6 +26,14 @@ class ServiceAccountTokens:
     def api_audiences(self) -> list[str]:
         return [self._issuer]
 
+    @property
+    def issuer(self) -> str:
+        return self._issuer
+
+    def public_keys(self) -> list[dict[str, str]]:
+        """Return the keys by which others can verify tokens."""
+        return [self._key.public_jwk()]
+
     def issue(
         self, account: Object, audiences: Sequence[str], seconds: int, bound: tuple[str, Object] | None
     ) -> tuple[str, float]:

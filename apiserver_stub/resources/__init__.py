@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apiserver_stub.enablement import enabled
 from apiserver_stub.resources.registry import Registry, Resource
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def build_registry(options: Options) -> Registry:
-    """Return every resource of this server."""
+    """Return every resource of this server that is switched on."""
     from apiserver_stub.resources import (
         certificates,
         config,
@@ -41,7 +42,9 @@ def build_registry(options: Options) -> Registry:
         certificates,
         reviews,
     )
-    return Registry([resource for family in families for resource in family.resources(options)])
+    every = (resource for family in families for resource in family.resources(options))
+    settings = options.runtime_config
+    return Registry([item for item in every if enabled(settings, item.group, item.version, item.plural)])
 
 
 __all__ = ["Registry", "Resource", "build_registry"]

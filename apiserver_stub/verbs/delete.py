@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -28,10 +29,10 @@ async def delete(server: ApiServer, request: Request, resource: Resource) -> Rep
     server.admission.admit_delete(request, resource, info.name)
     key = resource.key(info.namespace, info.name)
     try:
-        record, removed = await remove(server, resource, key, info.name, options)
+        _, removed = await remove(server, resource, key, info.name, options)
     except DryRun as dry_run:
-        record, removed = None, dry_run.obj
-    if record is None or resource.returns_deleted or _stays(removed):
+        removed = dry_run.obj
+    if resource.returns_deleted or _stays(removed):
         return Reply(200, obj=removed)
     details = details_of(resource.group, resource.plural, info.name)
     details["uid"] = removed["metadata"]["uid"]
@@ -42,15 +43,24 @@ async def delete_collection(server: ApiServer, request: Request, resource: Resou
     """Delete what the selectors choose and answer with the list as it was before."""
     options = read_options(request)
     page = lists.select(server, request, resource)
+    seconds = request.query.integer("timeoutSeconds")
     if not options["dryRun"]:
-        for record in page.records:
-            server.admission.admit_delete(request, resource, record.key.rpartition("/")[2])
-            try:
-                await remove(server, resource, record.key, record.key.rpartition("/")[2], options)
-            except ApiError as error:
-                if error.code != 404:
-                    raise
+        async with asyncio.timeout(seconds or None):
+            await _remove_all(server, request, resource, page.records, options)
     return Reply(200, page=page)
+
+
+async def _remove_all(
+    server: ApiServer, request: Request, resource: Resource, records: list[Record], options: Object
+) -> None:
+    for record in records:
+        name = record.key.rpartition("/")[2]
+        server.admission.admit_delete(request, resource, name)
+        try:
+            await remove(server, resource, record.key, name, options)
+        except ApiError as error:
+            if error.code != 404:
+                raise
 
 
 async def remove(

@@ -120,6 +120,7 @@ def select(server: ApiServer, request: Request, resource: Resource) -> Page:
     chosen = selection(request, resource)
     check_list_options(request)
     limit = max(0, query.integer("limit") or 0)
+    query.integer("timeoutSeconds")  # answered at once, so that the time is only read
     collection = server.store.collection(resource.storage)
     prefix = f"{chosen.namespace}/" if chosen.namespace else ""
     revision, after, exact = server.store.revision, "", False

@@ -45,7 +45,7 @@ class Watch:
         self._revision = _start_revision(query.get("resourceVersion"))
         self._bookmarks = query.flag("allowWatchBookmarks")
         self._initial: bool | None = query.flag("sendInitialEvents") if "sendInitialEvents" in query else None
-        _check_options(request, self._initial)
+        _check_options(request, self._initial, lists=server.options.gates.enabled("WatchList"))
         seconds = query.integer("timeoutSeconds")
         minimum = server.options.min_request_timeout_seconds
         self.seconds = float(seconds) if seconds else minimum * (1 + random.random())  # noqa: S311 - spread of load
@@ -197,10 +197,13 @@ def _start_revision(text: str) -> int:
         raise ApiError(500, "", error.message.removeprefix("invalid resource version: ")) from None
 
 
-def _check_options(request: Request, initial: bool | None) -> None:
+def _check_options(request: Request, initial: bool | None, *, lists: bool) -> None:
     match = request.query.get("resourceVersionMatch")
     field = "resourceVersionMatch"
     wrong: list[tuple[str, str, str]] = []
+    if initial is not None and not lists:
+        text = "Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+        wrong.append(("FieldValueForbidden", text, "sendInitialEvents"))
     if initial is None and match:
         text = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
         wrong.append(("FieldValueForbidden", text, field))

@@ -279,6 +279,12 @@ def check_options(request: Request, kind: str) -> None:
     manager = request.query.get("fieldManager")
     if len(manager.encode()) > 128:
         wrong.append(("FieldValueTooLong", "Too long: must have at most 128 bytes", "fieldManager"))
+    for position, character in enumerate(manager):
+        if not character.isprintable():
+            shown = objects.encode(manager).decode().replace("\\u00", "\\x")
+            text = f"Invalid value: {shown}: invalid character U+{ord(character):04X} (at position {position})"
+            wrong.append(("FieldValueInvalid", text, "fieldManager"))
+            break
     validation = request.query.get("fieldValidation")
     if validation not in ("", "Ignore", "Warn", "Strict"):
         text = f'Unsupported value: "{validation}": supported values: "", "Ignore", "Strict", "Warn"'

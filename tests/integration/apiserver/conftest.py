@@ -59,7 +59,10 @@ class Api:
         given = self._headers() | ({"Content-Type": content_type} if data is not None else {}) | (headers or {})
         self._connection.request(method, path, data, given)
         response = self._connection.getresponse()
-        return response.status, {key.lower(): value for key, value in response.getheaders()}, response.read()
+        found: dict[str, str] = {}
+        for key, value in response.getheaders():
+            found[key.lower()] = f"{found[key.lower()]}, {value}" if key.lower() in found else value
+        return response.status, found, response.read()
 
     def ok(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
         """Return the decoded body of a call that must succeed."""

@@ -1,0 +1,97 @@
+"""Which API groups, versions and resources are served (spec: runtime-config.*).
+
+``--runtime-config`` holds ``KEY=BOOL`` pairs; the most specific key that speaks about a resource wins:
+``api/all`` < ``api/ga``, ``api/beta``, ``api/alpha`` < ``GROUP/VERSION`` < ``GROUP/VERSION/RESOURCE``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_STAGES = {"api/ga": r"v\d+", "api/beta": r"v\d+beta\d+", "api/alpha": r"v\d+alpha\d+"}
+_TRUE = frozenset(["", "1", "t", "T", "TRUE", "true", "True"])
+_FALSE = frozenset(["0", "f", "F", "FALSE", "false", "False"])
+_BROAD = ("api/all", *_STAGES)
+_IGNORED = "api/legacy"
+_BUILT_IN = {
+    "admissionregistration.k8s.io": ("v1", "v1beta1", "v1alpha1"),
+    "apiextensions.k8s.io": ("v1",),
+    "apiregistration.k8s.io": ("v1",),
+    "apps": ("v1",),
+    "authentication.k8s.io": ("v1", "v1beta1", "v1alpha1"),
+    "authorization.k8s.io": ("v1",),
+    "autoscaling": ("v1", "v2"),
+    "batch": ("v1",),
+    "certificates.k8s.io": ("v1", "v1alpha1"),
+    "coordination.k8s.io": ("v1",),
+    "discovery.k8s.io": ("v1",),
+    "events.k8s.io": ("v1",),
+    "flowcontrol.apiserver.k8s.io": ("v1", "v1beta3"),
+    "internal.apiserver.k8s.io": ("v1alpha1",),
+    "networking.k8s.io": ("v1", "v1alpha1"),
+    "node.k8s.io": ("v1",),
+    "policy": ("v1",),
+    "rbac.authorization.k8s.io": ("v1",),
+    "resource.k8s.io": ("v1alpha2",),
+    "scheduling.k8s.io": ("v1",),
+    "storage.k8s.io": ("v1", "v1beta1", "v1alpha1"),
+}
+"""Groups and versions of the described release: what may be named, served here or not."""
+
+
+def parse_runtime_config(text: str) -> dict[str, str]:
+    """Read ``a=true,b``; a key without a value means true."""
+    pairs = (item.strip().partition("=") for item in text.split(",") if item.strip())
+    return {key.strip(): value.strip() if equals else "true" for key, equals, value in pairs}
+
+
+def complaints(settings: Mapping[str, str]) -> list[str]:
+    """Return what is wrong with *settings*, as the command line says it."""
+    problems = []
+    for key, value in settings.items():
+        if _value(value) is None:
+            problems.append(
+                f'--runtime-config: invalid value of {key}: {value}, err: strconv.ParseBool: parsing "{value}": '
+                "invalid syntax"
+            )
+        if key in _BROAD or key == _IGNORED:
+            continue
+        group, version, _ = _split(key)
+        if not version:
+            problems.append(f"--runtime-config invalid key {key}")
+        elif group and group not in _BUILT_IN:
+            problems.append(f"--runtime-config: unknown api groups {group}")
+        elif version not in (_BUILT_IN[group] if group else ("v1",)):
+            problems.append(f"--runtime-config: group version {key} that has not been registered")
+    if settings.keys() == {"api/all"} and _value(settings["api/all"]) is False:
+        problems.append("--runtime-config: invalid key with only api/all=false")
+    elif not problems and not enabled(settings, "", "v1", "pods"):
+        problems.append("--runtime-config: the core group v1 cannot be switched off")
+    return problems
+
+
+def enabled(settings: Mapping[str, str], group: str, version: str, resource: str) -> bool:
+    """Tell whether *resource* of *group* and *version* is served: by default what is stable is."""
+    stage = next(name for name, pattern in _STAGES.items() if re.fullmatch(pattern, version))
+    decided = stage == "api/ga"
+    named = f"{group}/{version}" if group else f"api/{version}"
+    keys = ["api/all", stage, *([] if group else [version, f"{version}/{resource}"]), named, f"{named}/{resource}"]
+    for key in keys:
+        if key in settings:
+            decided = bool(_value(settings[key]))
+    return decided
+
+
+def _split(key: str) -> tuple[str, str, str]:
+    """Return group, version and resource that *key* names; an empty version means that it names none."""
+    parts = key.split("/")
+    if parts[0] == "api" or re.fullmatch(r"v\d\w*", parts[0]):
+        parts = ["", *(parts[1:] if parts[0] == "api" else parts)]
+    if len(parts) not in (2, 3) or not all(parts[1:]):
+        return "", "", ""
+    return parts[0], parts[1], parts[2] if len(parts) == 3 else ""
+
+
+def _value(text: str) -> bool | None:
+    return True if text in _TRUE else False if text in _FALSE else None

@@ -1,0 +1,237 @@
+"""The feature gates of the API server with stage and default of the described release (spec: gate.*)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nodeagent.base.gates import FeatureGate, FeatureGates, GateError, GateProblem, Stage
+
+_ALPHA = (
+    "CloudControllerManagerWebhook",
+    "ClusterTrustBundle",
+    "ClusterTrustBundleProjection",
+    "ConsistentListFromCache",
+    "ContainerCheckpoint",
+    "ContextualLogging",
+    "CPUManagerPolicyAlphaOptions",
+    "CRDValidationRatcheting",
+    "CrossNamespaceVolumeDataSource",
+    "CSIVolumeHealth",
+    "CustomCPUCFSQuotaPeriod",
+    "DisableNodePlatformProxyVersion",
+    "DynamicResourceAllocation",
+    "HonorPVReclaimPolicy",
+    "HPAScaleToZero",
+    "ImageMaximumGCAge",
+    "InPlacePodVerticalScaling",
+    "InTreePluginAWSUnregister",
+    "InTreePluginAzureDiskUnregister",
+    "InTreePluginAzureFileUnregister",
+    "InTreePluginGCEUnregister",
+    "InTreePluginOpenStackUnregister",
+    "InTreePluginPortworxUnregister",
+    "InTreePluginvSphereUnregister",
+    "LoadBalancerIPMode",
+    "LocalStorageCapacityIsolationFSQuotaMonitoring",
+    "LoggingAlphaOptions",
+    "MatchLabelKeysInPodAffinity",
+    "MaxUnavailableStatefulSet",
+    "MemoryQoS",
+    "MultiCIDRServiceAllocator",
+    "NFTablesProxyMode",
+    "NodeAgentCgroupDriverFromCRI",
+    "NodeAgentInUserNamespace",
+    "NodeAgentPodResourcesDynamicResources",
+    "NodeAgentPodResourcesGet",
+    "NodeAgentSeparateDiskGC",
+    "NodeLogQuery",
+    "PlatformProxyDrainingTerminatingNodes",
+    "PodAndContainerStatsFromCRI",
+    "PodLifecycleSleepAction",
+    "ProcMountType",
+    "QOSReserved",
+    "RecoverVolumeExpansionFailure",
+    "RuntimeClassInImageCriApi",
+    "SecurityContextDeny",
+    "ServiceAccountTokenJTI",
+    "ServiceAccountTokenNodeBinding",
+    "ServiceAccountTokenNodeBindingValidation",
+    "ServiceAccountTokenPodNodeInfo",
+    "StorageVersionAPI",
+    "StructuredAuthenticationConfiguration",
+    "StructuredAuthorizationConfiguration",
+    "TopologyManagerPolicyAlphaOptions",
+    "TranslateStreamCloseWebsocketRequests",
+    "UnknownVersionInteroperabilityProxy",
+    "UserNamespacesPodSecurityStandards",
+    "UserNamespacesSupport",
+    "VolumeAttributesClass",
+    "VolumeCapacityPriority",
+    "WatchList",
+    "WinDSR",
+)
+_ALPHA_ON = ("WindowsHostNetwork",)
+_BETA_ON = (
+    "AdmissionWebhookMatchConditions",
+    "AggregatedDiscoveryEndpoint",
+    "AnyVolumeDataSource",
+    "APIResponseCompression",
+    "APIServerIdentity",
+    "APIServerTracing",
+    "AppArmor",
+    "CloudDualStackNodeIPs",
+    "ComponentSLIs",
+    "CPUManagerPolicyBetaOptions",
+    "CPUManagerPolicyOptions",
+    "CronJobsScheduledAnnotation",
+    "DevicePluginCDIDevices",
+    "DisableCloudProviders",
+    "DisableNodeAgentCloudCredentialProviders",
+    "ElasticIndexedJob",
+    "GracefulNodeShutdown",
+    "GracefulNodeShutdownBasedOnPodPriority",
+    "HPAContainerMetrics",
+    "JobBackoffLimitPerIndex",
+    "JobPodFailurePolicy",
+    "JobPodReplacementPolicy",
+    "LegacyServiceAccountTokenCleanUp",
+    "LogarithmicScaleDown",
+    "LoggingBetaOptions",
+    "MatchLabelKeysInPodTopologySpread",
+    "MemoryManager",
+    "MinDomainsInPodTopologySpread",
+    "NewVolumeManagerReconstruction",
+    "NodeAgentTracing",
+    "NodeInclusionPolicyInPodTopologySpread",
+    "OpenAPIEnums",
+    "PDBUnhealthyPodEvictionPolicy",
+    "PersistentVolumeLastPhaseTransitionTime",
+    "PodDeletionCost",
+    "PodDisruptionConditions",
+    "PodHostIPs",
+    "PodIndexLabel",
+    "PodReadyToStartContainersCondition",
+    "PodSchedulingReadiness",
+    "RotateNodeAgentServerCertificate",
+    "SELinuxMountReadWriteOncePod",
+    "SeparateTaintEvictionController",
+    "SidecarContainers",
+    "SizeMemoryBackedVolumes",
+    "StableLoadBalancerNodeSet",
+    "StatefulSetAutoDeletePVC",
+    "StatefulSetStartOrdinal",
+    "StorageVersionHash",
+    "TopologyAwareHints",
+    "TopologyManagerPolicyBetaOptions",
+    "TopologyManagerPolicyOptions",
+    "UnauthenticatedHTTP2DOSMitigation",
+    "WinOverlay",
+)
+_BETA_OFF = (
+    "CSIMigrationPortworx",
+    "EventedPLEG",
+    "NodeSwap",
+    "SchedulerQueueingHints",
+    "ValidatingAdmissionPolicy",
+    "ZeroLimitedNominalConcurrencyShares",
+)
+_LOCKED = (
+    "APIListChunking",
+    "CPUManager",
+    "CSIMigrationAzureFile",
+    "CSIMigrationvSphere",
+    "CSINodeExpandSecret",
+    "EfficientWatchResumption",
+    "ExpandedDNSConfig",
+    "IPTablesOwnershipCleanup",
+    "JobReadyPods",
+    "LegacyServiceAccountTokenTracking",
+    "MinimizeIPTablesRestore",
+    "NodeAgentPodResources",
+    "NodeOutOfServiceVolumeDetach",
+    "OpenAPIV3",
+    "ProbeTerminationGracePeriod",
+    "ProxyTerminatingEndpoints",
+    "ReadWriteOncePod",
+    "RemainingItemCount",
+    "RetroactiveDefaultStorageClass",
+    "ServerSideApply",
+    "ServerSideFieldValidation",
+    "ServiceNodePortStaticSubrange",
+    "TopologyManager",
+    "WatchBookmark",
+)
+_GA = (
+    "APIPriorityAndFairness",
+    "ConsistentHTTPGetHandlers",
+    "CustomResourceValidationExpressions",
+    "ExecProbeTimeout",
+    "KMSv2",
+    "KMSv2KDF",
+    "RemoveSelfLink",
+)
+_DEPRECATED = (
+    "CSIMigrationRBD",
+    "DefaultHostNetworkHostPortsInPodTemplates",
+    "InTreePluginRBDUnregister",
+    "KMSv1",
+    "SkipReadOnlyValidationGCE",
+)
+
+ALIASES = {
+    "DisableKubeletCloudCredentialProviders": "DisableNodeAgentCloudCredentialProviders",
+    "DisableNodeKubeProxyVersion": "DisableNodePlatformProxyVersion",
+    "KubeProxyDrainingTerminatingNodes": "PlatformProxyDrainingTerminatingNodes",
+    "KubeletCgroupDriverFromCRI": "NodeAgentCgroupDriverFromCRI",
+    "KubeletInUserNamespace": "NodeAgentInUserNamespace",
+    "KubeletPodResources": "NodeAgentPodResources",
+    "KubeletPodResourcesDynamicResources": "NodeAgentPodResourcesDynamicResources",
+    "KubeletPodResourcesGet": "NodeAgentPodResourcesGet",
+    "KubeletSeparateDiskGC": "NodeAgentSeparateDiskGC",
+    "KubeletTracing": "NodeAgentTracing",
+    "RotateKubeletServerCertificate": "RotateNodeAgentServerCertificate",
+    "RuntimeClassInImageCriAPI": "RuntimeClassInImageCriApi",
+}
+"""Other spelling of a gate → ours."""
+
+KNOWN: tuple[FeatureGate, ...] = (
+    *(FeatureGate(name, Stage.ALPHA, False) for name in _ALPHA),
+    *(FeatureGate(name, Stage.ALPHA, True) for name in _ALPHA_ON),
+    *(FeatureGate(name, Stage.BETA, True) for name in _BETA_ON),
+    *(FeatureGate(name, Stage.BETA, False) for name in _BETA_OFF),
+    *(FeatureGate(name, Stage.GA, True, locked=True) for name in _LOCKED),
+    *(FeatureGate(name, Stage.GA, True) for name in _GA),
+    *(FeatureGate(name, Stage.DEPRECATED, name == "SkipReadOnlyValidationGCE") for name in _DEPRECATED),
+)
+
+
+def build_gates(settings: Mapping[str, bool]) -> FeatureGates:
+    """Return the state of all gates under *settings*.
+
+    :raises GateError: a gate is unknown, a locked one would change, or one needs another that is off.
+    """
+    gates = FeatureGates(KNOWN, settings, ALIASES)
+    if gates.enabled("UnknownVersionInteroperabilityProxy") and not gates.enabled("StorageVersionAPI"):
+        rule = "requires StorageVersionAPI feature flag to be enabled"
+        raise GateError([GateProblem("UnknownVersionInteroperabilityProxy", True, rule)])
+    return gates
+
+
+def complaints(settings: Mapping[str, bool]) -> list[str]:
+    """Return what is wrong with *settings*, as the command line says it."""
+    try:
+        build_gates(settings)
+    except GateError as error:
+        return [_complaint(problem) for problem in error.problems]
+    return []
+
+
+def _complaint(problem: GateProblem) -> str:
+    if "unrecognized" in problem.rule:
+        setting = f"{problem.name}={str(problem.value).lower()}"
+        hint = problem.rule.partition(";")[2]
+        text = f'invalid argument "{setting}" for "--feature-gates" flag: unrecognized feature gate: {problem.name}'
+        return f"{text};{hint}" if hint else text
+    if "locked" in problem.rule:
+        return f"cannot set feature gate {problem.name} to {str(problem.value).lower()}, feature {problem.rule}"
+    return f"{problem.name} feature {problem.rule}"

@@ -1,0 +1,48 @@
+"""What others need to verify service account tokens: the issuer's document and its keys.
+
+spec: path.apiserver.{service-account-issuer}/.well-known/openid-configuration
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from apiserver_stub import objects
+from apiserver_stub.reply import Reply
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+    from apiserver_stub.request import Request
+
+DOCUMENT_PATH = "/.well-known/openid-configuration"
+KEYS_PATH = "/openid/v1/jwks"
+_CACHED = {"Cache-Control": "public, max-age=3600"}
+
+
+def answer(server: ApiServer, request: Request) -> Reply | None:
+    """Answer the two paths, ``None`` for any other; without an issuer that is an HTTPS address there are none."""
+    path = request.info.path
+    if path not in (DOCUMENT_PATH, KEYS_PATH) or not _is_https(server.tokens.issuer):
+        return None
+    if path == KEYS_PATH:
+        body = objects.encode({"keys": server.tokens.public_keys()})
+        return Reply(200, body=body, content_type="application/jwk-set+json", headers=_CACHED)
+    document = {
+        "issuer": server.tokens.issuer,
+        "jwks_uri": server.options.service_account_jwks_uri or _own_keys(server),
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": sorted({key["alg"] for key in server.tokens.public_keys()}),
+    }
+    return Reply(200, body=objects.encode(document), headers=_CACHED)
+
+
+def _own_keys(server: ApiServer) -> str:
+    name, port = server.options.external_hostname, server.address.rpartition(":")[2]
+    return f"https://{f'{name}:{port}' if name else server.address}{KEYS_PATH}"
+
+
+def _is_https(issuer: str) -> bool:
+    parts = urlsplit(issuer)
+    return parts.scheme == "https" and bool(parts.netloc)

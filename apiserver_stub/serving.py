@@ -1,0 +1,137 @@
+"""The certificate by which the server is known: given or generated, and exchanged when its files change."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+
+from apiserver_stub.options import Options
+from nodeagent.base.tls import (
+    INSECURE_CIPHERS,
+    PREFERRED_CIPHERS,
+    KeyPair,
+    TlsError,
+    covers,
+    generate_ca,
+    issue,
+    server_context,
+    write_private,
+)
+
+_log = logging.getLogger(__name__)
+
+POLL_SECONDS = 2.0
+_WEAK = ":@SECLEVEL=0"
+"""Lets the library offer what was asked for by name although it finds it too weak."""
+
+
+class Certificates:
+    """The files of the serving certificate and the TLS context made from them.
+
+    :raises TlsError: the files are no good.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        directory = options.certificates
+        if options.tls_cert_file is not None and options.tls_private_key_file is not None:
+            self._certificate, self._key = options.tls_cert_file, options.tls_private_key_file
+            self.authority = self._certificate
+        else:
+            self._certificate, self._key = directory / "apiserver.crt", directory / "apiserver.key"
+            self.authority = directory / "ca.crt"
+            _generate(options, directory)
+        self._stamps = self._read_stamps()
+        self.context = self._build()
+
+    async def keep_current(self) -> None:
+        """Take up changed files until cancelled; a pair that does not fit is told and the one in use stays."""
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.to_thread(self.reload)
+
+    def reload(self) -> bool:
+        """Take up the files if they changed; returns whether new connections see another certificate."""
+        stamps = self._read_stamps()
+        if stamps == self._stamps:
+            return False
+        self._stamps = stamps
+        try:
+            self._build()  # first aside: loading half a pair would spoil the context in use
+            self.context.load_cert_chain(self._certificate, self._key)
+            if self._options.client_ca_file is not None:
+                self.context.load_verify_locations(self._options.client_ca_file)
+        except (TlsError, OSError, ssl.SSLError) as error:
+            _log.error("Changed certificate files are not taken up", extra={"err": error})
+            return False
+        _log.info("Took up changed certificate files", extra={"certificate": str(self._certificate)})
+        return True
+
+    def _read_stamps(self) -> list[tuple[int, int, int]]:
+        found = []
+        for path in (self._certificate, self._key, self._options.client_ca_file):
+            try:
+                state = path.stat() if path is not None else None
+            except OSError:
+                state = None
+            found.append((state.st_mtime_ns, state.st_size, state.st_ino) if state is not None else (0, 0, 0))
+        return found
+
+    def _build(self) -> ssl.SSLContext:
+        options = self._options
+        context = server_context(
+            self._certificate, self._key, client_ca_file=options.client_ca_file, min_version=options.tls_min_version
+        )
+        choose_ciphers(context, options.tls_cipher_suites)
+        return context
+
+
+def choose_ciphers(context: ssl.SSLContext, names: Sequence[str]) -> list[str]:
+    """Let *context* offer the suites *names* for TLS 1.2 and older, and return those that this machine's library lacks.
+
+    Suites of TLS 1.3 are always on. When nothing is left of those asked for, older versions find no common suite.
+    """
+    known = {**PREFERRED_CIPHERS, **INSECURE_CIPHERS}
+    asked = [name for name in names if name in known]
+    if not asked:
+        return []
+    lacking = [name for name in asked if not _offered(known[name])]
+    chosen = [known[name] for name in asked if name not in lacking]
+    weak = _WEAK if any(name in INSECURE_CIPHERS for name in asked) else ""
+    if chosen:
+        context.set_ciphers(":".join(dict.fromkeys(chosen)) + weak)
+    else:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+    for name in lacking:
+        _log.warning("Cipher suite is not offered by the TLS library here", extra={"suite": name})
+    return lacking
+
+
+def _offered(cipher: str) -> bool:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(cipher + _WEAK)
+    except ssl.SSLError:
+        return False
+    return True
+
+
+def _generate(options: Options, directory: Path) -> None:
+    authority_file, authority_key = directory / "ca.crt", directory / "ca.key"
+    if authority_file.exists() and authority_key.exists():
+        authority = KeyPair(authority_file.read_bytes(), authority_key.read_bytes())
+    else:
+        authority = generate_ca("nodeagent-apiserver-ca")
+        write_private(authority_key, authority.key)
+        write_private(authority_file, authority.certificate, mode=0o644)
+    names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "::1"]
+    addresses = (options.bind_address, options.advertise_address, options.external_hostname)
+    names += [name for name in addresses if name and name not in ("0.0.0.0", "::")]  # noqa: S104 - compared, not bound
+    certificate, key = directory / "apiserver.crt", directory / "apiserver.key"
+    if certificate.exists() and key.exists() and covers(certificate.read_bytes(), names):
+        return
+    pair = issue(authority, "nodeagent-apiserver", names=names, server=True)
+    write_private(key, pair.key)
+    write_private(certificate, pair.certificate + authority.certificate, mode=0o644)

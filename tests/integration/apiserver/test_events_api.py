@@ -1,0 +1,996 @@
+"""Document 1 on a running server: every operation, parameter and rule of events, in the order of the document."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nodeagent.base import apiproto
+
+from .conftest import Api, Server
+
+NEW, CORE = "/apis/events.k8s.io/v1", "/api/v1"
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+APPLY = "application/apply-patch+yaml"
+WHEN = "2026-11-21T01:02:03.123456Z"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that watches may ask for the state they start from."""
+    found = Server(tmp_path_factory.mktemp("events"), "--feature-gates=WatchList=true")
+    yield found
+    assert found.stop() == 0
+
+
+@pytest.fixture
+def events(namespace: str) -> str:
+    """The path of the namespace's events."""
+    return f"{NEW}/namespaces/{namespace}/events"
+
+
+def event(name: str = "e", **members: Any) -> dict[str, Any]:
+    """Return an event that passes; *members* replace, and ``None`` removes."""
+    whole = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": name},
+        "eventTime": WHEN,
+        "action": "Binding",
+        "reason": "Scheduled",
+        "reportingController": "example.com/scheduler",
+        "reportingInstance": "scheduler-1",
+        "type": "Normal",
+        "note": "assigned",
+        "regarding": {"kind": "Pod", "namespace": "default", "name": "p"},
+        **members,
+    }
+    return {key: value for key, value in whole.items() if value is not None}
+
+
+def create(api: Api, events: str, *names: str, **members: Any) -> list[dict[str, Any]]:
+    return [api.ok("POST", events, event(name, **members)) for name in names]
+
+
+def names(listed: dict[str, Any]) -> list[str]:
+    return [item["metadata"]["name"] for item in listed["items"]]
+
+
+def causes(api: Api, events: str, body: dict[str, Any], method: str = "POST") -> list[tuple[str, str]]:
+    """Return the causes for which *body* is refused."""
+    code, refused = api.call(method, events, body)
+    assert (code, refused["reason"]) == (422, "Invalid"), refused
+    return [(cause["field"], cause["message"]) for cause in refused["details"]["causes"]]
+
+
+def row(*ids: str) -> Any:
+    return pytest.mark.row(*(f"events.{id_}" for id_ in ids))
+
+
+# Fields
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "core", "wrong"),
+    [
+        pytest.param("eventTime", WHEN, "eventTime", 5, marks=row("Event.eventTime")),
+        pytest.param("action", "Pulling", "action", 5, marks=row("Event.action")),
+        pytest.param("note", "näher", "message", 5, marks=row("Event.note")),
+        pytest.param("reason", "Pulled", "reason", [], marks=row("Event.reason")),
+        pytest.param(
+            "regarding",
+            {
+                "kind": "Pod",
+                "namespace": "default",
+                "name": "p",
+                "uid": "u",
+                "apiVersion": "v1",
+                "resourceVersion": "7",
+                "fieldPath": "spec.containers{c}",
+            },
+            "involvedObject",
+            "p",
+            marks=row("Event.regarding"),
+        ),
+        pytest.param("related", {"kind": "Node", "name": "n"}, "related", "n", marks=row("Event.related")),
+        pytest.param(
+            "reportingController", "a.example/c", "reportingComponent", {}, marks=row("Event.reportingController")
+        ),
+        pytest.param("reportingInstance", "c-2", "reportingInstance", 1, marks=row("Event.reportingInstance")),
+        pytest.param(
+            "series", {"count": 2, "lastObservedTime": WHEN}, "series", {"count": "2"}, marks=row("Event.series")
+        ),
+        pytest.param("type", "Warning", "type", True, marks=row("Event.type")),
+    ],
+)
+def test_a_member_is_kept_typed_and_shown_in_both_views(
+    api: Api, events: str, member: str, value: Any, core: str, wrong: Any
+) -> None:
+    created = api.ok("POST", events, event(**{member: value}))
+
+    assert created[member] == value
+    assert api.ok("GET", f"{events}/e")[member] == value
+    assert api.ok("GET", f"{events}/e".replace(NEW, CORE))[core] == value
+    code, refused = api.call("POST", events, event("other", **{member: wrong}))
+    assert (code, refused["reason"]) == (400, "BadRequest")
+    assert 'Event in version "v1" cannot be handled as a Event: json: cannot unmarshal' in refused["message"]
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "core", "label"),
+    [
+        pytest.param("deprecatedCount", 3, "count", "count", marks=row("Event.deprecatedCount")),
+        pytest.param(
+            "deprecatedFirstTimestamp",
+            "2026-11-21T00:00:01Z",
+            "firstTimestamp",
+            "firstTimestamp",
+            marks=row("Event.deprecatedFirstTimestamp"),
+        ),
+        pytest.param(
+            "deprecatedLastTimestamp",
+            "2026-11-21T00:00:02Z",
+            "lastTimestamp",
+            "lastTimestamp",
+            marks=row("Event.deprecatedLastTimestamp"),
+        ),
+        pytest.param(
+            "deprecatedSource",
+            {"component": "kubelet", "host": "n1"},
+            "source",
+            "source",
+            marks=row("Event.deprecatedSource", "Event.deprecatedSource.component", "Event.deprecatedSource.host"),
+        ),
+    ],
+)
+def test_what_is_deprecated_comes_from_the_older_form_alone(
+    api: Api, namespace: str, events: str, member: str, value: Any, core: str, label: str
+) -> None:
+    older = {"metadata": {"name": "old"}, "involvedObject": {"namespace": namespace}, core: value}
+
+    api.ok("POST", events.replace(NEW, CORE), older)
+
+    assert api.ok("GET", f"{events}/old")[member] == value
+    assert api.ok("GET", f"{events}/old".replace(NEW, CORE))[core] == value
+    assert causes(api, events, event(**{member: value})) == [(label, 'Invalid value: "": needs to be unset')]
+
+
+@row("Event.metadata")
+def test_metadata_is_standard(api: Api, events: str, namespace: str) -> None:
+    metadata = {"generateName": "made-", "labels": {"a": "b"}, "annotations": {"c": "d"}, "uid": "mine"}
+
+    made = api.ok("POST", events, event(metadata=metadata))["metadata"]
+
+    assert made["name"].startswith("made-")
+    assert len(made["name"]) == len("made-") + 5
+    assert (made["namespace"], made["labels"], made["annotations"]) == (namespace, {"a": "b"}, {"c": "d"})
+    assert made["uid"] != "mine"
+    assert made["creationTimestamp"].endswith("Z")
+    assert int(made["resourceVersion"]) > 0
+    assert [field for field, _ in causes(api, events, event(metadata={"name": "V_1"}))] == ["metadata.name"]
+    assert causes(api, events, event(metadata={})) == [
+        ("metadata.name", "Required value: name or generateName is required")
+    ]
+    wrong = {"name": "x", "labels": {"a b": "c"}, "finalizers": ["short"]}
+    assert causes(api, events, event(metadata=wrong))[0][0] == "metadata.labels"
+
+
+@row("Event.eventTime", "limit.eventTime-precision")
+def test_the_time_is_required_and_counts_microseconds(api: Api, events: str) -> None:
+    assert ("eventTime", "Required value") in causes(api, events, event(eventTime=None))
+    for text in ("2026-11-21T01:02:03Z", "2026-11-21T01:02:03.1Z", "2026-11-21T01:02:03.123456789Z", "now"):
+        code, refused = api.call("POST", events, event(eventTime=text))
+        assert code == 400
+        assert f'parsing time "{text}" as "2006-01-02T15:04:05.000000Z07:00"' in refused["message"]
+    moved = api.ok("POST", events, event(eventTime="2026-11-21T03:02:03.000001+02:00"))
+    assert moved["eventTime"] == "2026-11-21T01:02:03.000001Z"
+
+
+@pytest.mark.parametrize(
+    ("member", "label"),
+    [
+        pytest.param("action", "action", marks=row("Event.action", "limit.action-length-new-Event")),
+        pytest.param("reason", "reason", marks=row("Event.reason", "limit.reason-length-new-Event")),
+        pytest.param(
+            "reportingInstance",
+            "reportingInstance",
+            marks=row("Event.reportingInstance", "limit.reportingInstance-length-new-Event"),
+        ),
+    ],
+)
+def test_a_new_event_says_it_in_at_most_128_characters(api: Api, events: str, member: str, label: str) -> None:
+    for value in (None, ""):
+        assert causes(api, events, event(**{member: value})) == [(label, "Required value")]
+    too_long = 'Invalid value: "": can have at most 128 characters'
+    assert causes(api, events, event(**{member: "x" * 129})) == [(label, too_long)]
+    assert causes(api, events, event(**{member: "é" * 65})) == [(label, too_long)]
+    assert api.ok("POST", events, event(**{member: "x" * 128}))[member] == "x" * 128
+
+
+@row("Event.note", "limit.note-size")
+def test_a_note_has_at_most_1_kb_and_readers_meet_longer_ones(api: Api, namespace: str, events: str) -> None:
+    too_long = [("message", 'Invalid value: "": can have at most 1024 characters')]
+    assert causes(api, events, event(note="x" * 1025)) == too_long
+    assert api.ok("POST", events, event(note="x" * 1024))["note"] == "x" * 1024
+    assert "note" not in api.ok("POST", events, event("none", note=None))
+
+    older = {"metadata": {"name": "old"}, "involvedObject": {"namespace": namespace}, "message": "y" * 65536}
+    api.ok("POST", events.replace(NEW, CORE), older)
+    assert len(api.ok("GET", f"{events}/old")["note"]) == 65536
+
+
+@row("Event.reportingController")
+def test_the_controller_is_required_and_a_qualified_name(api: Api, events: str) -> None:
+    empty = causes(api, events, event(reportingController=None))
+    assert [field for field, _ in empty] == ["reportingController"] * 3
+    assert empty[0][1] == "Required value"
+    for wrong in ("a/b/c", "UPPER.example/x", "x" * 64, "-x"):
+        assert causes(api, events, event(reportingController=wrong))[0][0] == "reportingController"
+    assert api.ok("POST", events, event(reportingController="scheduler"))["reportingController"] == "scheduler"
+
+
+@row("Event.type")
+def test_the_type_is_normal_or_warning(api: Api, events: str) -> None:
+    for wrong in ("Other", ""):
+        assert causes(api, events, event(type=wrong)) == [("type", f'Invalid value: "": has invalid value: {wrong}')]
+    create(api, events, "w", type="Warning")
+
+
+@row("Event.regarding")
+def test_an_event_about_nothing_is_for_the_system(api: Api, events: str) -> None:
+    text = 'Invalid value: "": does not match event.namespace'
+    assert causes(api, events, event(regarding=None)) == [("involvedObject.namespace", text)]
+    about = api.ok("POST", f"{NEW}/namespaces/default/events", event("nothing", regarding=None))
+    assert about["regarding"] == {}
+    api.ok("DELETE", f"{NEW}/namespaces/default/events/nothing")
+
+
+@row("Event.series", "Event.series.count")
+def test_a_series_counts_two_or_more_and_may_go_on(api: Api, events: str) -> None:
+    assert causes(api, events, event(series={"count": 1, "lastObservedTime": WHEN})) == [
+        ("series.count", 'Invalid value: "": should be at least 2')
+    ]
+    assert causes(api, events, event(series={"lastObservedTime": WHEN}))[0][0] == "series.count"
+    assert causes(api, events, event(series={"count": 2})) == [("series.lastObservedTime", "Required value")]
+    assert "series" not in create(api, events, "e")[0]
+
+    longer = {"count": 3, "lastObservedTime": "2026-11-21T01:02:09.000000Z"}
+    patched = api.ok("PATCH", f"{events}/e", {"series": longer}, content_type=MERGE)
+    assert patched["series"] == longer
+    code, _ = api.call("PATCH", f"{events}/e", {"series": {"count": 1}}, content_type=MERGE)
+    assert code == 422
+
+
+@row("op.replace", "op.patch")
+def test_what_was_said_stays_said(api: Api, events: str) -> None:
+    created = create(api, events, "e")[0]
+    changes = {"note": "other", "action": "b", "reason": "c", "type": "Warning", "reportingInstance": "d"}
+
+    found = causes(api, f"{events}/e", {**created, **changes}, "PUT")
+
+    assert {field for field, _ in found} == {"message", "action", "reason", "type", "reportingInstance"}
+    assert all(message.endswith("field is immutable") for _, message in found)
+    code, refused = api.call("PATCH", f"{events}/e", {"note": "other"}, content_type=MERGE)
+    assert (code, refused["details"]["causes"][0]["field"]) == (422, "message")
+    core = f"{events}/e".replace(NEW, CORE)
+    assert api.ok("PATCH", core, {"message": "other"}, content_type=MERGE)["message"] == "other"
+
+
+# Operations
+
+
+@row("op.create", "op.get")
+def test_create_and_get(api: Api, events: str) -> None:
+    code, created = api.call("POST", events, event())
+    assert code == 201
+    code, found = api.call("GET", f"{events}/e")
+    assert (code, found) == (200, created)
+    assert (found["kind"], found["apiVersion"]) == ("Event", "events.k8s.io/v1")
+    code, missing = api.call("GET", f"{events}/nope")
+    assert (code, missing["message"]) == (404, 'events.events.k8s.io "nope" not found')
+    code, again = api.call("POST", events, event())
+    assert (code, again["reason"]) == (409, "AlreadyExists")
+    assert api.call("POST", f"{NEW}/namespaces/nope/events", event())[0] == 404
+    assert api.call("POST", events, b"")[0] == 400
+    assert api.call("POST", f"{NEW}/events", event())[0] == 405
+
+
+@row("op.replace")
+def test_replace_changes_or_makes(api: Api, events: str) -> None:
+    code, created = api.call("PUT", f"{events}/e", event())
+    assert code == 201
+    created["metadata"]["labels"] = {"a": "b"}
+    code, replaced = api.call("PUT", f"{events}/e", created)
+    assert (code, replaced["metadata"]["labels"]) == (200, {"a": "b"})
+    assert api.call("PUT", f"{events}/e", created)[1]["reason"] == "Conflict"
+    code, same = api.call("PUT", f"{events}/e", replaced)
+    assert (code, same["metadata"]["resourceVersion"]) == (200, replaced["metadata"]["resourceVersion"])
+    assert api.call("PUT", f"{events}/e", event("other"))[0] == 400
+
+
+@row("op.patch")
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        (MERGE, {"metadata": {"labels": {"a": "1"}}}),
+        (STRATEGIC, {"metadata": {"labels": {"a": "1"}}}),
+        (JSON_PATCH, [{"op": "add", "path": "/metadata/labels", "value": {"a": "1"}}]),
+    ],
+)
+def test_patch_in_every_form(api: Api, events: str, content_type: str, body: Any) -> None:
+    create(api, events, "e")
+
+    code, patched = api.call("PATCH", f"{events}/e", body, content_type=content_type)
+
+    assert (code, patched["metadata"]["labels"]) == (200, {"a": "1"})
+    assert api.call("PATCH", f"{events}/nope", body, content_type=content_type)[0] == 404
+
+
+@row("op.patch", "param.patch.fieldManager", "param.patch.force")
+def test_apply_makes_owns_and_takes_over(api: Api, events: str) -> None:
+    path = f"{events}/e?fieldManager=fm1"
+    assert api.call("PATCH", f"{events}/e", event(), content_type=APPLY)[1]["message"] == (
+        'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
+    )
+    code, made = api.call("PATCH", path, event(metadata={"name": "e", "labels": {"q": "1"}}), content_type=APPLY)
+    assert code == 201
+    (entry,) = made["metadata"]["managedFields"]
+    assert (entry["manager"], entry["operation"], entry["apiVersion"]) == ("fm1", "Apply", "events.k8s.io/v1")
+    assert entry["fieldsV1"]["f:metadata"] == {"f:labels": {"f:q": {}}}
+    assert entry["fieldsV1"]["f:note"] == {}
+
+    code, same = api.call("PATCH", path, event(metadata={"name": "e", "labels": {"q": "1"}}), content_type=APPLY)
+    assert (code, same["metadata"]["resourceVersion"]) == (200, made["metadata"]["resourceVersion"])
+
+    other = {"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e", "labels": {"q": "2"}}}
+    code, refused = api.call("PATCH", f"{events}/e?fieldManager=fm2", other, content_type=APPLY)
+    assert (code, refused["reason"]) == (409, "Conflict")
+    assert refused["message"] == 'Apply failed with 1 conflict: conflict with "fm1": .metadata.labels.q'
+    assert refused["details"]["causes"] == [
+        {"reason": "FieldManagerConflict", "message": 'conflict with "fm1"', "field": ".metadata.labels.q"}
+    ]
+    assert api.call("PATCH", f"{events}/e?fieldManager=fm2&force=false", other, content_type=APPLY)[0] == 409
+    taken = api.ok("PATCH", f"{events}/e?fieldManager=fm2&force=true", other, content_type=APPLY)
+    assert taken["metadata"]["labels"] == {"q": "2"}
+    assert [entry["manager"] for entry in taken["metadata"]["managedFields"]] == ["fm1", "fm2"]
+
+    left = api.ok("PATCH", f"{events}/e?fieldManager=fm2", {**other, "metadata": {"name": "e"}}, content_type=APPLY)
+    assert "labels" not in left["metadata"]
+
+    assert api.call("PATCH", path, {"metadata": {"name": "e"}}, content_type=APPLY)[0] == 400
+    code, untyped = api.call("PATCH", path, event(foo=1), content_type=APPLY)
+    assert code == 500
+    assert ".foo: field not declared in schema" in untyped["message"]
+    code, forced = api.call("PATCH", f"{events}/e?force=true", {}, content_type=MERGE)
+    assert (code, forced["details"]["causes"][0]["field"]) == (422, "force")
+
+
+@row("op.delete")
+def test_delete(api: Api, events: str) -> None:
+    uid = create(api, events, "e")[0]["metadata"]["uid"]
+
+    code, status = api.call("DELETE", f"{events}/e")
+
+    assert (code, status["kind"], status["status"]) == (200, "Status", "Success")
+    assert status["details"] == {"name": "e", "group": "events.k8s.io", "kind": "events", "uid": uid}
+    assert api.call("DELETE", f"{events}/e")[0] == 404
+    create(api, events, "e")
+    code, refused = api.call("DELETE", f"{events}/e", {"preconditions": {"uid": uid}})
+    assert (code, refused["reason"]) == (409, "Conflict")
+
+
+@row("op.delete-collection")
+def test_delete_collection(api: Api, events: str) -> None:
+    create(api, events, "a", "b")
+
+    code, deleted = api.call("DELETE", events)
+
+    assert (code, names(deleted)) == (200, ["a", "b"])
+    assert api.ok("GET", events)["items"] == []
+    assert api.call("DELETE", f"{NEW}/events")[0] == 405
+
+
+@row(
+    "op.list-or-watch-one-namespace", "EventList.apiVersion", "EventList.kind", "EventList.metadata", "EventList.items"
+)
+def test_list_one_namespace(api: Api, events: str) -> None:
+    create(api, events, "b", "a")
+
+    code, listed = api.call("GET", events)
+
+    assert code == 200
+    assert (listed["apiVersion"], listed["kind"]) == ("events.k8s.io/v1", "EventList")
+    assert int(listed["metadata"]["resourceVersion"]) >= int(listed["items"][0]["metadata"]["resourceVersion"])
+    assert names(listed) == ["a", "b"]
+    assert "kind" not in listed["items"][0]
+    assert api.ok("GET", f"{NEW}/namespaces/nope/events")["items"] == []
+
+
+@row("op.list-or-watch-all-namespaces")
+def test_list_and_watch_all_namespaces(api: Api, events: str, namespace: str) -> None:
+    create(api, events, "e")
+    api.ok("POST", f"{NEW}/namespaces/default/events", event("here"))
+
+    listed = api.ok("GET", f"{NEW}/events")
+    assert {(namespace, "e"), ("default", "here")} <= {
+        (item["metadata"]["namespace"], item["metadata"]["name"]) for item in listed["items"]
+    }
+    with api.watch(f"{NEW}/events?watch=1&resourceVersion={listed['metadata']['resourceVersion']}") as watched:
+        api.ok("DELETE", f"{NEW}/namespaces/default/events/here")
+        change = next(watched)
+    assert (change["type"], change["object"]["metadata"]["name"]) == ("DELETED", "here")
+
+
+@row("error.401")
+@pytest.mark.parametrize(
+    ("method", "place"),
+    [
+        ("GET", "/e"),
+        ("GET", ""),
+        ("GET", "?watch=1"),
+        ("POST", ""),
+        ("PUT", "/e"),
+        ("PATCH", "/e"),
+        ("DELETE", "/e"),
+        ("DELETE", ""),
+    ],
+)
+def test_every_operation_wants_to_know_who_asks(server: Server, method: str, place: str) -> None:
+    stranger = server.api("not-a-token")
+
+    for path in (f"{NEW}/namespaces/default/events{place}", f"{NEW}/events{place if place != '/e' else ''}"):
+        code, refused = stranger.call(method, path, event() if method in ("POST", "PUT", "PATCH") else None)
+        assert (code, refused["kind"], refused["reason"]) == (401, "Status", "Unauthorized")
+
+
+# Parameters of reading
+
+
+@row("param.get.pretty")
+def test_get_pretty(api: Api, events: str) -> None:
+    create(api, events, "e")
+    _pretty(api, "GET", f"{events}/e")
+
+
+@row("param.list-or-watch.pretty")
+def test_list_pretty(api: Api, events: str) -> None:
+    create(api, events, "e")
+    _pretty(api, "GET", events)
+
+
+def _pretty(api: Api, method: str, path: str, body: Any = None, content_type: str = "application/json") -> None:
+    """Check that answers are compact unless asked for otherwise, by the parameter or by a reader's program."""
+    forms = {}
+    for query, agent in (("", ""), ("?pretty=true", ""), ("?pretty=false", "curl/8"), ("", "curl/8")):
+        headers = {"User-Agent": agent} if agent else {}
+        code, _, data = api.raw(method, path + query, body, content_type=content_type, headers=headers)
+        assert code < 300, data
+        forms[query, agent] = data
+    assert forms["?pretty=true", ""].startswith(b'{\n  "kind"')
+    assert forms["", "curl/8"].startswith(b'{\n  "kind"')
+    assert forms["", ""].startswith(b'{"kind"')
+    assert forms["?pretty=false", "curl/8"].startswith(b'{"kind"')
+
+
+@row("param.list-or-watch.limit", "param.list-or-watch.continue")
+def test_list_in_pages(api: Api, events: str) -> None:
+    create(api, events, "a", "b", "c", "d")
+
+    first = api.ok("GET", f"{events}?limit=2")
+    create(api, events, "bb")
+    second = api.ok("GET", f"{events}?limit=2&continue={first['metadata']['continue']}")
+
+    assert (names(first), first["metadata"]["remainingItemCount"]) == (["a", "b"], 2)
+    assert names(second) == ["c", "d"]
+    assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+    assert "continue" not in second["metadata"]
+    assert api.call("GET", f"{events}?limit=many")[0] == 400
+    assert api.call("GET", f"{events}?continue=nonsense")[0] == 400
+    token = first["metadata"]["continue"]
+    assert api.call("GET", f"{events}?continue={token}&resourceVersion=7")[0] == 400
+
+
+@row("param.list-or-watch.continue")
+def test_a_token_outlives_what_it_continued(server: Server, api: Api, events: str) -> None:
+    create(api, events, "a", "b")
+    token = _token(1, "a\0")
+
+    code, gone = api.call("GET", f"{events}?limit=1&continue={token}")
+    assert (code, gone["reason"]) == (410, "Expired")
+    rest = api.ok("GET", f"{events}?limit=1&continue={gone['metadata']['continue']}")
+    assert names(rest) == ["b"]
+
+
+def _token(revision: int, start: str) -> str:
+    text = json.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).encode()
+    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
+
+
+@row("param.list-or-watch.fieldSelector")
+def test_list_by_fields(api: Api, events: str) -> None:
+    create(api, events, "a", reason="One", regarding={"kind": "Pod", "namespace": "default", "name": "p", "uid": "u"})
+    create(api, events, "b", reason="Two", type="Warning", reportingController="x.example/y")
+
+    for selector, expected in {
+        "metadata.name=a": ["a"],
+        "metadata.name!=a": ["b"],
+        "reason=Two": ["b"],
+        "type=Normal": ["a"],
+        "reportingController=x.example/y": ["b"],
+        "regarding.kind=Pod,regarding.name=p,regarding.namespace=default": ["a", "b"],
+        "regarding.uid=u": ["a"],
+        "regarding.uid=": ["b"],
+        "regarding.fieldPath=,reason==One": ["a"],
+    }.items():
+        assert names(api.ok("GET", f"{events}?fieldSelector={selector.replace('=', '%3D')}")) == expected, selector
+    core = events.replace(NEW, CORE)
+    assert names(api.ok("GET", f"{core}?fieldSelector=involvedObject.uid%3Du")) == ["a"]
+    for unknown in ("involvedObject.name", "source", "note"):
+        code, refused = api.call("GET", f"{events}?fieldSelector={unknown}%3Dx")
+        assert (code, refused["message"]) == (400, f"field label not supported: {unknown}")
+    assert api.call("GET", f"{events}?fieldSelector=foo")[0] == 400
+
+
+@row("param.list-or-watch.labelSelector")
+def test_list_by_labels(api: Api, events: str) -> None:
+    create(api, events, "a", metadata={"name": "a", "labels": {"x": "1"}})
+    create(api, events, "b", metadata={"name": "b", "labels": {"x": "2", "y": ""}})
+
+    for selector, expected in {
+        "x=1": ["a"],
+        "x!=1": ["b"],
+        "x in (1,2)": ["a", "b"],
+        "x notin (2)": ["a"],
+        "y": ["b"],
+        "!y": ["a"],
+        "x>1": ["b"],
+    }.items():
+        query = selector.replace(" ", "%20").replace("=", "%3D").replace(">", "%3E").replace("!", "%21")
+        assert names(api.ok("GET", f"{events}?labelSelector={query}")) == expected, selector
+    assert api.call("GET", f"{events}?labelSelector=-bad")[0] == 400
+
+
+@row("param.list-or-watch.resourceVersion", "param.list-or-watch.resourceVersionMatch")
+def test_list_as_of_a_revision(api: Api, events: str) -> None:
+    then = create(api, events, "a")[0]["metadata"]["resourceVersion"]
+    create(api, events, "b")
+
+    def listed(query: str) -> list[str]:
+        return names(api.ok("GET", f"{events}?{query}"))
+
+    assert listed(f"resourceVersion={then}&resourceVersionMatch=Exact") == ["a"]
+    assert listed(f"resourceVersion={then}&resourceVersionMatch=NotOlderThan") == ["a", "b"]
+    assert listed(f"resourceVersion={then}") == ["a", "b"]
+    assert listed(f"resourceVersion={then}&limit=5") == ["a"]
+    assert listed("resourceVersion=0") == ["a", "b"]
+    code, future = api.call("GET", f"{events}?resourceVersion=99999999")
+    assert (code, future["details"]["causes"][0]["reason"]) == (504, "ResourceVersionTooLarge")
+    assert api.call("GET", f"{events}?resourceVersion=abc")[0] == 400
+    code, gone = api.call("GET", f"{events}?resourceVersion=1&resourceVersionMatch=Exact")
+    assert (code, gone["reason"]) == (410, "Expired")
+    for query in (
+        "resourceVersionMatch=Exact",
+        "resourceVersionMatch=Foo&resourceVersion=5",
+        "resourceVersionMatch=Exact&resourceVersion=0",
+    ):
+        code, refused = api.call("GET", f"{events}?{query}")
+        assert (code, refused["details"]["causes"][0]["field"]) == (422, "resourceVersionMatch")
+
+
+@row(
+    "op.list-or-watch-one-namespace",
+    "param.list-or-watch.watch",
+    "param.list-or-watch.resourceVersion",
+    "param.list-or-watch.labelSelector",
+    "param.list-or-watch.fieldSelector",
+)
+def test_watch(api: Api, events: str) -> None:
+    start = create(api, events, "e", metadata={"name": "e", "labels": {"x": "1"}})[0]["metadata"]["resourceVersion"]
+    selected = f"{events}?watch=true&labelSelector=x%3D1&fieldSelector=metadata.name%3De&resourceVersion={start}"
+
+    with api.watch(f"{events}?watch=1&resourceVersion={start}") as every, api.watch(selected) as some:
+        create(api, events, "other", metadata={"name": "other", "labels": {"x": "1"}})
+        api.ok("PATCH", f"{events}/e", {"metadata": {"labels": {"y": "1"}}}, content_type=MERGE)
+        api.ok("PATCH", f"{events}/e", {"metadata": {"labels": {"x": "2"}}}, content_type=MERGE)
+        api.ok("PATCH", f"{events}/e", {"metadata": {"labels": {"x": "1"}}}, content_type=MERGE)
+        last = api.ok("DELETE", f"{events}/e")
+        seen = [next(every) for _ in range(5)]
+        chosen = [next(some) for _ in range(4)]
+
+    assert last["status"] == "Success"
+    assert [(item["type"], item["object"]["metadata"]["name"]) for item in seen] == [
+        ("ADDED", "other"),
+        ("MODIFIED", "e"),
+        ("MODIFIED", "e"),
+        ("MODIFIED", "e"),
+        ("DELETED", "e"),
+    ]
+    assert [item["type"] for item in chosen] == ["MODIFIED", "DELETED", "ADDED", "DELETED"]
+    assert chosen[1]["object"]["metadata"]["labels"]["x"] == "1"
+    revisions = [int(item["object"]["metadata"]["resourceVersion"]) for item in seen]
+    assert revisions == sorted(set(revisions))
+    assert all(item["object"]["kind"] == "Event" for item in seen)
+    assert api.ok("GET", f"{events}?watch=false")["kind"] == "EventList"
+
+
+@row("param.list-or-watch.resourceVersion")
+def test_a_watch_from_too_long_ago_is_told_so(api: Api, events: str) -> None:
+    with api.watch(f"{events}?watch=1&resourceVersion=1") as watched:
+        (error,) = list(watched)
+    assert (error["type"], error["object"]["code"], error["object"]["reason"]) == ("ERROR", 410, "Expired")
+
+
+@row("param.list-or-watch.timeoutSeconds")
+def test_a_watch_ends_when_its_time_is_over(api: Api, events: str) -> None:
+    started = time.monotonic()
+    with api.watch(f"{events}?watch=1&timeoutSeconds=1", seconds=60) as watched:
+        assert list(watched) == []
+    assert time.monotonic() - started < 50
+    assert api.call("GET", f"{events}?watch=1&timeoutSeconds=soon")[0] == 400
+
+
+@row(
+    "param.list-or-watch.sendInitialEvents",
+    "param.list-or-watch.allowWatchBookmarks",
+    "param.list-or-watch.resourceVersionMatch",
+)
+def test_a_watch_may_begin_with_what_is_there(api: Api, events: str) -> None:
+    create(api, events, "a", "b")
+    query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1"
+
+    with api.watch(f"{events}?{query}&allowWatchBookmarks=true") as watched:
+        marked = [next(watched) for _ in range(3)]
+    with api.watch(f"{events}?{query}") as watched:
+        unmarked = list(watched)
+    with api.watch(f"{events}?{query.replace('=true', '=false')}&allowWatchBookmarks=true") as watched:
+        assert [item["type"] for item in watched if item["type"] == "ADDED"] == []
+
+    assert [item["type"] for item in marked] == ["ADDED", "ADDED", "BOOKMARK"]
+    assert marked[2]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert [item["type"] for item in unmarked] == ["ADDED", "ADDED"]
+    code, refused = api.call("GET", f"{events}?watch=1&sendInitialEvents=true")
+    assert (code, refused["details"]["causes"][0]["field"]) == (422, "resourceVersionMatch")
+    code, refused = api.call("GET", f"{events}?sendInitialEvents=true")
+    assert (code, refused["details"]["causes"][0]["message"]) == (
+        422,
+        "Forbidden: sendInitialEvents is forbidden for list",
+    )
+    assert api.call("GET", f"{events}?watch=1&resourceVersionMatch=Exact")[0] == 422
+
+
+# Parameters of writing
+
+
+def _send(api: Api, verb: str, events: str, query: str, **members: Any) -> tuple[int, dict[str, str], Any]:
+    """Create, replace or patch the event ``e`` with *query* and return code, headers and object."""
+    if verb == "create":
+        sent = ("POST", events, event(**members), "application/json")
+    elif verb == "replace":
+        metadata = {"name": "e", "labels": {"new": "1"}}
+        sent = ("PUT", f"{events}/e", event(**{"metadata": metadata, **members}), "application/json")
+    else:
+        sent = ("PATCH", f"{events}/e", {"metadata": {"labels": {"new": "1"}}, **members}, MERGE)
+    method, path, body, content_type = sent
+    code, headers, data = api.raw(method, f"{path}?{query}", body, content_type=content_type)
+    return code, headers, json.loads(data)
+
+
+WRITES = pytest.mark.parametrize("verb", ["create", "replace", "patch"])
+
+
+@row("param.create.dryRun", "param.replace.dryRun", "param.patch.dryRun")
+@WRITES
+def test_a_dry_run_of_a_write_shows_and_stores_nothing(api: Api, events: str, verb: str) -> None:
+    if verb != "create":
+        create(api, events, "e")
+    before = api.call("GET", f"{events}/e")
+
+    code, _, shown = _send(api, verb, events, "dryRun=All")
+
+    assert code == (201 if verb == "create" else 200)
+    assert shown["metadata"]["uid"]
+    assert ("resourceVersion" in shown["metadata"]) == (verb != "create")
+    assert api.call("GET", f"{events}/e") == before
+    kind = {"create": "CreateOptions", "replace": "UpdateOptions", "patch": "PatchOptions"}[verb]
+    code, _, refused = _send(api, verb, events, "dryRun=foo")
+    assert (code, refused["message"]) == (
+        422,
+        f'{kind}.meta.k8s.io "" is invalid: dryRun: Unsupported value: []string{{"foo"}}: supported values: "All"',
+    )
+    assert _send(api, verb, events, "dryRun=All", regarding={"kind": 5})[0] >= 400
+    assert _send(api, verb, events, "")[0] < 300  # without the parameter it is done
+
+
+@row("param.create.fieldManager", "param.replace.fieldManager", "param.patch.fieldManager")
+@WRITES
+def test_the_field_manager_owns_what_a_write_set(api: Api, events: str, verb: str) -> None:
+    if verb != "create":
+        api.ok("POST", f"{events}?fieldManager=maker", event())
+
+    members = {"metadata": {"name": "e", "labels": {"new": "1"}}}
+    _, _, written = _send(api, verb, events, "fieldManager=me", **members)
+
+    entry = next(entry for entry in written["metadata"]["managedFields"] if entry["manager"] == "me")
+    assert (entry["operation"], entry["apiVersion"], entry["fieldsType"]) == (
+        "Update",
+        "events.k8s.io/v1",
+        "FieldsV1",
+    )
+    assert entry["fieldsV1"]["f:metadata"] == {"f:labels": {".": {}, "f:new": {}}}
+    assert ("f:note" in entry["fieldsV1"]) == (verb == "create")
+    code, _, refused = _send(api, verb, events, f"fieldManager={'x' * 129}")
+    assert (code, refused["details"]["causes"][0]["field"]) == (422, "fieldManager")
+    code, _, refused = _send(api, verb, events, "fieldManager=%01")
+    assert (code, refused["details"]["causes"][0]["message"]) == (
+        422,
+        'Invalid value: "\\x01": invalid character U+0001 (at position 0)',
+    )
+
+
+def test_without_a_field_manager_the_program_is_the_owner(api: Api, events: str) -> None:
+    _, _, data = api.raw("POST", events, event(), headers={"User-Agent": "recorder/v1 (linux)"})
+
+    assert json.loads(data)["metadata"]["managedFields"][0]["manager"] == "recorder"
+
+
+@row("param.create.fieldValidation", "param.replace.fieldValidation", "param.patch.fieldValidation")
+@WRITES
+def test_unknown_members_are_dropped_told_or_refused(api: Api, events: str, verb: str) -> None:
+    create(api, events, "e") if verb != "create" else None
+
+    code, _, refused = _send(api, verb, events, "fieldValidation=Strict", foo=1)
+    assert code == (422 if verb == "patch" else 400)
+    assert 'strict decoding error: unknown field "foo"' in refused["message"]
+    code, _, refused = _send(api, verb, events, "fieldValidation=Foo")
+    assert (code, refused["details"]["causes"][0]["field"]) == (422, "fieldValidation")
+
+    code, headers, written = _send(api, verb, events, "fieldValidation=Ignore", foo=1)
+    assert code < 300
+    assert "warning" not in headers
+    assert "foo" not in written
+    if verb == "create":
+        api.ok("DELETE", f"{events}/e")
+    for query in ("", "fieldValidation=Warn"):
+        code, headers, written = _send(api, verb, events, query, foo={"bar": 1})
+        assert (code < 300, headers["warning"]) == (True, '299 - "unknown field \\"foo\\""')
+        assert "foo" not in api.ok("GET", f"{events}/e")
+        if verb == "create":
+            api.ok("DELETE", f"{events}/e")
+
+
+@row("param.create.fieldValidation")
+def test_members_given_twice_count_as_unknown_ones_do(api: Api, events: str) -> None:
+    body = json.dumps(event())[:-1].encode() + b', "note": "second", "regarding": {"namespace": "default"}}'
+
+    code, refused = api.call("POST", f"{events}?fieldValidation=Strict", body)
+    assert code == 400
+    assert 'duplicate field "note", duplicate field "regarding"' in refused["message"]
+    _, headers, data = api.raw("POST", events, body)
+    assert 'duplicate field \\"note\\"' in headers["warning"]
+    assert json.loads(data)["note"] == "second"
+
+
+@row("param.create.pretty", "param.replace.pretty", "param.patch.pretty")
+def test_writes_answer_pretty(api: Api, events: str) -> None:
+    _pretty(api, "POST", events, event(metadata={"generateName": "e-"}))
+    create(api, events, "e")
+    _pretty(api, "PUT", f"{events}/e", event())
+    _pretty(api, "PATCH", f"{events}/e", {}, MERGE)
+
+
+# Parameters of deletion
+
+
+@row("param.delete.dryRun")
+def test_a_dry_run_deletes_nothing(api: Api, events: str) -> None:
+    create(api, events, "e")
+
+    assert api.ok("DELETE", f"{events}/e?dryRun=All")["status"] == "Success"
+    assert api.ok("DELETE", f"{events}/e", {"dryRun": ["All"]})["status"] == "Success"
+    api.ok("GET", f"{events}/e")
+    code, refused = api.call("DELETE", f"{events}/e?dryRun=no")
+    assert (code, refused["details"]["causes"][0]["field"]) == (422, "dryRun")
+    api.ok("DELETE", f"{events}/e?dryRun=All", {"gracePeriodSeconds": 0})  # a body takes the place of the query
+    assert api.call("GET", f"{events}/e")[0] == 404
+
+
+@row("param.delete.gracePeriodSeconds")
+def test_the_grace_period_is_a_number_and_events_take_none(api: Api, events: str) -> None:
+    create(api, events, "e", "f")
+
+    assert api.call("DELETE", f"{events}/e?gracePeriodSeconds=soon")[0] == 400
+    api.ok("GET", f"{events}/e")
+    api.ok("DELETE", f"{events}/e?gracePeriodSeconds=30")
+    api.ok("DELETE", f"{events}/f?gracePeriodSeconds=-1")
+    assert api.ok("GET", events)["items"] == []
+
+
+@row("param.delete.propagationPolicy")
+def test_the_propagation_policy_is_one_of_three(api: Api, events: str) -> None:
+    for policy in ("Foreground", "Background", "Orphan"):
+        create(api, events, "e")
+        assert api.ok("DELETE", f"{events}/e?propagationPolicy={policy}")["status"] == "Success"
+        assert api.call("GET", f"{events}/e")[0] == 404
+    create(api, events, "e")
+    code, refused = api.call("DELETE", f"{events}/e?propagationPolicy=Foo")
+    assert (code, refused["details"]["causes"][0]["field"]) == (422, "propagationPolicy")
+    api.ok("GET", f"{events}/e")
+
+
+@row("param.delete.pretty")
+def test_delete_pretty(api: Api, events: str) -> None:
+    create(api, events, "e")
+    _, _, data = api.raw("DELETE", f"{events}/e?pretty=1&dryRun=All")
+    assert data.startswith(b'{\n  "kind": "Status"')
+    _, _, data = api.raw("DELETE", f"{events}/e")
+    assert data.startswith(b'{"kind":"Status"')
+
+
+@row("param.delete-collection.pretty")
+def test_delete_collection_pretty(api: Api, events: str) -> None:
+    create(api, events, "e")
+    _, _, data = api.raw("DELETE", f"{events}?pretty=1&dryRun=All")
+    assert data.startswith(b'{\n  "kind": "EventList"')
+    _, _, data = api.raw("DELETE", events)
+    assert data.startswith(b'{"kind":"EventList"')
+
+
+@row("param.delete-collection.dryRun")
+def test_a_dry_run_shows_what_would_go(api: Api, events: str) -> None:
+    create(api, events, "a", "b")
+
+    assert names(api.ok("DELETE", f"{events}?dryRun=All")) == ["a", "b"]
+    assert names(api.ok("GET", events)) == ["a", "b"]
+    assert api.call("DELETE", f"{events}?dryRun=no")[0] == 422
+
+
+@row("param.delete-collection.fieldSelector", "param.delete-collection.labelSelector")
+def test_only_what_is_selected_goes(api: Api, events: str) -> None:
+    for name in ("a", "b", "c"):
+        create(api, events, name, metadata={"name": name, "labels": {"x": name}})
+
+    assert names(api.ok("DELETE", f"{events}?labelSelector=x%3Da")) == ["a"]
+    assert names(api.ok("DELETE", f"{events}?fieldSelector=metadata.name%3Db")) == ["b"]
+    assert names(api.ok("GET", events)) == ["c"]
+    assert api.call("DELETE", f"{events}?fieldSelector=foo%3Dx")[0] == 400
+    assert api.call("DELETE", f"{events}?labelSelector=-x")[0] == 400
+    assert names(api.ok("GET", events)) == ["c"]
+
+
+@row("param.delete-collection.limit", "param.delete-collection.continue")
+def test_a_page_at_a_time_goes(api: Api, events: str) -> None:
+    create(api, events, "a", "b", "c")
+
+    first = api.ok("DELETE", f"{events}?limit=1")
+    assert names(first) == ["a"]
+    second = api.ok("DELETE", f"{events}?limit=1&continue={first['metadata']['continue']}")
+    assert names(second) == ["b"]
+    assert names(api.ok("GET", events)) == ["c"]
+    assert api.call("DELETE", f"{events}?continue=nonsense")[0] == 400
+
+
+@row("param.delete-collection.resourceVersion", "param.delete-collection.resourceVersionMatch")
+def test_only_what_was_there_then_goes(api: Api, events: str) -> None:
+    then = create(api, events, "a")[0]["metadata"]["resourceVersion"]
+    create(api, events, "b")
+
+    gone = api.ok("DELETE", f"{events}?resourceVersion={then}&resourceVersionMatch=Exact")
+
+    assert names(gone) == ["a"]
+    assert names(api.ok("GET", events)) == ["b"]
+    assert api.call("DELETE", f"{events}?resourceVersionMatch=Exact")[0] == 422
+    assert api.call("DELETE", f"{events}?resourceVersion=abc")[0] == 400
+    assert api.call("DELETE", f"{events}?resourceVersion=99999999")[0] == 504
+    assert names(api.ok("GET", events)) == ["b"]
+
+
+@row("param.delete-collection.sendInitialEvents")
+def test_a_deletion_sends_no_initial_events(api: Api, events: str) -> None:
+    create(api, events, "e")
+    code, refused = api.call("DELETE", f"{events}?sendInitialEvents=true")
+    assert (code, refused["details"]["causes"][0]["field"]) == (422, "sendInitialEvents")
+    assert names(api.ok("GET", events)) == ["e"]
+
+
+@row("param.delete-collection.timeoutSeconds", "param.delete-collection.gracePeriodSeconds")
+def test_a_deletion_takes_numbers_for_times(api: Api, events: str) -> None:
+    create(api, events, "e")
+    for name in ("timeoutSeconds", "gracePeriodSeconds"):
+        code, refused = api.call("DELETE", f"{events}?{name}=soon")
+        assert (code, refused["message"]) == (400, 'strconv.ParseInt: parsing "soon": invalid syntax')
+    assert names(api.ok("GET", events)) == ["e"]
+    assert names(api.ok("DELETE", f"{events}?timeoutSeconds=5&gracePeriodSeconds=7")) == ["e"]
+    assert api.ok("GET", events)["items"] == []
+
+
+@row("param.delete-collection.propagationPolicy")
+def test_a_deletion_takes_one_of_three_policies(api: Api, events: str) -> None:
+    create(api, events, "e")
+    code, refused = api.call("DELETE", f"{events}?propagationPolicy=Foo")
+    assert (code, refused["details"]["causes"][0]["field"]) == (422, "propagationPolicy")
+    assert names(api.ok("DELETE", f"{events}?propagationPolicy=Background")) == ["e"]
+
+
+# Both forms, encodings, size
+
+
+def test_the_owners_of_fields_keep_the_names_of_their_form(api: Api, events: str) -> None:
+    api.ok("POST", f"{events}?fieldManager=new", event())
+    core = f"{events}/e".replace(NEW, CORE)
+
+    patched = api.ok("PATCH", f"{core}?fieldManager=core", {"message": "other"}, content_type=MERGE)
+
+    owners = {entry["manager"]: entry for entry in patched["metadata"]["managedFields"]}
+    assert (owners["core"]["apiVersion"], owners["core"]["fieldsV1"]) == ("v1", {"f:message": {}})
+    assert owners["new"]["apiVersion"] == "events.k8s.io/v1"
+    assert "f:note" not in owners["new"]["fieldsV1"]
+    assert "f:reason" in owners["new"]["fieldsV1"]
+
+
+def test_every_encoding_carries_an_event(api: Api, events: str) -> None:
+    protobuf = "application/vnd.kubernetes.protobuf"
+    body = apiproto.encode(event())
+    api.raw("POST", events, body, content_type=protobuf)
+
+    _, headers, data = api.raw("GET", f"{events}/e", headers={"Accept": protobuf})
+    assert headers["content-type"] == protobuf
+    assert apiproto.decode(data)["note"] == "assigned"
+    assert apiproto.decode(data)["metadata"]["managedFields"]
+    _, _, listed = api.raw("GET", events, headers={"Accept": protobuf})
+    assert apiproto.decode(listed)["kind"] == "EventList"
+    _, headers, text = api.raw("GET", f"{events}/e", headers={"Accept": "application/yaml"})
+    assert headers["content-type"] == "application/yaml"
+    assert b"note: assigned" in text
+
+
+def test_long_answers_are_compressed_for_who_takes_it(api: Api, namespace: str, events: str) -> None:
+    older = {"metadata": {"name": "long"}, "involvedObject": {"namespace": namespace}, "message": "y" * (130 << 10)}
+    accept = {"Accept-Encoding": "gzip"}
+    create(api, events, "e")
+    assert "content-encoding" not in api.raw("GET", events, headers=accept)[1]
+    api.ok("POST", events.replace(NEW, CORE), older)
+
+    _, headers, data = api.raw("GET", events, headers=accept)
+    assert (headers["content-encoding"], headers["vary"]) == ("gzip", "Accept-Encoding")
+    assert names(json.loads(gzip.decompress(data))) == ["e", "long"]
+    assert "content-encoding" not in api.raw("GET", events)[1]
+
+
+def test_every_answer_has_a_name_in_the_audit_log(api: Api, events: str) -> None:
+    given = api.raw("GET", events, headers={"Audit-ID": "mine"})[1]["audit-id"]
+    made = {api.raw("GET", path)[1]["audit-id"] for path in (events, f"{events}/nope", "/healthz")}
+
+    assert given == "mine"
+    assert len(made) == 3
+
+
+# Retention
+
+
+@row("retention")
+def test_events_go_when_their_time_since_the_last_write_is_over(tmp_path_factory: pytest.TempPathFactory) -> None:
+    server = Server(tmp_path_factory.mktemp("ttl"), "--event-ttl=4s")
+    events = f"{NEW}/namespaces/default/events"
+    try:
+        api = server.api()
+        start = create(api, events, "untouched", "touched")[1]["metadata"]["resourceVersion"]
+        time.sleep(2)
+        api.ok("PATCH", f"{events}/touched", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
+        with api.watch(f"{events}?watch=1&resourceVersion={start}", seconds=30) as watched:
+            seen = [next(watched) for _ in range(3)]
+            assert names(api.ok("GET", events)) == []
+    finally:
+        server.stop()
+    assert [(item["type"], item["object"]["metadata"]["name"]) for item in seen] == [
+        ("MODIFIED", "touched"),
+        ("DELETED", "untouched"),
+        ("DELETED", "touched"),
+    ]

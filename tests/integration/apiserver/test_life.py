@@ -1,0 +1,241 @@
+"""The life of the process: health while it starts and stops, profiles, and what verifies its tokens."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import json
+import signal
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+
+from apiserver_stub.launch import Running, start
+from apiserver_stub.options import Options, parse
+
+from .conftest import Api, Server
+
+CHECKS = ("ping", "etcd", "poststarthook/start-system-namespaces-controller")
+
+
+@pytest.mark.row("path.apiserver./healthz", "path.apiserver./livez", "path.apiserver./readyz")
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
+def test_health_has_named_checks(server: Server, path: str) -> None:
+    nobody = server.api(None)
+    code, headers, body = nobody.raw("GET", path)
+    assert (code, body, headers["content-type"]) == (200, b"ok", "text/plain; charset=utf-8")
+    api = server.api()
+    lines = api.raw("GET", f"{path}?verbose")[2].decode().splitlines()
+    assert lines[:3] == [f"[+]{name} ok" for name in CHECKS]
+    assert lines[-1] == f"{path[1:]} check passed"
+    assert ("[+]shutdown ok" in lines) == (path == "/readyz")
+    assert "[+]etcd excluded: ok" in api.raw("GET", f"{path}?verbose&exclude=etcd")[2].decode()
+    assert b'no matches for "foo"' in api.raw("GET", f"{path}?verbose&exclude=foo")[2]
+    assert api.raw("GET", f"{path}/etcd")[2] == b"ok"
+    assert api.raw("GET", f"{path}/nope")[0] == 404
+
+
+@pytest.mark.row("path.apiserver./livez", "opt.livez-grace-period")
+@pytest.mark.parametrize(("grace", "code"), [(60.0, 200), (0.0, 500)])
+async def test_an_unfinished_start_is_alive_within_its_grace(tmp_path: Path, grace: float, code: int) -> None:
+    running = await start(tmp_path / "data", options=Options(livez_grace_seconds=grace))
+    try:
+        running.server.ready = False
+        assert await status(running, "/livez") == code
+        assert await status(running, "/healthz") == 500
+        assert await status(running, "/readyz") == 500
+    finally:
+        await running.stop()
+
+
+async def status(running: Running, path: str) -> int:
+    context = ssl.create_default_context(cafile=str(running.ca_file))
+    async with aiohttp.ClientSession() as client, client.get(f"{running.url}{path}", ssl=context) as response:
+        return response.status
+
+
+@contextmanager
+def stopping(server: Server, *, seconds: float = 20) -> Iterator[None]:
+    """Ask the process to stop, and afterwards wait until it has."""
+    server.process.send_signal(signal.SIGTERM)
+    yield
+    assert server.process.wait(seconds) == 0
+    server.stop()
+
+
+@pytest.mark.row("path.apiserver./healthz", "path.apiserver./livez", "path.apiserver./readyz")
+@pytest.mark.row("apiserver.error.shutdown-delay-window", "opt.shutdown-delay-duration")
+def test_during_the_delay_requests_are_served_and_only_readyz_fails(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data", "--shutdown-delay-duration=3s")
+    api, late = server.api(), server.api()
+    api.ok("GET", "/version")
+
+    with stopping(server):
+        wait_until(lambda: api.raw("GET", "/readyz")[0] == 500)
+        assert b"[-]shutdown failed" in api.raw("GET", "/readyz")[2]
+        assert api.raw("GET", "/healthz")[0] == api.raw("GET", "/livez")[0] == 200
+        late.ok("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "late"}})  # a new connection
+        wait_until(lambda: refused(server))
+
+
+@pytest.mark.row("apiserver.error.shutdown-with-shutdown-send-retry-after", "opt.shutdown-send-retry-after")
+def test_while_requests_end_new_ones_are_told_to_come_back(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data", "--shutdown-send-retry-after")
+    slow, api, fresh = server.api(), server.api(), server.api()
+    answers: list[int] = []
+    under_way = threading.Thread(target=lambda: answers.append(slow.raw("GET", "/debug/pprof/profile?seconds=3")[0]))
+    under_way.start()
+    time.sleep(0.5)
+
+    with stopping(server):
+        wait_until(lambda: api.raw("GET", "/version")[0] == 429)
+        api.close()
+        code, headers, body = fresh.raw("GET", "/api/v1/nodes")
+        assert (code, headers["retry-after"], headers["connection"].lower()) == (429, "5", "close")
+        assert body == b"The apiserver is shutting down, please try again later.\n"
+        fresh.close()
+        assert fresh.raw("GET", "/livez")[0] == 200
+        under_way.join(20)
+    assert answers == [200]
+
+
+def test_without_it_kept_connections_are_told_that_the_server_goes(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data")
+    slow, api = server.api(), server.api()
+    api.ok("GET", "/version")
+    under_way = threading.Thread(target=slow.raw, args=("GET", "/debug/pprof/profile?seconds=2"))
+    under_way.start()
+    time.sleep(0.5)
+
+    with stopping(server):
+        wait_until(lambda: refused(server))
+        code, gone = api.call("GET", "/version")
+        assert (code, gone["reason"], gone["message"]) == (503, "ServiceUnavailable", "apiserver is shutting down")
+        under_way.join(20)
+
+
+def refused(server: Server) -> bool:
+    parts = urlsplit(server.ready["url"])
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=5)
+    try:
+        connection.connect()
+    except ConnectionRefusedError:
+        return True
+    finally:
+        connection.close()
+    return False
+
+
+def wait_until(condition: object, seconds: float = 15) -> None:
+    end = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end, "it did not come to that"
+        time.sleep(0.05)
+
+
+@pytest.mark.row("path.apiserver./debug/pprof/")
+def test_profiles_are_for_those_who_may(server: Server, api: Api, tmp_path: Path) -> None:
+    code, headers, page = api.raw("GET", "/debug/pprof/")
+    assert (code, headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert b'href="profile"' in page
+    assert b"--data-dir" in api.raw("GET", "/debug/pprof/cmdline")[2]
+    assert b"store/expire" in api.raw("GET", "/debug/pprof/goroutine")[2]
+    busy = threading.Thread(target=lambda: [server.api().ok("GET", "/api/v1/pods") for _ in range(50)])
+    busy.start()
+    code, headers, profile = api.raw("GET", "/debug/pprof/profile?seconds=1")
+    busy.join()
+    assert (code, headers["content-type"]) == (200, "application/octet-stream")
+    assert b"nanoseconds" in gzip.decompress(profile)
+    assert api.raw("GET", "/debug/pprof/profile?seconds=100000")[0] == 400
+    assert api.raw("GET", "/debug/pprof/nope")[0] == 404
+    assert server.api(None).raw("GET", "/debug/pprof/")[0] == 403
+
+
+@pytest.mark.row("path.apiserver./debug/pprof/", "opt.profiling")
+async def test_profiling_can_be_switched_off(tmp_path: Path) -> None:
+    options = parse(["--profiling=false", "--authorization-mode=AlwaysAllow"])
+    for options_, code in ((options, 404), (parse(["--authorization-mode=AlwaysAllow"]), 200)):
+        running = await start(tmp_path / str(code), options=options_)
+        try:
+            context = ssl.create_default_context(cafile=str(running.ca_file))
+            headers = {"Authorization": f"Bearer {running.token}"}
+            url = f"{running.url}/debug/pprof/"
+            async with aiohttp.ClientSession(headers=headers) as client, client.get(url, ssl=context) as response:
+                assert response.status == code
+        finally:
+            await running.stop()
+
+
+DOCUMENT = "path.apiserver.{service-account-issuer}/.well-known/openid-configuration"
+
+
+@pytest.mark.row(DOCUMENT)
+def test_the_issuer_is_documented_with_its_keys(server: Server, api: Api) -> None:
+    _, headers, body = api.raw("GET", "/.well-known/openid-configuration")
+    document = json.loads(body)
+    assert headers["cache-control"] == "public, max-age=3600"
+    assert document == {
+        "issuer": "https://kubernetes.default.svc",
+        "jwks_uri": f"{server.ready['url']}/openid/v1/jwks",
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["ES256"],
+    }
+    _, headers, body = api.raw("GET", "/openid/v1/jwks")
+    assert headers["content-type"] == "application/jwk-set+json"
+    (key,) = json.loads(body)["keys"]
+    assert (key["kty"], key["use"], key["alg"]) == ("EC", "sig", "ES256")
+
+    account = api.ok("POST", "/api/v1/namespaces/default/serviceaccounts/default/token", {"spec": {}})
+    pod = server.api(account["status"]["token"])
+    assert pod.ok("GET", "/.well-known/openid-configuration") == document
+    assert server.api(None).raw("GET", "/.well-known/openid-configuration")[0] == 403
+
+
+@pytest.mark.row(DOCUMENT, "opt.service-account-jwks-uri")
+async def test_the_keys_may_be_elsewhere_and_need_an_https_issuer(tmp_path: Path) -> None:
+    elsewhere = "--service-account-jwks-uri=https://keys.example/jwks"
+    for arguments, expected in (([elsewhere], "https://keys.example/jwks"), (["--service-account-issuer=me"], None)):
+        running = await start(tmp_path / str(expected is None), options=parse(arguments))
+        try:
+            context = ssl.create_default_context(cafile=str(running.ca_file))
+            url = f"{running.url}/.well-known/openid-configuration"
+            headers = {"Authorization": f"Bearer {running.token}"}
+            async with aiohttp.ClientSession(headers=headers) as client, client.get(url, ssl=context) as response:
+                found = (await response.json())["jwks_uri"] if response.status == 200 else None
+            assert found == expected
+        finally:
+            await running.stop()
+
+
+async def test_gates_and_switched_off_groups_change_what_is_served(tmp_path: Path) -> None:
+    options = parse(
+        [
+            "--feature-gates=StorageVersionHash=false,AggregatedDiscoveryEndpoint=false,APIResponseCompression=false",
+            "--runtime-config=coordination.k8s.io/v1=false",
+        ]
+    )
+    running = await start(tmp_path / "data", options=options)
+    try:
+        context = ssl.create_default_context(cafile=str(running.ca_file))
+        headers = {"Authorization": f"Bearer {running.token}"}
+        aggregated = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
+        async with aiohttp.ClientSession(headers=headers) as client:
+            async with client.get(f"{running.url}/api/v1", ssl=context) as response:
+                resources = (await response.json())["resources"]
+            async with client.get(f"{running.url}/apis", ssl=context, headers={"Accept": aggregated}) as response:
+                groups = await response.json(content_type=None)
+            async with client.get(f"{running.url}/apis/coordination.k8s.io/v1/leases", ssl=context) as response:
+                assert (response.status, await response.text()) == (404, "404 page not found\n")
+    finally:
+        await running.stop()
+    assert not any("storageVersionHash" in resource for resource in resources)
+    assert groups["kind"] == "APIGroupList"
+    assert "coordination.k8s.io" not in {group["name"] for group in groups["groups"]}

@@ -1,0 +1,144 @@
+"""TLS as the options have it: suites that are really negotiated, versions, certificates that change."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import socket
+import ssl
+import time
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from apiserver_stub.launch import start
+from apiserver_stub.options import Options, OptionsError, parse, warnings
+from nodeagent.base.tls import INSECURE_CIPHERS, PREFERRED_CIPHERS, TLS13_CIPHERS
+
+from .conftest import Server
+
+
+def pair(directory: Path, kind: str, name: str = "localhost") -> tuple[Path, Path]:
+    """Write a self-signed certificate on an RSA or elliptic curve key and return both files."""
+    key = rsa.generate_private_key(65537, 2048) if kind == "RSA" else ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    files = directory / f"{kind}.crt", directory / f"{kind}.key"
+    files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    files[1].write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return files
+
+
+def offered(cipher: str) -> bool:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).set_ciphers(f"{cipher}:@SECLEVEL=0")
+    except ssl.SSLError:
+        return False
+    return True
+
+
+def negotiate(port: int, cipher: str = "", version: ssl.TLSVersion | None = None) -> tuple[str, str, bytes]:
+    """Shake hands and return cipher, version and the server's certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if version is not None:
+        context.minimum_version = context.maximum_version = version
+    if cipher:
+        context.set_ciphers(f"{cipher}:@SECLEVEL=0")
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as plain, context.wrap_socket(plain) as wrapped:
+        name, _, _ = wrapped.cipher() or ("", "", 0)
+        return name, wrapped.version() or "", wrapped.getpeercert(binary_form=True) or b""
+
+
+def suites(names: dict[str, str]) -> list[object]:
+    return [
+        pytest.param(name, cipher, id=name, marks=pytest.mark.row(f"tls.suite.{name}"))
+        for name, cipher in names.items()
+    ]
+
+
+@pytest.mark.parametrize(("name", "cipher"), suites(PREFERRED_CIPHERS | INSECURE_CIPHERS))
+async def test_a_suite_that_is_named_is_the_one_that_is_spoken(tmp_path: Path, name: str, cipher: str) -> None:
+    certificate, key = pair(tmp_path, "EC" if "ECDSA" in name else "RSA")
+    options = parse([f"--tls-cipher-suites={name}", f"--tls-cert-file={certificate}", f"--tls-private-key-file={key}"])
+    assert any("insecure" in text for text in warnings(options)) is (name in INSECURE_CIPHERS)
+    running = await start(tmp_path / "data", options=options)
+    try:
+        port = int(running.url.rpartition(":")[2])
+        if offered(cipher):
+            spoken, protocol, _ = await asyncio.to_thread(negotiate, port, cipher, ssl.TLSVersion.TLSv1_2)
+            assert (spoken, protocol) == (cipher, "TLSv1.2")
+        other = "ECDHE-RSA-AES256-GCM-SHA384" if cipher != "ECDHE-RSA-AES256-GCM-SHA384" else "AES128-GCM-SHA256"
+        with pytest.raises(ssl.SSLError):
+            await asyncio.to_thread(negotiate, port, other, ssl.TLSVersion.TLSv1_2)
+        assert (await asyncio.to_thread(negotiate, port))[1] == "TLSv1.3"
+    finally:
+        await running.stop()
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.row(f"tls.suite.{name}")) for name in TLS13_CIPHERS]
+)
+async def test_suites_of_tls_1_3_are_always_on(tmp_path: Path, name: str) -> None:
+    running = await start(tmp_path / "data", options=parse([f"--tls-cipher-suites={name}"]))
+    try:
+        spoken, protocol, _ = await asyncio.to_thread(negotiate, int(running.url.rpartition(":")[2]))
+        assert protocol == "TLSv1.3"
+        assert spoken in TLS13_CIPHERS
+        assert name in {cipher["name"] for cipher in ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).get_ciphers()}
+    finally:
+        await running.stop()
+
+
+def test_a_suite_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(OptionsError, match="Cipher suite FOO not supported or doesn't exist"):
+        parse(["--tls-cipher-suites=FOO"])
+
+
+async def test_the_oldest_version_is_the_one_asked_for(tmp_path: Path) -> None:
+    running = await start(tmp_path / "data", options=Options(tls_min_version="VersionTLS13"))
+    try:
+        port = int(running.url.rpartition(":")[2])
+        assert (await asyncio.to_thread(negotiate, port))[1] == "TLSv1.3"
+        with pytest.raises(ssl.SSLError):
+            await asyncio.to_thread(negotiate, port, "", ssl.TLSVersion.TLSv1_2)
+    finally:
+        await running.stop()
+
+
+def test_changed_certificate_files_are_taken_up(tmp_path: Path) -> None:
+    certificate, key = pair(tmp_path, "RSA", "one.example")
+    server = Server(tmp_path / "data", f"--tls-cert-file={certificate}", f"--tls-private-key-file={key}")
+    try:
+        port = int(server.ready["url"].rpartition(":")[2])
+        before = negotiate(port)[2]
+        good_key = key.read_bytes()
+        key.write_text("nonsense")
+        time.sleep(2.5)
+        assert negotiate(port)[2] == before
+        key.write_bytes(good_key)
+        pair(tmp_path, "RSA", "two.example")
+
+        end = time.monotonic() + 20
+        while negotiate(port)[2] == before:
+            assert time.monotonic() < end, "the new certificate is not shown"
+            time.sleep(0.1)
+        assert b"two.example" in negotiate(port)[2]
+    finally:
+        server.stop()
