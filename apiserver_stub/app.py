@@ -285,11 +285,12 @@ class ApiServer:
         return resource.action if info.verb == "create" and resource.action else _VERBS[info.verb]
 
     async def _non_resource(self, request: Request) -> Reply:
-        for answer in (health.answer, discovery.answer, openapi.answer, issuer.answer):
+        for answer in (health.answer, discovery.answer, issuer.answer):
             if (reply := answer(self, request)) is not None:
                 return reply
-        if (profile := await profiling.answer(self, request)) is not None:
-            return profile
+        for slow_answer in (openapi.answer, profiling.answer):
+            if (reply := await slow_answer(self, request)) is not None:
+                return reply
         if request.info.path == "/metrics":
             body = self.metrics.render(self).encode()
             return Reply(200, body=body, content_type="text/plain; version=0.0.4; charset=utf-8")

@@ -185,7 +185,18 @@ def _discovered(resource: Resource) -> Object:
 
 
 def _paths(registry: Registry, groups: list[str]) -> list[str]:
-    paths = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"]
+    paths = [
+        "/api",
+        "/api/v1",
+        "/apis",
+        "/healthz",
+        "/livez",
+        "/metrics",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/readyz",
+        "/version",
+    ]
     paths += [f"/apis/{group}" for group in groups]
     paths += [f"/apis/{group}/{version}" for group, version in registry.group_versions() if group]
     return sorted(paths)

@@ -1,82 +1,234 @@
-"""OpenAPI v3, as much as kubectl asks before it writes: which kinds can be patched with which options."""
+"""OpenAPI of what is served: version 3 by group version, version 2 as a whole. Built when first asked for."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
-from apiserver_stub import objects
+from apiserver_stub import media, objects
 from apiserver_stub.discovery import GIT_VERSION
 from apiserver_stub.objects import Object
+from apiserver_stub.openapi_schemas import Schemas
 from apiserver_stub.reply import Reply
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
     from apiserver_stub.request import Request
-    from apiserver_stub.resources.registry import Registry, Resource
+    from apiserver_stub.resources.registry import Registry, Resource, Subresource
 
-_ROOT = "/openapi/v3"
-_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation", "force")
+V2, V3 = "/openapi/v2", "/openapi/v3"
+_METHODS = {
+    "create": "post",
+    "delete": "delete",
+    "deletecollection": "delete",
+    "get": "get",
+    "list": "get",
+    "patch": "patch",
+    "update": "put",
+}
+_ITEM_VERBS = ("get", "update", "patch", "delete")
+_COLLECTION_VERBS = ("list", "create", "deletecollection")
+_WRITE = ("dryRun", "fieldManager", "fieldValidation")
+_LIST = (
+    "allowWatchBookmarks",
+    "continue",
+    "fieldSelector",
+    "labelSelector",
+    "limit",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
+    "timeoutSeconds",
+    "watch",
+)
+_DELETE = ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")
+_PARAMETERS = {
+    "create": _WRITE,
+    "delete": _DELETE,
+    "deletecollection": tuple(dict.fromkeys((*_DELETE, *(name for name in _LIST if name not in ("watch",))))),
+    "get": (),
+    "list": _LIST,
+    "patch": (*_WRITE, "force"),
+    "update": _WRITE,
+}
+_TYPES = {
+    "allowWatchBookmarks": "boolean",
+    "force": "boolean",
+    "gracePeriodSeconds": "integer",
+    "limit": "integer",
+    "orphanDependents": "boolean",
+    "sendInitialEvents": "boolean",
+    "timeoutSeconds": "integer",
+    "watch": "boolean",
+}
+_ACTIONS = {"create": "post", "update": "put", "watch": "watchlist"}
+_PATCH_TYPES = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+)
+_documents: WeakKeyDictionary[Registry, dict[str, bytes]] = WeakKeyDictionary()
 
 
-def answer(server: ApiServer, request: Request) -> Reply | None:
+async def answer(server: ApiServer, request: Request) -> Reply | None:
     """Answer an OpenAPI path, ``None`` for any other."""
     path, registry = request.info.path, server.registry
-    if path != _ROOT and not path.startswith(_ROOT + "/"):
+    if path not in (V2, V3) and not path.startswith(V3 + "/"):
         return None
-    documents = {_document_path(*pair): pair for pair in registry.group_versions()}
-    if path == _ROOT:
-        index = {
-            name: {"serverRelativeURL": f"{_ROOT}/{name}?hash={_hash(_document(registry, *pair))}"}
-            for name, pair in documents.items()
-        }
+    known = _documents.get(registry)
+    if known is None:
+        known = await asyncio.to_thread(_build, registry)
+        _documents[registry] = known
+    if path == V3:
+        index = {name: {"serverRelativeURL": f"{V3}/{name}?hash={_hash(body)}"} for name, body in known.items() if name}
         return Reply(200, body=objects.encode({"paths": index}), content_type="text/plain; charset=utf-8")
-    pair = documents.get(path.removeprefix(_ROOT + "/"))
-    if pair is None:
+    if path == V2 and not _takes_json(request.headers.get("Accept", "")):
+        return Reply(406, body=b"")
+    body = known.get("" if path == V2 else path.removeprefix(V3 + "/"))
+    if body is None:
         return None
-    body = _document(registry, *pair)
-    return Reply(200, body=body, headers={"Etag": f'"{_hash(body)}"', "Vary": "Accept"})
+    tag = f'"{_hash(body)}"'
+    headers = {"Etag": tag, "Vary": "Accept"}
+    if asked := request.query.get("hash"):
+        if asked != _hash(body):
+            location = f"{path}?hash={_hash(body)}"
+            return Reply(301, body=b"", headers={"Location": location})
+        headers["Cache-Control"] = "public, immutable"
+    if request.headers.get("If-None-Match") == tag:
+        return Reply(304, body=b"", headers=headers)
+    return Reply(200, body=body, headers=headers)
 
 
-def _document_path(group: str, version: str) -> str:
-    return f"apis/{group}/{version}" if group else f"api/{version}"
+def _takes_json(accept: str) -> bool:
+    kinds = [clause.partition(";")[0].strip() for clause in accept.split(",")]
+    return not accept or any(kind in (media.JSON, "application/*", "*/*") for kind in kinds)
 
 
 def _hash(body: bytes) -> str:
     return hashlib.sha512(body).hexdigest().upper()
 
 
-def _document(registry: Registry, group: str, version: str) -> bytes:
-    paths: Object = {}
-    for resource in registry.of(group, version):
-        if "patch" in resource.verbs:
-            paths[_object_path(resource)] = {"patch": _patch(resource)}
-    return objects.encode(
-        {
+def _build(registry: Registry) -> dict[str, bytes]:
+    """Return every document: version 3 by path, version 2 under the empty name."""
+    found = {}
+    for group, version in registry.group_versions():
+        schemas = Schemas("#/components/schemas/")
+        paths = _paths(registry.of(group, version), schemas, v3=True)
+        document = {
             "openapi": "3.0.0",
             "info": {"title": "Kubernetes", "version": GIT_VERSION},
             "paths": paths,
-            "components": {"schemas": {}},
+            "components": {"schemas": dict(sorted(schemas.found.items()))},
         }
-    )
-
-
-def _object_path(resource: Resource) -> str:
-    namespace = "namespaces/{namespace}/" if resource.namespaced else ""
-    return f"/{_document_path(resource.group, resource.version)}/{namespace}{resource.plural}/{{name}}"
-
-
-def _patch(resource: Resource) -> Object:
-    return {
-        "operationId": f"patch{resource.kind}",
-        "parameters": [
-            {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}} for name in _PARAMETERS
-        ],
-        "responses": {"200": {"description": "OK"}},
-        "x-kubernetes-action": "patch",
-        "x-kubernetes-group-version-kind": {
-            "group": resource.group,
-            "kind": resource.kind,
-            "version": resource.version,
-        },
+        found[f"apis/{group}/{version}" if group else f"api/{version}"] = objects.encode(document)
+    schemas = Schemas("#/definitions/")
+    document = {
+        "swagger": "2.0",
+        "info": {"title": "Kubernetes", "version": GIT_VERSION},
+        "paths": _paths(list(registry), schemas, v3=False),
+        "definitions": dict(sorted(schemas.found.items())),
     }
+    found[""] = objects.encode(document)
+    return found
+
+
+def _paths(resources: list[Resource], schemas: Schemas, *, v3: bool) -> Object:
+    paths: Object = {}
+    schemas.add("", "v1", "Status")
+    schemas.add("", "v1", "DeleteOptions")
+    for resource in resources:
+        name = schemas.add_kind(resource)
+        for path, verbs, subresource in _places(resource):
+            kind = subresource.kind if subresource is not None and subresource.kind else resource.kind
+            group = subresource.group if subresource is not None else None
+            version = subresource.version if subresource is not None else None
+            of_kind = (
+                resource.group if group is None else group,
+                version or resource.version,
+                kind,
+            )
+            body = name if kind == resource.kind else schemas.add(*of_kind)
+            item: Object = {"parameters": _path_parameters(path, v3=v3)}
+            for verb in verbs:
+                item[_METHODS[verb]] = _operation(verb, of_kind, body, schemas, path, v3=v3)
+            if len(item) > 1:
+                paths[path] = item
+    return paths
+
+
+def _places(resource: Resource) -> Iterator[tuple[str, list[str], Subresource | None]]:
+    """Yield each path of *resource* with the verbs that it takes."""
+    root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+    inside = (
+        f"{root}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"
+    )
+    yield inside, [verb for verb in _COLLECTION_VERBS if verb in resource.verbs], None
+    yield f"{inside}/{{name}}", [verb for verb in _ITEM_VERBS if verb in resource.verbs], None
+    if resource.namespaced and "list" in resource.verbs:
+        yield f"{root}/{resource.plural}", ["list"], None
+    for subresource in resource.subresources:
+        yield f"{inside}/{{name}}/{subresource.name}", [v for v in _METHODS if v in subresource.verbs], subresource
+
+
+def _path_parameters(path: str, *, v3: bool) -> list[Object]:
+    names = [name for name in ("name", "namespace") if f"{{{name}}}" in path]
+    return [_parameter(name, "path", v3=v3) | {"required": True} for name in names] + [
+        _parameter("pretty", "query", v3=v3)
+    ]
+
+
+def _parameter(name: str, place: str, *, v3: bool) -> Object:
+    content: Object = {"type": _TYPES.get(name, "string"), "uniqueItems": True}
+    return {"name": name, "in": place, **({"schema": content} if v3 else content)}
+
+
+def _operation(
+    verb: str, of_kind: tuple[str, str, str], body: str | None, schemas: Schemas, path: str, *, v3: bool
+) -> Object:
+    group, version, kind = of_kind
+    answered: str | None = f"{body}List" if body and verb in ("list", "deletecollection") else body
+    if verb == "delete":
+        answered = "io.k8s.apimachinery.pkg.apis.meta.v1.Status"
+    scope = "Namespaced" if "{namespace}" in path else ""
+    tail = path.rpartition("}/")[2].title().replace("-", "") if path.count("}/") > path.count("{namespace}/") else ""
+    every = "ForAllNamespaces" if verb == "list" and not scope and "{" not in path else ""
+    codes = {"create": ("200", "201", "202"), "update": ("200", "201"), "patch": ("200", "201")}.get(verb, ("200",))
+    operation: Object = {
+        "operationId": f"{verb}{_camel(group)}{version.title()}{scope}{kind}{tail}{every}",
+        "parameters": [_parameter(name, "query", v3=v3) for name in _PARAMETERS[verb]],
+        "x-kubernetes-action": _ACTIONS.get(verb, verb),
+        "x-kubernetes-group-version-kind": {"group": group, "kind": kind, "version": version},
+    }
+    described: Object = {"description": "OK"}
+    if answered:
+        reference = schemas.refer(answered)
+        described |= {"content": {media.JSON: {"schema": reference}}} if v3 else {"schema": reference}
+    operation["responses"] = {**dict.fromkeys(codes, described), "401": {"description": "Unauthorized"}}
+    sent = _sent(verb, body)
+    if sent is None:
+        return operation
+    types = _PATCH_TYPES if verb == "patch" else (media.JSON, media.YAML, media.PROTOBUF)
+    content: Object = {"type": "object"} if verb == "patch" else schemas.refer(sent)
+    if v3:
+        operation["requestBody"] = {
+            "content": {name: {"schema": content} for name in types},
+            "required": verb not in ("delete", "deletecollection"),
+        }
+    else:
+        operation["consumes"] = list(types)
+        operation["parameters"].append({"name": "body", "in": "body", "schema": content})
+    return operation
+
+
+def _sent(verb: str, body: str | None) -> str | None:
+    if verb in ("delete", "deletecollection"):
+        return "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+    return body if verb in ("create", "update", "patch") else None
+
+
+def _camel(group: str) -> str:
+    return "".join(part.title() for part in group.split(".")[:1]) or "Core"

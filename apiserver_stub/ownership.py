@@ -109,15 +109,25 @@ def updated(kind: Kind, live: Object, new: Object, entries: list[Entry], who: En
 
 
 def applied(
-    kind: Kind, live: Object, config: Object, entries: list[Entry], who: Entry, *, force: bool
+    kind: Kind,
+    live: Object,
+    config: Object,
+    entries: list[Entry],
+    who: Entry,
+    *,
+    force: bool,
+    claimed: Object | None = None,
 ) -> tuple[Object, list[Entry]]:
     """Return *live* with *config* applied by *who*, and the entries then.
+
+    *claimed* is a configuration whose fields are no conflict, whoever owns them.
 
     :raises ApiError: 409, others own fields that would change; 500, *config* cannot be merged.
     """
     shape = kind.shape
     try:
         wanted = _without(fieldsets.owned(config, shape), kind.ignored)
+        undisputed = fieldsets.owned(claimed, shape) if claimed is not None else {}
         merged: Object = fieldsets.merge(live, config, shape)
         own = next((entry for entry in entries if entry.same_manager(who)), None)
         others = [entry for entry in entries if entry is not own]
@@ -130,7 +140,8 @@ def applied(
     except fieldsets.Unmergeable as error:
         raise ApiError(500, "", f"failed to create typed patch object: {error}") from error
     changed, removed = fieldsets.added(merged, live, shape)
-    conflicts = [(entry, both) for entry in others if (both := intersection(_in_version(kind, entry), changed))]
+    disputed = difference(changed, undisputed)
+    conflicts = [(entry, both) for entry in others if (both := intersection(_in_version(kind, entry), disputed))]
     if conflicts and not force:
         raise _conflict(conflicts)
     rest = _taken_away(kind, others, changed, removed)

@@ -55,6 +55,8 @@ class Shape:
     """A list of different scalars that merges."""
     atomic: bool = False
     """Owned and replaced as a whole."""
+    patch_strategy: str = ""
+    """How strategic merge patches treat the list; empty replaces it."""
 
     @property
     def leaf(self) -> bool:
@@ -114,6 +116,11 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "ValidatingWebhookConfiguration.webhooks": ("name",),
 }
 _SETS = frozenset(["CSIDriverSpec.volumeLifecycleModes", "NodeSpec.podCIDRs", "ObjectMeta.finalizers"])
+_NOT_PATCHED = frozenset(
+    ["CSIDriverSpec.volumeLifecycleModes", "CertificateSigningRequestStatus.conditions", "ResourceRequirements.claims"]
+)
+"""Lists that merge when applied and are replaced by strategic merge patches."""
+_RETAIN_KEYS = frozenset(["PodSpec.resourceClaims", "PodSpec.volumes", "PodStatus.resourceClaimStatuses"])
 _ATOMIC_MAPS = frozenset(["PodSpec.nodeSelector", "Scheduling.nodeSelector", "ServiceSpec.selector"])
 _ATOMIC = frozenset(
     [
@@ -200,7 +207,10 @@ def _member(owner: str, member: FieldDescriptor) -> Shape:
     value = _value(member)
     if not member.is_repeated:
         return value
-    return Shape(Form.LIST, item=value, keys=_KEYS.get(place, ()), is_set=place in _SETS)
+    shape = Shape(Form.LIST, item=value, keys=_KEYS.get(place, ()), is_set=place in _SETS)
+    if not shape.leaf and place not in _NOT_PATCHED:
+        shape.patch_strategy = "merge,retainKeys" if place in _RETAIN_KEYS else "merge"
+    return shape
 
 
 def _value(member: FieldDescriptor) -> Shape:

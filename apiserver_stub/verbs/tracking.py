@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from apiserver_stub.resources.registry import Resource
 
 _MANAGER_LIMIT = 128
+_CLIENT = "kubectl"
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _FLAT_LIMIT = 4096
 _flat: dict[tuple[Resource, tuple[str | tuple[str, ...] | None, ...]], msgspec.Raw] = {}
 
@@ -99,7 +101,18 @@ def apply_to(
     if not entries and live is not kind.blank:
         entries = [ownership.before_first_apply(kind, live)]
     who = writer(request, resource, APPLY)
-    return ownership.applied(kind, live, config, entries, who, force=force)
+    claimed = _last_applied(live) if who.manager == _CLIENT else None
+    return ownership.applied(kind, live, config, entries, who, force=force, claimed=claimed)
+
+
+def _last_applied(live: Object) -> Object | None:
+    """Return what kubectl applied by itself the last time: going over to applying here is no conflict with that."""
+    text = (live["metadata"].get("annotations") or {}).get(_LAST_APPLIED)
+    try:
+        found = objects.decode(text.encode()) if text else None
+    except msgspec.DecodeError:
+        return None
+    return found if isinstance(found, dict) and isinstance(found.get("metadata"), dict) else None
 
 
 @lru_cache(maxsize=256)

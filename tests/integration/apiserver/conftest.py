@@ -135,8 +135,8 @@ class Server:
         self.process.stderr.close()
         return code
 
-    def kubectl(self, *arguments: str, stdin: str | None = None, kubeconfig: str = "kubeconfig") -> str:
-        """Run kubectl as the admin and return what it printed."""
+    def kubectl(self, *arguments: str, stdin: str | None = None, kubeconfig: str = "kubeconfig", code: int = 0) -> str:
+        """Run kubectl as the admin, to end with *code*, and return what it printed."""
         result = subprocess.run(
             ["kubectl", *arguments],
             input=stdin,
@@ -146,8 +146,8 @@ class Server:
             check=False,
             env={**os.environ, "KUBECONFIG": self.ready[kubeconfig], "HOME": str(self.data_dir)},
         )
-        assert result.returncode == 0, f"{arguments}: {result.stdout}{result.stderr}"
-        return result.stdout
+        assert result.returncode == code, f"{arguments}: {result.stdout}{result.stderr}"
+        return result.stdout + result.stderr
 
 
 @pytest.fixture(scope="module")

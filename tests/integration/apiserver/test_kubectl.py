@@ -86,3 +86,69 @@ def test_events(server: Server, api: Api) -> None:
     assert "Started container c" in server.kubectl("get", "events")
     assert "pod/web" in server.kubectl("events").lower()
     server.kubectl("delete", "events", "--all")
+
+
+def test_explain(server: Server) -> None:
+    described = server.kubectl("explain", "events", "--api-version=events.k8s.io/v1")
+    assert "GROUP:      events.k8s.io" in described
+    assert "eventTime\t<string> -required-" in described
+    assert "containerPort\t<integer> -required-" in server.kubectl("explain", "pod.spec.containers.ports")
+    assert "annotations\t<map[string]string>" in server.kubectl("explain", "nodes", "--recursive")
+
+
+TWO = """
+apiVersion: v1
+kind: Pod
+metadata: {name: two}
+spec:
+  containers:
+  - {name: a, image: "busybox:%s"}
+%s"""
+SECOND = "  - {name: b, image: busybox, ports: [{containerPort: 80}]}\n"
+
+
+def test_diff_and_apply_merge_by_name(server: Server, api: Api) -> None:
+    path = "/api/v1/namespaces/default/pods/two"
+    server.kubectl("apply", "-f", "-", stdin=TWO % ("1", SECOND))
+    api.ok("PATCH", path, {"metadata": {"labels": {"other": "x"}}}, content_type="application/merge-patch+json")
+
+    changed = server.kubectl("diff", "-f", "-", stdin=TWO % ("2", SECOND), code=1)
+    assert "-  - image: busybox:1" in changed
+    assert "+  - image: busybox:2" in changed
+    assert api.ok("GET", path)["spec"]["containers"][0]["image"] == "busybox:1"
+    assert server.kubectl("diff", "-f", "-", stdin=TWO % ("1", SECOND)) == ""
+
+    server.kubectl("apply", "-f", "-", stdin=TWO % ("2", SECOND))
+    pod = api.ok("GET", path)
+    assert [item["image"] for item in pod["spec"]["containers"]] == ["busybox:2", "busybox"]
+    assert pod["metadata"]["labels"] == {"other": "x"}
+    server.kubectl("delete", "pod", "two", "--force", "--grace-period=0")
+
+
+def test_unknown_members_are_refused_by_the_server(server: Server) -> None:
+    wrong = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: wrong}\ndatum: {a: b}\n"
+
+    assert 'unknown field "datum"' in server.kubectl("apply", "-f", "-", stdin=wrong, code=1)
+    warned = server.kubectl("apply", "--validate=warn", "-f", "-", stdin=wrong)
+    assert 'Warning: unknown field "datum"' in warned
+    server.kubectl("delete", "configmap", "wrong")
+
+
+def test_apply_on_the_server(server: Server, api: Api) -> None:
+    settings = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ours}\ndata: {a: '%s'}\n"
+    apply = ("apply", "--server-side", "-f", "-")
+
+    assert "serverside-applied" in server.kubectl(*apply, stdin=settings % 1)
+    refused = server.kubectl(*apply, "--field-manager=other", stdin=settings % 2, code=1)
+    assert 'conflict with "kubectl": .data.a' in refused
+    server.kubectl(*apply, "--field-manager=other", "--force-conflicts", stdin=settings % 2)
+    assert api.ok("GET", "/api/v1/namespaces/default/configmaps/ours")["data"] == {"a": "2"}
+    shown = server.kubectl("get", "configmap", "ours", "-o", "yaml", "--show-managed-fields")
+    assert "manager: other" in shown
+
+    server.kubectl("apply", "-f", "-", stdin=settings.replace("ours", "moved") % 1)
+    assert "serverside-applied" in server.kubectl(*apply, stdin=settings.replace("ours", "moved") % 2)
+    moved = api.ok("GET", "/api/v1/namespaces/default/configmaps/moved")
+    owners = {(entry["manager"], entry["operation"]) for entry in moved["metadata"]["managedFields"]}
+    assert owners == {("kubectl", "Apply"), ("kubectl-last-applied", "Apply")}
+    server.kubectl("delete", "configmap", "ours", "moved")

@@ -1,0 +1,78 @@
+"""The published documents are whole: every reference leads somewhere, lists merge as the server merges them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from apiserver_stub import openapi
+from apiserver_stub.options import Options
+from apiserver_stub.resources import build_registry
+
+DOCUMENTS = {name: msgspec.json.decode(body) for name, body in openapi._build(build_registry(Options())).items()}
+
+
+def references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, content in value.items():
+            if name == "$ref":
+                yield content
+            else:
+                yield from references(content)
+    elif isinstance(value, list):
+        for item in value:
+            yield from references(item)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_reference_leads_somewhere(name: str) -> None:
+    document = DOCUMENTS[name]
+    found = set(references(document))
+
+    assert found
+    for reference in found:
+        place: Any = document
+        for part in reference.removeprefix("#/").split("/"):
+            place = place[part]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_operations_have_names_of_their_own(name: str) -> None:
+    operations = [
+        operation["operationId"]
+        for item in DOCUMENTS[name]["paths"].values()
+        for method, operation in item.items()
+        if method != "parameters"
+    ]
+
+    assert sorted(operations) == sorted(set(operations))
+
+
+def test_the_events_group_has_the_eight_operations_with_their_parameters() -> None:
+    paths = DOCUMENTS["apis/events.k8s.io/v1"]["paths"]
+    root = "/apis/events.k8s.io/v1"
+
+    assert {(path, method) for path, item in paths.items() for method in item if method != "parameters"} == {
+        (f"{root}/events", "get"),
+        *((f"{root}/namespaces/{{namespace}}/events", method) for method in ("get", "post", "delete")),
+        *((f"{root}/namespaces/{{namespace}}/events/{{name}}", method) for method in ("get", "put", "patch", "delete")),
+    }
+    patch = paths[f"{root}/namespaces/{{namespace}}/events/{{name}}"]["patch"]
+    assert {item["name"] for item in patch["parameters"]} == {"dryRun", "fieldManager", "fieldValidation", "force"}
+    assert patch["x-kubernetes-group-version-kind"] == {"group": "events.k8s.io", "kind": "Event", "version": "v1"}
+
+
+def test_lists_say_how_they_merge() -> None:
+    schemas = DOCUMENTS["api/v1"]["components"]["schemas"]
+    ports = schemas["io.k8s.api.core.v1.Container"]["properties"]["ports"]
+    assert ports["x-kubernetes-list-map-keys"] == ["containerPort", "protocol"]
+    assert (ports["x-kubernetes-patch-strategy"], ports["x-kubernetes-patch-merge-key"]) == ("merge", "containerPort")
+    volumes = schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["volumes"]
+    assert volumes["x-kubernetes-patch-strategy"] == "merge,retainKeys"
+    tolerations = schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["tolerations"]
+    assert tolerations["x-kubernetes-list-type"] == "atomic"
+    assert "x-kubernetes-patch-strategy" not in tolerations
+    assert schemas["io.k8s.api.core.v1.ObjectReference"]["x-kubernetes-map-type"] == "atomic"
