@@ -13,7 +13,7 @@ from pathlib import Path
 def main() -> int:
     """Run the runtime until SIGTERM; exit with 2 when it cannot start as asked."""
     parser = argparse.ArgumentParser(prog="nodeagent-embedded-runtime", description=__doc__)
-    parser.add_argument("--root", required=True, type=Path, help="where images, containers and their state live")
+    parser.add_argument("--root", type=Path, help="where images, containers and their state live")
     parser.add_argument("--listen", required=True, help="unix:///path of the socket to serve CRI on")
     parser.add_argument("--runner", default="", help="crun, runc or own; the first of these that works, if not given")
     parser.add_argument(
@@ -27,15 +27,26 @@ def main() -> int:
     parser.add_argument(
         "--detach", action="store_true", help="return once it serves; it goes on by itself and logs to ROOT/runtime.log"
     )
+    parser.add_argument(
+        "--import",
+        dest="import_archive",
+        type=Path,
+        metavar="ARCHIVE",
+        help="let the runtime that serves there import the images of an OCI or docker archive, and print their names",
+    )
     given = parser.parse_args()
     if not given.listen.startswith("unix:///"):
         parser.error("--listen must be a Unix socket, unix:///path")
+    os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"  # children only ever run other programs
+    if given.import_archive is not None:
+        return _import(given.listen, given.import_archive.resolve())
+    if given.root is None:
+        parser.error("--root is required")
     root = given.root.resolve()
 
     ready: Callable[[], None] = _detach(root) if given.detach else _nothing
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"  # children only ever run other programs
     import uvloop
     from nodeagent_plugins.embedded_runtime.daemon import Daemon, InUseError, Options
 
@@ -54,6 +65,19 @@ def main() -> int:
         print(f"embedded runtime: {error}", file=sys.stderr)
         return 2
     uvloop.run(daemon.run(ready))
+    return 0
+
+
+def _import(endpoint: str, archive: Path) -> int:
+    import grpc
+    from nodeagent_plugins.embedded_runtime.server import request_import
+
+    try:
+        names = request_import(endpoint, archive)
+    except grpc.RpcError as error:
+        print(f"embedded runtime: {error.details()}", file=sys.stderr)
+        return 1
+    print("\n".join(names))
     return 0
 
 

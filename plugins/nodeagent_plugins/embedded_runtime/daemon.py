@@ -20,6 +20,7 @@ from nodeagent_plugins.embedded_runtime.execution import Execution
 from nodeagent_plugins.embedded_runtime.host import Host, find_program
 from nodeagent_plugins.embedded_runtime.image_service import ImageService
 from nodeagent_plugins.embedded_runtime.images.builtin import add_builtin
+from nodeagent_plugins.embedded_runtime.images.loading import Loader
 from nodeagent_plugins.embedded_runtime.images.pull import Puller
 from nodeagent_plugins.embedded_runtime.images.store import ImageStore
 from nodeagent_plugins.embedded_runtime.network import (
@@ -34,7 +35,7 @@ from nodeagent_plugins.embedded_runtime.rootfs import RootFileSystems
 from nodeagent_plugins.embedded_runtime.runners import choose_runner
 from nodeagent_plugins.embedded_runtime.runtime_service import RuntimeService
 from nodeagent_plugins.embedded_runtime.sandboxes import Sandboxes
-from nodeagent_plugins.embedded_runtime.server import STOP_SECONDS, make_server
+from nodeagent_plugins.embedded_runtime.server import STOP_SECONDS, make_server, serve_import
 from nodeagent_plugins.embedded_runtime.streaming import StreamingServer
 
 from nodeagent.base.criproto import api_pb2 as cri
@@ -65,7 +66,7 @@ class Daemon:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._events = Events()
-        host = Host.look()
+        self._host = host = Host.look()
         root = options.root
         root.mkdir(parents=True, exist_ok=True, mode=0o711)
         self._lock = _take_lock(root / "lock")
@@ -101,7 +102,8 @@ class Daemon:
             stack.push_async_callback(self._containers.close)
             execution = Execution(self._containers)
             streaming = StreamingServer()
-            puller = Puller(self._images, self._options.insecure_registries)
+            loader = Loader(self._images, user_attributes=self._host.remapped)
+            puller = Puller(loader, self._options.insecure_registries)
             stack.push_async_callback(puller.close)
             runtime = RuntimeService(
                 self._sandboxes, self._containers, execution, streaming, self._network, self._events
@@ -110,6 +112,7 @@ class Daemon:
             self._options.socket.parent.mkdir(parents=True, exist_ok=True)
             self._options.socket.unlink(missing_ok=True)
             server = make_server(self._options.socket, runtime, images)
+            serve_import(server, loader)
             await server.start()
             self._options.socket.chmod(0o600)
             stack.push_async_callback(server.stop, STOP_SECONDS)

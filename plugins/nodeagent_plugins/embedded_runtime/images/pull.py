@@ -2,26 +2,87 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
 from nodeagent_plugins.embedded_runtime.errors import CallError
 from nodeagent_plugins.embedded_runtime.images.builtin import BUILTIN_REGISTRY
-from nodeagent_plugins.embedded_runtime.images.names import parse_name
-from nodeagent_plugins.embedded_runtime.images.store import Image, ImageStore
+from nodeagent_plugins.embedded_runtime.images.loading import Loader, choose_manifest, decode, total_size
+from nodeagent_plugins.embedded_runtime.images.names import Name, parse_name
+from nodeagent_plugins.embedded_runtime.images.registry import STALL_SECONDS, Credentials, Registry, explain, is_plain
+from nodeagent_plugins.embedded_runtime.images.store import Image
 
 from nodeagent.base.criproto import api_pb2 as cri
 
+MAX_DOWNLOADS = 3
+"""Layers that one pull has under way."""
+_SCHEMA_1 = "application/vnd.docker.distribution.manifest.v1"
+
 
 class Puller:
-    """Pulls images."""
+    """Pulls images into the store of *loader*.
 
-    def __init__(self, images: ImageStore, insecure: list[str]) -> None:
-        self._images, self._insecure = images, insecure
+    :param insecure: registries that are asked without TLS.
+    """
+
+    def __init__(self, loader: Loader, insecure: list[str]) -> None:
+        self._loader, self._insecure = loader, insecure
+        self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
-        """Close connections."""
+        """Close every connection."""
+        if self._session is not None:
+            await self._session.close()
 
     async def pull(self, text: str, auth: cri.AuthConfig) -> Image:
+        """Get the image called *text* and return it.
+
+        One that the machine itself provides is not asked for anywhere.
+
+        :raises CallError: it cannot be had; the text names image and cause.
+        """
         name = parse_name(text)
-        known = self._images.find(str(name))
+        known = self._loader.store.find(str(name))
         if known is not None and (known.pinned or name.registry == BUILTIN_REGISTRY):
             return known
-        raise CallError(f"pull image {text}: not there")
+        if self._session is None:
+            bounds = aiohttp.ClientTimeout(total=None, sock_connect=30.0, sock_read=STALL_SECONDS)
+            self._session = aiohttp.ClientSession(timeout=bounds, trust_env=True)
+        plain = is_plain(name.registry, self._insecure)
+        try:
+            registry = Registry(self._session, name, Credentials.of(auth), plain=plain)
+            return await self._pull(registry, name)
+        except CallError as error:
+            raise type(error)(f'pull image "{text}": {error}') from error
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise CallError(f'pull image "{text}": registry {name.registry}: {explain(error)}') from error
+
+    async def _pull(self, registry: Registry, name: Name) -> Image:
+        content, digest = await registry.manifest(name.reference)
+        manifest = decode(content, "manifest")
+        if "manifests" in manifest:
+            entry = choose_manifest(manifest)
+            manifest = decode((await registry.manifest(str(entry.get("digest"))))[0], "manifest")
+        if str(manifest.get("mediaType", "")).startswith(_SCHEMA_1) or manifest.get("schemaVersion") == 1:
+            raise CallError("the registry has it in a format that was given up: manifest schema 1")
+        layers = manifest.get("layers") or ()
+        config = await registry.document(manifest.get("config") or {})
+        slots = asyncio.Semaphore(MAX_DOWNLOADS)
+
+        @contextlib.asynccontextmanager
+        async def fetch(number: int) -> AsyncIterator[Path]:
+            if number >= len(layers):
+                raise CallError("the image's configuration names more layers than its manifest")
+            async with slots:
+                with tempfile.NamedTemporaryFile(dir=self._loader.store.incoming) as file:
+                    descriptor: Mapping[str, Any] = layers[number]
+                    await registry.download(descriptor, Path(file.name))
+                    yield Path(file.name)
+
+        repo_digest = f"{name.repository}@{digest}"
+        return await self._loader.load(config, fetch, total_size(layers), tag=name.tagged, digest=repo_digest)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,6 +55,7 @@ class ImageStore:
             folder.mkdir(parents=True, exist_ok=True)
         self._images: dict[str, Image] = {}
         self._sizes: dict[str, tuple[int, int]] = {}
+        self._held: Counter[str] = Counter()
 
     def load(self) -> None:
         """Read everything back."""
@@ -132,9 +135,20 @@ class ImageStore:
         """Return the folder of a layer."""
         return self.layers_dir / name
 
+    @contextlib.contextmanager
+    def hold(self, layers: Iterable[str]) -> Iterator[None]:
+        """Keep *layers* from being collected while their image is put together."""
+        held = list(layers)
+        self._held.update(held)
+        try:
+            yield
+        finally:
+            self._held.subtract(held)
+
     def collect(self, in_use: Iterable[str]) -> None:
         """Remove layers that neither an image nor *in_use* names."""
-        kept = set(in_use).union(*(image.layers for image in self._images.values()))
+        kept = {name for name, count in self._held.items() if count > 0}.union(in_use)
+        kept.update(*(image.layers for image in self.all()))
         for folder in self.layers_dir.iterdir():
             if folder.name not in kept:
                 _remove_tree(folder)

@@ -1,0 +1,139 @@
+"""Images from archives: OCI layouts in a tar file, and what ``docker save`` writes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from nodeagent_plugins.embedded_runtime import paths
+from nodeagent_plugins.embedded_runtime.errors import CallError
+from nodeagent_plugins.embedded_runtime.images.loading import (
+    MAX_DOCUMENT_BYTES,
+    Loader,
+    choose_manifest,
+    decode,
+    digest_of,
+    is_digest,
+    kept,
+    total_size,
+)
+from nodeagent_plugins.embedded_runtime.images.names import parse_name
+
+_NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
+
+
+async def import_archive(path: Path, loader: Loader) -> list[str]:
+    """Put every image of the archive at *path* into the store; return their names, or ids for those without.
+
+    :raises CallError: it is no archive of images.
+    """
+    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, dir=loader.store.incoming))
+    try:
+        await asyncio.to_thread(_open, path, folder)
+        if (folder / "index.json").is_file():
+            return await _import_oci(folder, loader)
+        if (folder / "manifest.json").is_file():
+            return await _import_docker(folder, loader)
+        raise CallError(f"{path} holds neither index.json nor manifest.json: it is no archive of images")
+    finally:
+        await asyncio.to_thread(shutil.rmtree, folder, True)
+
+
+async def _import_oci(folder: Path, loader: Loader) -> list[str]:
+    found = []
+    index = decode(_read(folder / "index.json"), "index.json")
+    for entry in index.get("manifests") or ():
+        manifest_bytes = _blob(folder, entry)
+        manifest = decode(manifest_bytes, "manifest")
+        if "manifests" in manifest:
+            entry_of_machine = choose_manifest(manifest)
+            manifest = decode(_blob(folder, entry_of_machine), "manifest")
+        layers = manifest.get("layers") or ()
+
+        def fetch(number: int, layers: Any = layers) -> contextlib.AbstractAsyncContextManager[Path]:
+            return kept(_blob_path(folder, layers[number]))
+
+        annotations = entry.get("annotations") or {}
+        tag, digest = _names(next((annotations[key] for key in _NAMES if annotations.get(key)), ""), manifest_bytes)
+        config = _blob(folder, manifest.get("config") or {})
+        image = await loader.load(config, fetch, total_size(layers), tag=tag, digest=digest)
+        found.append(tag or digest or image.id)
+    return found
+
+
+async def _import_docker(folder: Path, loader: Loader) -> list[str]:
+    found = []
+    try:
+        entries = msgspec.json.decode(_read(folder / "manifest.json"), type=list[dict[str, Any]])
+    except ValueError as error:
+        raise CallError(f"manifest.json: {error}") from error
+    for entry in entries:
+        layers = [paths.beneath(folder, str(name)) for name in entry.get("Layers") or ()]
+
+        def fetch(number: int, layers: list[Path] = layers) -> contextlib.AbstractAsyncContextManager[Path]:
+            return kept(layers[number])
+
+        size = sum(layer.stat().st_size for layer in layers)
+        config = _read(paths.beneath(folder, str(entry.get("Config"))))
+        for name in entry.get("RepoTags") or [""]:
+            tag, _ = _names(name, b"")
+            image = await loader.load(config, fetch, size, tag=tag)
+            found.append(tag or image.id)
+    return found
+
+
+def _names(name: str, manifest: bytes) -> tuple[str, str]:
+    """Return the tag and the digest that an image called *name* gets; a tag alone names nothing."""
+    if not name or ("/" not in name and ":" not in name):
+        return "", ""
+    full = parse_name(name)
+    return full.tagged, f"{full.repository}@{digest_of(manifest)}" if manifest else ""
+
+
+def _open(path: Path, folder: Path) -> None:
+    """Unpack the files of an archive, by name; everything else in it is of no use here."""
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                goal = paths.beneath(folder, member.name)
+                goal.parent.mkdir(parents=True, exist_ok=True)
+                if member.isfile():
+                    content = archive.extractfile(member)
+                    assert content is not None
+                    with goal.open("wb") as file:
+                        shutil.copyfileobj(content, file, 1 << 20)
+                elif member.issym() and goal != folder:  # docker names one layer twice that way
+                    goal.unlink(missing_ok=True)
+                    goal.symlink_to(member.linkname)
+    except (tarfile.TarError, OSError) as error:
+        raise CallError(f"read {path}: {error}") from error
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > MAX_DOCUMENT_BYTES:
+            raise CallError(f"{path.name} is too large")
+        return path.read_bytes()
+    except OSError as error:
+        raise CallError(f"the archive lacks {path.name}") from error
+
+
+def _blob_path(folder: Path, descriptor: Mapping[str, Any]) -> Path:
+    digest = descriptor.get("digest")
+    if not is_digest(digest):
+        raise CallError(f"the archive names a blob by {digest!r}")
+    return folder / "blobs" / "sha256" / str(digest).removeprefix("sha256:")
+
+
+def _blob(folder: Path, descriptor: Mapping[str, Any]) -> bytes:
+    content = _read(_blob_path(folder, descriptor))
+    if digest_of(content) != descriptor["digest"]:
+        raise CallError(f"blob {descriptor['digest']} holds something else")
+    return content

@@ -1,0 +1,224 @@
+"""Talks to registries: OCI distribution over HTTP, with passwords or tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import ipaddress
+import re
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+from nodeagent_plugins.embedded_runtime.errors import CallError, NotKnown
+from nodeagent_plugins.embedded_runtime.images.loading import MAX_DOCUMENT_BYTES, decode
+from nodeagent_plugins.embedded_runtime.images.names import DEFAULT_REGISTRY, Name
+
+from nodeagent.base.criproto import api_pb2 as cri
+
+MANIFEST_TYPES = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+MAX_REDIRECTS = 5
+STALL_SECONDS = 60.0
+"""A connection that gives nothing for that long is given up."""
+_REDIRECTS = (301, 302, 303, 307, 308)
+_PARAMETER = re.compile(r'([a-zA-Z_]+)="([^"]*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a registry may be shown; its text never shows it."""
+
+    username: str = ""
+    password: str = ""
+    identity_token: str = ""
+    registry_token: str = ""
+
+    def __repr__(self) -> str:
+        return "Credentials(***)"
+
+    @classmethod
+    def of(cls, auth: cri.AuthConfig) -> Credentials:
+        """Return what *auth* holds.
+
+        :raises CallError: its ``auth`` is not the base64 form of user and password.
+        """
+        username, password = auth.username, auth.password
+        if auth.auth and not username:
+            try:
+                username, _, password = base64.b64decode(auth.auth, validate=True).decode().partition(":")
+            except ValueError as error:
+                raise CallError("the credentials are not in base64") from error
+        return cls(username, password.rstrip("\0"), auth.identity_token, auth.registry_token)
+
+    @property
+    def basic(self) -> str:
+        return "Basic " + base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
+
+
+class Registry:
+    """One repository of one registry, for one pull.
+
+    :param plain: speak HTTP without TLS.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession, name: Name, credentials: Credentials, *, plain: bool) -> None:
+        self._session, self._name, self._credentials = session, name, credentials
+        host = "registry-1.docker.io" if name.registry == DEFAULT_REGISTRY else name.registry
+        self._base = f"{'http' if plain else 'https'}://{host}/v2/{name.path}/"
+        self._authorization = f"Bearer {credentials.registry_token}" if credentials.registry_token else ""
+        self._asking = asyncio.Lock()
+
+    async def manifest(self, reference: str) -> tuple[bytes, str]:
+        """Return a manifest by tag or digest, and its digest.
+
+        :raises CallError: the registry has none, or sends another than the digest asked for.
+        """
+        async with self._get(f"manifests/{reference}", {"Accept": ", ".join(MANIFEST_TYPES)}) as answer:
+            content = await _read(answer, MAX_DOCUMENT_BYTES)
+        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        if reference.startswith("sha256:") and digest != reference:
+            raise CallError(f"manifest {reference} holds something else: {digest}")
+        return content, digest
+
+    async def document(self, descriptor: Mapping[str, Any]) -> bytes:
+        """Return a small blob, such as an image's configuration."""
+        digest = str(descriptor.get("digest"))
+        async with self._get(f"blobs/{digest}", {}) as answer:
+            content = await _read(answer, MAX_DOCUMENT_BYTES)
+        if f"sha256:{hashlib.sha256(content).hexdigest()}" != digest:
+            raise CallError(f"blob {digest} holds something else")
+        return content
+
+    async def download(self, descriptor: Mapping[str, Any], target: Path) -> None:
+        """Write a blob to *target*.
+
+        :raises CallError: it is not what the descriptor says, or cannot be had.
+        """
+        digest, size = str(descriptor.get("digest")), int(descriptor.get("size") or 0)
+        counted, received = hashlib.sha256(), 0
+        with target.open("wb") as file:
+            async with self._get(f"blobs/{digest}", {}) as answer:
+                async for chunk in answer.content.iter_chunked(1 << 20):
+                    received += len(chunk)
+                    if received > size:
+                        raise CallError(f"blob {digest} is longer than its {size} bytes")
+                    await asyncio.to_thread(counted.update, chunk)
+                    await asyncio.to_thread(file.write, chunk)
+        if f"sha256:{counted.hexdigest()}" != digest:
+            raise CallError(f"blob {digest} holds something else")
+
+    @contextlib.asynccontextmanager
+    async def _get(self, path: str, headers: dict[str, str]) -> AsyncIterator[aiohttp.ClientResponse]:
+        url = urljoin(self._base, path)
+        for attempt in range(2):
+            async with contextlib.AsyncExitStack() as stack:
+                answer = await self._follow(stack, url, headers)
+                if answer.status == 401 and attempt == 0:
+                    await self._authorize(answer)
+                    continue
+                if answer.status != 200:
+                    raise await _complaint(answer)
+                yield answer
+                return
+
+    async def _follow(
+        self, stack: contextlib.AsyncExitStack, url: str, headers: dict[str, str]
+    ) -> aiohttp.ClientResponse:
+        """Ask for *url*, and where the registry sends us; credentials go to the registry itself only."""
+        home = urlsplit(self._base).netloc
+        for _ in range(MAX_REDIRECTS):
+            own = urlsplit(url).netloc == home
+            sent = headers | ({"Authorization": self._authorization} if own and self._authorization else {})
+            answer = await stack.enter_async_context(self._session.get(url, headers=sent, allow_redirects=False))
+            if answer.status not in _REDIRECTS:
+                return answer
+            url = urljoin(url, answer.headers.get("Location", ""))
+            if urlsplit(url).scheme not in ("http", "https"):
+                raise CallError(f"registry {self._name.registry} redirects to no web address")
+        raise CallError(f"registry {self._name.registry} redirects too often")
+
+    async def _authorize(self, answer: aiohttp.ClientResponse) -> None:
+        """Do what the registry asks for, to be let in."""
+        challenge = answer.headers.get("WWW-Authenticate", "")
+        kind = challenge.partition(" ")[0].lower()
+        credentials = self._credentials
+        if kind == "basic" and credentials.username:
+            self._authorization = credentials.basic
+        elif kind == "bearer":
+            self._authorization = f"Bearer {await self._fetch_token(dict(_PARAMETER.findall(challenge)))}"
+        else:
+            raise CallError(f"registry {self._name.registry} answered 401: it wants credentials")
+
+    async def _fetch_token(self, wanted: Mapping[str, str]) -> str:
+        realm, credentials = wanted.get("realm", ""), self._credentials
+        if urlsplit(realm).scheme not in ("http", "https"):
+            raise CallError(f"registry {self._name.registry} names no place to get a token")
+        given = {"scope": wanted.get("scope") or f"repository:{self._name.path}:pull"}
+        if wanted.get("service"):
+            given["service"] = wanted["service"]
+        if credentials.identity_token:
+            form = given | {"grant_type": "refresh_token", "refresh_token": credentials.identity_token}
+            request = self._session.post(realm, data=form | {"client_id": "nodeagent"})
+        else:
+            headers = {"Authorization": credentials.basic} if credentials.username else {}
+            request = self._session.get(realm, params=given, headers=headers)
+        async with request as answer:
+            if answer.status != 200:
+                raise await _complaint(answer)
+            document = decode(await _read(answer, MAX_DOCUMENT_BYTES), "token")
+        token = document.get("token") or document.get("access_token")
+        if not isinstance(token, str):
+            raise CallError(f"registry {self._name.registry} gave no token")
+        return token
+
+
+def is_plain(registry: str, insecure: list[str]) -> bool:
+    """Tell whether to speak without TLS: to registries so listed, and to those on this machine."""
+    if registry in insecure:
+        return True
+    host = urlsplit(f"//{registry}").hostname or ""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
+
+
+def explain(error: Exception) -> str:
+    """Return what went wrong on the way to a registry."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"its certificate is not trusted: {error.certificate_error}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        cause = error.os_error.strerror or str(error.os_error)
+        return f"{cause.lower()} ({error.host}:{error.port})"
+    if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
+        return "it does not answer in time"
+    if isinstance(error, (aiohttp.ClientError, ssl.SSLError, OSError)):
+        return str(error) or type(error).__name__
+    raise error
+
+
+async def _read(answer: aiohttp.ClientResponse, limit: int) -> bytes:
+    content = b""
+    async for chunk in answer.content.iter_chunked(1 << 16):
+        content += chunk
+        if len(content) > limit:
+            raise CallError(f"{answer.url.path} is larger than {limit} bytes")
+    return content
+
+
+async def _complaint(answer: aiohttp.ClientResponse) -> CallError:
+    text = (await answer.content.read(2048)).decode(errors="replace").strip()
+    with contextlib.suppress(CallError, LookupError, TypeError):
+        text = str(decode(text.encode(), "")["errors"][0]["message"])
+    kind = NotKnown if answer.status == 404 else CallError
+    return kind(f"registry answered {answer.status}{f': {text[:500]}' if text else ''}")

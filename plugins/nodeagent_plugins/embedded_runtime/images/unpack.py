@@ -1,0 +1,184 @@
+"""Unpacks layers: nothing that an archive holds can reach outside its folder."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import gzip
+import hashlib
+import os
+import shutil
+import stat
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, cast
+
+from nodeagent_plugins.embedded_runtime import paths
+from nodeagent_plugins.embedded_runtime.errors import CallError
+from nodeagent_plugins.embedded_runtime.host import find_program
+
+WHITEOUT = ".wh."
+OPAQUE = ".wh..wh..opq"
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_XATTR = "SCHILY.xattr."
+_COPY_BYTES = 1 << 20
+
+
+def unpack_layer(blob: Path, target: Path, diff_id: str, *, user_attributes: bool) -> None:
+    """Unpack *blob*, a tar file that may be compressed, into the new folder *target*.
+
+    Removals are marked as overlayfs wants them. Where we are root in a user namespace only, device nodes are left out
+    and owners that have no number there become root.
+
+    :param diff_id: the digest that the unpacked tar file must have.
+    :raises CallError: it has another one, or it is no good archive.
+    """
+    target.mkdir(mode=0o755)
+    with open_layer(blob) as source:
+        counted = _Hashing(source)
+        try:
+            with tarfile.open(fileobj=cast("IO[bytes]", counted), mode="r|", errorlevel=0) as archive:
+                _Unpacker(target, user_attributes).unpack(archive)
+            while counted.read(_COPY_BYTES):  # what follows the end mark counts for the digest
+                pass
+        except (tarfile.TarError, EOFError, gzip.BadGzipFile) as error:
+            raise CallError(f"layer {diff_id}: {error}") from error
+        except OSError as error:
+            raise CallError(f"unpack layer {diff_id}: {error}") from error
+    if counted.digest != diff_id:
+        raise CallError(f"layer {diff_id} holds something else: {counted.digest}")
+
+
+@contextlib.contextmanager
+def open_layer(blob: Path) -> Iterator[IO[bytes]]:
+    """Open a layer for reading, unpacked by what its first bytes say it is."""
+    with blob.open("rb") as file:
+        magic = file.read(4)
+        file.seek(0)
+        if magic.startswith(_GZIP):
+            with gzip.open(file) as plain:
+                yield cast("IO[bytes]", plain)
+        elif magic == _ZSTD:
+            program = find_program("zstd")
+            if not program:
+                raise CallError("the image is packed with zstd, and the program zstd is not installed")
+            with subprocess.Popen([program, "-dc"], stdin=file, stdout=subprocess.PIPE) as process:
+                assert process.stdout is not None
+                yield process.stdout
+        else:
+            yield file
+
+
+class _Hashing:
+    """Reads from a file and counts the digest of what was read."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source, self._hash = source, hashlib.sha256()
+
+    @property
+    def digest(self) -> str:
+        return f"sha256:{self._hash.hexdigest()}"
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._source.read(size)
+        self._hash.update(data)
+        return data
+
+
+class _Unpacker:
+    def __init__(self, root: Path, user_attributes: bool) -> None:
+        self._root, self._remapped = root, user_attributes
+        self._opaque = "user.overlay.opaque" if user_attributes else "trusted.overlay.opaque"
+        self._times: list[tuple[Path, float]] = []
+
+    def unpack(self, archive: tarfile.TarFile) -> None:
+        for member in archive:
+            self._add(archive, member)
+        for folder, when in reversed(self._times):  # filling a folder changes its time
+            os.utime(folder, (when, when), follow_symlinks=False)
+
+    def _add(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+        parts = [part for part in member.name.split("/") if part not in ("", ".")]
+        if not parts:
+            return
+        name = parts[-1]
+        if name == ".." or "\0" in member.name:
+            raise CallError(f"the archive has a bad name: {member.name!r}")
+        parent = paths.beneath(self._root, "/".join(parts[:-1]))
+        parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if name == OPAQUE:
+            os.setxattr(parent, self._opaque, b"y")
+            return
+        if name.startswith(WHITEOUT):
+            self._mark_removed(parent, name.removeprefix(WHITEOUT))
+            return
+        target = parent / name
+        if self._make(archive, member, target):
+            self._dress(member, target)
+
+    def _mark_removed(self, parent: Path, name: str) -> None:
+        if name in ("", ".", ".."):
+            raise CallError(f"the archive removes a bad name: {name!r}")
+        _clear(parent / name)
+        os.mknod(parent / name, stat.S_IFCHR | 0o600, os.makedev(0, 0))
+
+    def _make(self, archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> bool:
+        """Make what *member* is; return whether there is something to dress."""
+        if member.isdir():
+            if target.is_symlink() or not target.is_dir():
+                _clear(target)
+                target.mkdir()
+            self._times.append((target, member.mtime))
+            return True
+        if member.islnk():
+            source = paths.beneath(self._root, member.linkname, follow_last=False)
+            if not source.is_symlink() and not source.is_file():
+                raise CallError(f"the archive links {member.name} to {member.linkname}, which is no file of it")
+            if source != target:
+                _clear(target)
+                os.link(source, target, follow_symlinks=False)
+            return False
+        _clear(target)
+        if member.isfile():
+            content = archive.extractfile(member)
+            assert content is not None
+            descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                shutil.copyfileobj(content, file, _COPY_BYTES)
+        elif member.issym():
+            target.symlink_to(member.linkname)
+        elif member.isfifo():
+            os.mkfifo(target)
+        elif member.ischr() or member.isblk():
+            if self._remapped:
+                return False
+            kind = stat.S_IFCHR if member.ischr() else stat.S_IFBLK
+            os.mknod(target, kind | 0o600, os.makedev(member.devmajor, member.devminor))
+        else:
+            return False
+        return True
+
+    def _dress(self, member: tarfile.TarInfo, target: Path) -> None:
+        try:
+            os.chown(target, member.uid, member.gid, follow_symlinks=False)
+        except OSError as error:
+            if not self._remapped or error.errno not in (errno.EPERM, errno.EINVAL):
+                raise
+        for key, value in member.pax_headers.items():
+            if key.startswith(_XATTR):
+                with contextlib.suppress(OSError):  # attributes that this file system does not have
+                    content = value.encode("utf-8", "surrogateescape")
+                    os.setxattr(target, key.removeprefix(_XATTR), content, follow_symlinks=False)
+        if not member.issym():
+            target.chmod(member.mode & 0o7777)
+        if not member.isdir():
+            os.utime(target, (member.mtime, member.mtime), follow_symlinks=False)
+
+
+def _clear(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
