@@ -22,8 +22,6 @@ FIELDS = frozenset(
         "cpuManagerPolicyOptions",
         "cpuManagerReconcilePeriod",
         "enableContentionProfiling",
-        "enableDebugFlagsHandler",
-        "enableProfilingHandler",
         "enableSystemLogQuery",
         "enforceNodeAllocatable",
         "evictionHard",

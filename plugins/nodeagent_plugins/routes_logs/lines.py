@@ -13,9 +13,9 @@ import msgspec
 
 MAX_LINE_BYTES = 1024 * 1024
 _TIME = rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)"
-_FULL = re.compile(rb"^[^ \n]+ (?:stdout|stderr) F(?::[^ \n]*)? ?", re.MULTILINE)
+_FULL = re.compile(rb"^[^ \n]+ std(?:out|err) F(?::[^ \n]*)? ?(.*\n)", re.MULTILINE)
 _FULL_WITH_TIME = re.compile(
-    rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d)) (?:stdout|stderr) F(?::[^ \n]*)? ?", re.MULTILINE
+    rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d)) std(?:out|err) F(?::[^ \n]*)? ?(.*\n)", re.MULTILINE
 )
 _ONE_TIME = re.compile(_TIME)
 
@@ -54,12 +54,11 @@ class LineReader:
         if not whole:
             return b""
         if self._since is None and not self._stream and self._line_begins:
-            if self._timestamps:
-                text, count = _FULL_WITH_TIME.subn(rb"\1 ", whole)
-            else:
-                text, count = _FULL.subn(b"", whole)
-            if count == whole.count(b"\n"):
-                return text
+            # One call for all lines; it counts only if each of them was a full one.
+            found: list[bytes] | list[tuple[bytes, bytes]]
+            found = (_FULL_WITH_TIME if self._timestamps else _FULL).findall(whole)
+            if len(found) == whole.count(b"\n"):
+                return b"".join([b" ".join(pair) for pair in found] if self._timestamps else found)  # type: ignore[arg-type]
         return b"".join(self._one(line) for line in whole.split(b"\n")[:-1])
 
     def _one(self, line: bytes) -> bytes:

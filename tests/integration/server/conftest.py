@@ -147,13 +147,19 @@ async def serving(
 ) -> AsyncIterator[Serving]:
     """Run a server; *fields* are of the configuration, and *parts* of the context go in by their names."""
     parts = fields.pop("parts", {})
+    wait = fields.pop("wait", True)
+    files = {
+        "tls_cert_file": str(pki.directory / "server.crt"),
+        "tls_private_key_file": str(pki.directory / "server.key"),
+    }
+    if not fields.pop("tls_files", True):
+        files = {}
     api = None if standalone else ReviewingApi()
     fields.setdefault("authentication", authentication(client_ca=str(pki.directory / "ca.crt")))
     config = make_config(
         address="127.0.0.1",
-        port=0,
-        tls_cert_file=str(pki.directory / "server.crt"),
-        tls_private_key_file=str(pki.directory / "server.key"),
+        port=fields.pop("port", 0),
+        **files,
         **fields,
     )
     context = make_context(tmp_path, config=config, api=api, **parts)
@@ -175,7 +181,7 @@ async def serving(
                 (config.enable_server and not server.port) or (config.read_only_port and not server.read_only_port)
             ):
                 await asyncio.sleep(0.01)
-                if standalone and not server.port:
+                if standalone or not wait:
                     break
         yield Serving(server, context, pki, api)
     finally:

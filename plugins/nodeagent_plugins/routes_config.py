@@ -1,0 +1,23 @@
+"""``/configz``: the configuration in force, with every default; what may be secret is hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from aiohttp import web
+
+from nodeagent import hookimpl
+from nodeagent.base import identity
+from nodeagent.config.load import masked
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.server import Reach, Route
+
+
+@hookimpl
+def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
+    async def configz(request: web.Request) -> web.Response:
+        name = f"{identity.current().component}config"
+        return web.Response(body=msgspec.json.encode({name: masked(context.config)}), content_type="application/json")
+
+    return (Route("GET", "/configz", configz, Reach.DEBUG_HIDDEN),)

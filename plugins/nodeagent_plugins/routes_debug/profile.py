@@ -1,0 +1,124 @@
+"""Profiles in the form that ``go tool pprof``, speedscope and others read: gzipped ``profile.proto``.
+
+Few fields are needed, so the message is written by hand. Stacks are given innermost frame first.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType, FrameType
+
+MAX_DEPTH = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A place in the code."""
+
+    function: str
+    file: str
+    line: int
+
+
+Stack = tuple[Frame, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """What a number counts, and in which unit."""
+
+    type: str
+    unit: str
+
+
+def stack_of(frame: FrameType | None) -> Stack:
+    """Return the stack that ends in *frame*, innermost first."""
+    found: list[Frame] = []
+    while frame is not None and len(found) < MAX_DEPTH:
+        found.append(frame_of(frame.f_code, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(found)
+
+
+def frame_of(code: CodeType, line: int | None) -> Frame:
+    return Frame(code.co_qualname, code.co_filename, line or code.co_firstlineno)
+
+
+def encode_profile(
+    types: Sequence[ValueType],
+    samples: Mapping[Stack, Sequence[int]],
+    *,
+    at_nanoseconds: int,
+    duration_nanoseconds: int = 0,
+    period: tuple[ValueType, int] | None = None,
+) -> bytes:
+    """Return the gzipped message; each sample has a value for each of *types*."""
+    return gzip.compress(
+        b"".join(_Writer().parts(types, samples, at_nanoseconds, duration_nanoseconds, period)), compresslevel=6
+    )
+
+
+class _Writer:
+    """Numbers strings, functions and locations as they come."""
+
+    def __init__(self) -> None:
+        self._strings: dict[str, int] = {"": 0}
+        self._functions: dict[tuple[str, str], int] = {}
+        self._locations: dict[Frame, int] = {}
+
+    def parts(
+        self,
+        types: Sequence[ValueType],
+        samples: Mapping[Stack, Sequence[int]],
+        at: int,
+        duration: int,
+        period: tuple[ValueType, int] | None,
+    ) -> Iterable[bytes]:
+        for type_ in types:
+            yield _message(1, self._type(type_))
+        for stack, values in samples.items():
+            ids = b"".join(_varint(self._location(frame)) for frame in stack)
+            yield _message(2, _message(1, ids) + _message(2, b"".join(map(_varint, values))))
+        for frame, number in self._locations.items():
+            line = _number(1, self._function(frame)) + _number(2, frame.line)
+            yield _message(4, _number(1, number) + _message(4, line))
+        for (function, file), number in self._functions.items():
+            name = self._string(function)
+            yield _message(5, _number(1, number) + _number(2, name) + _number(3, name) + _number(4, self._string(file)))
+        if period is not None:
+            yield _message(11, self._type(period[0])) + _number(12, period[1])
+        for text in self._strings:
+            yield _message(6, text.encode(errors="replace"))
+        yield _number(9, at) + _number(10, duration)
+
+    def _type(self, type_: ValueType) -> bytes:
+        return _number(1, self._string(type_.type)) + _number(2, self._string(type_.unit))
+
+    def _string(self, text: str) -> int:
+        return self._strings.setdefault(text, len(self._strings))
+
+    def _location(self, frame: Frame) -> int:
+        return self._locations.setdefault(frame, len(self._locations) + 1)
+
+    def _function(self, frame: Frame) -> int:
+        return self._functions.setdefault((frame.function, frame.file), len(self._functions) + 1)
+
+
+def _varint(value: int) -> bytes:
+    value &= 2**64 - 1
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
+
+
+def _number(field: int, value: int) -> bytes:
+    return _varint(field << 3) + _varint(value) if value else b""
+
+
+def _message(field: int, data: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(data)) + data

@@ -1,0 +1,63 @@
+"""The agent's pods: ``/pods`` is what it wants and how that is going, ``/runningpods/`` what the runtime has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from nodeagent import hookimpl
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.runtime import ContainerInfo, ContainerState, SandboxInfo
+from nodeagent.contracts.server import Reach, Route
+from nodeagent.model.pod import Pod
+
+
+@hookimpl
+def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
+    async def pods(request: web.Request) -> web.Response:
+        return _list([with_status(context, pod) for pod in context.pods.all()])
+
+    async def running(request: web.Request) -> web.Response:
+        sandboxes = await context.runtime.list_sandboxes()
+        return _list(running_pods(sandboxes, await context.runtime.list_containers()))
+
+    return (
+        Route("GET", "/pods", pods, Reach.READ_ONLY),
+        Route("GET", "/pods/", pods, Reach.READ_ONLY),
+        Route("GET", "/runningpods", running, Reach.DEBUG),
+        Route("GET", "/runningpods/", running, Reach.DEBUG),
+    )
+
+
+def with_status(context: AgentContext, pod: Pod) -> Pod:
+    """Return the pod with the status that was generated last, which may not have reached the API server yet."""
+    status = context.pods.status(pod.uid)
+    return pod if status is None else msgspec.structs.replace(pod, status=status)
+
+
+def running_pods(sandboxes: Iterable[SandboxInfo], containers: Iterable[ContainerInfo]) -> list[dict[str, Any]]:
+    """Return the pods that have a running container or a ready sandbox, as far as the runtime knows them."""
+    found: dict[str, dict[str, Any]] = {}
+    by_sandbox = {sandbox.id: sandbox for sandbox in sandboxes}
+    for sandbox in by_sandbox.values():
+        if sandbox.ready:
+            _entry(found, sandbox)
+    for container in containers:
+        owner = by_sandbox.get(container.sandbox_id)
+        if owner is not None and container.state is ContainerState.RUNNING:
+            shown = {"name": container.name, "image": container.image, "resources": {}}
+            _entry(found, owner)["spec"]["containers"].append(shown)
+    return list(found.values())
+
+
+def _entry(found: dict[str, dict[str, Any]], sandbox: SandboxInfo) -> dict[str, Any]:
+    meta = {"name": sandbox.name, "namespace": sandbox.namespace, "uid": sandbox.uid}
+    return found.setdefault(sandbox.uid, {"metadata": meta, "spec": {"containers": []}, "status": {}})
+
+
+def _list(items: Sequence[Any]) -> web.Response:
+    body = msgspec.json.encode({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
+    return web.Response(body=body, content_type="application/json")

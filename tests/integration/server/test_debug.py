@@ -1,0 +1,214 @@
+"""Profiles that tools can read, verbosity at once, the configuration in force, and the switches of each."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import logging
+import signal
+
+import aiohttp
+import pytest
+from nodeagent_plugins.routes_debug import handlers
+
+from nodeagent.base.logging import configure
+from nodeagent.base.logging.settings import LoggingSettings
+from nodeagent.base.logging.setup import LoggingOptions
+from tests.integration.server.conftest import serving
+
+
+@pytest.fixture
+async def node(pki, tmp_path):
+    async with serving(pki, tmp_path) as served:
+        yield served
+
+
+async def download(node, path):
+    connector = aiohttp.TCPConnector(ssl=node.pki.client("admin"))
+    async with (
+        aiohttp.ClientSession(connector=connector) as session,
+        session.get(f"https://127.0.0.1:{node.server.port}{path}") as answer,
+    ):
+        return answer.status, await answer.read(), answer.headers
+
+
+def fields(data):
+    """Return the fields of a protobuf message: number → values (integers or bytes)."""
+    found, at = {}, 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(data):
+        key = varint()
+        if key & 7 == 2:
+            length = varint()
+            value = data[at : at + length]
+            at += length
+        else:
+            value = varint()
+        found.setdefault(key >> 3, []).append(value)
+    return found
+
+
+def names_of(profile):
+    """Return sample types and every string of a gzipped profile."""
+    message = fields(gzip.decompress(profile))
+    strings = [text.decode() for text in message[6]]
+    types = [strings[fields(kind)[1][0]] for kind in message[1]]
+    return types, strings, message
+
+
+def work(stop):
+    """Use CPU time under a name that a profile shows."""
+    total = 0
+    while not stop():
+        total += sum(range(1000))
+    return total
+
+
+@pytest.mark.row("path.agent./debug/pprof/", "config.enableProfilingHandler")
+async def test_a_cpu_profile_shows_where_time_went(node):
+    before = signal.getsignal(signal.SIGPROF)
+    asking = asyncio.create_task(download(node, "/debug/pprof/profile?seconds=1"))
+    while not asking.done():
+        await asyncio.sleep(0.001)
+        end = asyncio.get_running_loop().time() + 0.05
+        work(lambda: asyncio.get_running_loop().time() > end)  # noqa: B023
+    status, body, headers = await asking
+
+    types, strings, message = names_of(body)
+    assert status == 200
+    assert headers["Content-Disposition"] == 'attachment; filename="profile"'
+    assert types == ["samples", "cpu"]
+    assert "work" in strings
+    assert message[2]
+    assert message[10] == [10**9]
+    assert signal.getsignal(signal.SIGPROF) == before
+    assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+
+
+async def test_of_two_cpu_profiles_at_once_the_second_is_refused(node):
+    both = await asyncio.gather(*(download(node, "/debug/pprof/profile?seconds=0.2") for _ in range(2)))
+
+    assert sorted(answer[0] for answer in both) == [200, 409]
+
+
+@pytest.mark.row("path.agent./debug/pprof/")
+async def test_tasks_threads_and_memory_have_profiles(node):
+    for name, kind in [
+        ("goroutine", "goroutine"),
+        ("threadcreate", "threadcreate"),
+        ("heap?seconds=0.2", "inuse_space"),
+    ]:
+        status, body, _ = await download(node, f"/debug/pprof/{name}")
+        assert status == 200
+        assert kind in names_of(body)[0]
+    _, text, _ = await node.ask("/debug/pprof/goroutine?debug=2", tls=node.pki.client("admin"))
+    _, threads, _ = await node.ask("/debug/pprof/threadcreate?debug=1", tls=node.pki.client("admin"))
+    untraced, remedy, _ = await node.ask("/debug/pprof/heap", tls=node.pki.client("admin"))
+
+    assert "secured port" in text
+    assert "Listener.run" in text
+    assert "MainThread" in threads
+    assert (untraced, "seconds=N" in remedy) == (503, True)
+
+
+async def test_the_small_paths_of_profiling(node):
+    admin = node.pki.client("admin")
+
+    index = await node.ask("/debug/pprof/", tls=admin)
+    cmdline = await node.ask("/debug/pprof/cmdline", tls=admin)
+    symbol = await node.ask("/debug/pprof/symbol", method="POST", tls=admin)
+    unknown = await node.ask("/debug/pprof/none", tls=admin)
+    wrong = [await node.ask(f"/debug/pprof/profile?seconds={text}", tls=admin) for text in ("x", "-1", "1e9", "nan")]
+
+    assert all(f'href="./{name}?debug=1"' in index[1] for name in handlers.PROFILES)
+    assert "pytest" in cmdline[1]
+    assert symbol[:2] == (200, "num_symbols: 0\n")
+    assert unknown[:2] == (404, "Unknown profile\n")
+    assert {answer[0] for answer in wrong} == {400}
+
+
+@pytest.mark.row("path.agent./debug/flags/v", "config.enableDebugFlagsHandler")
+async def test_verbosity_changes_at_once(node, tmp_path):
+    admin = node.pki.client("admin")
+    with (tmp_path / "log").open("wb", buffering=0) as stream:
+        options = LoggingOptions(error_stream=stream, info_stream=stream)
+        with configure(LoggingSettings(), options=options) as log:
+            set_ = await node.ask("/debug/flags/v", method="PUT", body=b"5", tls=admin)
+            after = log.verbosity
+            shown = logging.getLogger("x").isEnabledFor(logging.DEBUG)
+            wrong = [
+                await node.ask("/debug/flags/v", method="PUT", body=body, tls=admin) for body in (b"x", b"-1", b"")
+            ]
+            method = await node.ask("/debug/flags/v", tls=admin)
+            unchanged = log.verbosity
+
+    assert set_[:2] == (200, "successfully set klog.logging.verbosity to 5\n")
+    assert (after, shown, unchanged) == (5, True, 5)
+    assert {answer[0] for answer in wrong} == {400}
+    assert method[:2] == (406, "unsupported http method\n")
+
+
+@pytest.mark.row("config.enableProfilingHandler", "config.enableDebugFlagsHandler")
+@pytest.mark.parametrize(
+    ("switch", "path", "method", "text"),
+    [
+        ("enable_profiling_handler", "/debug/pprof/", "GET", "profiling endpoint is disabled.\n"),
+        ("enable_profiling_handler", "/debug/pprof/profile", "GET", "profiling endpoint is disabled.\n"),
+        ("enable_debug_flags_handler", "/debug/flags/v", "PUT", "flags endpoint is disabled.\n"),
+    ],
+)
+async def test_each_switch_turns_its_path_off(pki, tmp_path, switch, path, method, text):
+    async with serving(pki, tmp_path, **{switch: False}) as node:
+        off = await node.ask(path, method=method, tls=pki.client("admin"))
+
+    assert off[:2] == (405, text)
+
+
+@pytest.mark.row("config.enableDebuggingHandlers")
+async def test_without_debugging_handlers_profiles_are_off_and_configz_is_not_there(pki, tmp_path):
+    async with serving(pki, tmp_path, enable_debugging_handlers=False) as node:
+        admin = pki.client("admin")
+        got = {
+            path: (await node.ask(path, tls=admin))[0]
+            for path in (
+                "/debug/pprof/",
+                "/containerLogs/a/b/c",
+                "/logs/",
+                "/runningpods/",
+                "/configz",
+                "/healthz",
+                "/pods",
+            )
+        }
+
+    assert got == {
+        "/debug/pprof/": 405,
+        "/containerLogs/a/b/c": 405,
+        "/logs/": 405,
+        "/runningpods/": 405,
+        "/configz": 404,
+        "/healthz": 200,
+        "/pods": 200,
+    }
+
+
+async def test_configz_shows_the_configuration_and_hides_header_values(pki, tmp_path):
+    async with serving(pki, tmp_path, static_pod_url_header={"Authorization": ("Bearer secret",)}, max_pods=7) as node:
+        _, text, _ = await node.ask("/configz", tls=pki.client("admin"))
+
+    shown = json.loads(text)["kubeletconfig"]
+    assert shown["maxPods"] == 7
+    assert shown["authentication"]["x509"]["clientCAFile"] == str(pki.directory / "ca.crt")
+    assert "secret" not in text

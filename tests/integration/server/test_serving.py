@@ -1,0 +1,338 @@
+"""How the ports serve: TLS as configured and renewed, health, the read-only port, and bounds for every client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import ssl
+
+import pytest
+
+from nodeagent.base.tls import generate_ca, issue
+from nodeagent.model.pod import PodStatus
+from nodeagent.server import listener
+from nodeagent.server.serving_certificate import ensure_self_signed
+from nodeagent.testing import FakePodDirectory, FakeRuntime, make_pod
+from tests.integration.server.conftest import ALWAYS_ALLOW, problems, serving
+
+
+async def peer_certificate(node, **changes):
+    """Return the serving certificate that a client sees, and the connection's version and cipher."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    for name, value in changes.items():
+        if name == "ciphers":
+            context.set_ciphers(value)
+        else:
+            setattr(context, name, value)
+    _, writer = await node.connect(context)
+    try:
+        tls = writer.get_extra_info("ssl_object")
+        return tls.getpeercert(binary_form=True), tls.version(), tls.cipher()[0]
+    finally:
+        writer.close()
+        with contextlib.suppress(Exception):
+            await writer.wait_closed()
+
+
+@pytest.mark.row("config.tlsCertFile", "config.tlsPrivateKeyFile")
+async def test_changed_serving_files_are_in_force_for_the_next_connection(pki, tmp_path):
+    async with serving(pki, tmp_path) as node:
+        first, *_ = await peer_certificate(node)
+        pki.serve("renewed")
+        await node.clock.advance(2)
+        second, *_ = await peer_certificate(node)
+        (pki.directory / "server.key").write_text("broken")
+        await node.clock.advance(2)
+        third, *_ = await peer_certificate(node)
+
+    assert first != second
+    assert second == third
+
+
+@pytest.mark.row("config.tlsCertFile")
+async def test_the_chain_after_the_certificate_is_sent_along(pki, tmp_path):
+    intermediate = generate_ca("other-ca")
+    leaf = issue(intermediate, "node-1", names=["127.0.0.1"], server=True)
+    pki.put("server.crt", leaf.certificate + intermediate.certificate)
+    pki.put("server.key", leaf.key)
+    trusting = ssl.create_default_context(cadata=intermediate.certificate.decode())
+    async with serving(pki, tmp_path) as node:
+        status, *_ = await node.ask("/healthz", tls=trusting, token="admin-token")
+
+    assert status == 200
+
+
+@pytest.mark.row("config.tlsCertFile", "config.tlsPrivateKeyFile")
+async def test_without_files_the_self_signed_pair_of_the_certificate_directory_serves(pki, tmp_path):
+    pair = await ensure_self_signed(tmp_path / "pki", ["node-1"])
+    async with serving(pki, tmp_path, tls_files=False) as node:
+        seen, *_ = await peer_certificate(node)
+
+    assert ssl.DER_cert_to_PEM_cert(seen) in pair.certificate.read_text()
+
+
+@pytest.mark.row("config.tlsMinVersion")
+@pytest.mark.parametrize(
+    ("minimum", "refused"), [("", ssl.TLSVersion.TLSv1_1), ("VersionTLS13", ssl.TLSVersion.TLSv1_2)]
+)
+async def test_older_versions_of_tls_are_refused(pki, tmp_path, minimum, refused):
+    async with serving(pki, tmp_path, tls_min_version=minimum) as node:
+        _, version, _ = await peer_certificate(node)
+        with (
+            pytest.raises((ssl.SSLError, OSError)),
+            pytest.warns(DeprecationWarning) if minimum == "" else contextlib.nullcontext(),
+        ):
+            await peer_certificate(node, minimum_version=refused, maximum_version=refused)
+
+    assert version == "TLSv1.3"
+
+
+@pytest.mark.row("config.tlsCipherSuites")
+async def test_only_the_named_cipher_suites_are_taken(pki, tmp_path):
+    named = ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",)
+    newest = {"maximum_version": ssl.TLSVersion.TLSv1_2}
+    async with serving(pki, tmp_path, tls_cipher_suites=named) as node:
+        *_, cipher = await peer_certificate(node, **newest)
+        with pytest.raises((ssl.SSLError, OSError)):
+            await peer_certificate(node, ciphers="ECDHE-ECDSA-AES128-GCM-SHA256", **newest)
+
+    assert cipher == "ECDHE-ECDSA-AES256-GCM-SHA384"
+
+
+@pytest.mark.row("config.address", "config.port")
+async def test_the_port_is_on_the_named_address_alone(pki, tmp_path):
+    async with serving(pki, tmp_path) as node:
+        assert (await node.ask("/healthz", token="admin-token"))[0] == 200
+        with pytest.raises(OSError):
+            await asyncio.open_connection("127.0.0.2", node.server.port)
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::"])
+def test_the_unspecified_address_takes_both_families(address):
+    bound = listener._bind(address, 0)
+    try:
+        assert bound.getsockname()[0] == "::"
+        assert not bound.getblocking()
+    finally:
+        bound.close()
+
+
+async def test_health_lists_its_checks_and_keeps_the_reason_to_the_log(pki, tmp_path, caplog):
+    async with serving(pki, tmp_path) as node:
+        admin = pki.client("admin")
+        fine = await node.ask("/healthz", tls=admin)
+        verbose = await node.ask("/healthz?verbose", tls=admin)
+        problems["syncloop"] = "relisting takes too long"
+        broken = await node.ask("/healthz", tls=admin)
+        without = await node.ask("/healthz?exclude=syncloop", tls=admin)
+        one = await node.ask("/healthz/syncloop", tls=admin)
+        other = await node.ask("/healthz/ping", tls=admin)
+        none = await node.ask("/healthz/none", tls=admin)
+
+    assert fine[:2] == (200, "ok")
+    assert verbose[1] == "[+]ping ok\n[+]log ok\n[+]syncloop ok\nhealthz check passed\n"
+    assert broken[:2] == (
+        500,
+        "[+]ping ok\n[+]log ok\n[-]syncloop failed: reason withheld\nhealthz check failed\n",
+    )
+    assert without[:2] == (200, "ok")
+    assert one[:2] == (500, "internal server error: relisting takes too long\n")
+    assert (other[0], none[0]) == (200, 404)
+    assert any(getattr(record, "err", "") == "relisting takes too long" for record in caplog.records)
+
+
+@pytest.mark.row("config.readOnlyPort")
+async def test_the_read_only_port_shows_health_pods_and_metrics_and_nothing_that_reaches_in(pki, tmp_path):
+    def ask(path, method="GET"):
+        return node.ask(path, method=method, read_only=True)
+
+    async with serving(pki, tmp_path, read_only_port=listener_port(), enable_server=False) as node:
+        assert node.server.port == 0
+        shown = {path: (await ask(path))[0] for path in ("/healthz", "/healthz/ping", "/pods", "/metrics")}
+        refused = {
+            path: (await ask(path, method))[:2]
+            for path, method in [
+                ("/exec/default/web/main", "POST"),
+                ("/attach/default/web/main", "GET"),
+                ("/run/default/web/main", "POST"),
+                ("/portForward/default/web", "POST"),
+                ("/containerLogs/default/web/main", "GET"),
+                ("/runningpods/", "GET"),
+                ("/logs/", "GET"),
+                ("/logs/syslog", "GET"),
+                ("/debug/pprof/", "GET"),
+                ("/debug/pprof/cmdline", "GET"),
+            ]
+        }
+        hidden = {path: (await ask(path, m))[0] for path, m in [("/configz", "GET"), ("/debug/flags/v", "PUT")]}
+
+    assert set(shown.values()) == {200}
+    assert set(refused.values()) == {(405, "Debug endpoints are disabled.\n")}
+    assert set(hidden.values()) == {404}
+
+
+def listener_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.mark.row("config.enableServer")
+async def test_no_port_is_served_when_none_is_wanted(pki, tmp_path):
+    async with serving(pki, tmp_path, enable_server=False) as node:
+        assert not node.server.wanted
+        assert (node.server.port, node.server.read_only_port) == (0, 0)
+
+
+async def test_metrics_carry_the_field_s_names(pki, tmp_path):
+    pod = make_pod("web")
+    static = make_pod("etcd", annotations={"kubernetes.io/config.source": "file"})
+    runtime, pods = FakeRuntime(), FakePodDirectory(pod, static)
+    runtime.start("main", pod)
+    pods.runtime_pods[pod.uid] = runtime.pod(pod.uid)
+    async with serving(pki, tmp_path, parts={"pods": pods, "runtime": runtime}) as node:
+        await node.ask("/pods", token="admin-token")
+        await node.ask("/made/up/path", token="admin-token")
+        status, text, headers = await node.ask("/metrics", token="scraper-token")
+        _, _, opened = await node.ask(
+            "/metrics", token="scraper-token", headers={"Accept": "application/openmetrics-text; version=1.0.0"}
+        )
+
+    lines = text.splitlines()
+    assert status == 200
+    assert headers["Content-Type"].startswith("text/plain")
+    assert opened["Content-Type"].startswith("application/openmetrics-text")
+    for expected in (
+        'kubelet_node_name{node="node-1"} 1.0',
+        'kubelet_desired_pods{static="true"} 1.0',
+        'kubelet_desired_pods{static=""} 1.0',
+        'kubelet_active_pods{static=""} 1.0',
+        "kubelet_running_pods 1.0",
+        'kubelet_running_containers{container_state="running"} 1.0',
+        'kubelet_http_requests_total{long_running="false",method="GET",path="pods",server_type="readwrite"} 1.0',
+        'kubelet_http_requests_total{long_running="false",method="GET",path="other",server_type="readwrite"} 1.0',
+        "kubelet_http_inflight_requests 1.0",
+    ):
+        assert expected in lines
+    assert any(line.startswith("process_resident_memory_bytes ") for line in lines)
+    assert "made" not in text
+
+
+@pytest.mark.row("config.enableServer")
+async def test_pods_show_what_is_wanted_and_what_runs(pki, tmp_path):
+    pod = make_pod("web")
+    runtime, pods = FakeRuntime(), FakePodDirectory(pod)
+    runtime.start("main", pod)
+    pods.statuses[pod.uid] = PodStatus(phase="Running")
+    async with serving(pki, tmp_path, parts={"pods": pods, "runtime": runtime}) as node:
+        _, wanted, headers = await node.ask("/pods", token="admin-token")
+        _, running, _ = await node.ask("/runningpods/", token="admin-token")
+
+    assert headers["Content-Type"].startswith("application/json")
+    (shown,) = json.loads(wanted)["items"]
+    assert (shown["metadata"]["name"], shown["status"]["phase"]) == ("web", "Running")
+    (shown,) = json.loads(running)["items"]
+    assert shown["metadata"] == {"name": "web", "namespace": "default", "uid": pod.uid}
+    assert [c["name"] for c in shown["spec"]["containers"]] == ["main"]
+
+
+# --- clients that misbehave -----------------------------------------------------------------------------------
+
+
+async def raw(node, data, tls=None):
+    """Send *data* and return all that comes back until the server closes."""
+    reader, writer = await node.connect(tls)
+    try:
+        with contextlib.suppress(ConnectionError):
+            for piece in data:
+                writer.write(piece)
+                await writer.drain()
+        async with asyncio.timeout(10):
+            with contextlib.suppress(ConnectionError, ssl.SSLError):
+                return await reader.read()
+        return b""
+    finally:
+        writer.close()
+        with contextlib.suppress(Exception):
+            await writer.wait_closed()
+
+
+async def test_an_endless_header_is_cut_off(pki, tmp_path):
+    endless = [b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: ", *[b"x" * 65536] * 400]
+    many = [b"GET /healthz HTTP/1.1\r\nHost: a\r\n", *[b"X: y\r\n" * 1000] * 400]
+    line = [b"GET /", *[b"x" * 65536] * 400]
+    async with serving(pki, tmp_path) as node:
+        for data in (endless, many, line):
+            answer = await raw(node, data)
+            assert answer == b"" or answer.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
+        assert (await node.ask("/healthz", token="admin-token"))[0] == 200
+
+
+async def test_a_body_is_bounded(pki, tmp_path):
+    async with serving(pki, tmp_path, authorization=ALWAYS_ALLOW) as node:
+        status, text, _ = await node.ask("/debug/flags/v", method="PUT", token="admin-token", body=b"9" * 900_000)
+
+    assert status == 503  # nobody configured logging here; the text was read to a bound all the same
+    assert len(text) < 300
+
+
+async def test_a_client_that_says_nothing_is_closed_and_disturbs_nobody(pki, tmp_path, monkeypatch):
+    monkeypatch.setattr(listener, "FIRST_REQUEST_SECONDS", 0.3)
+    async with serving(pki, tmp_path) as node:
+        silent = [asyncio.create_task(raw(node, [])) for _ in range(20)]
+        slow = asyncio.create_task(raw(node, [b"GET /healthz HTTP/1.1\r\nHost: a\r\n"]))
+        no_tls = await asyncio.open_connection("127.0.0.1", node.server.port)
+        status, *_ = await node.ask("/healthz", token="admin-token")
+        answers = await asyncio.gather(*silent, slow)
+        async with asyncio.timeout(10):
+            rest = await no_tls[0].read()
+        no_tls[1].close()
+
+    assert status == 200
+    assert set(answers) == {b""}
+    assert rest == b""
+
+
+async def test_connections_are_limited_and_places_come_back(pki, tmp_path, monkeypatch):
+    monkeypatch.setattr(listener, "MAX_CONNECTIONS_PER_ADDRESS", 5)
+    async with serving(pki, tmp_path) as node:
+        held = [await node.connect() for _ in range(5)]
+        with pytest.raises((OSError, ssl.SSLError)):
+            await node.connect()
+        for _, writer in held:
+            writer.close()
+            with contextlib.suppress(Exception):
+                await writer.wait_closed()
+        for _ in range(50):
+            await asyncio.sleep(0.02)
+            try:
+                status, *_ = await node.ask("/healthz", token="admin-token")
+                break
+            except Exception:
+                continue
+
+    assert status == 200
+
+
+async def test_a_port_that_is_taken_is_tried_again(pki, tmp_path, caplog):
+    port = listener_port()
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", port))
+        holder.listen()
+        async with serving(pki, tmp_path, port=port, wait=False) as node:
+            for _ in range(100):
+                await asyncio.sleep(0.02)
+                if any("trying again" in record.message for record in caplog.records):
+                    break
+            assert node.server.port == 0
+            holder.close()
+            await node.clock.advance(6)
+            for _ in range(100):
+                await asyncio.sleep(0.02)
+                if node.server.port:
+                    break
+            assert (await node.ask("/healthz", token="admin-token"))[0] == 200
