@@ -28,6 +28,10 @@ ANNOTATION_GRACE = "io.kubernetes.pod.terminationGracePeriod"
 ANNOTATION_DELETION_GRACE = "io.kubernetes.pod.deletionGracePeriod"
 
 
+# What a runtime says of a start whose caller went away: the call is cancelled, and with it what the call had started.
+_INTERRUPTED = ("context canceled", "signal: killed")
+
+
 class ContainerState(IntEnum):
     """State of a container; the numbers are CRI's."""
 
@@ -291,7 +295,7 @@ class RuntimeContainerStatus:
     def start_interrupted(self) -> bool:
         """Whether it never ran because the agent went away while it asked for the start."""
         ended = self.state is ContainerState.EXITED and not self.started_at
-        return ended and "context canceled" in self.message
+        return ended and any(sign in self.message for sign in _INTERRUPTED)
 
 
 @dataclass(frozen=True, slots=True)

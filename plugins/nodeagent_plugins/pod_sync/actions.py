@@ -74,6 +74,10 @@ def compute_actions(pod: Pod, observed: RuntimePod, probe: ProbeReader) -> PodAc
         observed = replace(observed, containers=[c for c in observed.containers if not c.start_interrupted])
     renew = sandbox_unusable(pod, observed)
     current = {} if renew else _current_containers(observed)
+    stale = [c for c in observed.containers if c.state is ContainerState.CREATED and current.get(c.name) is not c]
+    if stale:  # made in a sandbox that is given up, and never ran
+        actions.discards += stale
+        observed = replace(observed, containers=[c for c in observed.containers if c not in stale])
     finished = _finished(pod, observed)
     if renew:
         actions.stop_pod = bool(observed.containers or observed.sandboxes)

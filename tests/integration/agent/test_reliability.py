@@ -71,7 +71,8 @@ def test_killing_the_agent_at_any_moment_restarts_nothing_and_leaves_nothing(own
     now = running(own)
     assert {name: now[name] for name in seen} == seen, "a container was restarted because of the agent"
     pods = own.api.get("/api/v1/namespaces/default/pods")["items"]
-    assert [s for pod in pods for s in pod["status"]["containerStatuses"] if s["restartCount"]] == []
+    restarted = [status for pod in pods for status in pod["status"]["containerStatuses"] if status["restartCount"]]
+    assert not restarted, f"{restarted}\n{own.agent.tail(400)}"
 
     for name in names:
         own.api.delete_pod(name)
