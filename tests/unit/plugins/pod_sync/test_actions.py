@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from nodeagent_plugins.pod_sync.actions import compute_actions
 from nodeagent_plugins.pod_sync.records import ANNOTATION_SANDBOX
@@ -167,13 +169,27 @@ def test_a_container_that_another_program_made_runs_on():
     assert not actions.kills and not actions.starts
 
 
-def test_a_start_that_the_agents_end_interrupted_is_made_again_with_the_same_attempt():
-    broken = seen("main", EXITED, exit_code=128, started_at=0, message="create task: context canceled: unknown")
+@pytest.mark.parametrize(
+    "message", ["create task: context canceled: unknown", "start failed: : signal: killed: unknown"]
+)
+def test_a_start_that_the_agents_end_interrupted_is_made_again_with_the_same_attempt(message):
+    broken = seen("main", EXITED, exit_code=128, started_at=0, message=message)
 
     actions = decide(make_pod(restart_policy="Never"), runtime_pod(broken))
 
     assert actions.discards == [broken]
     assert [(start.container.name, start.attempt, start.after) for start in actions.starts] == [("main", 0, None)]
+
+
+def test_a_container_that_never_ran_in_a_lost_sandbox_does_not_count_as_a_run():
+    made = seen("main", CREATED)
+    observed = runtime_pod(made)
+    dead = dataclasses.replace(observed, sandboxes=[dataclasses.replace(observed.sandboxes[0], ready=False)])
+
+    actions = decide(make_pod(), dead)
+
+    assert actions.discards == [made]
+    assert [start.attempt for start in actions.starts] == [0]
 
 
 # --- init containers and sidecars -----------------------------------------------------------------------------------
