@@ -42,11 +42,16 @@ class RootFileSystems:
         else:
             for layer in layers:
                 merge(layer, target)
+            _bind_to_itself(target)
         return target
 
     def restore(self, directory: Path, layers: Sequence[Path]) -> None:
         """Mount again what a restart of the machine took away."""
-        if (directory / "upper").exists() and not os.path.ismount(directory / "rootfs"):
+        if os.path.ismount(directory / "rootfs"):
+            return
+        if not (directory / "upper").exists():
+            _bind_to_itself(directory / "rootfs")
+        else:
             syscalls.mount("overlay", str(directory / "rootfs"), "overlay", 0, self._overlay_options(directory, layers))
 
     def remove(self, directory: Path) -> None:
@@ -81,6 +86,11 @@ class RootFileSystems:
             return True
         finally:
             shutil.rmtree(trial, ignore_errors=True)
+
+
+def _bind_to_itself(path: Path) -> None:
+    """Make a folder a mount, as a root has to be; mounts inside it stay inside."""
+    syscalls.mount(str(path), str(path), flags=syscalls.MS_BIND)
 
 
 def merge(layer: Path, target: Path) -> None:

@@ -79,10 +79,10 @@ class EmbeddedRuntime:
 
 def runners() -> list[str]:
     """Return what can make containers here: an OCI runtime, and our own."""
-    return [""]
+    return ["", "own"]
 
 
-@pytest.fixture(scope="module", params=runners(), ids=["installed"])
+@pytest.fixture(scope="module", params=runners(), ids=["installed", "own"])
 def daemon(request: pytest.FixtureRequest) -> Iterator[EmbeddedRuntime]:
     """A runtime for a module of tests."""
     running = EmbeddedRuntime("--runner", request.param)

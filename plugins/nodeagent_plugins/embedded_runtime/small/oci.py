@@ -1,0 +1,213 @@
+"""Makes containers where no OCI runtime is installed, with the same command line and configuration file.
+
+``oci.py --root STATE [--log FILE]``, then ``run --detach --bundle DIR --pid-file FILE [--console-socket PATH]``,
+``exec --process FILE --pid-file FILE``, ``update --resources -`` and ``delete --force``, each with the container's id. Of
+the configuration it knows what this runtime writes; seccomp profiles it refuses.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+
+from nodeagent_plugins.embedded_runtime.small import oci_cgroups, oci_process, oci_root, syscalls
+
+_KINDS = {"network": syscalls.CLONE_NEWNET, "ipc": syscalls.CLONE_NEWIPC, "uts": syscalls.CLONE_NEWUTS}
+_VALUED = ("--root", "--log", "--log-format", "--bundle", "--pid-file", "--console-socket", "--process", "--resources")
+
+
+def main() -> None:
+    options, words = _parse(sys.argv[1:])
+    commands = {"run": run, "exec": execute, "update": update, "delete": delete}
+    try:
+        code = commands[words[0]](options, words[1])
+    except Exception as error:
+        text = str(getattr(error, "strerror", None) or error)
+        if "--log" in options:
+            with open(options["--log"], "a") as log:
+                log.write(json.dumps({"level": "error", "msg": text, "time": time.time()}) + "\n")
+        print(text, file=sys.stderr)
+        code = 1
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def run(options: dict[str, str], container_id: str) -> int:
+    """Start a container."""
+    bundle = options["--bundle"]
+    with open(f"{bundle}/config.json") as file:
+        spec = json.load(file)
+    if "seccomp" in spec["linux"]:
+        raise OSError("seccomp profiles need crun or runc")
+    console = _connect(options["--console-socket"]) if "--console-socket" in options else None
+    resources = spec["linux"].get("resources") or {}
+    path = spec["linux"].get("cgroupsPath", "")
+    groups = oci_cgroups.make(path, resources)
+    try:
+        fresh = _enter_namespaces(spec["linux"]["namespaces"])
+
+        def start() -> None:
+            os.setsid()
+            in_own_group = syscalls.CLONE_NEWCGROUP if "cgroup" in fresh else 0
+            syscalls.unshare(syscalls.CLONE_NEWNS | in_own_group)
+            if "uts" in fresh and spec.get("hostname"):
+                syscalls.set_hostname(spec["hostname"])
+            master = oci_root.enter(os.path.join(bundle, spec["root"]["path"]), spec, groups)
+            if console is not None:
+                socket.send_fds(console, [b"terminal"], [master])
+                os.close(master)
+                oci_process.take_terminal(os.open("/dev/console", os.O_RDWR))
+            oci_process.become(spec["process"])
+
+        pid = _fork(start, lambda pid: oci_cgroups.join(groups, pid))
+    except BaseException:
+        oci_cgroups.remove(groups)
+        raise
+    os.makedirs(options["--root"], exist_ok=True)
+    with open(_state(options, container_id), "w") as file:
+        json.dump({"pid": pid, "groups": groups}, file)
+    _write_pid(options, pid)
+    return 0
+
+
+def execute(options: dict[str, str], container_id: str) -> int:
+    """Run a command in a container and return its exit code."""
+    with open(options["--process"]) as file:
+        process = json.load(file)
+    with open(_state(options, container_id)) as file:
+        state = json.load(file)
+    pid, terminal = state["pid"], bool(process.get("terminal"))
+    oci_cgroups.join(state["groups"], os.getpid())
+    # We ourselves stay with the files of the node, and only our child enters the container's mounts.
+    for kind in ("ipc", "uts", "net", "pid"):
+        syscalls.join(f"/proc/{pid}/ns/{kind}")
+
+    def start() -> None:
+        os.setsid()
+        for kind in ("cgroup", "mnt"):
+            syscalls.join(f"/proc/{pid}/ns/{kind}")
+        if terminal:
+            oci_process.take_terminal(0)
+        oci_process.become(process)
+
+    child = _fork(start, lambda pid: _write_pid(options, pid))
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return code if code >= 0 else 128 - code
+
+
+def update(options: dict[str, str], container_id: str) -> int:
+    """Change the limits of a container to those on standard input."""
+    with open(_state(options, container_id)) as file:
+        state = json.load(file)
+    oci_cgroups.limit(state["groups"], json.load(sys.stdin))
+    return 0
+
+
+def delete(options: dict[str, str], container_id: str) -> int:
+    """Kill what is left of a container and forget it."""
+    try:
+        with open(_state(options, container_id)) as file:
+            state = json.load(file)
+    except FileNotFoundError:
+        return 0
+    oci_cgroups.remove(state["groups"])
+    os.unlink(_state(options, container_id))
+    return 0
+
+
+def _enter_namespaces(wanted: list[dict[str, str]]) -> set[str]:
+    """Enter those that are there, make new ones, and return the kinds that the container itself must make."""
+    left = set()
+    new = 0
+    for namespace in wanted:
+        kind, path = namespace["type"], namespace.get("path")
+        if path:
+            syscalls.join(path)
+        elif kind in _KINDS:
+            new |= _KINDS[kind]
+            left.add(kind)
+        elif kind == "pid":
+            new |= syscalls.CLONE_NEWPID
+        else:
+            left.add(kind)
+    if new:
+        syscalls.unshare(new)
+    return left
+
+
+def _fork(start: Callable[[], None], prepare: Callable[[int], None]) -> int:
+    """Run *start*, which ends in another program, in a child that waits for *prepare*; return its process id.
+
+    :raises OSError: the child failed before it became that program.
+    """
+    go_reader, go_writer = os.pipe()
+    said_reader, said_writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.close(go_writer)
+        os.close(said_reader)
+        try:
+            if os.read(go_reader, 1):
+                start()
+        except Exception as error:
+            os.write(said_writer, str(getattr(error, "strerror", None) or error).encode())
+        os._exit(1)
+    os.close(go_reader)
+    os.close(said_writer)
+    try:
+        prepare(pid)
+        os.write(go_writer, b"g")
+    except BaseException:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
+    finally:
+        os.close(go_writer)
+    with open(said_reader, "rb") as said:
+        complaint = said.read()
+    if complaint:
+        os.waitpid(pid, 0)
+        _forget_pid()
+        raise OSError(complaint.decode(errors="replace"))
+    return pid
+
+
+def _forget_pid() -> None:
+    """A command that was never started has no process id to show."""
+    options, _ = _parse(sys.argv[1:])
+    if "--process" in options and os.path.exists(options["--pid-file"]):
+        os.unlink(options["--pid-file"])
+
+
+def _write_pid(options: dict[str, str], pid: int) -> None:
+    with open(options["--pid-file"], "w") as file:
+        file.write(str(pid))
+
+
+def _state(options: dict[str, str], container_id: str) -> str:
+    return f"{options['--root']}/{container_id}.json"
+
+
+def _connect(path: str) -> socket.socket:
+    home = os.open(os.path.dirname(path), os.O_RDONLY)
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(f"/proc/self/fd/{home}/{os.path.basename(path)}")  # a socket's path may be too long
+    os.close(home)
+    return connection
+
+
+def _parse(words: list[str]) -> tuple[dict[str, str], list[str]]:
+    options: dict[str, str] = {}
+    rest = []
+    waiting = iter(words)
+    for word in waiting:
+        if word in _VALUED:
+            options[word] = next(waiting)
+        elif not word.startswith("--"):
+            rest.append(word)
+    return options, rest

@@ -1,0 +1,172 @@
+"""Control groups of a container, made and limited by us."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import time
+from typing import Any
+
+ROOT = "/sys/fs/cgroup"
+KILL_SECONDS = 5.0
+Groups = dict[str, str]
+"""Folders by controller; that of version 2 has an empty name."""
+
+
+def make(path: str, resources: dict[str, Any]) -> Groups:
+    """Make the groups at *path* with the limits *resources*.
+
+    :raises OSError: a limit is asked for that this machine has no controller for, or that it does not take.
+    """
+    if not path:
+        return {}
+    groups = {}
+    if os.path.exists(f"{ROOT}/cgroup.controllers"):
+        groups[""] = _make_v2(path)
+    else:
+        for controller in sorted(os.listdir(ROOT)):
+            folder = f"{ROOT}/{controller}"
+            if os.path.islink(folder) or controller == "unified" or not os.access(f"{folder}/cgroup.procs", os.W_OK):
+                continue
+            groups[controller] = _make_v1(folder, path)
+    limit(groups, resources)
+    return groups
+
+
+def join(groups: Groups, pid: int) -> None:
+    """Put a process into the groups."""
+    for folder in groups.values():
+        _write(f"{folder}/cgroup.procs", str(pid))
+
+
+def limit(groups: Groups, resources: dict[str, Any]) -> None:
+    """Set the limits *resources*, as OCI has them."""
+    if not groups:
+        return
+    pairs = _limits_v2(resources) if "" in groups else _limits_v1(resources)
+    for controller, name, value in pairs:
+        folder = groups.get("" if "" in groups else controller)
+        if folder is None or not os.path.exists(f"{folder}/{name}"):
+            raise OSError(errno.ENOSYS, f"limit {name}: this machine has no such controller")
+        try:
+            _write(f"{folder}/{name}", value)
+        except OSError as error:
+            raise OSError(error.errno, f"limit {name}={value}: {error.strerror}") from error
+
+
+def remove(groups: Groups) -> None:
+    """Kill everything in the groups and remove them."""
+    until = time.monotonic() + KILL_SECONDS
+    while time.monotonic() < until:
+        pids = {pid for folder in groups.values() for pid in _processes(folder)}
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        left = False
+        for folder in groups.values():
+            try:
+                os.rmdir(folder)
+            except FileNotFoundError:
+                pass
+            except OSError:
+                left = True
+        if not left:
+            return
+        time.sleep(0.01)
+
+
+def _make_v1(root: str, path: str) -> str:
+    folder = root
+    for part in path.strip("/").split("/"):
+        above, folder = folder, f"{folder}/{part}"
+        try:
+            os.mkdir(folder)
+        except FileExistsError:
+            continue
+        for name in ("cpuset.cpus", "cpuset.mems"):  # a new group has none, and no process may enter it then
+            if os.path.exists(f"{folder}/{name}"):
+                with open(f"{above}/{name}") as file:
+                    _write(f"{folder}/{name}", file.read().strip())
+    return folder
+
+
+def _make_v2(path: str) -> str:
+    folder = ROOT
+    for part in path.strip("/").split("/"):
+        with open(f"{folder}/cgroup.controllers") as file:
+            controllers = file.read().split()
+        for controller in controllers:
+            try:
+                _write(f"{folder}/cgroup.subtree_control", f"+{controller}")
+            except OSError:  # one that is used elsewhere; whoever asks for its limits is told
+                pass
+        folder = f"{folder}/{part}"
+        os.makedirs(folder, exist_ok=True)
+    return folder
+
+
+def _limits_v1(resources: dict[str, Any]) -> list[tuple[str, str, str]]:
+    cpu, memory = resources.get("cpu") or {}, resources.get("memory") or {}
+    found = [
+        ("cpu", name, str(cpu[key]))
+        for key, name in (("shares", "cpu.shares"), ("period", "cpu.cfs_period_us"), ("quota", "cpu.cfs_quota_us"))
+        if cpu.get(key)
+    ]
+    found += [("cpuset", f"cpuset.{key}", cpu[key]) for key in ("cpus", "mems") if cpu.get(key)]
+    if memory.get("limit"):
+        found.append(("memory", "memory.limit_in_bytes", str(memory["limit"])))
+    if memory.get("swap"):
+        found.append(("memory", "memory.memsw.limit_in_bytes", str(memory["swap"])))
+    for pages in resources.get("hugepageLimits") or ():
+        found.append(("hugetlb", f"hugetlb.{pages['pageSize']}.limit_in_bytes", str(pages["limit"])))
+    for rule in resources.get("devices") or ():
+        numbers = f"{rule.get('major', '*')}:{rule.get('minor', '*')}"
+        text = "a" if "type" not in rule else f"{rule['type']} {numbers} {rule.get('access', 'rwm')}"
+        found.append(("devices", "devices.allow" if rule["allow"] else "devices.deny", text))
+        if text == "a" and not rule["allow"]:
+            found += [("devices", "devices.allow", usual) for usual in USUAL_DEVICES]
+    return found
+
+
+USUAL_DEVICES = (
+    *("c *:* m", "b *:* m", "c 1:3 rwm", "c 1:5 rwm", "c 1:7 rwm", "c 1:8 rwm", "c 1:9 rwm", "c 5:0 rwm", "c 5:1 rwm"),
+    *("c 5:2 rwm", "c 136:* rwm"),
+)
+"""null, zero, full, random, urandom, tty, console, ptmx, terminals; nodes may be made of any."""
+
+
+def _limits_v2(resources: dict[str, Any]) -> list[tuple[str, str, str]]:
+    cpu, memory = resources.get("cpu") or {}, resources.get("memory") or {}
+    found = []
+    if cpu.get("shares"):
+        found.append(("", "cpu.weight", str(1 + (max(2, cpu["shares"]) - 2) * 9999 // 262142)))
+    if cpu.get("quota"):
+        quota = cpu["quota"] if cpu["quota"] > 0 else "max"
+        found.append(("", "cpu.max", f"{quota} {cpu.get('period') or 100000}"))
+    found += [("", f"cpuset.{key}", cpu[key]) for key in ("cpus", "mems") if cpu.get(key)]
+    if memory.get("limit"):
+        found.append(("", "memory.max", str(memory["limit"])))
+    if memory.get("swap"):
+        found.append(("", "memory.swap.max", str(max(0, memory["swap"] - memory.get("limit", 0)))))
+    for pages in resources.get("hugepageLimits") or ():
+        found.append(("", f"hugetlb.{pages['pageSize']}.max", str(pages["limit"])))
+    return found + [("", name, value) for name, value in (resources.get("unified") or {}).items()]
+
+
+def _processes(folder: str) -> list[int]:
+    try:
+        with open(f"{folder}/cgroup.procs") as file:
+            return [int(line) for line in file]
+    except OSError:
+        return []
+
+
+def _write(path: str, value: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, value.encode())
+    finally:
+        os.close(descriptor)

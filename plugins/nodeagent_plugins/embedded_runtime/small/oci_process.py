@@ -1,0 +1,97 @@
+"""The last steps of a container's process: it gives up what it may not have, and becomes its program."""
+
+from __future__ import annotations
+
+import errno
+import fcntl  # now: once in the container, there may be nothing to import from
+import os
+import signal
+from typing import Any
+
+from nodeagent_plugins.embedded_runtime.small import syscalls
+from nodeagent_plugins.embedded_runtime.small.capability_names import NAMES
+
+_AMBIENT_RAISE, _AMBIENT_CLEAR = 2, 4
+_TIOCSCTTY = 0x540E
+
+
+def become(process: dict[str, Any]) -> None:
+    """Run the program of *process*; comes back only with an error.
+
+    :raises OSError: a right cannot be given up, or the program cannot be run.
+    """
+    _adjust_oom_score(process.get("oomScoreAdj"))
+    user, sets = process["user"], process["capabilities"]
+    bounding = _mask(sets["bounding"])
+    for number in range(len(NAMES)):
+        if not bounding >> number & 1:
+            try:
+                syscalls.prctl(syscalls.PR_CAPBSET_DROP, number)
+            except OSError as error:
+                if error.errno != errno.EINVAL:  # one that this kernel does not know
+                    raise
+    syscalls.prctl(syscalls.PR_SET_KEEPCAPS, 1)
+    try:
+        os.setgroups(user.get("additionalGids") or [])
+    except PermissionError:  # a user namespace of one user has no say in groups
+        with open("/proc/self/setgroups") as file:
+            if file.read().strip() != "deny":
+                raise
+    os.setresgid(user["gid"], user["gid"], user["gid"])
+    os.setresuid(user["uid"], user["uid"], user["uid"])
+    os.umask(0o022)
+    cwd = process.get("cwd") or "/"
+    try:
+        os.chdir(cwd)
+    except FileNotFoundError:
+        os.makedirs(cwd, exist_ok=True)
+        os.chdir(cwd)
+    syscalls.set_capabilities(_mask(sets["effective"]), _mask(sets["permitted"]), _mask(sets["inheritable"]))
+    syscalls.prctl(syscalls.PR_CAP_AMBIENT, _AMBIENT_CLEAR)
+    for name in sets.get("ambient") or ():
+        syscalls.prctl(syscalls.PR_CAP_AMBIENT, _AMBIENT_RAISE, NAMES.index(name.removeprefix("CAP_")))
+    if process.get("noNewPrivileges"):
+        syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):  # Python and our starter ignore them
+        signal.signal(number, signal.SIG_DFL)
+    _execute(process["args"], process.get("env") or [])
+
+
+def take_terminal(descriptor: int) -> None:
+    """Make a terminal the controlling one, and all three standard streams."""
+    fcntl.ioctl(descriptor, _TIOCSCTTY, 0)
+    for stream in (0, 1, 2):
+        os.dup2(descriptor, stream)
+
+
+def _execute(args: list[str], env: list[str]) -> None:
+    environment = {name: value for name, _, value in (entry.partition("=") for entry in env)}
+    if "/" in args[0]:
+        try:
+            os.execve(args[0], args, environment)  # noqa: S606
+        except OSError as error:
+            raise OSError(error.errno, f'exec: "{args[0]}": {(error.strerror or "").lower()}') from error
+    denied = None
+    for folder in environment.get("PATH", "/usr/bin:/bin").split(":"):
+        try:
+            os.execve(f"{folder or '.'}/{args[0]}", args, environment)  # noqa: S606
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            denied = error
+    if denied is not None:
+        raise OSError(denied.errno, f'exec: "{args[0]}": {(denied.strerror or "").lower()}')
+    raise OSError(errno.ENOENT, f'exec: "{args[0]}": executable file not found in $PATH')
+
+
+def _adjust_oom_score(wanted: int | None) -> None:
+    if wanted is not None:
+        try:
+            with open("/proc/self/oom_score_adj", "w") as file:
+                file.write(str(wanted))
+        except PermissionError:  # lower than ours needs a right; then it stays as it is
+            return
+
+
+def _mask(names: list[str]) -> int:
+    return sum(1 << NAMES.index(name.removeprefix("CAP_")) for name in names)

@@ -1,0 +1,181 @@
+"""The root of a container: its mounts, its devices, and the step into it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from nodeagent_plugins.embedded_runtime.paths import beneath
+from nodeagent_plugins.embedded_runtime.small import syscalls
+
+_FLAGS = {
+    "ro": syscalls.MS_RDONLY,
+    "nosuid": syscalls.MS_NOSUID,
+    "nodev": syscalls.MS_NODEV,
+    "noexec": syscalls.MS_NOEXEC,
+    "noatime": syscalls.MS_NOATIME,
+    "relatime": syscalls.MS_RELATIME,
+    "strictatime": syscalls.MS_STRICTATIME,
+    "bind": syscalls.MS_BIND,
+    "rbind": syscalls.MS_BIND | syscalls.MS_REC,
+    "rw": 0,
+}
+_PROPAGATION = {
+    "rprivate": syscalls.MS_PRIVATE | syscalls.MS_REC,
+    "rslave": syscalls.MS_SLAVE | syscalls.MS_REC,
+    "rshared": syscalls.MS_SHARED | syscalls.MS_REC,
+}
+_KEPT = (
+    (os.ST_RDONLY, syscalls.MS_RDONLY),
+    (os.ST_NOSUID, syscalls.MS_NOSUID),
+    (os.ST_NODEV, syscalls.MS_NODEV),
+    (os.ST_NOEXEC, syscalls.MS_NOEXEC),
+)
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+LINKS = {
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+    "ptmx": "pts/ptmx",
+}
+
+
+def enter(rootfs: str, spec: dict[str, Any], groups: dict[str, str]) -> int:
+    """Make everything that *spec* wants below *rootfs*, a mount, and make that the root of this process.
+
+    :param groups: control groups of the container by controller.
+    :returns: the other side of a new terminal, if one is asked for; else -1.
+    """
+    linux = spec["linux"]
+    # What is mounted from now on must not show on the node; what the node mounts may show here.
+    shared = linux.get("rootfsPropagation") == "rshared"
+    if not shared:
+        syscalls.mount("", "/", flags=syscalls.MS_SLAVE | syscalls.MS_REC)
+    syscalls.mount("", rootfs, flags=syscalls.MS_PRIVATE)
+    root = Path(rootfs)
+    for entry in spec["mounts"]:
+        _mount(root, entry, groups)
+    _make_devices(root, linux.get("devices") or ())
+    master = _make_terminal(root) if spec["process"].get("terminal") else -1
+    if shared:  # the root can be changed only where the mount above it is not shared
+        syscalls.mount("", _mount_above(root), flags=syscalls.MS_PRIVATE)
+    os.chdir(rootfs)
+    syscalls.pivot_root(".", ".")
+    syscalls.mount("", ".", flags=syscalls.MS_SLAVE | syscalls.MS_REC)
+    syscalls.unmount(".")
+    os.chdir("/")
+    for path in linux.get("readonlyPaths") or ():
+        if os.path.exists(path):
+            syscalls.mount(path, path, flags=syscalls.MS_BIND | syscalls.MS_REC)
+            _make_read_only(path)
+    for path in linux.get("maskedPaths") or ():
+        if os.path.isdir(path):
+            syscalls.mount("tmpfs", path, "tmpfs", syscalls.MS_RDONLY, "size=0")
+        elif os.path.exists(path):
+            syscalls.mount("/dev/null", path, flags=syscalls.MS_BIND)
+    if spec["root"].get("readonly"):
+        _make_read_only("/")
+    return master
+
+
+def _mount(root: Path, entry: dict[str, Any], groups: dict[str, str]) -> None:
+    target = beneath(root, entry["destination"])
+    flags, propagation, data = 0, 0, []
+    for option in entry["options"]:
+        if option in _FLAGS:
+            flags |= _FLAGS[option]
+        elif option in _PROPAGATION:
+            propagation = _PROPAGATION[option]
+        else:
+            data.append(option)
+    if flags & syscalls.MS_BIND:
+        _make_place(Path(entry["source"]), target)
+        syscalls.mount(entry["source"], str(target), flags=flags & (syscalls.MS_BIND | syscalls.MS_REC))
+        if propagation:
+            syscalls.mount("", str(target), flags=propagation)
+        extra = flags & ~(syscalls.MS_BIND | syscalls.MS_REC)
+        if extra:
+            _make_read_only(str(target), extra)
+        return
+    target.mkdir(parents=True, exist_ok=True)
+    if entry["type"] == "cgroup":
+        _mount_groups(target, flags, groups)
+        return
+    syscalls.mount(entry["source"], str(target), entry["type"], flags, ",".join(data))
+
+
+def _mount_groups(target: Path, flags: int, groups: dict[str, str]) -> None:
+    if "" in groups:
+        syscalls.mount("cgroup", str(target), "cgroup2", flags)
+        return
+    syscalls.mount(
+        "tmpfs", str(target), "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC, "mode=755"
+    )
+    for controller, folder in groups.items():
+        place = target / controller
+        place.mkdir()
+        syscalls.mount(folder, str(place), flags=syscalls.MS_BIND)
+        if flags & syscalls.MS_RDONLY:
+            _make_read_only(str(place))
+    if flags & syscalls.MS_RDONLY:
+        _make_read_only(str(target))
+
+
+def _make_read_only(path: str, extra: int = syscalls.MS_RDONLY) -> None:
+    """Add flags to a mount; those it has are kept, because a user namespace may not take them away."""
+    held = os.statvfs(path).f_flag
+    kept = sum(flag for bit, flag in _KEPT if held & bit)
+    syscalls.mount("", path, flags=syscalls.MS_REMOUNT | syscalls.MS_BIND | kept | extra)
+
+
+def _make_place(source: Path, target: Path) -> None:
+    if source.is_dir():
+        target.mkdir(parents=True, exist_ok=True)
+    elif not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.touch()
+
+
+def _make_devices(root: Path, devices: Any) -> None:
+    folder = beneath(root, "/dev")
+    for name in DEVICES:  # lent by the node, because a user namespace cannot make any
+        (folder / name).touch()
+        syscalls.mount(f"/dev/{name}", str(folder / name), flags=syscalls.MS_BIND)
+    for name, target in LINKS.items():
+        if not os.path.lexists(folder / name):
+            (folder / name).symlink_to(target)
+    for device in devices:
+        place = beneath(root, device["path"])
+        if place.exists():
+            continue
+        place.parent.mkdir(parents=True, exist_ok=True)
+        kind = 0o020000 if device["type"] == "c" else 0o060000
+        os.mknod(place, kind | device.get("fileMode", 0o600), os.makedev(device["major"], device["minor"]))
+        place.chmod(device.get("fileMode", 0o600))
+        os.chown(place, device.get("uid", 0), device.get("gid", 0))
+
+
+def _make_terminal(root: Path) -> int:
+    """Open a terminal of the container's own; it becomes its ``/dev/console``."""
+    import fcntl
+    import struct
+
+    folder = beneath(root, "/dev")
+    master = os.open(folder / "pts/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    fcntl.ioctl(master, 0x40045431, struct.pack("i", 0))  # TIOCSPTLCK: may be opened now
+    number = struct.unpack("i", fcntl.ioctl(master, 0x80045430, b"\0" * 4))[0]  # TIOCGPTN
+    (folder / "console").touch()
+    syscalls.mount(str(folder / f"pts/{number}"), str(folder / "console"), flags=syscalls.MS_BIND)
+    return master
+
+
+def _mount_above(root: Path) -> str:
+    """Return where the mount begins that the folder of *root* lies on."""
+    best = "/"
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+        point = line.split()[4].encode().decode("unicode_escape")
+        if root.parent.is_relative_to(point) and len(point) > len(best):
+            best = point
+    return best
