@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import cast
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -125,9 +126,8 @@ class _End(asyncio.Protocol):
     # --- asyncio.Protocol -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=BUFFER_BYTES)
+        self._transport = stream = cast(asyncio.Transport, transport)  # those of uvloop are no subclass
+        stream.set_write_buffer_limits(high=BUFFER_BYTES)
 
     def data_received(self, data: bytes) -> None:
         other = self._other
