@@ -37,9 +37,11 @@ class ProbeManager:
         self._started_at = context.clock.now()
         self._pods: dict[str, _PodProbes] = {}
         self._results: dict[str, _Results] = {}
+        self._taken_up: set[str] = set()
 
     def add_pod(self, pod: Pod, observed: RuntimePod) -> None:
         """Start, update or keep the probes of *pod*; repeatable and cheap."""
+        self._taken_up.add(pod.uid)
         known = self._pods.get(pod.uid)
         if known is None:
             if not any(probes_of(pod)):
@@ -56,6 +58,7 @@ class ProbeManager:
 
     def remove_pod(self, pod_uid: str) -> None:
         """Stop every probe of a pod and forget the results."""
+        self._taken_up.discard(pod_uid)
         known = self._pods.pop(pod_uid, None)
         if known is not None:
             known.close()
@@ -65,7 +68,15 @@ class ProbeManager:
         if container_id not in self._results:
             # A container is asked about as soon as it was started, before its probes have seen it.
             any(pod.sees(container_id) for pod in self._pods.values())
-        return self._results.get(container_id, {}).get(kind)
+        known = self._results.get(container_id)
+        return (self._reported(container_id) if known is None else known).get(kind)
+
+    def _reported(self, container_id: str) -> _Results:
+        """Return what was reported of a container that runs since before the agent, until its pod is taken up."""
+        for pod in self._context.pods.active():
+            if pod.uid not in self._taken_up and (found := reported(pod, container_id)):
+                return found
+        return {}
 
 
 class _PodProbes:
@@ -104,6 +115,8 @@ class _PodProbes:
             results = self._results.get(container_id, {})
             for kind in results.keys() - {ProbeKind.READINESS}:
                 results[kind] = ProbeResult.SUCCESS
+        for running in self._workers.values():
+            running.worker.trigger()  # nothing waits for startup any more
 
     def close(self) -> None:
         for running in self._workers.values():
@@ -146,7 +159,9 @@ class _PodProbes:
         if before is not None:
             self._results.pop(before, None)
         workers = {kind: running.worker for (owner, kind), running in self._workers.items() if owner == name}
-        self._results[container_id] = {kind: INITIAL[kind] for kind in workers}
+        results = self._results[container_id] = {kind: INITIAL[kind] for kind in workers}
+        if before is None:
+            results |= reported(self._pod, container_id)
         for worker in workers.values():
             worker.trigger()
 
@@ -186,6 +201,24 @@ class _PodProbes:
             worker = ProbeWorker(self._context, self._actions, self, (where, container), kind, probe, self._started_at)
             task = self._context.tasks.start(worker.run(), f"probe/{self._pod.full_name}/{name}/{kind}")
             self._workers[key] = _Running(worker, task)
+
+
+def reported(pod: Pod, container_id: str) -> _Results:
+    """Return what the API server has of the probes of a container: those that had succeeded.
+
+    A restart of the agent thus takes no pod out of service: the field's own agent starts from "not ready", here the
+    reported readiness holds until a probe says otherwise, and a startup that is over is not waited for again.
+    """
+    shown = [*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ())]
+    status = next((s for s in shown if str(s.container_id).rpartition("://")[2] == container_id), None)
+    if status is None:
+        return {}
+    good = {ProbeKind.READINESS: status.ready, ProbeKind.STARTUP: status.started}
+    return {
+        kind: ProbeResult.SUCCESS
+        for _, container, kind, _ in probes_of(pod)
+        if container.name == status.name and good.get(kind)
+    }
 
 
 def probes_of(pod: Pod) -> Iterator[tuple[ContainerKind, Container, ProbeKind, Probe]]:

@@ -54,6 +54,8 @@ async def probe_tcp(host: str, port: int, timeout_seconds: float) -> Outcome:
         return Outcome(Verdict.FAILURE, f"dial tcp {where}: i/o timeout")
     except OSError as error:
         return Outcome(Verdict.FAILURE, dial_error(error, where))
+    except UnicodeError:  # no name that could be looked up
+        return Outcome(Verdict.FAILURE, dial_error(socket.gaierror(), where))
     connection.close()
     return Outcome(Verdict.SUCCESS)
 
@@ -72,4 +74,10 @@ def dial_error(error: OSError, where: str) -> str:
 def _is_local(writer: asyncio.StreamWriter) -> bool:
     """Tell whether both ends are this machine's own addresses; pods count, being one hop away."""
     peer, own = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
-    return bool(peer and own) and (peer[0] == own[0] or peer[0].rpartition(".")[0] == own[0].rpartition(".")[0])
+    return bool(peer and own) and neighbours(peer[0], own[0])
+
+
+def neighbours(one: str, other: str) -> bool:
+    """Tell whether two addresses are equal or differ in their last group only."""
+    mark = ":" if ":" in one else "."
+    return one == other or (mark in other and one.rpartition(mark)[0] == other.rpartition(mark)[0])

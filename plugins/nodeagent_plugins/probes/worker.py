@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from nodeagent.contracts.context import AgentContext
 
 _ATTEMPTS = 3
+_START_SECONDS = 1.0
+"""How soon to look again at a container that is just being started."""
+_log = logging.getLogger(__name__)
 
 
 class ProbedPod(Protocol):
@@ -116,7 +120,7 @@ class ProbeWorker:
         if status.state is not ContainerState.RUNNING:
             if self.kind is ProbeKind.READINESS:
                 self._set(ProbeResult.FAILURE)
-            return self._period
+            return min(_START_SECONDS, self._period) if status.state is ContainerState.CREATED else self._period
         left = self.probe.initial_delay_seconds - (self._clock.wall().timestamp() - status.started_at / 1e9)
         if left > 0:
             return left
@@ -140,6 +144,10 @@ class ProbeWorker:
             except ProbeError as error:
                 problem = str(error)
                 continue
+            except Exception as error:  # a fault of ours: it must not end the watch over the container
+                _log.exception("Probe failed unexpectedly", extra={"uid": self._pod.uid, "probe": self._field_path})
+                problem = repr(error)
+                break
             if outcome.verdict is Verdict.WARNING:
                 self._tell("ProbeWarning", f"{self.kind} probe warning: {outcome.output}")
             elif outcome.verdict is Verdict.FAILURE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ from nodeagent_plugins import probes
 from nodeagent_plugins.probes.prober import ProbeManager
 
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
-from nodeagent.contracts.runtime import ExecResult
+from nodeagent.contracts.runtime import ContainerState, ExecResult
 from nodeagent.errors import RuntimeUnavailable
-from nodeagent.model.pod import Pod
+from nodeagent.model.pod import ContainerStatus, Pod, PodStatus
 from nodeagent.testing import (
     FakeClock,
     FakePodDirectory,
@@ -132,6 +133,50 @@ async def test_a_restarted_agent_spreads_its_first_probes(
     await node.context.tasks.close()
 
 
+def reported_as(pod: Pod, container_id: str, *, ready: bool, started: bool) -> Pod:
+    """Return *pod* as the API server has it after an earlier run of the agent."""
+    shown = ContainerStatus(name="main", container_id=f"fake://{container_id}", ready=ready, started=started)
+    return make_pod(containers=list(pod.spec.containers), status=PodStatus(container_statuses=[shown]))
+
+
+async def test_a_restarted_agent_keeps_what_was_reported_until_a_probe_says_otherwise(
+    node: Node, clock: FakeClock
+) -> None:
+    pod = probed_pod("readiness", "startup", failureThreshold=1)
+    web = node.runtime.start("main", pod)
+    pod = reported_as(pod, web, ready=True, started=True)
+    node.directory.add(pod)
+    before_the_first_sync = node.results(web)
+    node.healthy = False
+
+    node.look(pod)
+    taken_up = node.results(web)
+    await clock.settle()
+
+    assert before_the_first_sync == taken_up == [None, GOOD, GOOD]
+    assert node.results(web) == [None, BAD, GOOD]
+    assert node.probed() == 1  # startup is not probed again
+
+
+async def test_what_was_reported_of_another_container_holds_for_that_one_alone(node: Node) -> None:
+    pod = probed_pod("readiness", "startup", initialDelaySeconds=5)
+    web = node.runtime.start("main", pod)
+    pod = reported_as(pod, "before", ready=True, started=True)
+
+    node.look(pod)
+
+    assert node.results(web) == [None, BAD, UNKNOWN]
+
+
+async def test_a_restarted_agent_waits_on_for_a_startup_that_was_not_over(node: Node) -> None:
+    pod = probed_pod("readiness", "startup", initialDelaySeconds=5)
+    web = node.runtime.start("main", pod)
+
+    node.look(reported_as(pod, web, ready=False, started=False))
+
+    assert node.results(web) == [None, BAD, UNKNOWN]
+
+
 async def test_readiness_changes_after_its_thresholds(node: Node, clock: FakeClock) -> None:
     pod = probed_pod("readiness", successThreshold=2, failureThreshold=2)
     web = node.runtime.start("main", pod)
@@ -216,6 +261,54 @@ async def test_a_probe_that_cannot_be_made_counts_for_nothing(node: Node, clock:
     assert node.prober.result(web, LIVENESS) is GOOD
     assert node.probed() == 3
     assert [event.note for event in node.recorder.of("Unhealthy")] == ["Liveness probe errored: rpc error: gone"]
+
+
+async def test_a_fault_of_the_prober_does_not_end_the_probe(
+    node: Node, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(*_: Any) -> Any:
+        raise AssertionError("bug")
+
+    pod = probed_pod("readiness")
+    web = node.runtime.start("main", pod)
+    with monkeypatch.context() as patch:
+        patch.setattr("nodeagent_plugins.probes.actions.Actions.run", broken)
+        node.look(pod)
+        await clock.settle()
+    broke = node.prober.result(web, READINESS)
+    await clock.advance(10)
+
+    assert "Probe failed unexpectedly" in caplog.text
+    assert (broke, node.prober.result(web, READINESS)) == (BAD, GOOD)
+
+
+async def test_readiness_of_an_ending_pod_waits_for_startup_no_more(node: Node, clock: FakeClock) -> None:
+    pod = probed_pod("readiness", "startup")
+    web = node.runtime.start("main", pod)
+    node.healthy = False
+    node.look(pod)
+    await clock.settle()
+
+    node.healthy = True
+    node.prober.end_liveness(pod.uid)
+    await clock.settle()
+
+    assert node.results(web) == [None, GOOD, GOOD]
+
+
+async def test_a_container_that_is_being_started_is_probed_soon_after(node: Node, clock: FakeClock) -> None:
+    pod = probed_pod("readiness", periodSeconds=60)
+    web = node.runtime.start("main", pod)
+    picture = node.runtime.pod(pod.uid)
+    starting = replace(picture, containers=[replace(picture.containers[0], state=ContainerState.CREATED)])
+    node.directory.add(pod, observed=starting)
+    node.prober.add_pod(pod, starting)
+    await clock.settle()
+
+    node.directory.add(pod, observed=picture)
+    await clock.advance(1)
+
+    assert node.prober.result(web, READINESS) is GOOD
 
 
 async def test_a_redirect_away_is_told_and_counts_as_success(

@@ -1,0 +1,44 @@
+"""Connections of probes linger near by only, and say why they failed."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import Any
+
+import pytest
+from nodeagent_plugins.probes import tcp
+from nodeagent_plugins.probes.outcome import Outcome, Verdict
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "near"),
+    [
+        ("10.0.0.9", "10.0.0.9", True),
+        ("10.0.0.9", "10.0.0.1", True),
+        ("10.0.7.9", "10.0.0.1", False),
+        ("fd00::9", "fd00::1", True),
+        ("2001:db8::9", "fd00::1", False),
+        ("fd00::9", "10.0.0.1", False),
+    ],
+)
+def test_neighbours_differ_in_their_last_group(one: str, other: str, near: bool) -> None:
+    assert tcp.neighbours(one, other) is near
+
+
+@pytest.mark.parametrize(
+    ("error", "output"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "x"), "dial tcp 10.0.0.1:80: connect: connection refused"),
+        (socket.gaierror(socket.EAI_NONAME, "x"), "dial tcp: lookup 10.0.0.1: no such host"),
+        (UnicodeError("label too long"), "dial tcp: lookup 10.0.0.1: no such host"),
+        (TimeoutError(), "dial tcp 10.0.0.1:80: i/o timeout"),
+    ],
+)
+async def test_a_connection_that_fails_says_why(monkeypatch: pytest.MonkeyPatch, error: Exception, output: str) -> None:
+    async def refuse(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(tcp, "open_connection", refuse)
+
+    assert await tcp.probe_tcp("10.0.0.1", 80, 1) == Outcome(Verdict.FAILURE, output)
