@@ -22,7 +22,6 @@ FIELDS = frozenset(
         "cpuManagerPolicyOptions",
         "cpuManagerReconcilePeriod",
         "enableContentionProfiling",
-        "enableSystemLogQuery",
         "enforceNodeAllocatable",
         "evictionHard",
         "evictionMaxPodGracePeriod",

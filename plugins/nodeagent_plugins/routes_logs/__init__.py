@@ -1,6 +1,6 @@
 """Logs of containers and of the system: ``/containerLogs`` and ``/logs/``.
 
-spec: config.enableDebuggingHandlers, config.enableSystemLogHandler
+spec: config.enableDebuggingHandlers, config.enableSystemLogHandler, config.enableSystemLogQuery
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def log_routes(context: AgentContext, system_logs: Path) -> Sequence[Route]:
     from nodeagent_plugins.routes_logs.container import ContainerLogs
     from nodeagent_plugins.routes_logs.system import SystemLogs
 
-    containers, system = ContainerLogs(context), SystemLogs(system_logs, context.clock)
+    containers = ContainerLogs(context)
+    system = SystemLogs(system_logs, context.clock, queries=context.config.enable_system_log_query)
     off = "" if context.config.enable_system_log_handler else "logs endpoint is disabled."
     return (
         Route("GET", "/containerLogs/{namespace}/{pod}/{container}", containers.handle, Reach.DEBUG, streams=True),

@@ -12,6 +12,8 @@ from urllib.parse import quote
 from aiohttp import web
 from nodeagent_plugins.routes_logs.beneath import open_beneath
 from nodeagent_plugins.routes_logs.follow import read_file
+from nodeagent_plugins.routes_logs.journal import answer_query
+from nodeagent_plugins.routes_logs.query import LogQuery, Refused, Unparsable, read_query
 from nodeagent_plugins.routes_logs.watch import Watches
 
 from nodeagent.base.aio import Clock
@@ -25,15 +27,21 @@ _BINARY = frozenset({".gz", ".xz", ".zst", ".bz2", ".journal"})
 class SystemLogs:
     """Serves what lies beneath *root*; nothing outside is reached, by whatever path or link.
 
+    :param queries: whether ``/logs/?query=…`` is answered from journal and files (spec: config.enableSystemLogQuery).
+
     Beyond the field: ``follow=true`` goes on as the file grows and is rotated, ``tailLines`` begins near its end.
     """
 
-    def __init__(self, root: Path, clock: Clock) -> None:
-        self._root, self._clock = root, clock
+    def __init__(self, root: Path, clock: Clock, *, queries: bool = False) -> None:
+        self._root, self._clock, self._queries = root, clock, queries
         self._watches = Watches()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         path = request.match_info.get("path", "")
+        if self._queries and not path:
+            asked = _query(request)
+            if asked is not None:
+                return await answer_query(request, asked, self._root)
         try:
             descriptor = await asyncio.to_thread(open_beneath, self._root, path)
         except (OSError, ValueError):
@@ -101,6 +109,15 @@ def _entries(descriptor: int) -> list[str]:
             if len(found) >= MAX_ENTRIES:
                 break
     return sorted(name.encode(errors="surrogateescape").decode(errors="replace") for name in found)
+
+
+def _query(request: web.Request) -> LogQuery | None:
+    try:
+        return read_query(request.query)
+    except Unparsable as error:
+        raise web.HTTPBadRequest(text=f"{error}\n") from error
+    except Refused as error:
+        raise web.HTTPNotAcceptable(text=f"{error}\n") from error
 
 
 def _tail_lines(request: web.Request) -> int | None:

@@ -15,6 +15,7 @@ from nodeagent_plugins.routes_debug import handlers
 from nodeagent.base.logging import configure
 from nodeagent.base.logging.settings import LoggingSettings
 from nodeagent.base.logging.setup import LoggingOptions
+from nodeagent.server.health import HealthServer
 from tests.integration.server.conftest import serving
 
 
@@ -212,3 +213,23 @@ async def test_configz_shows_the_configuration_and_hides_header_values(pki, tmp_
     assert shown["maxPods"] == 7
     assert shown["authentication"]["x509"]["clientCAFile"] == str(pki.directory / "ca.crt")
     assert "secret" not in text
+
+
+@pytest.mark.row("path.agent.healthz")
+async def test_the_health_port_serves_health_and_nothing_else(clock):
+    server = HealthServer("127.0.0.1", 0, {"ping": lambda: ""}, clock)
+    serving_ = asyncio.create_task(server.run())
+    try:
+        while not server.port:
+            await asyncio.sleep(0.01)
+        got = {}
+        async with aiohttp.ClientSession() as session:
+            for path in ("/healthz", "/debug/pprof/", "/debug/pprof/profile", "/debug/flags/v", "/metrics", "/pods"):
+                async with session.get(f"http://127.0.0.1:{server.port}{path}") as answer:
+                    got[path] = answer.status
+    finally:
+        serving_.cancel()
+        await asyncio.gather(serving_, return_exceptions=True)
+
+    assert got.pop("/healthz") == 200
+    assert set(got.values()) == {404}

@@ -1,0 +1,118 @@
+"""Node log queries: services from the journal, others from their files, and nothing run but the one program."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from nodeagent_plugins import routes_logs
+
+from tests.integration.server.conftest import serving
+
+# Stands for the real program: knows two services, and shows how it was called.
+JOURNAL = """#!/bin/sh
+case "$*" in
+*--quiet*--unit=ssh*|*--quiet*--unit=cron*) echo entry ;;
+*--quiet*) ;;
+*) for word in "$@"; do printf '%s\\n' "$word"; done ;;
+esac
+"""
+
+
+@pytest.fixture
+async def node(pki, tmp_path, monkeypatch):
+    programs, root = tmp_path / "bin", tmp_path / "log"
+    programs.mkdir()
+    (root / "nested").mkdir(parents=True)
+    (programs / "journalctl").write_text(JOURNAL)
+    (programs / "journalctl").chmod(0o755)
+    (root / "plain").write_text("plain")
+    (root / "dotted.log").write_text("dotted")
+    (root / "nested" / "nested.log").write_text("nested")
+    (tmp_path / "secret").write_text("secret")
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setattr(routes_logs, "SYSTEM_LOGS", root)
+    async with serving(pki, tmp_path, enable_system_log_query=True) as served:
+        yield served
+
+
+async def ask(node, query, **headers):
+    return await node.ask(f"/logs/?{query}", tls=node.pki.client("admin"), headers=headers)
+
+
+@pytest.mark.row("config.enableSystemLogQuery")
+async def test_a_service_of_the_journal_is_read_with_every_option_as_one_word(node):
+    options = "sinceTime=2024-01-01T00:00:00Z&untilTime=2024-01-02T01:00:00%2B01:00&tailLines=5&boot=-1"
+    status, text, headers = await ask(node, f"query=ssh&query=cron&{options}&pattern=a%20b;%20touch%20x%20$(id)")
+
+    assert status == 200
+    assert headers["Content-Type"] == "text/plain;charset=UTF-8"
+    assert text.splitlines() == [
+        "--utc",
+        "--no-pager",
+        "--output=short-precise",
+        "--since=2024-01-01 00:00:00",
+        "--until=2024-01-02 00:00:00",
+        "--lines=5",
+        "--unit=ssh",
+        "--unit=cron",
+        "--grep=a b; touch x $(id)",
+        "--boot=-1",
+    ]
+
+
+@pytest.mark.row("config.enableSystemLogQuery")
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [("plain", "plain"), ("dotted", "dotted"), ("nested", "nested"), ("/nested/nested.log", "nested")],
+)
+async def test_other_services_are_read_from_their_files(node, query, text):
+    assert (await ask(node, f"query={query}"))[:2] == (200, text)
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ("query=", 400),
+        ("query=ssh&sinceTime=yesterday", 400),
+        ("query=ssh&tailLines=x", 400),
+        ("query=a&query=b&query=c&query=d&query=e", 406),
+        ("query=" + "a" * 257, 406),
+        ("query=ssh;id", 406),
+        ("query=--flush", 406),
+        ("query=$(id)", 406),
+        ("query=ssh&query=/plain", 406),
+        ("query=/plain&query=/other", 406),
+        ("query=/plain&tailLines=1", 406),
+        ("query=ssh&tailLines=100001", 406),
+        ("query=ssh&boot=1", 406),
+        ("query=ssh&pattern=(", 406),
+        ("query=ssh&sinceTime=2024-01-02T00:00:00Z&untilTime=2024-01-01T00:00:00Z", 406),
+        ("tailLines=1", 406),
+        ("query=plain&tailLines=1", 400),
+        ("query=plain&follow=true", 400),
+        ("query=none", 404),
+        ("query=../secret", 404),
+        ("query=/../secret", 404),
+    ],
+)
+async def test_what_breaks_a_rule_is_refused(node, query, status):
+    got, text, _ = await ask(node, query)
+
+    assert got == status, text
+    assert not text.startswith("secret")
+
+
+async def test_a_client_that_asks_for_it_gets_it_compressed(node):
+    status, text, headers = await ask(node, "query=plain", **{"Accept-Encoding": "gzip"})
+
+    assert (status, text, headers["Content-Encoding"]) == (200, "plain", "gzip")
+
+
+@pytest.mark.row("config.enableSystemLogQuery")
+async def test_without_the_switch_a_query_is_a_plain_listing(pki, tmp_path):
+    async with serving(pki, tmp_path) as node:
+        status, text, _ = await ask(node, "query=ssh")
+
+    assert status == 200
+    assert text.startswith("<!doctype html>")
