@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
@@ -31,11 +32,14 @@ from apiserver_stub.authn.service_account import ServiceAccountTokens
 from apiserver_stub.authn.token_file import TokenFile
 from apiserver_stub.authz import AlwaysAllow, AlwaysDeny, Authorizer, Chain
 from apiserver_stub.authz.builtin import Builtin
+from apiserver_stub.controllers import own_service
+from apiserver_stub.controllers.garbage import collect_garbage
 from apiserver_stub.controllers.namespaces import create_system_objects, empty_namespaces
 from apiserver_stub.controllers.scheduler import bind_to_single_node
 from apiserver_stub.options import Options
 from apiserver_stub.resources import build_registry
 from apiserver_stub.serving import Certificates
+from apiserver_stub.store import StoreUnavailable
 from apiserver_stub.store.sqlite import SqliteStore
 from nodeagent.base.aio import TaskOwner
 from nodeagent.base.tls import write_private
@@ -64,6 +68,8 @@ class Running:
         server = self.server
         if not server.leaving:
             server.leaving = True
+            with contextlib.suppress(StoreUnavailable):  # logged where it failed; what is left is an old address
+                await own_service.withdraw(server)
             await asyncio.sleep(server.options.shutdown_delay_seconds)
             if not server.options.shutdown_send_retry_after:
                 await self.listener.stop()
@@ -121,11 +127,14 @@ async def start_with(options: Options) -> Running:
         tasks = await stack.enter_async_context(TaskOwner("apiserver"))
         tasks.start(certificates.keep_current(), "certificates")
         tasks.start(empty_namespaces(server), "namespaces")
+        if options.enable_garbage_collector:
+            tasks.start(collect_garbage(server), "garbage")
         if options.bind_pods_to_single_node:
             tasks.start(bind_to_single_node(server), "scheduler")
         site, port = await _listen(server, stack, certificates.context)
         host = options.advertise_address or _reachable(options.bind_address)
         server.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        await own_service.announce(server)
         url = f"https://{server.address}"
         token, node_token = await asyncio.to_thread(_read_tokens, tokens_file)
         kubeconfig, node_kubeconfig = data / "admin.kubeconfig", data / "node.kubeconfig"

@@ -67,6 +67,7 @@ class Options:
     request_timeout_seconds: float = 60.0
     min_request_timeout_seconds: int = 1800
     profiling: bool = True
+    enable_garbage_collector: bool = True
     livez_grace_seconds: float = 0.0
     shutdown_delay_seconds: float = 0.0
     shutdown_send_retry_after: bool = False
@@ -251,6 +252,11 @@ class _Parser:
             "shutdown_watch_grace_seconds",
         )
         add = self._group("Features")
+        add(
+            "--enable-garbage-collector",
+            _boolean,
+            "Delete objects with their owners, and honour the propagation policy. Default true.",
+        )
         add("--profiling", _boolean, "Serve profiles at /debug/pprof/. Default true.")
         add("--feature-gates", _gates, "NAME=true|false, comma separated.", action=_Merge)
         add(

@@ -48,7 +48,6 @@ PENDING = (
     "watch-cache-sizes",
     "lease-reuse-duration-seconds",
     "delete-collection-workers",
-    "enable-garbage-collector",
     "admission-control-config-file",
     "enable-admission-plugins",
     "disable-admission-plugins",

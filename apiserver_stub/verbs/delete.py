@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from apiserver_stub.request import Request
     from apiserver_stub.resources.registry import Resource
 
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+"""Finalizers by which an object waits until the garbage collector has seen to its dependents."""
 _POLICIES = ("Foreground", "Background", "Orphan")
 
 
@@ -82,10 +84,15 @@ async def remove(
         _check_preconditions(resource, options, metadata)
         requested = options["gracePeriodSeconds"]
         grace = strategy.grace_seconds(obj, requested)
-        finalizers = list(metadata.get("finalizers") or [])
+        before = list(metadata.get("finalizers") or [])
+        finalizers = _finalizers(server, resource, before, options.get("propagationPolicy"))
+        if finalizers != before:
+            metadata["finalizers"] = finalizers
+            if not finalizers:
+                del metadata["finalizers"]
         lingers = grace > 0 or finalizers or strategy.lingers(obj)
         already = "deletionTimestamp" in metadata
-        if already and lingers and grace >= (metadata.get("deletionGracePeriodSeconds") or 0):
+        if already and lingers and finalizers == before and grace >= (metadata.get("deletionGracePeriodSeconds") or 0):
             return Keep()
         moment = datetime.now(UTC)
         if already and (started := objects.parse_time(metadata["deletionTimestamp"])):
@@ -102,6 +109,15 @@ async def remove(
     record = await server.store.update(resource.storage, key, decide)
     outcome_object["metadata"]["resourceVersion"] = str(record.revision)
     return record, outcome_object
+
+
+def _finalizers(server: ApiServer, resource: Resource, before: list[str], policy: str | None) -> list[str]:
+    """Return the finalizers that a deletion with *policy* leaves an object that had those *before*."""
+    if not policy or resource.ttl or not server.options.enable_garbage_collector:
+        return before
+    wanted = {"Foreground": FOREGROUND, "Orphan": ORPHAN}.get(policy)
+    kept = [name for name in before if name not in (FOREGROUND, ORPHAN) or name == wanted]
+    return kept if wanted is None or wanted in kept else [*kept, wanted]
 
 
 def read_options(request: Request) -> Object:
@@ -143,7 +159,14 @@ def read_options(request: Request) -> Object:
     if grace is not None and grace < 0:
         grace = 1
     preconditions = options.get("preconditions") or {}
-    return {"gracePeriodSeconds": grace, "preconditions": preconditions, "dryRun": bool(dry_run)}
+    if not policy and (orphan := options.get("orphanDependents")) is not None:
+        policy = "Orphan" if orphan else "Background"
+    return {
+        "gracePeriodSeconds": grace,
+        "preconditions": preconditions,
+        "dryRun": bool(dry_run),
+        "propagationPolicy": policy,
+    }
 
 
 def _check_preconditions(resource: Resource, options: Object, metadata: Object) -> None:

@@ -118,10 +118,14 @@ class Server:
             time.sleep(0.02)
         self.ready = json.loads(ready.read_text())
 
-    def api(self, token: str | None = "") -> Api:
-        """Return a client; without *token* it is the admin's, with ``None`` nobody's."""
+    def api(self, token: str | None = "", *, close: bool = True) -> Api:
+        """Return a client; without *token* it is the admin's, with ``None`` nobody's.
+
+        With *close* it is closed when the server stops, else by the caller.
+        """
         api = Api(self.ready["url"], self.ready["caFile"], self.ready["token"] if token == "" else token)
-        self._apis.append(api)
+        if close:
+            self._apis.append(api)
         return api
 
     def stop(self, number: int = signal.SIGTERM) -> int:

@@ -1,0 +1,169 @@
+"""Objects go with their owners, as the deletion asks; the server announces itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from .conftest import Api, Server
+
+MERGE = "application/merge-patch+json"
+
+
+@pytest.fixture
+def maps(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/configmaps"
+
+
+def make(api: Api, maps: str, name: str, *owners: dict[str, Any], **reference: Any) -> dict[str, Any]:
+    references = [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"],
+            **reference,
+        }
+        for owner in owners
+    ]
+    made: dict[str, Any] = api.ok("POST", maps, {"metadata": {"name": name, "ownerReferences": references}})
+    return made
+
+
+def gone(api: Api, path: str) -> bool:
+    return api.call("GET", path)[0] == 404
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come to that"
+        time.sleep(0.02)
+
+
+@pytest.mark.row("opt.enable-garbage-collector")
+@pytest.mark.parametrize("policy", [None, "Background"])
+def test_dependents_go_after_their_owner(api: Api, maps: str, policy: str | None) -> None:
+    owner = make(api, maps, "owner")
+    child = make(api, maps, "child", owner)
+    make(api, maps, "grandchild", child)
+
+    api.ok("DELETE", f"{maps}/owner", {"propagationPolicy": policy} if policy else None)
+
+    assert gone(api, f"{maps}/owner")
+    eventually(lambda: gone(api, f"{maps}/child") and gone(api, f"{maps}/grandchild"))
+
+
+def test_in_the_foreground_the_owner_waits_for_those_who_block(api: Api, maps: str) -> None:
+    owner = make(api, maps, "owner")
+    child = make(api, maps, "child", owner, blockOwnerDeletion=True)
+    api.ok("PATCH", f"{maps}/child", {"metadata": {"finalizers": ["example.com/hold"]}}, content_type=MERGE)
+
+    lingering = api.ok("DELETE", f"{maps}/owner", {"propagationPolicy": "Foreground"})
+
+    assert lingering["metadata"]["finalizers"] == ["foregroundDeletion"]
+    eventually(lambda: "deletionTimestamp" in api.ok("GET", f"{maps}/child")["metadata"])
+    assert api.ok("GET", f"{maps}/owner")["metadata"]["uid"] == owner["metadata"]["uid"]
+    api.ok("PATCH", f"{maps}/child", {"metadata": {"finalizers": None}}, content_type=MERGE)
+    eventually(lambda: gone(api, f"{maps}/owner"))
+    assert gone(api, f"{maps}/child")
+    assert child["metadata"]["uid"]
+
+
+def test_in_the_foreground_an_owner_alone_goes_at_once(api: Api, maps: str) -> None:
+    make(api, maps, "owner")
+    api.ok("DELETE", f"{maps}/owner", {"propagationPolicy": "Foreground"})
+    eventually(lambda: gone(api, f"{maps}/owner"))
+
+
+@pytest.mark.parametrize("body", [{"propagationPolicy": "Orphan"}, {"orphanDependents": True}])
+def test_orphans_stay_and_forget_their_owner(api: Api, maps: str, body: dict[str, Any]) -> None:
+    owner = make(api, maps, "owner")
+    make(api, maps, "child", owner)
+
+    api.ok("DELETE", f"{maps}/owner", body)
+
+    eventually(lambda: gone(api, f"{maps}/owner"))
+    child = api.ok("GET", f"{maps}/child")
+    assert "ownerReferences" not in child["metadata"]
+    assert "deletionTimestamp" not in child["metadata"]
+
+
+def test_one_owner_left_is_enough_to_stay(api: Api, maps: str) -> None:
+    first, second = make(api, maps, "first"), make(api, maps, "second")
+    make(api, maps, "child", first, second)
+
+    api.ok("DELETE", f"{maps}/first")
+
+    def references() -> list[str]:
+        return [item["name"] for item in api.ok("GET", f"{maps}/child")["metadata"]["ownerReferences"]]
+
+    eventually(lambda: references() == ["second"])
+    api.ok("DELETE", f"{maps}/second")
+    eventually(lambda: gone(api, f"{maps}/child"))
+
+
+def test_an_owner_that_never_was_or_is_another_takes_its_dependents(api: Api, maps: str) -> None:
+    owner = make(api, maps, "owner")
+    make(api, maps, "stranger", owner, uid="of-somebody-else")
+    make(api, maps, "late", {"metadata": {"name": "never-was", "uid": "u"}})
+    make(api, maps, "unknown", owner, kind="Nobody", apiVersion="example.com/v1")
+    make(api, maps, "child", owner)
+
+    eventually(lambda: gone(api, f"{maps}/stranger") and gone(api, f"{maps}/late"))
+    api.ok("GET", f"{maps}/unknown")
+    api.ok("GET", f"{maps}/child")
+
+
+def test_kubectl_cascades(server: Server, api: Api, maps: str, namespace: str) -> None:
+    owner = make(api, maps, "owner")
+    make(api, maps, "child", owner, blockOwnerDeletion=True)
+    server.kubectl("-n", namespace, "delete", "configmap", "owner", "--cascade=foreground")
+    assert gone(api, f"{maps}/child")
+    owner = make(api, maps, "owner")
+    make(api, maps, "child", owner)
+    server.kubectl("-n", namespace, "delete", "configmap", "owner", "--cascade=orphan")
+    assert not gone(api, f"{maps}/child")
+
+
+@pytest.mark.row("opt.enable-garbage-collector")
+def test_what_was_lost_while_the_server_was_away_is_found(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data", "--enable-garbage-collector=false")
+    maps = "/api/v1/namespaces/default/configmaps"
+    try:
+        api = server.api()
+        owner = make(api, maps, "owner")
+        make(api, maps, "child", owner)
+        deleted = api.ok("DELETE", f"{maps}/owner", {"propagationPolicy": "Foreground"})
+        assert deleted["kind"] == "Status"
+        time.sleep(0.3)
+        assert not gone(api, f"{maps}/child")
+        server.stop()
+        server._arguments = ()
+        server.start()
+        eventually(lambda: gone(server.api(), f"{maps}/child"))
+    finally:
+        server.stop()
+
+
+def test_the_server_announces_itself(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data")
+    root = "/api/v1/namespaces/default"
+    try:
+        for _ in range(2):
+            port = urlsplit(server.ready["url"]).port
+            service = server.api().ok("GET", f"{root}/services/kubernetes")
+            assert service["metadata"]["labels"] == {"component": "apiserver", "provider": "kubernetes"}
+            (served,) = service["spec"]["ports"]
+            assert (served["name"], served["port"], served["targetPort"]) == ("https", 443, port)
+            (subset,) = server.api().ok("GET", f"{root}/endpoints/kubernetes")["subsets"]
+            assert (subset["addresses"], subset["ports"][0]["port"]) == ([{"ip": "127.0.0.1"}], port)
+            server.stop()
+            server.start()
+    finally:
+        server.stop()
