@@ -43,8 +43,15 @@ def main() -> int:
     if given.root is None:
         parser.error("--root is required")
     root = given.root.resolve()
+    from nodeagent_plugins.embedded_runtime.userns import become_root
 
     ready: Callable[[], None] = _detach(root) if given.detach else _nothing
+    try:
+        root.mkdir(parents=True, exist_ok=True, mode=0o711)
+        become_root(root)
+    except OSError as error:
+        print(f"embedded runtime: {error}", file=sys.stderr)
+        return 2
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     import uvloop

@@ -37,6 +37,7 @@ from nodeagent_plugins.embedded_runtime.runtime_service import RuntimeService
 from nodeagent_plugins.embedded_runtime.sandboxes import Sandboxes
 from nodeagent_plugins.embedded_runtime.server import STOP_SECONDS, make_server, serve_import
 from nodeagent_plugins.embedded_runtime.streaming import StreamingServer
+from nodeagent_plugins.embedded_runtime.streams import Streams
 
 from nodeagent.base.criproto import api_pb2 as cri
 
@@ -85,6 +86,8 @@ class Daemon:
             host,
             self._container_changed,
         )
+        if not host.cgroup_version:
+            _log.warning("Limits of containers are not kept: this runtime may not make control groups here")
         _log.info("Runtime starts", extra={"root": str(root), "runner": runner.name, "own_network": self._network.own})
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
@@ -101,7 +104,8 @@ class Daemon:
             self._containers.adopt()
             stack.push_async_callback(self._containers.close)
             execution = Execution(self._containers)
-            streaming = StreamingServer()
+            streaming = StreamingServer(Streams(self._sandboxes, self._containers, execution).run)
+            stack.push_async_callback(streaming.close)
             loader = Loader(self._images, user_attributes=self._host.remapped)
             puller = Puller(loader, self._options.insecure_registries)
             stack.push_async_callback(puller.close)

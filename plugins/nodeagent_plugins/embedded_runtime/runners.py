@@ -21,7 +21,8 @@ class Runner:
 
     def run(self, directory: Path, container_id: str, *, terminal: bool) -> list[str]:
         """Start the container in *directory*; its process id lands in ``pid``, errors in ``runner.log``."""
-        console = ["--console-socket", str(directory / "console")] if terminal else []
+        # relative to the bundle, because a socket's path may be no longer than 108 bytes
+        console = ["--console-socket", "console"] if terminal else []
         log = ["--log", str(directory / "runner.log"), "--log-format", "json"]
         bundle = ["--bundle", str(directory), "--pid-file", str(directory / "pid")]
         return [*self.command, *log, "run", "--detach", *bundle, *console, container_id]

@@ -1,14 +1,101 @@
-"""Exec, attach and port forwarding as streams."""
+"""Exec, attach and port forwarding as streams: a server on the loopback address, one use for each URL it gives out.
+
+Streams are WebSockets with the field's channel protocols; SPDY is not offered, and whoever asks for it is told so.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from nodeagent_plugins.embedded_runtime.errors import NotOffered
+from aiohttp import web
+from nodeagent_plugins.embedded_runtime.errors import CallError
+from nodeagent_plugins.embedded_runtime.streams import PROTOCOLS, Session
+
+_log = logging.getLogger(__name__)
+OFFER_SECONDS = 60.0
+"""How long a URL waits to be used."""
+MAX_OFFERS = 1000
+STOP_SECONDS = 2.0
+PORT_FORWARD_PROTOCOLS = ("v4.channel.k8s.io",)
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    kind: str
+    request: Any
+    until: float
 
 
 class StreamingServer:
-    """Offers nothing yet but a clear answer."""
+    """Gives out URLs and serves them.
 
-    async def offer(self, kind: str, _request: Any) -> str:
-        raise NotOffered(f"{kind} as a stream is not offered by this runtime")
+    :param run: carries out a stream of a kind for a request of CRI, until either side ends it.
+    """
+
+    def __init__(self, run: Callable[[str, Any, Session], Any]) -> None:
+        self._run = run
+        self._offers: dict[str, _Offer] = {}
+        self._runner: web.AppRunner | None = None
+        self._base = ""
+        self._starting = asyncio.Lock()
+
+    async def offer(self, kind: str, request: Any) -> str:
+        """Return the URL at which *request* can be carried out, once and within a minute."""
+        async with self._starting:
+            if self._runner is None:
+                await self._start()
+        now = time.monotonic()
+        self._offers = {token: offer for token, offer in self._offers.items() if offer.until > now}
+        if len(self._offers) >= MAX_OFFERS:
+            raise CallError("too many streams wait to be opened")
+        token = secrets.token_urlsafe(32)
+        self._offers[token] = _Offer(kind, request, now + OFFER_SECONDS)
+        return f"{self._base}/{kind}/{token}"
+
+    async def close(self) -> None:
+        """End every stream."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _start(self) -> None:
+        app = web.Application()
+        app.router.add_route("*", "/{kind}/{token}", self._serve)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_SECONDS)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        host, port = runner.addresses[0][:2]
+        self._runner, self._base = runner, f"http://{host}:{port}"
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        offer = self._offers.get(request.match_info["token"])
+        if offer is None or offer.kind != request.match_info["kind"] or offer.until < time.monotonic():
+            raise web.HTTPNotFound(text="this stream was used already, or was never offered\n")
+        known = PORT_FORWARD_PROTOCOLS if offer.kind == "portforward" else PROTOCOLS
+        wanted = _protocols(request.headers)
+        if request.headers.get("Upgrade", "").lower() != "websocket" or not set(wanted) & set(known):
+            text = f"this runtime streams over WebSocket only, as {' or '.join(known)}; SPDY is not offered\n"
+            raise web.HTTPBadRequest(text=text)
+        del self._offers[request.match_info["token"]]
+        socket = web.WebSocketResponse(protocols=known, max_msg_size=1 << 20)
+        await socket.prepare(request)
+        session = Session(socket)
+        try:
+            await self._run(offer.kind, offer.request, session)
+        except CallError as error:
+            await session.fail(str(error))
+        except (ConnectionError, asyncio.IncompleteReadError) as error:
+            _log.info("A stream broke", extra={"kind": offer.kind, "err": str(error)})
+        with contextlib.suppress(ConnectionError):
+            await socket.close()
+        return socket
+
+
+def _protocols(headers: Mapping[str, str]) -> list[str]:
+    return [word.strip() for word in headers.get("Sec-WebSocket-Protocol", "").split(",") if word.strip()]

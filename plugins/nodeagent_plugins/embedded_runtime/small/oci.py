@@ -1,8 +1,8 @@
 """Makes containers where no OCI runtime is installed, with the same command line and configuration file.
 
-``oci.py --root STATE [--log FILE]``, then ``run --detach --bundle DIR --pid-file FILE [--console-socket PATH]``,
-``exec --process FILE --pid-file FILE``, ``update --resources -`` and ``delete --force``, each with the container's id. Of
-the configuration it knows what this runtime writes; seccomp profiles it refuses.
+``oci.py --root STATE [--log FILE]``, and one of ``run --detach --bundle DIR --pid-file FILE [--console-socket PATH]``,
+``exec --process FILE --pid-file FILE``, ``update --resources -`` and ``delete --force``, each with the container's id.
+Of the configuration it knows what this runtime writes; seccomp profiles it refuses.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ def execute(options: dict[str, str], container_id: str) -> int:
     oci_cgroups.join(state["groups"], os.getpid())
     # We ourselves stay with the files of the node, and only our child enters the container's mounts.
     for kind in ("ipc", "uts", "net", "pid"):
-        syscalls.join(f"/proc/{pid}/ns/{kind}")
+        _share(pid, kind)
 
     def start() -> None:
         os.setsid()
         for kind in ("cgroup", "mnt"):
-            syscalls.join(f"/proc/{pid}/ns/{kind}")
+            _share(pid, kind)
         if terminal:
             oci_process.take_terminal(0)
         oci_process.become(process)
@@ -118,6 +118,13 @@ def delete(options: dict[str, str], container_id: str) -> int:
     oci_cgroups.remove(state["groups"])
     os.unlink(_state(options, container_id))
     return 0
+
+
+def _share(pid: int, kind: str) -> None:
+    """Enter a namespace of another process, unless it is ours; entering one of the node's again may be forbidden."""
+    path = f"/proc/{pid}/ns/{kind}"
+    if os.readlink(path) != os.readlink(f"/proc/self/ns/{kind}"):
+        syscalls.join(path)
 
 
 def _enter_namespaces(wanted: list[dict[str, str]]) -> set[str]:
@@ -194,10 +201,8 @@ def _state(options: dict[str, str], container_id: str) -> str:
 
 
 def _connect(path: str) -> socket.socket:
-    home = os.open(os.path.dirname(path), os.O_RDONLY)
     connection = socket.socket(socket.AF_UNIX)
-    connection.connect(f"/proc/self/fd/{home}/{os.path.basename(path)}")  # a socket's path may be too long
-    os.close(home)
+    connection.connect(path)
     return connection
 
 

@@ -104,8 +104,10 @@ class Shim:
             self._make_pipes(actions)
         try:
             reset = {signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD}
+            os.chdir(self._directory)
             started = os.posix_spawn(runner[0], runner, os.environ, file_actions=actions, setsigdef=reset)
             status = os.waitstatus_to_exitcode(os.waitpid(started, 0)[1])
+            os.chdir("/")
             for action in actions:
                 if action[0] == os.POSIX_SPAWN_DUP2:
                     os.close(action[1])

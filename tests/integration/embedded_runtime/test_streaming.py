@@ -1,0 +1,142 @@
+"""Exec, attach and port forwarding as streams."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import aiohttp
+import pytest
+
+from nodeagent.errors import RuntimeFailure
+from tests.integration.embedded_runtime.test_pods import exited, texts
+
+pytestmark = [pytest.mark.integration, pytest.mark.row("card.embedded-runtime")]
+
+PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+EVERYTHING = {"stdin": True, "stdout": True, "stderr": True, "tty": False}
+
+
+async def converse(url: str, *sent: bytes, until: bytes = b"", protocols=PROTOCOLS) -> dict[int, bytes]:
+    """Send messages and return what each channel said, until the end or *until* was said."""
+    heard: dict[int, bytes] = {}
+    async with aiohttp.ClientSession() as session, session.ws_connect(url, protocols=protocols) as stream:
+        for message in sent:
+            await stream.send_bytes(message)
+        async with asyncio.timeout(20):
+            async for message in stream:
+                heard[message.data[0]] = heard.get(message.data[0], b"") + message.data[1:]
+                if until and until in b"".join(heard.values()):
+                    break
+    return heard
+
+
+async def test_a_command_is_fed_and_heard_and_its_exit_code_told(cri, pods):
+    container_id = await pods.container(await pods.sandbox(), "sleep 1000")
+    command = ["sh", "-c", "read line; echo got $line; cat; echo bad >&2; exit 4"]
+    url = await cri.exec_url(container_id, command, **EVERYTHING)
+
+    heard = await converse(url, b"\0hello\n", b"\0more", b"\xff\0")
+
+    assert (heard[1], heard[2]) == (b"got hello\nmore", b"bad\n")
+    assert json.loads(heard[3])["details"]["causes"] == [{"reason": "ExitCode", "message": "4"}]
+
+
+async def test_a_command_may_have_a_terminal_of_a_size(cri, pods):
+    container_id = await pods.container(await pods.sandbox(), "sleep 1000")
+    command = ["sh", "-c", "test -t 0 && echo yes; read _; stty size; exit 0"]
+    url = await cri.exec_url(container_id, command, **{**EVERYTHING, "stderr": False, "tty": True})
+
+    heard = await converse(url, b'\4{"Width":100,"Height":30}', b"\0\n")
+
+    assert b"yes" in heard[1]
+    assert b"30 100" in heard[1]
+    assert json.loads(heard[3])["status"] == "Success"
+
+
+async def test_a_command_that_is_not_there_fails_the_stream(cri, pods):
+    container_id = await pods.container(await pods.sandbox(), "sleep 1000")
+    url = await cri.exec_url(container_id, ["no-such-command"], **EVERYTHING)
+
+    heard = await converse(url)
+
+    assert "no-such-command" in json.loads(heard[3])["message"]
+
+
+async def test_a_command_goes_with_its_client(cri, pods):
+    container_id = await pods.container(await pods.sandbox(), "sleep 1000")
+    url = await cri.exec_url(container_id, ["sh", "-c", "echo there; exec sleep 987"], **EVERYTHING)
+
+    await converse(url, until=b"there")
+
+    async with asyncio.timeout(10):
+        while b"sleep 987" in (await cri.exec_sync(container_id, ["ps"], 10)).stdout:
+            await asyncio.sleep(0.05)
+
+
+async def test_one_attaches_to_a_running_container(cri, pods):
+    sandbox_id = await pods.sandbox()
+    container_id = await pods.container(sandbox_id, "while read line; do echo got $line; done", stdin=True)
+    url = await cri.attach_url(container_id, **EVERYTHING)
+
+    heard = await converse(url, b"\0one\n", until=b"got one")
+
+    assert heard[1] == b"got one\n"
+    assert texts(pods.log(sandbox_id)) == ["got one"]
+
+
+async def test_the_first_attachment_may_end_the_input_for_good(cri, pods):
+    sandbox_id = await pods.sandbox()
+    container_id = await pods.container(sandbox_id, "cat; echo done", stdin=True, stdin_once=True)
+    url = await cri.attach_url(container_id, **EVERYTHING)
+
+    heard = await converse(url, b"\0all\n", b"\xff\0")
+
+    assert heard[1] == b"all\ndone\n"
+    assert json.loads(heard[3])["status"] == "Success"
+    assert (await exited(cri, container_id)).exit_code == 0
+
+
+async def test_a_container_may_have_a_terminal(cri, pods):
+    sandbox_id = await pods.sandbox()
+    script = "test -t 1 && echo terminal; read line; echo got $line; stty size"
+    container_id = await pods.container(sandbox_id, script, stdin=True, tty=True)
+    url = await cri.attach_url(container_id, **{**EVERYTHING, "stderr": False, "tty": True})
+
+    await converse(url, b'\4{"Width":90,"Height":20}', b"\0word\n")
+
+    await exited(cri, container_id)
+    said = texts(pods.log(sandbox_id))
+    assert "terminal" in said
+    assert "got word" in said
+    assert "20 90" in said
+
+
+async def test_a_port_of_a_pod_is_forwarded(cri, pods):
+    sandbox_id = await pods.sandbox()
+    container_id = await pods.container(sandbox_id, "while :; do echo pong | nc -l -p 7000; done")
+    listening = ["sh", "-c", "cat /proc/net/tcp /proc/net/tcp6 | grep -q ':1B58 .* 0A'"]
+    async with asyncio.timeout(10):
+        while (await cri.exec_sync(container_id, listening, 10)).exit_code:
+            await asyncio.sleep(0.05)
+
+    heard = await converse(await cri.port_forward_url(sandbox_id, [7000, 7001]), protocols=PROTOCOLS[1:])
+
+    assert heard[0] == (7000).to_bytes(2, "little") + b"pong\n"
+    assert b"refused" in heard[3]
+
+
+async def test_a_url_works_once_and_speaks_web_sockets_only(cri, pods):
+    sandbox_id = await pods.sandbox()
+    container_id = await pods.container(sandbox_id, "sleep 1000")
+    url = await cri.exec_url(container_id, ["true"], **EVERYTHING)
+
+    async with aiohttp.ClientSession() as session:
+        async with session.post(url, headers={"Upgrade": "SPDY/3.1", "Connection": "Upgrade"}) as answer:
+            assert (answer.status, "SPDY is not offered" in await answer.text()) == (400, True)
+        await converse(url)
+        async with session.get(url) as answer:
+            assert answer.status == 404
+    await cri.stop_container(container_id, 0)
+    with pytest.raises(RuntimeFailure, match="does not run"):
+        await cri.exec_url(container_id, ["true"], **EVERYTHING)
