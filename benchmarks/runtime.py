@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,9 +12,8 @@ from typing import Any
 import grpc
 
 from benchmarks.figures import Figure
-from benchmarks.node import POD_NAME_LABEL, PODS, RuntimePods, names
+from benchmarks.node import POD_NAME_LABEL, PODS, RuntimePods, names, quick_directory, started_runtime
 from nodeagent.base.criproto import api_pb2 as cri
-from tests.integration.containerd import Containerd
 from tests.integration.programs import IMAGE
 
 AT_A_TIME = 8
@@ -30,13 +28,13 @@ FIGURES = (
 
 def run() -> dict[str, float]:
     with (
-        Containerd() as runtime,
+        started_runtime() as runtime,
         grpc.insecure_channel(runtime.endpoint) as channel,
-        tempfile.TemporaryDirectory(prefix="benchmark-") as logs,
+        quick_directory() as logs,
         ThreadPoolExecutor(AT_A_TIME) as pool,
     ):
         cpu, begun = _machine_cpu_seconds(), time.monotonic()
-        list(pool.map(lambda name: _start(channel, name, logs), names()))
+        list(pool.map(lambda name: _start(channel, name, str(logs)), names()))
         found = {"running": time.monotonic() - begun, "running_cpu": _machine_cpu_seconds() - cpu}
         if len(RuntimePods(channel).running()) != PODS:
             raise RuntimeError("not every pod runs")

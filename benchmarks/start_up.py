@@ -14,8 +14,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from benchmarks.figures import Figure
-from benchmarks.node import stop
-from tests.integration.containerd import Containerd
+from benchmarks.node import quick_directory, started_runtime, stop
 from tests.integration.programs import ApiServer, NodeAgent, Program
 
 ROUNDS = 5
@@ -54,9 +53,9 @@ def run() -> dict[str, float]:
 
 def _agent_healthy() -> float:
     found = []
-    with tempfile.TemporaryDirectory(prefix="benchmark-") as folder, Containerd() as runtime:
+    with quick_directory() as folder, started_runtime() as runtime:
         for _ in range(ROUNDS):
-            agent = NodeAgent(Path(folder), runtime.endpoint)
+            agent = NodeAgent(folder, runtime.endpoint)
             try:
                 begun = time.monotonic()
                 agent.begin()
