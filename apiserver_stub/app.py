@@ -24,6 +24,7 @@ from apiserver_stub.request import Query, Request, RequestInfo, User, check_meth
 from apiserver_stub.resources import Registry, Resource
 from apiserver_stub.status import (
     ApiError,
+    bad_request,
     details_of,
     internal,
     method_not_allowed,
@@ -182,6 +183,8 @@ class ApiServer:
             rendered = render_error(error, format_)
         except StoreUnavailable as error:
             rendered = render_error(unavailable(str(error)), format_)
+        except RecursionError:  # from a body: nothing else here is deep
+            rendered = render_error(bad_request("json: exceeded max depth"), format_)
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception as error:  # a bug answers 500 and leaves the server up

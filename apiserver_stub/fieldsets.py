@@ -18,6 +18,7 @@ from apiserver_stub.schema import KEY_DEFAULTS, Form, Shape
 FieldSet = dict[str, "FieldSet"]
 
 SELF = "."
+_ELEMENTS = frozenset(["f:", "k:", "v:", "i:"])
 LEAF: FieldSet = {SELF: {}}
 """A place without anything below; shared, so never changed."""
 _UNOWNED = frozenset(
@@ -53,11 +54,22 @@ def decode(wire: Any) -> FieldSet:
     for element, below in wire.items():
         if element == SELF:
             found[SELF] = {}
-        elif element[:2] in ("f:", "k:", "v:", "i:"):
+        elif element[:2] in _ELEMENTS:
+            if element[0] != "f":
+                _check_item(element)
             found[element] = decode(below) if below else LEAF
         else:
             raise ValueError(f"{element} is no path element")
     return found
+
+
+def _check_item(element: str) -> None:
+    try:
+        value = msgspec.json.decode(element[2:])
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{element} is no path element") from error
+    if (element[0] == "k") is not isinstance(value, dict):
+        raise ValueError(f"{element} is no path element")
 
 
 def encode(fields: FieldSet) -> Object:

@@ -77,7 +77,7 @@ def read(entries: Any) -> list[Entry] | None:
                     fieldsets.decode(entry.get("fieldsV1") or {}),
                 )
             )
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         return None
     return found or None
 

@@ -66,7 +66,10 @@ def check_types(obj: Object) -> Findings:
     :raises Misfit: a value has the wrong type.
     """
     shape = schema.of(obj["apiVersion"], obj["kind"])
-    found = check(obj, shape) if shape is not None else Findings()
+    try:
+        found = check(obj, shape) if shape is not None else Findings()
+    except RecursionError:
+        raise Misfit("json: exceeded max depth") from None
     if not isinstance(obj.setdefault("metadata", {}), dict):
         raise Misfit("json: cannot unmarshal into Go struct field metadata")
     return found

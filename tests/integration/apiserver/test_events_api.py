@@ -972,6 +972,37 @@ def test_every_answer_has_a_name_in_the_audit_log(api: Api, events: str) -> None
     assert len(made) == 3
 
 
+def test_nothing_that_is_sent_is_an_internal_error(api: Api, events: str) -> None:
+    created = create(api, events, "e")[0]
+    deep: Any = {}
+    for _ in range(450):
+        deep = {"f:a": deep}
+    entry = {"manager": "x", "operation": "Update", "apiVersion": "events.k8s.io/v1", "fieldsType": "FieldsV1"}
+    strange: list[Any] = [deep, {"k:nonsense": {}}, {"k:[1]": {}}, {"x": {}}, {"f:a": 1}, {"v:{": {}}, []]
+    for fields in strange:
+        for method in ("PUT", "POST"):
+            body = json.loads(json.dumps(created))
+            body["metadata"]["managedFields"] = [{**entry, "fieldsV1": fields}]
+            if method == "POST":
+                body["metadata"] = {"name": "other", "managedFields": body["metadata"]["managedFields"]}
+                api.call("DELETE", f"{events}/other")
+            code, answer = api.call(method, f"{events}/e" if method == "PUT" else events, body)
+            assert code < 500, answer
+            applied = {**event(note="n", action="b", reason="c"), "metadata": {"name": "e"}}
+            code, answer = api.call("PATCH", f"{events}/e?fieldManager=y", applied, content_type=APPLY)
+            assert code in (409, 422), answer
+    assert api.call("POST", events, event("deep", foo=deep))[0] in (201, 400)
+    for depth in (500, 700, 950, 5000):
+        nest = b'{"a":' * depth + b"{}" + b"}" * depth
+        for content_type in (MERGE, STRATEGIC):
+            assert api.call("PATCH", f"{events}/e", nest, content_type=content_type)[0] < 500
+        operation = b'[{"op":"add","path":"/foo","value":%s}]' % nest
+        assert api.call("PATCH", f"{events}/e", operation, content_type=JSON_PATCH)[0] < 500
+    for body in ("[]", "", "kind: [", '{"apiVersion":[],"kind":{}}', "a: {b: 1", '{"metadata":5}'):
+        code, answer = api.call("PATCH", f"{events}/e?fieldManager=y", body.encode(), content_type=APPLY)
+        assert code == 400, answer
+
+
 # Retention
 
 
