@@ -158,13 +158,13 @@ class Ledger:
         if self._series.get(series.key) is series and series.untold:
             self._expect(series)
 
-    def put_back(self, series: Series) -> None:
-        """Take up again what could not be told; it is the first to be tried again."""
+    def put_back(self, series: Series, *, newest_first: bool = False) -> None:
+        """Take up again what could not be told, at the end from which :meth:`take` had it."""
         if self._series.get(series.key) is not series:
             return  # dropped meanwhile
         waiting = self._repeats if series.told else self._firsts
         waiting[series.key] = series
-        waiting.move_to_end(series.key, last=False)
+        waiting.move_to_end(series.key, last=newest_first)
 
     def begin_again(self, series: Series) -> None:
         """Tell *series* as a new one: the server has forgotten it."""

@@ -89,7 +89,7 @@ class ApiRecorder:
             except ApiError as error:
                 return self._failed(series, error)
             except BaseException:  # cancelled: the answer is not known
-                self._ledger.put_back(series)
+                self._ledger.put_back(series, newest_first=self._away)
                 raise
             self._ledger.told(series, count)
             self._note_back()
@@ -103,7 +103,7 @@ class ApiRecorder:
         series.tries += 1
         answered = not isinstance(error, ApiUnavailable)
         if (error.transient and not (answered and series.tries >= _TRIES)) or error.code == 401:
-            self._ledger.put_back(series)
+            self._ledger.put_back(series, newest_first=self._away)
             self._note_away(error)
             return False
         self._refuse(series, error)
