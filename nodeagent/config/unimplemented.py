@@ -21,7 +21,6 @@ FIELDS = frozenset(
         "cpuManagerPolicy",
         "cpuManagerPolicyOptions",
         "cpuManagerReconcilePeriod",
-        "enableContentionProfiling",
         "enforceNodeAllocatable",
         "evictionHard",
         "evictionMaxPodGracePeriod",

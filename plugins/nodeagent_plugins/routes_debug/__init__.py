@@ -1,29 +1,69 @@
 """Looking into the agent itself: ``/debug/pprof/*`` and ``/debug/flags/v``.
 
-spec: config.enableProfilingHandler, config.enableDebugFlagsHandler
+spec: config.enableProfilingHandler, config.enableDebugFlagsHandler, config.enableContentionProfiling
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
+from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.server import Reach, Route
 
+if TYPE_CHECKING:
+    from nodeagent_plugins.routes_debug.contention import ContentionProfile
+
+    from nodeagent.pluginmanager import PluginManager
+
 
 @hookimpl
-def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
+def nodeagent_configure(context: AgentContext, plugins: PluginManager) -> None:
+    plugins.register(Debugging(context), name="routes_debug.paths")
+
+
+class Debugging:
+    """The paths, and what collects for them in the background."""
+
+    def __init__(self, context: AgentContext) -> None:
+        self._context = context
+        self._contention = _contention(context)
+
+    @hookimpl
+    def nodeagent_provide_background_loops(self) -> Sequence[BackgroundLoop]:
+        return () if self._contention is None else (self._contention,)
+
+    @hookimpl
+    def nodeagent_provide_routes(self) -> Sequence[Route]:
+        return debug_routes(self._context, self._contention)
+
+
+def debug_routes(context: AgentContext, contention: ContentionProfile | None) -> Sequence[Route]:
+    """Return the routes; without *contention* the profile of that name is empty."""
     from nodeagent_plugins.routes_debug.flags import set_verbosity
-    from nodeagent_plugins.routes_debug.handlers import index, profile_named, symbol
+    from nodeagent_plugins.routes_debug.handlers import Profiles, index, symbol
 
     config = context.config
+    profiles = Profiles(contention)
     no_profiling = "" if config.enable_profiling_handler else "profiling endpoint is disabled."
     no_flags = "" if config.enable_debug_flags_handler else "flags endpoint is disabled."
     return (
         Route("GET", "/debug/pprof/", index, Reach.DEBUG, refusal=no_profiling),
         Route("GET", "/debug/pprof/symbol", symbol, Reach.DEBUG, refusal=no_profiling),
         Route("POST", "/debug/pprof/symbol", symbol, Reach.DEBUG, refusal=no_profiling),
-        Route("GET", "/debug/pprof/{profile}", profile_named, Reach.DEBUG, refusal=no_profiling),
+        Route("GET", "/debug/pprof/{profile}", profiles.handle, Reach.DEBUG, refusal=no_profiling),
         Route("*", "/debug/flags/v", set_verbosity, Reach.DEBUG_HIDDEN, refusal=no_flags),
     )
+
+
+def _contention(context: AgentContext) -> ContentionProfile | None:
+    config = context.config
+    if not (
+        config.enable_contention_profiling and config.enable_debugging_handlers and config.enable_profiling_handler
+    ):
+        return None
+    from nodeagent_plugins.routes_debug.contention import ContentionProfile
+
+    return ContentionProfile()

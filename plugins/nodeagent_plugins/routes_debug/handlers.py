@@ -18,6 +18,7 @@ from nodeagent_plugins.routes_debug.collect import (
     task_stacks,
     thread_stacks,
 )
+from nodeagent_plugins.routes_debug.contention import ContentionProfile
 from nodeagent_plugins.routes_debug.profile import Stack, ValueType, encode_profile
 
 from nodeagent.base.aio import Clock, SystemClock
@@ -25,6 +26,7 @@ from nodeagent.base.aio import Clock, SystemClock
 MAX_SECONDS = 300.0
 PROFILES = {
     "allocs": "Memory by where it was allocated; needs seconds=N, or PYTHONTRACEMALLOC set when the agent started.",
+    "block": "What held the event loop up, with enableContentionProfiling.",
     "cmdline": "The command line of this process.",
     "goroutine": "What every task of the event loop waits at; debug=1 shows text.",
     "heap": "As allocs.",
@@ -45,23 +47,39 @@ async def symbol(request: web.Request) -> web.Response:
     return web.Response(text="num_symbols: 0\n")
 
 
-async def profile_named(request: web.Request) -> web.Response:
-    name = request.match_info["profile"]
-    try:
-        match name:
-            case "cmdline":
-                return web.Response(text=await asyncio.to_thread(_command_line))
-            case "profile":
-                return await _cpu(request)
-            case "heap" | "allocs":
-                return await _heap(request, name)
-            case "goroutine":
-                return _stacks(request, "goroutine", task_stacks())
-            case "threadcreate":
-                return _stacks(request, "threadcreate", thread_stacks())
-    except Busy as error:
-        return web.Response(status=409, text=f"{error}\n")
-    return web.Response(status=404, text="Unknown profile\n")
+class Profiles:
+    """Answers with the profile that the path names."""
+
+    def __init__(self, contention: ContentionProfile | None) -> None:
+        self._contention = contention
+
+    async def handle(self, request: web.Request) -> web.Response:
+        name = request.match_info["profile"]
+        try:
+            match name:
+                case "block":
+                    return self._block(request)
+                case "cmdline":
+                    return web.Response(text=await asyncio.to_thread(_command_line))
+                case "profile":
+                    return await _cpu(request)
+                case "heap" | "allocs":
+                    return await _heap(request, name)
+                case "goroutine":
+                    return _stacks(request, "goroutine", task_stacks())
+                case "threadcreate":
+                    return _stacks(request, "threadcreate", thread_stacks())
+        except Busy as error:
+            return web.Response(status=409, text=f"{error}\n")
+        return web.Response(status=404, text="Unknown profile\n")
+
+    def _block(self, request: web.Request) -> web.Response:
+        found = self._contention.stacks() if self._contention is not None else {}
+        if _debug(request):
+            ordered = sorted(found.items(), key=lambda item: -item[1][1])
+            return _text(f"{total / 1e9:.3f} s in {count} delays\n{_shown(stack)}" for stack, (count, total) in ordered)
+        types = (ValueType("contentions", "count"), ValueType("delay", "nanoseconds"))
+        return _download("block", encode_profile(types, found, at_nanoseconds=time.time_ns()))
 
 
 async def _cpu(request: web.Request) -> web.Response:

@@ -167,6 +167,7 @@ async def serving(
     manager.load_entry_points()
     for index, plugin in enumerate(plugins):
         manager.register(plugin, name=f"extra{index}")
+    manager.provide_all("nodeagent_configure", config=config, context=context, plugins=manager)
     server = AgentServer(
         context,
         {"syncloop": lambda: problems.get("syncloop", "")},

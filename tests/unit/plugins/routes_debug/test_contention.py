@@ -1,0 +1,58 @@
+"""The profile of contention names what holds the event loop up, and is off unless asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+from nodeagent_plugins import routes_debug
+from nodeagent_plugins.routes_debug.contention import ContentionProfile
+
+from nodeagent.testing import load_plugin, make_config, make_context
+
+
+def hold_the_loop_up():
+    time.sleep(0.4)
+
+
+@pytest.mark.row("config.enableContentionProfiling")
+async def test_what_holds_the_loop_up_is_named(tmp_path):
+    context = make_context(tmp_path, config=make_config(enable_contention_profiling=True))
+    manager = load_plugin(routes_debug, name="routes_debug", context=context)
+    (answer,) = manager.provide_all("nodeagent_provide_background_loops", context=context, plugins=manager)
+    (profile,) = answer.value
+    task = asyncio.create_task(profile.run())
+    try:
+        await asyncio.sleep(0.1)
+        hold_the_loop_up()
+        await asyncio.sleep(0.1)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    held = {
+        stack: values for stack, values in profile.stacks().items() if "hold_the_loop_up" in [f.function for f in stack]
+    }
+    assert sum(count for count, _ in held.values()) == 1
+    assert sum(total for _, total in held.values()) > 0
+    assert "contention-profile" not in [thread.name for thread in threading.enumerate()]
+
+
+@pytest.mark.row("config.enableContentionProfiling")
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"enable_contention_profiling": True, "enable_debugging_handlers": False},
+        {"enable_contention_profiling": True, "enable_profiling_handler": False},
+    ],
+)
+def test_it_is_off_unless_asked_for(tmp_path, fields):
+    context = make_context(tmp_path, config=make_config(**fields))
+    manager = load_plugin(routes_debug, name="routes_debug", context=context)
+    (answer,) = manager.provide_all("nodeagent_provide_background_loops", context=context, plugins=manager)
+
+    assert answer.value == ()
+    assert ContentionProfile().stacks() == {}

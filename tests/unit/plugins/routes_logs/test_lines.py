@@ -1,0 +1,54 @@
+"""What a container wrote comes out of the runtime's file the same, in whatever pieces it is read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+from nodeagent_plugins.routes_logs.lines import LineReader, parse_time
+
+TEXT = st.binary(max_size=30).map(lambda data: data.replace(b"\n", b"").replace(b"\r", b""))
+ENTRY = st.tuples(
+    st.integers(0, 59), st.sampled_from([b"stdout", b"stderr"]), st.sampled_from([b"F", b"P", b"F:x"]), TEXT
+)
+
+
+def entry(second, stream, tag, text):
+    return b"2024-01-01T00:00:%02d.123456789Z %s %s %s\n" % (second, stream, tag, text)
+
+
+def read(data, sizes=(), **options):
+    reader, out, at = LineReader(**options), b"", 0
+    for size in sizes:
+        out += reader.feed(data[at : at + size])
+        at += size
+    return out + reader.feed(data[at:])
+
+
+@given(st.lists(ENTRY, max_size=12), st.lists(st.integers(1, 60), max_size=20), st.booleans())
+def test_pieces_make_no_difference(entries, sizes, timestamps):
+    data = b"".join(entry(*e) for e in entries)
+
+    assert read(data, sizes, timestamps=timestamps) == read(data, timestamps=timestamps)
+
+
+@given(st.lists(ENTRY, max_size=12))
+def test_contents_come_out_with_ends_only_where_a_line_ends(entries):
+    expected = b"".join(text + (b"" if tag == b"P" else b"\n") for _, _, tag, text in entries)
+
+    assert read(b"".join(entry(*e) for e in entries)) == expected
+
+
+def test_a_line_without_an_end_is_held_to_a_bound():
+    reader = LineReader()
+
+    assert reader.feed(b"2024-01-01T00:00:00Z stdout F " + b"x" * 100) == b""
+    assert len(reader.feed(b"x" * 2_000_000)) == 2_000_101
+
+
+def test_times_of_every_form_are_understood():
+    assert parse_time(b"2024-01-01T02:00:00.5+02:00") == datetime(2024, 1, 1, 0, 0, 0, 500_000, tzinfo=UTC)
+    assert parse_time(b"2024-01-01T00:00:00Z") == datetime(2024, 1, 1, tzinfo=UTC)
+    assert parse_time(b"2024-13-01T00:00:00Z") is None
+    assert parse_time(b"yesterday") is None
