@@ -17,7 +17,8 @@ help: ## Show this list
 run: $(RUN_READY) ## Start an API server, the agent and a pod on this machine; ONCE=1 stops again, ENDPOINT=unix:///… names the runtime
 	$(BIN)/python -m nodeagent demo $(if $(ONCE),--once) $(if $(ENDPOINT),--endpoint $(ENDPOINT))
 
-test: $(DEV_READY) ## Run every test, as CI does; needs root and the packages that .ci/run installs
+test: $(DEV_READY) ## Run every test, as CI does; as root, installs the Debian packages that the tests need
+	tools/test-parts
 	$(BIN)/python -m pytest $(ARGS)
 
 unit: $(DEV_READY) ## Run the unit tests: seconds, no root
