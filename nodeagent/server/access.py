@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
-from collections.abc import Sequence
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nodeagent.base.logging import v_level
 from nodeagent.base.secret import Secret
@@ -45,10 +46,18 @@ class Access:
     """Lets a request through, or says why not.
 
     :param node: the name that rights are given on.
+    :param believes: whether what the TLS context of a connection verified still counts.
     """
 
-    def __init__(self, node: str, authenticators: Sequence[Authenticator], authorizer: Authorizer) -> None:
+    def __init__(
+        self,
+        node: str,
+        authenticators: Sequence[Authenticator],
+        authorizer: Authorizer,
+        believes: Callable[[ssl.SSLContext], Awaitable[bool]],
+    ) -> None:
         self._node, self._authenticators, self._authorizer = node, authenticators, authorizer
+        self._believes = believes
 
     async def check(self, request: web.Request, route: Route | None) -> User:
         """Return who asks, once it is clear that they may.
@@ -56,7 +65,7 @@ class Access:
         :param route: the path's route; ``None`` for a path that does not exist, which is guarded like the others.
         :raises Denied: they may not, or nobody knows them.
         """
-        user = await self._who(presented(request))
+        user = await self._who(Presented(await self._certificate(request), _bearer(request)))
         verb, subresources = demands(request.method, route)
         try:
             for subresource in subresources:
@@ -68,6 +77,17 @@ class Access:
             raise Denied(500, text) from error
         _log.log(v_level(2), "Forbidden", extra={"user": user.name, "verb": verb, "subresource": subresources[0]})
         raise Denied(403, f"Forbidden (user={user.name}, verb={verb}, resource=nodes, subresource={subresources[0]})")
+
+    async def _certificate(self, request: web.Request) -> Mapping[str, Any] | None:
+        """Return the client's certificate, believed only when this very connection's handshake proved it."""
+        transport = request.transport
+        tls = transport.get_extra_info("ssl_object") if transport is not None else None
+        if tls is None or tls.session_reused:
+            return None
+        certificate: Mapping[str, Any] | None = tls.getpeercert() or None
+        if certificate is not None and not await self._believes(tls.context):
+            raise Denied(401, "Unauthorized")
+        return certificate
 
     async def _who(self, shown: Presented) -> User:
         try:
@@ -85,17 +105,6 @@ def demands(method: str, route: Route | None) -> tuple[str, Sequence[str]]:
     if route is None:
         return _VERBS.get(method, ""), ("proxy",)
     return route.verb or _VERBS.get(method, ""), route.subresources
-
-
-def presented(request: web.Request) -> Presented:
-    """Return what the request shows of its sender.
-
-    A certificate is believed only when this very connection's handshake proved it.
-    """
-    transport = request.transport
-    tls = transport.get_extra_info("ssl_object") if transport is not None else None
-    certificate = tls.getpeercert() if tls is not None and not tls.session_reused else None
-    return Presented(certificate or None, _bearer(request))
 
 
 def _bearer(request: web.Request) -> Secret[str] | None:

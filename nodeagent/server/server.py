@@ -67,20 +67,23 @@ class AgentServer:
 
         config, statistics = self._context.config, Statistics()
         guard: Access | None = None
+        tls = self._tls()
         if config.enable_server:
             try:
-                guard = Access(self._context.node_name, *self._ask_access())
+                guard = Access(self._context.node_name, *self._ask_access(), tls.believes)
             except ServerRefused as error:
                 _log.error("Secured port is not served", extra={"err": str(error)})
         routes = [*health_routes(self._checks), *metrics_routes(self._context, statistics), *self._ask_routes()]
         async with asyncio.TaskGroup() as group:
             if guard is not None:
-                group.create_task(self._serve(routes, guard, statistics), name="secured port")
+                group.create_task(self._serve(routes, guard, tls, statistics), name="secured port")
             if config.read_only_port:
-                group.create_task(self._serve(routes, None, statistics), name="read-only port")
+                group.create_task(self._serve(routes, None, None, statistics), name="read-only port")
             await asyncio.Event().wait()
 
-    async def _serve(self, routes: Sequence[Route], access: Access | None, statistics: Statistics) -> None:
+    async def _serve(
+        self, routes: Sequence[Route], access: Access | None, tls: TlsFiles | None, statistics: Statistics
+    ) -> None:
         from aiohttp import web
 
         from nodeagent.server.app import build_app
@@ -98,7 +101,6 @@ class AgentServer:
         await runner.setup()
         server = runner.server
         assert server is not None
-        tls = self._tls() if access is not None else None
         port = config.port if access is not None else config.read_only_port
         try:
             listener = Listener(

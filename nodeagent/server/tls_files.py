@@ -11,6 +11,7 @@ import logging
 import ssl
 from collections.abc import Sequence
 from pathlib import Path
+from weakref import WeakSet
 
 from nodeagent.base.aio import Clock
 from nodeagent.base.tls import TlsError, server_context
@@ -46,6 +47,8 @@ class TlsFiles:
         self._made_of: Signature = ()
         self._looked_at = 0.0
         self._turn = asyncio.Lock()
+        self._of_present_ca: WeakSet[ssl.SSLContext] = WeakSet()
+        self._ca: Signature = ()
 
     async def context(self) -> ssl.SSLContext:
         """Return the context for the next connection.
@@ -62,6 +65,14 @@ class TlsFiles:
             assert self._context is not None
             return self._context
 
+    async def believes(self, context: ssl.SSLContext) -> bool:
+        """Whether the client certificates that *context* verified were signed by who is in the bundle now.
+
+        A connection may outlive the bundle that it was verified with.
+        """
+        await self.context()
+        return context in self._of_present_ca
+
     async def _renew(self, signature: Signature) -> None:
         again = self._context is not None
         try:
@@ -73,6 +84,10 @@ class TlsFiles:
         else:
             if again:
                 _log.info("TLS files changed and are in force", extra={"file": str(self._certificate)})
+            if self._client_ca is not None and self._ca != signature[2:]:
+                self._of_present_ca.clear()
+                self._ca = signature[2:]
+            self._of_present_ca.add(self._context)
         self._made_of = signature
 
     def _make(self) -> ssl.SSLContext:

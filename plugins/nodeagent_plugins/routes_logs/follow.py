@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
+from typing import Any, TypeVar
 
 from nodeagent_plugins.routes_logs.watch import Watches
 
@@ -13,6 +15,8 @@ from nodeagent.base.aio.waker import wait_for
 
 BLOCK_BYTES = 256 * 1024
 LOOK_SECONDS = 1.0
+
+T = TypeVar("T", int, int | None)
 
 Open = Callable[[], int]
 """Opens the file anew and returns its descriptor; raises ``OSError`` while it is not there."""
@@ -35,7 +39,7 @@ async def read_file(
         then the one in its place from the start; a file that shrank is read anew.
     :raises OSError: the file cannot be opened.
     """
-    descriptor = await asyncio.to_thread(open_file)
+    descriptor = await opened(open_file)
     try:
         offset = 0 if tail_lines is None else await asyncio.to_thread(tail_offset, descriptor, tail_lines)
         if goes_on is None:
@@ -50,7 +54,7 @@ async def read_file(
                 while block := await asyncio.to_thread(os.pread, descriptor, BLOCK_BYTES, offset):
                     offset += len(block)
                     yield block
-                successor = await asyncio.to_thread(_successor, open_file, descriptor)
+                successor = await opened(partial(_successor, open_file, descriptor))
                 if successor is not None:
                     # What was written between the last read and the renaming still belongs to the old file.
                     while block := await asyncio.to_thread(os.pread, descriptor, BLOCK_BYTES, offset):
@@ -67,6 +71,21 @@ async def read_file(
                 await wait_for(news, clock, LOOK_SECONDS)
     finally:
         os.close(descriptor)
+
+
+async def opened(open_file: Callable[[], T]) -> T:
+    """Call *open_file* in a thread; what it opens is closed when nobody waits for it any more."""
+    opening = asyncio.ensure_future(asyncio.to_thread(open_file))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close_result)
+        raise
+
+
+def _close_result(opening: asyncio.Future[Any]) -> None:
+    if not opening.cancelled() and opening.exception() is None and opening.result() is not None:
+        os.close(opening.result())
 
 
 def tail_offset(descriptor: int, lines: int) -> int:

@@ -10,10 +10,12 @@ import contextlib
 import os
 import stat
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from aiohttp import web
 from nodeagent_plugins.routes_logs.beneath import open_beneath
+from nodeagent_plugins.routes_logs.follow import opened
 from nodeagent_plugins.routes_logs.query import LogQuery, journal_arguments
 
 from nodeagent.contracts.server import SENT_BYTES
@@ -34,13 +36,13 @@ async def answer_query(request: web.Request, asked: LogQuery, root: Path) -> web
         names = " ".join(others)
         text = f"options present and query resolved to log files for [{names}]\ntry without specifying options\n"
         raise web.HTTPBadRequest(text=text)
-    files = [await asyncio.to_thread(_open, root, asked.file)] if asked.file else []
+    files = [await opened(partial(_open, root, asked.file))] if asked.file else []
     answer = web.StreamResponse(
         headers={"Content-Type": "text/plain;charset=UTF-8", "X-Content-Type-Options": "nosniff"}
     )
     try:
         for service in others:
-            files.append(await asyncio.to_thread(_open_service, root, service))
+            files.append(await opened(partial(_open_service, root, service)))
         if request.headers.get("Accept-Encoding") == "gzip":
             answer.enable_compression(web.ContentCoding.gzip)
         async with asyncio.timeout(None if asked.follow and known else QUERY_SECONDS):

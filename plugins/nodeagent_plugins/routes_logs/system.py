@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 from nodeagent_plugins.routes_logs.beneath import open_beneath
-from nodeagent_plugins.routes_logs.follow import read_file
+from nodeagent_plugins.routes_logs.follow import opened, read_file
 from nodeagent_plugins.routes_logs.journal import answer_query
 from nodeagent_plugins.routes_logs.query import LogQuery, Refused, Unparsable, read_query
 from nodeagent_plugins.routes_logs.watch import Watches
@@ -43,7 +43,7 @@ class SystemLogs:
             if asked is not None:
                 return await answer_query(request, asked, self._root)
         try:
-            descriptor = await asyncio.to_thread(open_beneath, self._root, path)
+            descriptor = await opened(lambda: open_beneath(self._root, path))
         except (OSError, ValueError):
             raise web.HTTPNotFound(text="404 page not found\n") from None
         try:

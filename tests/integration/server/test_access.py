@@ -101,6 +101,28 @@ async def test_a_changed_bundle_of_authorities_counts_for_the_next_connection(pk
     assert (before, after) == (200, 200)
 
 
+@pytest.mark.row("type.NodeAgentX509Authentication.clientCAFile")
+async def test_a_connection_does_not_outlive_the_trust_in_its_certificate(pki, tmp_path):
+    async with serving(pki, tmp_path) as node:
+        connector = aiohttp.TCPConnector(ssl=pki.client("admin"), limit=1)
+        async with aiohttp.ClientSession(f"https://127.0.0.1:{node.server.port}", connector=connector) as session:
+
+            async def ask():
+                async with session.get("/healthz") as answer:
+                    await answer.read()
+                    return answer.status
+
+            first = await ask()
+            pki.serve("renewed")
+            await node.clock.advance(2)
+            renewed = await ask()
+            pki.put("ca.crt", generate_ca("successor").certificate)
+            await node.clock.advance(2)
+            replaced = await ask()
+
+    assert (first, renewed, replaced) == (200, 200, 401)
+
+
 @pytest.mark.row("type.NodeAgentAuthentication.x509")
 async def test_without_a_bundle_a_client_certificate_says_nothing(pki, tmp_path):
     async with serving(pki, tmp_path, authentication=authentication()) as node:
