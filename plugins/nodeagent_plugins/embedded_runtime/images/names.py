@@ -10,7 +10,7 @@ from nodeagent_plugins.embedded_runtime.errors import BadRequest
 DEFAULT_REGISTRY = "docker.io"
 _DIGEST = re.compile(r"[a-z0-9]+:[0-9a-f]{32,}")
 _NAME = re.compile(
-    r"(?P<repository>[a-z0-9A-Z.-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)"
+    r"(?P<repository>[a-zA-Z0-9][a-zA-Z0-9.-]*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)"
     r"(:(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(@(?P<digest>[a-z0-9]+:[0-9a-f]{32,}))?"
 )
 

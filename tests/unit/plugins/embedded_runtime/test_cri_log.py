@@ -1,0 +1,84 @@
+"""The log of a container has the format of CRI."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from nodeagent_plugins.embedded_runtime.small.cri_log import MAX_LINE_BYTES, CriLog
+
+
+@pytest.fixture
+def log(tmp_path):
+    log = CriLog(str(tmp_path / "log"))
+    yield log
+    log.close()
+
+
+def lines(tmp_path, name="log"):
+    return [line.split(" ", 3) for line in (tmp_path / name).read_text().splitlines()]
+
+
+def test_each_line_has_time_stream_and_tag(tmp_path, log):
+    log.write("stdout", b"one\ntwo\n")
+    log.write("stderr", b"bad\n")
+
+    assert [line[1:] for line in lines(tmp_path)] == [
+        ["stdout", "F", "one"],
+        ["stdout", "F", "two"],
+        ["stderr", "F", "bad"],
+    ]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z", lines(tmp_path)[0][0])
+
+
+def test_a_line_in_pieces_is_put_together_by_stream(tmp_path, log):
+    log.write("stdout", b"he")
+    log.write("stderr", b"bad\n")
+    log.write("stdout", b"llo\n")
+
+    assert [line[3] for line in lines(tmp_path)] == ["bad", "hello"]
+
+
+def test_what_has_no_end_of_line_is_written_at_the_end(tmp_path, log):
+    log.write("stdout", b"rest")
+    assert lines(tmp_path) == []
+
+    log.write("stdout", b"")
+
+    assert lines(tmp_path)[0][2:] == ["F", "rest"]
+
+
+@pytest.mark.parametrize(
+    ("size", "tags"),
+    [(MAX_LINE_BYTES, "F"), (MAX_LINE_BYTES + 1, "PF"), (2 * MAX_LINE_BYTES, "PF"), (2 * MAX_LINE_BYTES + 1, "PPF")],
+)
+def test_a_long_line_comes_in_pieces_of_which_the_last_is_full(tmp_path, log, size, tags):
+    log.write("stdout", b"x" * size + b"\n")
+
+    found = lines(tmp_path)
+    assert "".join(line[2] for line in found) == tags
+    assert sum(len(line[3]) for line in found) == size
+
+
+def test_a_line_that_never_ends_does_not_fill_the_memory(tmp_path, log):
+    for _ in range(5):
+        log.write("stdout", b"x" * MAX_LINE_BYTES)
+
+    assert [line[2] for line in lines(tmp_path)] == ["P"] * 5
+
+
+def test_an_empty_line_is_one(tmp_path, log):
+    log.write("stdout", b"\n")
+
+    assert lines(tmp_path)[0][1:] == ["stdout", "F", ""]
+
+
+def test_a_moved_log_is_opened_anew(tmp_path, log):
+    log.write("stdout", b"before\n")
+    (tmp_path / "log").rename(tmp_path / "log.1")
+
+    log.reopen()
+    log.write("stdout", b"after\n")
+
+    assert [line[3] for line in lines(tmp_path)] == ["after"]
+    assert [line[3] for line in lines(tmp_path, "log.1")] == ["before"]

@@ -1,0 +1,157 @@
+"""What CRI asks for becomes the configuration of an OCI runtime."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from nodeagent_plugins.embedded_runtime.errors import BadRequest
+from nodeagent_plugins.embedded_runtime.host import Host
+from nodeagent_plugins.embedded_runtime.oci_spec import (
+    Surroundings,
+    compute_args,
+    compute_environment,
+    compute_resources,
+    make_spec,
+)
+from nodeagent_plugins.embedded_runtime.small.capability_names import NAMES
+from nodeagent_plugins.embedded_runtime.users import User
+
+from nodeagent.base.criproto import api_pb2 as cri
+
+HOST = Host(frozenset(NAMES), remapped=False, cgroup_version=1, oom_score_adj=-1000)
+AROUND = Surroundings(HOST, User(), hostname="web", namespaces={"mount": "", "network": "/proc/9/ns/net"})
+
+
+def container(**fields):
+    return cri.ContainerConfig(**{"command": ["run"], **fields})
+
+
+def mount_at(spec, place):
+    return next((mount for mount in spec["mounts"] if mount["destination"] == place), None)
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "expected"),
+    [
+        ([], [], ["entry", "default"]),
+        ([], ["mine"], ["entry", "mine"]),
+        (["run"], [], ["run"]),
+        (["run"], ["mine"], ["run", "mine"]),
+    ],
+)
+def test_command_and_arguments_go_before_the_images(command, args, expected):
+    image = {"Entrypoint": ["entry"], "Cmd": ["default"]}
+
+    assert compute_args(cri.ContainerConfig(command=command, args=args), image) == expected
+
+
+def test_nothing_to_run_is_refused():
+    with pytest.raises(BadRequest, match="names a command"):
+        compute_args(cri.ContainerConfig(), {"Cmd": None})
+
+
+def test_the_later_of_two_values_wins():
+    around = replace(AROUND, image_config={"Env": ["A=image", "B=image"]})
+    config = container(envs=[cri.KeyValue(key="B", value="pod"), cri.KeyValue(key="HOSTNAME", value="x")])
+
+    environment = dict(entry.split("=", 1) for entry in compute_environment(config, around))
+
+    assert (environment["A"], environment["B"], environment["HOSTNAME"]) == ("image", "pod", "x")
+    assert environment["PATH"]
+
+
+def test_a_zero_is_no_limit():
+    wanted = cri.LinuxContainerResources(cpu_shares=2, memory_limit_in_bytes=0, unified={"memory.high": "1"})
+
+    assert compute_resources(wanted, 1) == {"cpu": {"shares": 2}}
+    assert compute_resources(wanted, 2) == {"cpu": {"shares": 2}, "unified": {"memory.high": "1"}}
+
+
+def test_namespaces_are_entered_or_made():
+    found = {n["type"]: n.get("path") for n in make_spec(container(), AROUND)["linux"]["namespaces"]}
+
+    assert found == {"mount": None, "network": "/proc/9/ns/net"}
+
+
+def test_the_system_is_read_only_unless_privileged():
+    plain, privileged = (
+        make_spec(container(linux={"security_context": {"privileged": trusted, "masked_paths": ["/proc/x"]}}), AROUND)
+        for trusted in (False, True)
+    )
+
+    assert "ro" in mount_at(plain, "/sys")["options"]
+    assert plain["linux"]["maskedPaths"] == ["/proc/x"]
+    assert "ro" not in mount_at(privileged, "/sys")["options"]
+    assert "maskedPaths" not in privileged["linux"]
+    assert len(privileged["process"]["capabilities"]["effective"]) == len(NAMES)
+
+
+def test_a_user_who_is_not_root_has_capabilities_within_reach_only():
+    capabilities = make_spec(container(), replace(AROUND, user=User(1000, 1000)))["process"]["capabilities"]
+
+    assert capabilities["effective"] == []
+    assert "CAP_CHOWN" in capabilities["bounding"]
+
+
+def test_a_mount_of_the_container_goes_before_the_sandboxs_own():
+    around = replace(AROUND, files={"/etc/hosts": "/sandbox/hosts", "/etc/resolv.conf": "/sandbox/resolv.conf"})
+    config = container(mounts=[cri.Mount(container_path="/etc/hosts", host_path="/pod/hosts", readonly=True)])
+
+    spec = make_spec(config, around)
+
+    hosts = [mount for mount in spec["mounts"] if mount["destination"] == "/etc/hosts"]
+    assert [mount["source"] for mount in hosts] == ["/pod/hosts"]
+    assert "ro" in hosts[0]["options"]
+    assert mount_at(spec, "/etc/resolv.conf")["source"] == "/sandbox/resolv.conf"
+
+
+def test_propagation_reaches_the_root_too():
+    config = container(
+        mounts=[cri.Mount(container_path="/a", host_path="/a", propagation=cri.PROPAGATION_BIDIRECTIONAL)]
+    )
+
+    spec = make_spec(config, AROUND)
+
+    assert spec["linux"]["rootfsPropagation"] == "rshared"
+    assert "rshared" in mount_at(spec, "/a")["options"]
+
+
+def test_the_score_of_the_killer_is_lowered_as_far_as_we_may():
+    host = replace(HOST, oom_score_adj=100)
+    config = container(linux={"resources": {"oom_score_adj": -900}})
+
+    assert make_spec(config, AROUND)["process"]["oomScoreAdj"] == -900
+    assert make_spec(config, replace(AROUND, host=host))["process"]["oomScoreAdj"] == 100
+
+
+def test_without_control_groups_there_are_no_limits():
+    host = replace(HOST, cgroup_version=0, remapped=True)
+    config = container(linux={"resources": {"memory_limit_in_bytes": 1 << 20}})
+
+    spec = make_spec(config, replace(AROUND, host=host))
+
+    assert spec["linux"]["resources"] == {}
+    assert mount_at(spec, "/sys/fs/cgroup") is None
+
+
+def test_devices_are_allowed_one_by_one():
+    config = container(devices=[cri.Device(container_path="/dev/nothing", host_path="/dev/null", permissions="r")])
+
+    spec = make_spec(config, AROUND)
+
+    (device,) = spec["linux"]["devices"]
+    assert (device["path"], device["type"], device["major"], device["minor"]) == ("/dev/nothing", "c", 1, 3)
+    assert spec["linux"]["resources"]["devices"][-1] == {
+        "allow": True,
+        "type": "c",
+        "major": 1,
+        "minor": 3,
+        "access": "r",
+    }
+
+
+def test_a_device_that_is_none_is_refused():
+    for path, rule in (("/no/such", "No such file"), ("/etc/passwd", "is none")):
+        with pytest.raises(BadRequest, match=rule):
+            make_spec(container(devices=[cri.Device(container_path="/d", host_path=path)]), AROUND)

@@ -1,0 +1,82 @@
+"""What is known of sandboxes and containers outlives the runtime."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from nodeagent_plugins.embedded_runtime.errors import NotKnown
+from nodeagent_plugins.embedded_runtime.processes import Process
+from nodeagent_plugins.embedded_runtime.records import Container, Records, Sandbox, new_id
+
+from nodeagent.base.criproto import api_pb2 as cri
+
+
+def containers(tmp_path):
+    return Records(tmp_path / "containers", Container, cri.ContainerConfig)
+
+
+def make_container(**fields):
+    config = cri.ContainerConfig(metadata={"name": "web", "attempt": 2}, labels={"a": "1"}, command=["run"])
+    return Container(new_id(), "sandbox", config, "sha256:1", "ref", 17, **fields)
+
+
+def test_a_saved_record_is_read_back_whole(tmp_path):
+    kept = make_container(process=Process.of(os.getpid()), started_at=18, cgroups={"memory": "/x"}, layers=["l"])
+    containers(tmp_path).save(kept)
+
+    again = containers(tmp_path)
+
+    assert again.load() == []
+    assert again.get(kept.id) == kept
+    assert again.get(kept.id).process.alive
+    assert again.get(kept.id).running
+
+
+def test_a_record_is_found_by_the_beginning_of_its_id(tmp_path):
+    records = containers(tmp_path)
+    records.save(kept := make_container())
+
+    assert records.find(kept.id[:12]) is kept
+    assert records.find("") is None
+    with pytest.raises(NotKnown, match='container "none" is not known'):
+        records.get("none")
+
+
+def test_a_folder_without_record_is_told_and_a_torn_record_left_alone(tmp_path):
+    records = containers(tmp_path)
+    records.directory("half").mkdir()
+    records.directory("torn").mkdir()
+    (records.directory("torn") / "record.json").write_text('{"id": ')
+
+    assert records.load() == ["half"]
+    assert (records.directory("torn") / "record.json").exists()
+
+
+def test_what_is_forgotten_is_gone(tmp_path):
+    records = containers(tmp_path)
+    records.save(kept := make_container())
+
+    records.forget(kept.id)
+
+    assert records.find(kept.id) is None
+    assert containers(tmp_path).load() == []
+
+
+def test_a_process_with_the_same_number_is_another(tmp_path):
+    me = Process.of(os.getpid())
+
+    assert me.alive
+    assert not Process(me.pid, me.started + 1, me.boot).alive
+    assert not Process(me.pid, me.started, "another start of the machine").alive
+
+
+def test_a_sandbox_is_ready_as_long_as_its_holder_sleeps():
+    sandbox = Sandbox("id", cri.PodSandboxConfig(), 1, holder=Process.of(os.getpid()), namespaces=["net"])
+    assert sandbox.ready
+    assert sandbox.namespace("net") == f"/proc/{os.getpid()}/ns/net"
+    assert sandbox.namespace("pid") == ""
+
+    sandbox.stopped = True
+
+    assert not sandbox.ready

@@ -1,0 +1,45 @@
+"""How registries are spoken to."""
+
+from __future__ import annotations
+
+import base64
+import platform
+
+import pytest
+from nodeagent_plugins.embedded_runtime.errors import CallError
+from nodeagent_plugins.embedded_runtime.images.loading import choose_manifest
+from nodeagent_plugins.embedded_runtime.images.registry import Credentials, is_plain
+
+from nodeagent.base.criproto import api_pb2 as cri
+
+
+@pytest.mark.parametrize("registry", ["localhost", "localhost:5000", "127.0.0.1:5000", "[::1]:5000", "lab:80"])
+def test_registries_of_this_machine_and_those_listed_are_spoken_to_without_tls(registry):
+    assert is_plain(registry, ["lab:80"])
+
+
+@pytest.mark.parametrize("registry", ["example.com", "10.0.0.1:5000", "lab", "localhost.example.com"])
+def test_all_others_with_tls(registry):
+    assert not is_plain(registry, ["lab:80"])
+
+
+def test_both_forms_of_a_password_are_understood():
+    encoded = base64.b64encode(b"user:pass:word").decode()
+
+    assert Credentials.of(cri.AuthConfig(auth=encoded)) == Credentials("user", "pass:word")
+    assert Credentials.of(cri.AuthConfig(username="u", password="p")) == Credentials("u", "p")
+    with pytest.raises(CallError, match="not in base64"):
+        Credentials.of(cri.AuthConfig(auth="!"))
+
+
+def test_credentials_do_not_show():
+    assert "secret" not in repr(Credentials("user", "secret"))
+
+
+def test_the_image_of_this_machine_is_taken():
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    entries = [{"platform": {"os": "linux", "architecture": a}, "digest": a} for a in ("s390x", machine)]
+
+    assert choose_manifest({"manifests": entries})["digest"] == machine
+    with pytest.raises(CallError, match="only for s390x"):
+        choose_manifest({"manifests": entries[:1]})

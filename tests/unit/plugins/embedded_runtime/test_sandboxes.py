@@ -1,0 +1,41 @@
+"""What a sandbox takes from its pod's settings."""
+
+from __future__ import annotations
+
+import pytest
+from nodeagent_plugins.embedded_runtime.errors import BadRequest
+from nodeagent_plugins.embedded_runtime.sandboxes import compute_parameters, resolv_conf
+
+from nodeagent.base.criproto import api_pb2 as cri
+
+ALL = {"net", "ipc", "uts"}
+
+
+def test_parameters_of_the_pods_own_namespaces_are_set():
+    wanted = {"net.core.somaxconn": "100", "kernel.shmmax": "1", "fs.mqueue.msg_max": "2"}
+
+    assert compute_parameters(wanted, ALL) == ["fs.mqueue.msg_max=2", "kernel.shmmax=1", "net.core.somaxconn=100"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("kernel.panic", ALL),
+        ("vm.swappiness", ALL),
+        ("net.core.somaxconn", {"ipc"}),
+        ("kernel.shmmax", {"net"}),
+        ("net..core", ALL),
+        ("net./../kernel", ALL),
+    ],
+)
+def test_parameters_of_the_node_are_refused(name, kinds):
+    with pytest.raises(BadRequest, match="kernel parameter"):
+        compute_parameters({name: "1"}, kinds)
+
+
+def test_the_resolver_is_the_pods():
+    dns = cri.DNSConfig(servers=["10.0.0.1", "10.0.0.2"], searches=["a", "b"], options=["ndots:5"])
+
+    text = resolv_conf(cri.PodSandboxConfig(dns_config=dns))
+
+    assert text == "search a b\nnameserver 10.0.0.1\nnameserver 10.0.0.2\noptions ndots:5\n"

@@ -1,0 +1,75 @@
+"""Images keep their names apart, and their layers as long as anyone stands on them."""
+
+from __future__ import annotations
+
+import pytest
+from nodeagent_plugins.embedded_runtime.errors import NotKnown, Refused
+from nodeagent_plugins.embedded_runtime.images.store import Image, ImageStore
+
+
+def image(number, **fields):
+    return Image(f"sha256:{number}" + "0" * 63, [f"layer-{number}"], **fields)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return ImageStore(tmp_path)
+
+
+def test_an_image_is_found_by_id_tag_and_digest(store):
+    digest = "localhost/a@sha256:" + "f" * 64
+    kept = store.add(image(1), tag="localhost/a:1", digest=digest)
+
+    for name in (kept.id, kept.id[7:30], "localhost/a:1", digest):
+        assert store.get(name) is kept
+    assert kept.reference == digest
+    with pytest.raises(NotKnown, match='"localhost/a:2" is not here'):
+        store.get("localhost/a:2")
+
+
+def test_a_tag_moves_to_the_newer_image(store):
+    old, new = store.add(image(1), tag="localhost/a:1"), store.add(image(2), tag="localhost/a:1")
+
+    assert store.get("localhost/a:1") is new
+    assert old.tags == []
+
+
+def test_images_are_read_back(store, tmp_path):
+    store.add(image(1, config={"Env": ["A=1"]}), tag="localhost/a:1")
+
+    again = ImageStore(tmp_path)
+    again.load()
+
+    assert again.all() == store.all()
+
+
+def test_one_name_of_several_is_removed_alone(store):
+    store.add(image(1), tag="localhost/a:1")
+    store.add(image(1), tag="localhost/b:1")
+
+    store.remove("localhost/a:1")
+    assert store.find("localhost/b:1") is not None
+    store.remove("localhost/b:1")
+
+    assert store.all() == []
+    store.remove("localhost/b:1")
+
+
+def test_a_pinned_image_stays(store):
+    store.add(image(1, pinned=True), tag="localhost/a:1")
+
+    with pytest.raises(Refused, match="is pinned"):
+        store.remove("localhost/a:1")
+
+
+def test_layers_go_when_neither_image_nor_container_nor_pull_needs_them(store):
+    store.add(image(1), tag="localhost/a:1")
+    for number in (1, 2, 3, 4):
+        store.layer(f"layer-{number}").mkdir()
+
+    with store.hold(["layer-3"]):
+        store.collect(["layer-2"])
+
+    assert sorted(path.name for path in store.layers_dir.iterdir()) == ["layer-1", "layer-2", "layer-3"]
+    store.collect([])
+    assert [path.name for path in store.layers_dir.iterdir()] == ["layer-1"]

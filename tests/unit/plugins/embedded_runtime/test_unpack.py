@@ -1,0 +1,130 @@
+"""What an archive holds stays in its folder, whatever its names and links say."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import stat
+import tarfile
+
+import pytest
+from nodeagent_plugins.embedded_runtime.errors import CallError
+from nodeagent_plugins.embedded_runtime.images.unpack import unpack_layer
+
+
+def entry(name, content=b"", **fields):
+    made = tarfile.TarInfo(name)
+    made.size, made.uid, made.gid = len(content), os.getuid(), os.getgid()
+    for field, value in fields.items():
+        setattr(made, field, value)
+    return made, content
+
+
+def link(name, target, kind=tarfile.SYMTYPE):
+    return entry(name, type=kind, linkname=target)
+
+
+def pack(*entries):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for made, content in entries:
+            tar.addfile(made, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def unpack(tmp_path, *entries, compress=False):
+    content = pack(*entries)
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    (tmp_path / "blob").write_bytes(gzip.compress(content) if compress else content)
+    unpack_layer(tmp_path / "blob", tmp_path / "layer", digest, user_attributes=True)
+    return tmp_path / "layer"
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_files_keep_content_mode_and_time(tmp_path, compress):
+    layer = unpack(tmp_path, entry("bin/tool", b"#!", mode=0o4755, mtime=1000), compress=compress)
+
+    about = (layer / "bin/tool").stat()
+    assert (layer / "bin/tool").read_bytes() == b"#!"
+    assert (stat.S_IMODE(about.st_mode), about.st_mtime) == (0o4755, 1000)
+
+
+@pytest.mark.parametrize("name", ["../outside", "/../outside", "a/../../outside", "/outside"])
+def test_names_that_climb_stay_inside(tmp_path, name):
+    layer = unpack(tmp_path, entry(name, b"x"))
+
+    assert (layer / "outside").exists()
+    assert not (tmp_path / "outside").exists()
+
+
+@pytest.mark.parametrize("target", ["..", "/", "../..", "{tmp}"])
+def test_nothing_is_written_through_a_link_that_leads_out(tmp_path, target):
+    layer = unpack(tmp_path, link("door", target.format(tmp=tmp_path)), entry("door/file", b"x"))
+
+    assert not (tmp_path / "file").exists()
+    assert list(layer.rglob("file"))
+
+
+def test_a_file_replaces_a_link_and_not_what_it_leads_to(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("safe")
+
+    layer = unpack(tmp_path, link("file", str(victim)), entry("file", b"new"))
+
+    assert victim.read_text() == "safe"
+    assert (layer / "file").read_text() == "new"
+
+
+def test_a_hard_link_reaches_files_of_the_archive_only(tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    layer = unpack(tmp_path, entry("a", b"x"), link("b", "/a", tarfile.LNKTYPE))
+    assert (layer / "a").samefile(layer / "b")
+
+    for number, target in enumerate(("../secret", str(tmp_path / "secret"))):
+        (tmp_path / str(number)).mkdir()
+        with pytest.raises(CallError, match="no file of it"):
+            unpack(tmp_path / str(number), link("b", target, tarfile.LNKTYPE))
+
+
+def test_a_hard_link_to_a_link_does_not_follow_it(tmp_path):
+    (tmp_path / "secret").write_text("secret")
+
+    layer = unpack(tmp_path, link("a", str(tmp_path / "secret")), link("b", "a", tarfile.LNKTYPE))
+
+    assert (layer / "b").is_symlink()
+
+
+def test_a_removal_is_marked_as_overlayfs_wants_it(tmp_path):
+    about = (unpack(tmp_path, entry("etc/.wh.gone")) / "etc/gone").stat()
+
+    assert stat.S_ISCHR(about.st_mode)
+    assert about.st_rdev == 0
+
+
+@pytest.mark.parametrize("name", [".wh...", "a/.wh.."])
+def test_a_removal_of_a_bad_name_is_refused(tmp_path, name):
+    with pytest.raises(CallError, match="bad name"):
+        unpack(tmp_path, entry(name))
+
+
+def test_device_nodes_are_left_out_without_the_right_to_make_them(tmp_path):
+    layer = unpack(tmp_path, entry("dev/mem", type=tarfile.CHRTYPE, devmajor=1, devminor=1), entry("file"))
+
+    assert not (layer / "dev/mem").exists()
+    assert (layer / "file").exists()
+
+
+def test_another_content_than_announced_is_found(tmp_path):
+    (tmp_path / "blob").write_bytes(pack(entry("a")))
+
+    with pytest.raises(CallError, match="holds something else"):
+        unpack_layer(tmp_path / "blob", tmp_path / "layer", "sha256:" + "0" * 64, user_attributes=True)
+
+
+def test_rubbish_is_refused(tmp_path):
+    (tmp_path / "blob").write_bytes(b"\x1f\x8b" + b"rubbish" * 100)
+
+    with pytest.raises(CallError, match="sha256:00"):
+        unpack_layer(tmp_path / "blob", tmp_path / "layer", "sha256:" + "0" * 64, user_attributes=True)

@@ -1,0 +1,51 @@
+"""Users are looked up in the files of the image."""
+
+from __future__ import annotations
+
+import pytest
+from nodeagent_plugins.embedded_runtime.errors import BadRequest
+from nodeagent_plugins.embedded_runtime.users import User, resolve_user
+
+
+@pytest.fixture
+def root(tmp_path):
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\nweb:x:1000:1001::/srv:/bin/sh\nbad:line\n")
+    (tmp_path / "etc/group").write_text("web:x:1001:\nextra:x:2000:root,web\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("wanted", "user"),
+    [
+        ("", User(0, 0, (0, 2000), "/root")),
+        ("web", User(1000, 1001, (1001, 2000), "/srv")),
+        ("1000", User(1000, 1001, (1001, 2000), "/srv")),
+        ("web:extra", User(1000, 2000, (2000,), "/srv")),
+        ("77", User(77, 0, (0,), "/")),
+        ("77:88", User(77, 88, (88,), "/")),
+    ],
+)
+def test_names_and_numbers_are_understood(root, wanted, user):
+    assert resolve_user(root, wanted) == user
+
+
+def test_a_group_asked_for_apart_wins(root):
+    assert resolve_user(root, "web:extra", 5, (6,)) == User(1000, 5, (5, 6, 2000), "/srv")
+
+
+@pytest.mark.parametrize("wanted", ["nobody", "web:nobody"])
+def test_an_unknown_name_is_refused(root, wanted):
+    with pytest.raises(BadRequest, match='"nobody" in the image'):
+        resolve_user(root, wanted)
+
+
+def test_an_image_without_users_has_root_and_numbers(tmp_path):
+    assert resolve_user(tmp_path, "") == User(0, 0, (0,), "/")
+
+
+def test_the_nodes_own_users_are_not_read(tmp_path):
+    (tmp_path / "etc").symlink_to("/etc")
+
+    with pytest.raises(BadRequest):
+        resolve_user(tmp_path, "root")
