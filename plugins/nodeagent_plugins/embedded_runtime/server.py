@@ -22,6 +22,8 @@ from nodeagent.base.criproto import api_pb2 as cri
 _log = logging.getLogger(__name__)
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 STOP_SECONDS = 2.0
+CANCELLED_WITH_CALLER = ("ExecSync",)
+"""A command without limit would otherwise go on for nobody."""
 IMPORT_CALL = "/nodeagent.embedded.v1.Images/Import"
 IMPORT_SECONDS = 600.0
 
@@ -77,6 +79,8 @@ def _handler(method: Any, service: object) -> grpc.RpcMethodHandler[Any, Any]:
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
+            if method.name in CANCELLED_WITH_CALLER:
+                work.cancel()
             work.add_done_callback(_note_unheard)
             raise
         except Exception as error:

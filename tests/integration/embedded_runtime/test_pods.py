@@ -401,3 +401,20 @@ async def test_what_is_not_offered_says_so(cri, pods):
     with pytest.raises(RuntimeFailure, match="unknown capability FLY"):
         await pods.container(sandbox_id, "true", security=ContainerSecurity(capabilities_add=("FLY",)))
     assert await cri.list_containers() == ()
+
+
+async def test_a_command_ends_when_its_caller_gives_up(cri, pods):
+    container_id = await pods.container(await pods.sandbox(), "sleep 1000")
+    asking = asyncio.create_task(cri.exec_sync(container_id, ["sleep", "654"], 0))
+
+    async def runs() -> bool:
+        return b"sleep 654" in (await cri.exec_sync(container_id, ["ps"], 10)).stdout
+
+    await until(runs)
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+
+    async def is_gone() -> bool:
+        return not await runs()
+
+    await until(is_gone)

@@ -1,0 +1,89 @@
+"""On a machine without container runtime the agent brings its own, follows its events, and leaves it running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from nodeagent_plugins.embedded_runtime.supervisor import find_server
+
+from tests.integration.agent.conftest import Node, _ready
+from tests.integration.containerd import Network
+from tests.integration.programs import ApiServer, NodeAgent, simple_pod, wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.row("card.embedded-runtime")]
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A node whose agent starts the runtime."""
+    directory = tmp_path_factory.mktemp("node")
+    home = Path(tempfile.mkdtemp(prefix="embedded-"))
+    network = Network()
+    api = ApiServer(directory)
+    agent = NodeAgent(directory, f"unix://{home}/cri.sock", api)
+    settings = {"enabled": True, "root": str(home / "root"), "bridge": network.bridge, "podCIDR": network.subnet}
+    plugins = directory / "plugins.yaml"
+    plugins.write_text(yaml.safe_dump({"plugins": {"embedded_runtime": settings}}))
+    agent.arguments = ["--plugin-config", str(plugins)]
+    node = Node(None, api, agent)  # type: ignore[arg-type]  there is no containerd
+    try:
+        api.start()
+        agent.start(featureGates={"EventedPLEG": True})
+        wait_until(lambda: _ready(api), "the node is Ready")
+        yield node
+    finally:
+        agent.stop()
+        api.stop()
+        server = find_server(home / "cri.sock")
+        if server is not None:
+            os.kill(server.pid, signal.SIGTERM)
+        for point in reversed([line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]):
+            if point.startswith(f"{home}/"):
+                subprocess.run(["umount", "--lazy", point], check=False)
+        subprocess.run(["nft", "delete", "table", "ip", f"nodeagent_{network.bridge}"], check=False)
+        network.close()
+        subprocess.run(["rm", "-rf", str(home)], check=False)
+
+
+def test_a_pod_runs_with_no_runtime_installed(node: Node) -> None:
+    node.api.create_pod(simple_pod("plain", "echo hello; exec sleep 1000000"))
+    try:
+        pod = node.phase("plain", "Running")
+        assert pod["status"]["podIP"]
+        wait_until(lambda: node.log(pod) == "hello", "the pod says hello")
+    finally:
+        node.remove("plain")
+
+
+def test_the_end_of_a_container_is_seen_while_events_are_followed(node: Node) -> None:
+    node.api.create_pod(simple_pod("brief", "sleep 3; exit 0", restartPolicy="Never"))
+    try:
+        node.phase("brief", "Running")
+        node.phase("brief", "Succeeded", 30)
+    finally:
+        node.remove("brief")
+
+
+def test_pods_and_runtime_outlive_the_agent(node: Node) -> None:
+    node.api.create_pod(simple_pod("steady"))
+    try:
+        before = node.phase("steady", "Running")
+        socket = Path(node.agent.endpoint.removeprefix("unix://"))
+        server = find_server(socket)
+        node.agent.stop()
+        assert find_server(socket) == server
+        node.agent.start()
+        wait_until(lambda: _ready(node.api), "the node is Ready")
+        after = node.phase("steady", "Running")
+        names = ("containerID", "restartCount", "state")
+        first, again = (pod["status"]["containerStatuses"][0] for pod in (before, after))
+        assert [first[name] for name in names] == [again[name] for name in names]
+    finally:
+        node.remove("steady")
