@@ -286,7 +286,7 @@ def test_hooks_run_and_the_termination_message_is_reported(node: Node) -> None:
 
 def test_security_context_and_identity_of_the_pod_reach_the_process(node: Node) -> None:
     container = {"securityContext": {"runAsUser": 1234, "runAsGroup": 99, "readOnlyRootFilesystem": True}}
-    command = "id -u; id -g; hostname; grep -c web.example /etc/hosts; touch /x || echo readonly; exec sleep 1000"
+    command = "id -u; id -g; hostname; grep -c web.example /etc/hosts; touch /x 2>&- || echo readonly; exec sleep 1000"
     pod = simple_pod(
         "secure", command, container=container, nodeName="node-1", hostname="custom",
         hostAliases=[{"ip": "192.0.2.7", "hostnames": ["web.example"]}],
