@@ -63,7 +63,7 @@ def run() -> dict[str, float]:
 
 async def _measure(server: ApiServer, watchers: int, rate: int) -> Delivered:
     seen = Delivered(expected=watchers * int(rate * SECONDS))
-    url = server.facts["url"] + EVENTS.format(namespace="default")
+    url = server.facts["url"] + EVENTS
     tls = ssl.create_default_context(cafile=server.facts["caFile"])
     headers = {"Authorization": f"Bearer {server.facts['token']}"}
     connector = aiohttp.TCPConnector(ssl=tls, limit=0)
