@@ -22,6 +22,7 @@ from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.cgroups import CgroupManager
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventRecorder
+from nodeagent.contracts.eviction import EvictionCandidate, Reclaimed
 from nodeagent.contracts.images import CredentialProvider, ImagePuller
 from nodeagent.contracts.node import NodeReport
 from nodeagent.contracts.objects import ObjectReader
@@ -438,5 +439,55 @@ async def nodeagent_node_ready_changed(ready: bool, message: str) -> None:
 
     :param ready: whether the node is Ready now.
     :param message: the condition's message.
+    """
+    raise NotImplementedError
+
+
+# --- pressure -------------------------------------------------------------------------------------------------
+
+
+@hookspec
+async def nodeagent_reclaim_disk(signal: str) -> Reclaimed | None:
+    """Free space or inodes before any pod is evicted for them.
+
+    Called: when a disk signal crossed its threshold; every plugin that can is asked, one after the other.
+    On error: logged; the eviction goes on with what was freed.
+    spec: config.evictionHard
+
+    :param signal: the eviction signal, such as ``imagefs.available`` or ``nodefs.inodesFree``.
+    :returns: what was freed, or ``None`` when the plugin has nothing to do with that disk.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+async def nodeagent_rank_pods_for_eviction(
+    signal: str, candidates: Sequence[EvictionCandidate]
+) -> Sequence[EvictionCandidate] | None:
+    """Change the order in which pods would be evicted; the first goes first.
+
+    Called: when a threshold is met and nothing could be reclaimed; each plugin sees what the one before returned.
+    On error: logged; that plugin's order is not used.
+    spec: config.evictionHard, config.evictionSoft
+
+    :param signal: the eviction signal.
+    :param candidates: the pods in the agent's own order.
+    :returns: the same candidates in another order, or ``None`` to leave it.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+async def nodeagent_may_evict_pod(pod: Pod, signal: str) -> Rejection | None:
+    """Spare a pod from eviction.
+
+    Called: before each eviction; the first rejection is used, it is recorded with the plugin's name, and the next pod
+    in order is taken.
+    On error: logged; the pod may be evicted.
+    spec: config.evictionHard, config.evictionSoft
+
+    :param pod: the pod that would go.
+    :param signal: the eviction signal.
+    :returns: why the pod has to stay, or ``None``.
     """
     raise NotImplementedError

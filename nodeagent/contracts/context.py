@@ -20,6 +20,7 @@ from nodeagent.contracts.objects import ObjectReader
 from nodeagent.contracts.pods import PodDirectory, PodSyncer
 from nodeagent.contracts.probes import Prober
 from nodeagent.contracts.runtime import ContainerRuntime, ImageService
+from nodeagent.contracts.stats import StatsProvider
 from nodeagent.contracts.volumes import VolumeManager
 from nodeagent.model.meta import ObjectReference
 
@@ -59,6 +60,7 @@ class AgentContext:
     puller: ImagePuller = field(init=False)
     pods: PodDirectory = field(init=False)
     prober: Prober = field(init=False)
+    stats: StatsProvider = field(init=False)
     syncer: PodSyncer = field(init=False)
 
     @property
