@@ -8,7 +8,6 @@ from nodeagent.base.quantity import Quantity
 from nodeagent.config.codec import decode, encode, nearest
 from nodeagent.config.fields import all_fields
 from nodeagent.config.names import wire_name
-from nodeagent.config.rules.eviction import parse_threshold
 from nodeagent.config.rules.managers import parse_cpu_list
 from nodeagent.config.rules.node import logging_settings
 from nodeagent.config.tree import DEFAULT, Origin, Tree
@@ -54,14 +53,6 @@ def test_the_nearest_name_ignores_case():
 def test_cpu_lists_are_read():
     assert parse_cpu_list("0-3, 8") == {0, 1, 2, 3, 8}
     assert parse_cpu_list("") == frozenset()
-
-
-def test_thresholds_are_read():
-    assert parse_threshold("10%").fraction == pytest.approx(0.1)
-    assert parse_threshold("100%").disabled
-    assert parse_threshold("0%").disabled
-    assert parse_threshold("1Gi").quantity == Quantity.parse("1Gi")
-    assert not parse_threshold("0", zero=True).disabled
 
 
 def test_the_logging_part_becomes_the_settings_of_the_logging_library():
