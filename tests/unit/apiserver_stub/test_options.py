@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from apiserver_stub.options import Options, OptionsError, parse, warnings
-from apiserver_stub.options_pending import PENDING
+from apiserver_stub.options.pending import PENDING
 
 
 def test_without_options_the_server_is_for_this_machine() -> None:

@@ -1,0 +1,95 @@
+"""The whole command line: every group of options, checked together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from apiserver_stub.options import (
+    authentication,
+    authorization,
+    features,
+    limits,
+    logs,
+    serving,
+    storage,
+    this_server,
+    tls,
+)
+from apiserver_stub.options.authentication import AuthenticationOptions
+from apiserver_stub.options.authorization import AuthorizationOptions
+from apiserver_stub.options.features import FeatureOptions
+from apiserver_stub.options.limits import LimitOptions
+from apiserver_stub.options.logs import LogOptions
+from apiserver_stub.options.parser import OptionsError, Parser
+from apiserver_stub.options.pending import PENDING
+from apiserver_stub.options.serving import ServingOptions
+from apiserver_stub.options.storage import StorageOptions
+from apiserver_stub.options.this_server import ServerOptions
+from apiserver_stub.options.tls import TlsOptions
+
+_GROUPS: tuple[Any, ...] = (
+    this_server,
+    serving,
+    tls,
+    authentication,
+    authorization,
+    storage,
+    limits,
+    features,
+    logs,
+)
+"""Modules with ``TITLE``, ``declare`` and, where there are rules, ``check`` and ``warnings``; in the order of ``--help``."""
+
+
+@dataclass(frozen=True)
+class Options(
+    ServerOptions,
+    ServingOptions,
+    TlsOptions,
+    AuthenticationOptions,
+    AuthorizationOptions,
+    StorageOptions,
+    LimitOptions,
+    FeatureOptions,
+    LogOptions,
+):
+    """The options that work, typed: the fields of all groups side by side."""
+
+    @property
+    def certificates(self) -> Path:
+        """The directory of generated certificates."""
+        return self.cert_dir or self.data_dir / "certs"
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """Return the options of a command line.
+
+    :raises OptionsError: an unknown option, a bad value, a forbidden combination; all of them together.
+    """
+    problems: list[str] = []
+    parser = Parser(problems)
+    for module in _GROUPS:
+        module.declare(parser.group(module.TITLE))
+    parser.refuse(PENDING)
+    given = parser.parse(arguments)
+    options = Options(**{item.name: given[item.name] for item in fields(Options) if item.name in given})
+    problems += check(options)
+    if problems:
+        raise OptionsError(problems)
+    return options
+
+
+def check(options: Options) -> list[str]:
+    """Return what is wrong with the values and their combination."""
+    return [problem for module in _GROUPS if hasattr(module, "check") for problem in module.check(options)]
+
+
+def warnings(options: Options) -> list[str]:
+    """Return what is accepted and should be known."""
+    found = [warning for module in _GROUPS if hasattr(module, "warnings") for warning in module.warnings(options)]
+    if "AlwaysAllow" in options.authorization_mode and options.anonymous_auth:
+        found.append("AnonymousAuth is not allowed with the AlwaysAllow authorizer. Resetting AnonymousAuth to false.")
+    return found

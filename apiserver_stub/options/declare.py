@@ -1,0 +1,54 @@
+"""How a group declares its options: one call each."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from apiserver_stub.options import values
+
+
+class Group:
+    """A titled group of options, as ``--help`` shows it."""
+
+    def __init__(self, group: argparse._ArgumentGroup) -> None:
+        self._group = group
+
+    def add(
+        self,
+        name: str,
+        kind: Callable[[str], Any],
+        text: str,
+        dest: str = "",
+        *,
+        short: str = "",
+        action: type[argparse.Action] | None = None,
+    ) -> None:
+        """Declare ``--name``.
+
+        :param kind: turns the text into the value, or raises ``argparse.ArgumentTypeError``.
+        :param text: one line for people; ``argparse.SUPPRESS`` hides the option.
+        :param dest: the field of the group's class, when it is not the name with underscores.
+        :param action: what becomes of several; the last wins without one.
+        """
+        names = [f"-{short}", f"--{name}"] if short else [f"--{name}"]
+        optional: dict[str, Any] = {"nargs": "?", "const": True} if kind is values.boolean else {}
+        if action is not None:
+            optional["action"] = action
+        target = dest or name.replace("-", "_")
+        self._group.add_argument(*names, type=kind, help=text, dest=target, metavar="VALUE", **optional)
+
+
+class Merge(argparse.Action):
+    """Pairs of an option that is given several times add up."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        setattr(namespace, self.dest, {**getattr(namespace, self.dest, {}), **values})
+
+
+class Extend(argparse.Action):
+    """Values of an option that is given several times follow one another."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        setattr(namespace, self.dest, (*getattr(namespace, self.dest, ()), *values))

@@ -1,0 +1,50 @@
+"""What is switched on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from apiserver_stub import enablement, gates
+from apiserver_stub.options import values
+from apiserver_stub.options.declare import Group, Merge
+from nodeagent.base.gates import FeatureGates
+
+TITLE = "Features"
+
+
+@dataclass(frozen=True)
+class FeatureOptions:
+    profiling: bool = True
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    runtime_config: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def gates(self) -> FeatureGates:
+        """The state of every feature gate.
+
+        :raises GateError: the settings make no sense; parsing has refused them.
+        """
+        return gates.build_gates(self.feature_gates)
+
+
+def declare(group: Group) -> None:
+    group.add("profiling", values.boolean, "Serve profiles at /debug/pprof/. Default true.")
+    group.add("feature-gates", values.switches, "NAME=true|false, comma separated.", action=Merge)
+    group.add(
+        "runtime-config",
+        enablement.parse_runtime_config,
+        "What is served: api/all, api/ga, api/beta, api/alpha, GROUP/VERSION, each =true or =false.",
+        action=Merge,
+    )
+
+
+def check(options: FeatureOptions) -> Iterator[str]:
+    yield from gates.complaints(options.feature_gates)
+    yield from enablement.complaints(options.runtime_config)
+
+
+def warnings(options: FeatureOptions) -> Iterator[str]:
+    if not gates.complaints(options.feature_gates):
+        yield from options.gates.warnings()

@@ -1,0 +1,77 @@
+"""argparse, with every complaint collected instead of the first one fatal."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from apiserver_stub.options.declare import Group
+
+
+class OptionsError(Exception):
+    """The command line is wrong; :attr:`problems` holds a message each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = list(problems)
+
+
+class Parser:
+    """The command line; complaints go into *problems*."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self._problems = problems
+        self._parser = _Collecting(
+            prog="nodeagent-apiserver",
+            description="A light API server for one node or a few: durable, and the same on the wire.",
+            allow_abbrev=False,
+            argument_default=argparse.SUPPRESS,
+        )
+        self._parser.problems = problems
+        self._parser.add_argument("--version", nargs="?", action=_Version, help="Print the version and exit.")
+
+    def group(self, title: str) -> Group:
+        return Group(self._parser.add_argument_group(title))
+
+    def refuse(self, names: Sequence[str]) -> None:
+        """Know *names* and refuse them."""
+        for name in names:
+            self._parser.add_argument(
+                f"--{name}", nargs="?", help=argparse.SUPPRESS, action=_Refuse, dest=argparse.SUPPRESS
+            )
+
+    def parse(self, arguments: Sequence[str]) -> dict[str, Any]:
+        """Return the values that were given, by field."""
+        found, rest = self._parser.parse_known_args(list(arguments))
+        self._problems += [_unknown(argument) for argument in rest]
+        return vars(found)
+
+
+class _Collecting(argparse.ArgumentParser):
+    problems: list[str]
+
+    def error(self, message: str) -> NoReturn:
+        raise OptionsError([*self.problems, message])
+
+
+class _Refuse(argparse.Action):
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        parser.problems.append(f"{option_string} has no effect yet and is refused; leave it out")
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        from apiserver_stub.discovery import GIT_VERSION
+
+        if values not in (None, "true", "raw"):
+            parser.problems.append(f'{option_string}: "{values}" is neither empty nor raw')
+            return
+        sys.stdout.write(f"{GIT_VERSION}\n" if values == "raw" else f"nodeagent-apiserver {GIT_VERSION}\n")
+        raise SystemExit(0)
+
+
+def _unknown(argument: str) -> str:
+    name = argument.partition("=")[0]
+    return f"unknown flag: {name}" if name.startswith("-") else f"unexpected argument: {argument}"

@@ -1,0 +1,67 @@
+"""What the values of options may look like; complaints are those that users of such servers know."""
+
+from __future__ import annotations
+
+import argparse
+
+from nodeagent.base.duration import parse_duration
+from nodeagent.base.tls import is_ip
+
+
+def boolean(text: str) -> bool:
+    if text in ("1", "t", "T", "TRUE", "true", "True"):
+        return True
+    if text in ("0", "f", "F", "FALSE", "false", "False"):
+        return False
+    raise argparse.ArgumentTypeError(f'strconv.ParseBool: parsing "{text}": invalid syntax')
+
+
+def integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+
+
+def number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'strconv.ParseFloat: parsing "{text}": invalid syntax') from None
+
+
+def address(text: str) -> str:
+    if not is_ip(text):
+        raise argparse.ArgumentTypeError(f'failed to parse IP: "{text}"')
+    return text
+
+
+def duration(text: str) -> float:
+    """Return seconds."""
+    try:
+        return parse_duration(text).seconds
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'time: invalid duration "{text}"') from None
+
+
+def whole_seconds(text: str) -> int:
+    return int(duration(text))
+
+
+def strings(text: str) -> tuple[str, ...]:
+    """Return the parts between commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def switches(text: str) -> dict[str, bool]:
+    """Return ``NAME=true|false`` pairs."""
+    settings = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise argparse.ArgumentTypeError(f"missing bool value for {name}")
+        try:
+            settings[name.strip()] = boolean(value.strip())
+        except argparse.ArgumentTypeError as error:
+            raise argparse.ArgumentTypeError(f"invalid value of {item}, err: {error}") from None
+    return settings
