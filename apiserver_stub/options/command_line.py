@@ -41,7 +41,7 @@ _GROUPS: tuple[Any, ...] = (
     features,
     logs,
 )
-"""Modules with ``TITLE``, ``declare`` and, where there are rules, ``check`` and ``warnings``; in the order of ``--help``."""
+"""Modules with ``TITLE``, ``declare`` and, with rules, ``check`` and ``warnings``; as ``--help`` lists them."""
 
 
 @dataclass(frozen=True)
