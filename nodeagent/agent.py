@@ -93,7 +93,7 @@ class Agent:
         self._evented = EventedPleg(lambda: context.runtime, self._cache, self._pleg, clock, wake=self._pod_changed)
         provide_parts(context, plugins, self._pods)
         self._node = NodeManager(context, plugins, lambda: [p for p in (self._pleg.health.problem,) if p])
-        context.node = lambda: self._node.node
+        context.node, context.wake_node = (lambda: self._node.node), self._node.wake
         self._mirrors = MirrorPods(
             api=lambda: context.api,
             clock=clock,
@@ -111,7 +111,10 @@ class Agent:
             is_static=is_static,
             mirror_of=self._mirrors.of,
             sandbox_condition=loaded.gates.enabled("PodReadyToStartContainersCondition"),
+            disruption_condition=loaded.gates.enabled("PodDisruptionConditions"),
         )
+        if context.api is not None:
+            context.flush_statuses = self._status.flush
         self._sources = provide_sources(context, plugins)
         self._pods.expect(source.name for source in self._sources)
         self._loops = provide_loops(context, plugins)

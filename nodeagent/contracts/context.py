@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,10 @@ from nodeagent.contracts.runtime import ContainerRuntime, ImageService
 from nodeagent.contracts.stats import StatsProvider
 from nodeagent.contracts.volumes import VolumeManager
 from nodeagent.model.meta import ObjectReference
+
+
+async def _nothing_to_flush(_seconds: float) -> None:
+    """Return at once: there is no API server to tell."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,6 +55,10 @@ class AgentContext:
     """Return the node object as last read from or written to the API server."""
     node_reference: Callable[[], ObjectReference] = ObjectReference
     """Return a reference to this node, for events."""
+    wake_node: Callable[[], None] = lambda: None
+    """Have the node's status computed and reported now, because what a plugin reports has changed."""
+    flush_statuses: Callable[[float], Awaitable[None]] = _nothing_to_flush
+    """Wait until the API server has been told every pod's status, at most the given seconds."""
     recorder: EventRecorder = field(init=False)
     runtime: ContainerRuntime = field(init=False)
     images: ImageService = field(init=False)

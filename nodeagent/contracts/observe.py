@@ -41,12 +41,14 @@ class StatusReporter(Protocol):
         waiting: Mapping[str, WaitingReason] | None = None,
         ended: bool = False,
         failed: tuple[str, str] | None = None,
+        disrupted: bool = False,
     ) -> PodStatus:
         """Generate, keep and send the status of *pod*.
 
         :param waiting: why containers wait; ``None`` keeps what was given last.
         :param ended: nothing runs any more and nothing will be started.
         :param failed: reason and message of a pod that was ended or refused by the node.
+        :param disrupted: the node ended the pod for reasons of its own, which its condition tells.
         """
         ...
 

@@ -109,6 +109,11 @@ class KillReason(StrEnum):
     ORPHANED = "Orphaned"
     FINISHED = "Finished"
 
+    @property
+    def disruption(self) -> bool:
+        """Whether the node ends the pod for its own sake, not because of anything the pod did or its owner asked."""
+        return self in (KillReason.EVICTED, KillReason.PREEMPTED, KillReason.SHUTDOWN)
+
 
 class PodDirectory(Protocol):
     """What the agent knows about pods; ``context.pods``."""

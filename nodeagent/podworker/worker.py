@@ -237,7 +237,8 @@ class PodWorker:
         ending = self.termination
         failed = (ending.status_reason, ending.message) if ending.status_reason else None
         observed = await parts.observer.refresh(pod.uid)
-        parts.status.update(pod, observed, failed=failed)
+        disrupted = ending.reason.disruption
+        parts.status.update(pod, observed, failed=failed, disrupted=disrupted)
         if observed is not None and observed.alive:
             grace = None if ending.reason is KillReason.FINISHED else effective_grace(pod, ending)
             if ending.reason is KillReason.ORPHANED:
@@ -248,7 +249,7 @@ class PodWorker:
                 raise outcome.error
             if observed is not None and observed.alive:
                 raise RuntimeFailure(f"stop {pod.full_name}: something of it still runs", transient=True)
-        parts.status.update(pod, observed, ended=True, failed=failed)
+        parts.status.update(pod, observed, ended=True, failed=failed, disrupted=disrupted)
         nothing = RuntimePod(pod.uid, pod.name, pod.namespace)
         await parts.syncer().sync_terminated(pod, observed or nothing)
         self.phase = Phase.TERMINATED

@@ -8,6 +8,7 @@ from datetime import datetime
 
 import msgspec
 
+from nodeagent.base import identity
 from nodeagent.contracts.pods import WaitingReason
 from nodeagent.contracts.runtime import NamespaceMode, RuntimePod
 from nodeagent.model.pod import (
@@ -23,6 +24,8 @@ from nodeagent.model.pod import (
 from nodeagent.model.qos import qos_class
 from nodeagent.status.containers import PodPicture, ProbeLookup, by_name, container_statuses
 
+DISRUPTION_TARGET = "DisruptionTarget"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
@@ -35,6 +38,8 @@ class Observation:
     ended: bool = False
     failed: tuple[str, str] | None = None
     """Reason and message of a pod that the node ended or refused."""
+    disrupted: bool = False
+    """Whether to report DisruptionTarget (spec: gate.PodDisruptionConditions)."""
     static: bool = False
     now: datetime
     host_ips: Sequence[str] = ()
@@ -173,6 +178,9 @@ def _conditions(pod: Pod, status: PodStatus, seen: Observation) -> list[PodCondi
     ]
     if seen.sandbox_condition:
         conditions.insert(0, PodCondition(type="PodReadyToStartContainers", status=_bool(_sandbox_ready(pod, seen))))
+    if seen.disrupted and seen.failed is not None and seen.before.phase not in (PodPhase.SUCCEEDED, PodPhase.FAILED):
+        reason = f"TerminationBy{identity.current().component.capitalize()}"
+        conditions.append(PodCondition(type=DISRUPTION_TARGET, status="True", reason=reason, message=seen.failed[1]))
     return conditions
 
 

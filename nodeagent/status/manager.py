@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from nodeagent.contracts.runtime import RuntimePod
 from nodeagent.errors import ApiError, ApiNotFound
 from nodeagent.model.pod import Pod, PodStatus
 from nodeagent.pluginmanager import PluginManager
-from nodeagent.status.generate import Observation, generate_status
+from nodeagent.status.generate import DISRUPTION_TARGET, Observation, generate_status
 from nodeagent.status.patch import status_patch
 
 _log = logging.getLogger(__name__)
@@ -36,6 +36,7 @@ class _Entry:
     waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
     ended: bool = False
     failed: tuple[str, str] | None = None
+    disrupted: bool = False
     terminated: bool = False
     announced: PodStatus | None = None
     static: bool = False
@@ -63,11 +64,12 @@ class StatusManager:
         is_static: Callable[[Pod], bool],
         mirror_of: Callable[[Pod], Pod | None],
         sandbox_condition: bool = True,
+        disruption_condition: bool = True,
     ) -> None:
         self._api, self._clock, self._plugins = api, clock, plugins
         self._probes, self._host_ips, self._runtime_name = probes, host_ips, runtime_name
         self._is_static, self._mirror_of = is_static, mirror_of
-        self._sandbox_condition = sandbox_condition
+        self._sandbox_condition, self._disruption_condition = sandbox_condition, disruption_condition
         self._entries: dict[str, _Entry] = {}
         self._dirty: dict[str, None] = {}
         self._busy: set[str] = set()
@@ -86,6 +88,7 @@ class StatusManager:
         waiting: Mapping[str, WaitingReason] | None = None,
         ended: bool = False,
         failed: tuple[str, str] | None = None,
+        disrupted: bool = False,
     ) -> PodStatus:
         """Generate, keep and send; see :class:`~nodeagent.contracts.observe.StatusReporter`."""
         entry = self._entries.get(pod.uid)
@@ -97,14 +100,20 @@ class StatusManager:
             entry.waiting = waiting
         entry.ended = entry.ended or ended
         entry.failed = entry.failed or failed
+        entry.disrupted = entry.disrupted or (disrupted and self._disruption_condition)
         status = generate_status(
             pod,
             Observation(
                 runtime=observed,
-                before=_with_foreign_conditions(entry.status, self._seen_by_api(entry).status),
+                before=_with_foreign_conditions(
+                    entry.status,
+                    self._seen_by_api(entry).status,
+                    OWNED_CONDITIONS | {DISRUPTION_TARGET} if entry.disrupted else OWNED_CONDITIONS,
+                ),
                 waiting=entry.waiting,
                 ended=entry.ended,
                 failed=entry.failed,
+                disrupted=entry.disrupted,
                 static=entry.static,
                 now=self._clock.wall(),
                 host_ips=self._host_ips(),
@@ -236,11 +245,11 @@ class StatusManager:
         return (self._mirror_of(entry.pod) or entry.pod) if entry.static else entry.pod
 
 
-def _with_foreign_conditions(status: PodStatus, shown: PodStatus) -> PodStatus:
-    """Return *status* with the conditions that others own as the API shows them."""
+def _with_foreign_conditions(status: PodStatus, shown: PodStatus, owned: Set[str]) -> PodStatus:
+    """Return *status* with the conditions that others own, all but *owned*, as the API shows them."""
     if status is shown:
         return status
-    own = [c for c in status.conditions or () if c.type in OWNED_CONDITIONS]
-    foreign = [c for c in shown.conditions or () if c.type not in OWNED_CONDITIONS]
+    own = [c for c in status.conditions or () if c.type in owned]
+    foreign = [c for c in shown.conditions or () if c.type not in owned]
     changes: dict[str, Any] = {"conditions": [*own, *foreign] or None}
     return msgspec.structs.replace(status, **changes)

@@ -229,6 +229,7 @@ async def test_a_killed_pod_fails_with_the_reason_given(house):
 
     status = house.workers.status(pod.uid)
     assert (status.phase, status.reason, status.message) == ("Failed", "Evicted", "node was low on memory")
+    assert [c.message for c in status.conditions if c.type == "DisruptionTarget"] == ["node was low on memory"]
     assert house.syncer.graces == [1]
 
 

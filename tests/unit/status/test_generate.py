@@ -88,6 +88,32 @@ def test_a_pod_ended_by_the_node_fails_only_when_nothing_runs():
     assert (last.reason, last.message) == failed
 
 
+def test_a_pod_ended_for_the_nodes_sake_says_so_and_keeps_saying_it():
+    pod, runtime = make_pod("web"), FakeRuntime()
+    runtime.start("main", pod)
+    failed = ("Terminated", "the node goes")
+
+    first = generate_status(pod, observe(runtime, pod, PodStatus(phase="Running"), failed=failed, disrupted=True))
+    last = generate_status(pod, observe(None, pod, first, failed=failed, ended=True, disrupted=True))
+    again = generate_status(pod, observe(None, pod, last, failed=failed, ended=True, disrupted=True))
+
+    assert last.phase == again.phase == "Failed"
+    told = condition(again, "DisruptionTarget")
+    assert (told.status, told.reason, told.message) == ("True", "TerminationByKubelet", "the node goes")
+    assert told == condition(first, "DisruptionTarget")
+
+
+def test_a_pod_that_had_finished_already_was_not_disrupted():
+    pod = make_pod("job", restart_policy="Never")
+
+    status = generate_status(
+        pod, observe(None, pod, PodStatus(phase="Succeeded"), failed=("Terminated", "late"), disrupted=True)
+    )
+
+    assert (status.phase, status.reason) == ("Succeeded", "")
+    assert "DisruptionTarget" not in [c.type for c in status.conditions]
+
+
 def test_a_restart_back_off_shows_as_waiting_with_the_last_end():
     pod, runtime = make_pod("web"), FakeRuntime()
     runtime.exit(runtime.start("main", pod), 5)
