@@ -30,6 +30,7 @@ from nodeagent.contracts.pods import PodSource, PodSyncer, Rejection
 from nodeagent.contracts.probes import Prober
 from nodeagent.contracts.runtime import ContainerConfig, ContainerRuntime, ImageService, SandboxConfig
 from nodeagent.contracts.server import Authenticator, Authorizer, Route
+from nodeagent.contracts.stats import StatsProvider
 from nodeagent.contracts.volumes import VolumeKind, VolumeManager
 from nodeagent.model.pod import Container, Pod, PodStatus
 
@@ -199,6 +200,19 @@ def nodeagent_provide_prober(context: AgentContext) -> Prober | None:
 
     :param context: the node.
     :returns: the prober, or ``None`` to leave the choice to another plugin.
+    """
+
+
+@hookspec(firstresult=True)
+def nodeagent_provide_stats(context: AgentContext) -> StatsProvider | None:
+    """Provide what measures the use of the node, its pods and their containers.
+
+    Called: once, after the prober; nothing is measured before the event loop runs.
+    On error: the agent logs the plugin's name and exits with code 2.
+    spec: config.volumeStatsAggPeriod
+
+    :param context: the node.
+    :returns: the provider, or ``None`` to leave the choice to another plugin.
     """
 
 

@@ -30,6 +30,7 @@ def provide_parts(context: AgentContext, plugins: PluginManager, pods: PodDirect
     context.puller = plugins.provide("nodeagent_provide_image_puller", context=context, credential_providers=providers)
     context.pods = pods
     context.prober = plugins.provide("nodeagent_provide_prober", context=context)
+    context.stats = plugins.provide("nodeagent_provide_stats", context=context)
     context.syncer = plugins.provide("nodeagent_provide_pod_syncer", context=context, plugins=plugins)
 
 

@@ -18,6 +18,7 @@ from nodeagent.testing.parts import (
     FakePodSource,
     FakeProber,
     FakePuller,
+    FakeStats,
     FakeVolumeKind,
     FakeVolumes,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "FakePuller",
     "FakeRecorder",
     "FakeRuntime",
+    "FakeStats",
     "FakeVolumeKind",
     "FakeVolumes",
     "RecordedEvent",

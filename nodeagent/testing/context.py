@@ -22,6 +22,7 @@ from nodeagent.testing.parts import (
     FakePodDirectory,
     FakeProber,
     FakePuller,
+    FakeStats,
     FakeVolumes,
 )
 from nodeagent.testing.recorder import FakeRecorder
@@ -74,6 +75,7 @@ def make_context(
         "puller": FakePuller(images) if isinstance(images, FakeImages) else FakePuller(),
         "pods": FakePodDirectory(),
         "prober": FakeProber(),
+        "stats": FakeStats(),
     }
     for name, part in {**fakes, **parts}.items():
         setattr(context, name, part)

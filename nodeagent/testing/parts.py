@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from nodeagent.contracts.objects import BoundToken
 from nodeagent.contracts.pods import KillReason, PublishPods
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import LinuxResources, RuntimePod, SandboxConfig
+from nodeagent.contracts.stats import NodeUsage, PodUsage
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import ImageError, RuntimeFailure
 from nodeagent.model.pod import Container, ContainerKind, Pod, PodStatus, Volume
@@ -219,6 +220,32 @@ class FakeProber:
 
     def result(self, container_id: str, kind: ProbeKind) -> ProbeResult | None:
         return self.results.get((container_id, kind))
+
+
+class FakeStats(Faults):
+    """A :class:`~nodeagent.contracts.stats.StatsProvider` whose measures a test sets."""
+
+    def __init__(self, node: NodeUsage | None = None, pods: Sequence[PodUsage] = ()) -> None:
+        super().__init__()
+        self.node_usage = node or NodeUsage(start_time=0)
+        self.pod_usage: dict[str, PodUsage] = {pod.uid: pod for pod in pods}
+        self.asked: list[tuple[str, bool]] = []
+        """Each call: the method, and whether it asked for a fresh measure."""
+
+    def set(self, *pods: PodUsage) -> None:
+        """Let these be the pods that use something."""
+        self.pod_usage = {pod.uid: pod for pod in pods}
+
+    async def node(self, *, fresh: bool = False) -> NodeUsage:
+        self.asked.append(("node", fresh))
+        await self._pass("node")
+        return self.node_usage
+
+    async def pods(self, *, fresh: bool = False, volumes: bool = True) -> Sequence[PodUsage]:
+        self.asked.append(("pods", fresh))
+        await self._pass("pods")
+        found = self.pod_usage.values()
+        return list(found) if volumes else [replace(pod, volumes=()) for pod in found]
 
 
 class FakePodSource:

@@ -39,6 +39,10 @@ class Everything:
         return "bundled prober"
 
     @hookimpl
+    def nodeagent_provide_stats(self):
+        return "bundled stats"
+
+    @hookimpl
     def nodeagent_provide_volume_kinds(self):
         return ["bundled kind"]
 
@@ -141,6 +145,10 @@ def test_hook_provide_image_puller(tmp_path):
 
 def test_hook_provide_prober(tmp_path):
     assert assemble(tmp_path, replacing("nodeagent_provide_prober", "mine"))[0].prober == "mine"
+
+
+def test_hook_provide_stats(tmp_path):
+    assert assemble(tmp_path, replacing("nodeagent_provide_stats", "mine"))[0].stats == "mine"
 
 
 def test_hook_provide_pod_syncer(tmp_path):

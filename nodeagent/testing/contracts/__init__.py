@@ -14,13 +14,14 @@ Needs pytest and pytest-asyncio (``asyncio_mode = auto``).
 import pytest
 
 pytest.register_assert_rewrite(
-    *(f"{__name__}.{suite}" for suite in ("cgroups", "images", "runtime", "sources", "volumes"))
+    *(f"{__name__}.{suite}" for suite in ("cgroups", "images", "runtime", "sources", "stats", "volumes"))
 )
 
 from nodeagent.testing.contracts.cgroups import CgroupManagerContract
 from nodeagent.testing.contracts.images import ImageServiceContract
 from nodeagent.testing.contracts.runtime import RuntimeContract
 from nodeagent.testing.contracts.sources import FalliblePodSourceContract, PodSourceContract
+from nodeagent.testing.contracts.stats import StatsProviderContract
 from nodeagent.testing.contracts.volumes import VolumeKindContract
 
 __all__ = [
@@ -29,5 +30,6 @@ __all__ = [
     "ImageServiceContract",
     "PodSourceContract",
     "RuntimeContract",
+    "StatsProviderContract",
     "VolumeKindContract",
 ]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from nodeagent.contracts.stats import FilesystemStats, PodUsage, VolumeUsage
 from nodeagent.model.pod import EmptyDirVolume, Volume
-from nodeagent.testing import FakeCgroups, FakeImages, FakeRuntime
+from nodeagent.testing import FakeCgroups, FakeImages, FakeRuntime, FakeStats
 from nodeagent.testing.contracts import (
     CgroupManagerContract,
     ImageServiceContract,
     PodSourceContract,
     RuntimeContract,
+    StatsProviderContract,
     VolumeKindContract,
 )
 from nodeagent.testing.parts import FakePodSource, FakeVolumeKind
@@ -46,6 +48,17 @@ class TestFakeCgroups(CgroupManagerContract):
     @pytest.fixture
     async def cgroups(self):
         return FakeCgroups()
+
+
+class TestFakeStats(StatsProviderContract):
+    @pytest.fixture
+    async def stats(self):
+        volume = VolumeUsage("data", FilesystemStats(1))
+        return FakeStats(pods=[PodUsage("u1", "default", "web", 1, volumes=[volume])])
+
+    @pytest.fixture
+    def running(self):
+        return ["u1"]
 
 
 class TestFakePodSource(PodSourceContract):
