@@ -2,48 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from nodeagent.base.quantity import Quantity, parse_quantity
+from nodeagent.config.reservations import all_reserved
+from nodeagent.config.rules.managers import parse_cpu_list
 from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.errors import Problem
+from nodeagent.model.eviction_thresholds import reserved_for_eviction
+from nodeagent.model.resources import HUGEPAGES_PREFIX, MEMORY, Amounts, add
 
-HUGEPAGES = "hugepages-"
-_EVICTION_SIGNALS = {"memory.available": "memory", "nodefs.available": "ephemeral-storage"}
-
-
-def pod_capacity(config: NodeAgentConfiguration, cores: int) -> int:
-    """Return how many pods the node takes; a ``podsPerCore`` of 0 sets no limit.
-
-    spec: config.maxPods, config.podsPerCore
-    """
-    per_core = config.pods_per_core * cores
-    return min(config.max_pods, per_core) if per_core else config.max_pods
+_SOURCE = "configuration"
 
 
 def compute_allocatable(capacity: Mapping[str, str], config: NodeAgentConfiguration) -> dict[str, str]:
     """Return *capacity* less what is reserved and what hard eviction keeps free; never below zero.
 
     Huge pages are set aside from memory when the machine starts, so ordinary memory shrinks by them.
+    spec: config.systemReserved, config.platformReserved, config.reservedSystemCPUs
     """
     total = {name: parse_quantity(amount) for name, amount in capacity.items()}
-    left = dict(total)
-    for reserved in (config.system_reserved, config.platform_reserved):
-        _subtract(left, ((name, parse_quantity(amount)) for name, amount in reserved.items()))
-    thresholds = ((_EVICTION_SIGNALS.get(signal, ""), amount) for signal, amount in config.eviction_hard.items())
-    _subtract(left, ((name, threshold(amount, total[name])) for name, amount in thresholds if name in total))
-    pages = [("memory", amount) for name, amount in total.items() if name.startswith(HUGEPAGES)]
-    _subtract(left, pages)
-    return {name: str(max(amount, Quantity())) for name, amount in left.items()}
+    kept = _kept_back(total, config)
+    for name, amount in total.items():
+        if name.startswith(HUGEPAGES_PREFIX):
+            add(kept, {MEMORY: amount})
+    nothing = Quantity()
+    return {name: str(max(amount - kept.get(name, nothing), nothing)) for name, amount in total.items()}
 
 
-def threshold(text: str, capacity: Quantity) -> Quantity:
-    """Return an eviction threshold as an amount; a percentage is taken of *capacity*."""
-    if text.endswith("%"):
-        return Quantity(int(capacity.value() * float(text[:-1]) / 100), format=capacity.format)
-    return parse_quantity(text)
+def check_reservations(
+    capacity: Mapping[str, str], config: NodeAgentConfiguration, online: Collection[int]
+) -> list[Problem]:
+    """Return what is wrong with the reservations on this very machine.
+
+    :param online: the numbers of the CPUs that are online.
+    """
+    problems = []
+    cpus = parse_cpu_list(config.reserved_system_cpus)
+    if not cpus <= set(online):
+        missing = ", ".join(map(str, sorted(cpus - set(online))))
+        rule = f"must be among the CPUs that are online; these are not: {missing}"
+        problems.append(Problem(_SOURCE, "reservedSystemCPUs", config.reserved_system_cpus, rule))
+    total = {name: parse_quantity(amount) for name, amount in capacity.items()}
+    for name, amount in _kept_back(total, config).items():
+        if name in total and amount > total[name]:
+            rule = (
+                f"invalid Node Allocatable configuration: systemReserved, platformReserved and evictionHard together "
+                f"keep back {amount} of {name}, and this machine has {total[name]}"
+            )
+            problems.append(Problem(_SOURCE, "", None, rule))
+    return problems
 
 
-def _subtract(left: dict[str, Quantity], amounts: Iterable[tuple[str, Quantity]]) -> None:
-    for name, amount in amounts:
-        if name in left:
-            left[name] = left[name] - amount
+def _kept_back(total: Amounts, config: NodeAgentConfiguration) -> Amounts:
+    kept = all_reserved(config)
+    add(kept, reserved_for_eviction(config.eviction_hard, total))
+    return kept

@@ -10,12 +10,13 @@ from ipaddress import ip_address
 from typing import Any
 
 from nodeagent import __version__
+from nodeagent.config.reservations import pod_capacity
 from nodeagent.contracts.context import AgentContext
-from nodeagent.errors import RuntimeFailure
+from nodeagent.errors import ConfigError, RuntimeFailure
 from nodeagent.model.node import ContainerImage, NodeAddress, NodeSystemInfo
 from nodeagent.node.addresses import HOSTNAME, INTERNAL_IP, NodeAddresses
-from nodeagent.node.allocatable import compute_allocatable, pod_capacity
-from nodeagent.node.machine import Machine, read_machine
+from nodeagent.node.allocatable import check_reservations, compute_allocatable
+from nodeagent.node.machine import Machine, online_cpus, read_machine
 from nodeagent.node.runtime_health import RuntimeHealth
 from nodeagent.node.status import Findings, merge_reports, missing_capacity, report_images
 from nodeagent.pluginmanager import PluginManager
@@ -48,6 +49,16 @@ class Collector:
         if self._machine is None:
             self._machine = await asyncio.to_thread(read_machine)
         return self._machine
+
+    async def check_reservations(self) -> None:
+        """Make sure that what is reserved is there at all.
+
+        :raises ConfigError: this machine has less than the configuration keeps back.
+        """
+        report = merge_reports(answer.value for answer in await self._plugins.gather("nodeagent_report_node"))
+        online = await asyncio.to_thread(online_cpus)
+        if problems := check_reservations(report.capacity, self._context.config, online):
+            raise ConfigError(problems)
 
     async def collect(self, shown: Mapping[str, Any]) -> Findings:
         """Return everything as it is now.

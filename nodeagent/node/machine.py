@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
+
+from nodeagent.config.rules.managers import parse_cpu_list
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
@@ -32,6 +35,16 @@ def read_machine(root: Path = Path("/")) -> Machine:
         os_image=_os_image(root / "etc/os-release") or _os_image(root / "usr/lib/os-release") or "Linux",
         architecture=_ARCHITECTURES.get(platform.machine(), platform.machine()),
     )
+
+
+def online_cpus(root: Path = Path("/")) -> frozenset[int]:
+    """Return the numbers of the CPUs that are online; reads a file below *root*."""
+    try:
+        return parse_cpu_list(_first_line(root / "sys/devices/system/cpu/online")) or frozenset(
+            range(os.cpu_count() or 1)
+        )
+    except ValueError:
+        return frozenset(range(os.cpu_count() or 1))
 
 
 def _first_line(path: Path) -> str:

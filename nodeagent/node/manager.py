@@ -40,7 +40,11 @@ class NodeManager:
         self._architecture = ""
 
     async def run_status(self) -> None:
-        """Look at the runtime, follow the node's object, compute and report the status until cancelled."""
+        """Look at the runtime, follow the node's object, compute and report the status until cancelled.
+
+        :raises ConfigError: this machine has less than the configuration keeps back from pods.
+        """
+        await self._collector.check_reservations()
         self._architecture = (await self._collector.machine()).architecture
         async with asyncio.TaskGroup() as loops:
             loops.create_task(self._health.run(), name="runtime health")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
+from nodeagent.config.reservations import pod_capacity
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.pods import Rejection
 from nodeagent.model.pod import Pod
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def nodeagent_configure(config: NodeAgentConfiguration, plugins: PluginManager) -> None:
-    limit = effective_limit(config, cores=os.cpu_count() or 1)
+    limit = pod_capacity(config, cores=os.cpu_count() or 1)
     plugins.register(PodLimit(limit), name="pod_limit.admission")
 
 
@@ -36,9 +37,3 @@ class PodLimit:
             "OutOfpods",
             f"Node didn't have enough resource: pods, requested: 1, used: {used}, capacity: {self._limit}",
         )
-
-
-def effective_limit(config: NodeAgentConfiguration, cores: int) -> int:
-    """Return the tighter of both limits; a ``podsPerCore`` of 0 sets none."""
-    per_core = config.pods_per_core * cores
-    return min(config.max_pods, per_core) if per_core else config.max_pods

@@ -14,6 +14,7 @@ from nodeagent_plugins.pod_admission.predicates import NodeView, UsedResources, 
 from nodeagent import hookimpl
 from nodeagent.base import identity
 from nodeagent.base.quantity import Quantity
+from nodeagent.config.reservations import without_reserved
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.pods import Rejection
@@ -73,12 +74,8 @@ class NodeAdmission:
 
 def own_allocatable(config: NodeAgentConfiguration) -> Amounts:
     """Return cpu and memory of the machine less what is reserved."""
-    left = {
+    machine = {
         CPU: Quantity(os.cpu_count() or 1),
         MEMORY: Quantity(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")),
     }
-    for reserved in (config.system_reserved, config.platform_reserved):
-        for name, amount in amounts(dict(reserved)).items():
-            if name in left:
-                left[name] = max(left[name] - amount, Quantity())
-    return left
+    return without_reserved(machine, config)

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from nodeagent.node.allocatable import compute_allocatable, pod_capacity
+from nodeagent.errors import ConfigError
+from nodeagent.node.allocatable import check_reservations, compute_allocatable
 from nodeagent.testing.context import make_config
+from tests.unit.node.conftest import MakeNode
 
 
-@pytest.mark.row("config.maxPods", "config.podsPerCore")
-@pytest.mark.parametrize(
-    ("most", "per_core", "cores", "expected"), [(110, 0, 4, 110), (110, 10, 4, 40), (30, 10, 4, 30), (0, 0, 4, 0)]
-)
-def test_takes_the_tighter_limit_of_pods(most: int, per_core: int, cores: int, expected: int) -> None:
-    assert pod_capacity(make_config(max_pods=most, pods_per_core=per_core), cores) == expected
-
-
+@pytest.mark.row("config.systemReserved", "config.platformReserved")
 def test_subtracts_reservations_and_eviction_thresholds() -> None:
     config = make_config(
         system_reserved={"cpu": "100m", "memory": "1Gi"},
@@ -40,3 +35,47 @@ def test_nothing_goes_below_zero() -> None:
     config = make_config(system_reserved={"memory": "8Gi"}, eviction_hard={})
 
     assert compute_allocatable({"memory": "4Gi"}, config) == {"memory": "0"}
+
+
+@pytest.mark.row("config.reservedSystemCPUs")
+def test_reserved_cpus_replace_the_amounts_of_both_reservations() -> None:
+    config = make_config(
+        system_reserved={"cpu": "100m", "memory": "1Gi"},
+        platform_reserved={"cpu": "400m", "memory": "1Gi"},
+        reserved_system_cpus="0,2-3",
+        eviction_hard={},
+    )
+
+    assert compute_allocatable({"cpu": "8", "memory": "4Gi"}, config) == {"cpu": "5", "memory": "2Gi"}
+
+
+@pytest.mark.row("config.reservedSystemCPUs")
+def test_reserved_cpus_have_to_be_online() -> None:
+    config = make_config(reserved_system_cpus="0,4-5")
+
+    (problem,) = check_reservations({"cpu": "4"}, config, range(4))
+
+    assert problem.path == "reservedSystemCPUs"
+    assert "these are not: 4, 5" in problem.rule
+    assert check_reservations({"cpu": "8"}, config, range(8)) == []
+
+
+@pytest.mark.row("config.systemReserved", "config.platformReserved")
+def test_no_more_than_the_machine_has_can_be_kept_back() -> None:
+    config = make_config(
+        system_reserved={"memory": "2Gi"},
+        platform_reserved={"memory": "1Gi", "ephemeral-storage": "1Gi"},
+        eviction_hard={"memory.available": "25%"},
+    )
+
+    (problem,) = check_reservations({"memory": "4000Mi", "ephemeral-storage": "2Gi"}, config, range(1))
+
+    assert "keep back 4072Mi of memory, and this machine has 4000Mi" in str(problem)
+    assert check_reservations({"memory": "4Gi"}, config, range(1)) == []
+
+
+async def test_the_node_does_not_start_when_more_is_kept_back_than_there_is(make_node: MakeNode) -> None:
+    node = make_node(standalone=True, system_reserved={"memory": "1Ti"})
+
+    with pytest.raises(ConfigError, match="invalid Node Allocatable"):
+        await node.manager.run_status()

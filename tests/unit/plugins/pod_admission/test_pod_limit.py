@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from nodeagent_plugins import pod_limit
-from nodeagent_plugins.pod_limit import effective_limit
 
 from nodeagent.testing import admit, load_plugin, make_config, make_context, make_pod
 
@@ -35,11 +34,6 @@ async def test_refuses_what_exceeds_the_cores(tmp_path, monkeypatch):
 
     assert await admit(plugins, make_pod("new"), *pods(3)) is None
     assert (await admit(plugins, make_pod("new"), *pods(4))).reason == "OutOfpods"
-
-
-@pytest.mark.parametrize(("max_pods", "per_core", "limit"), [(110, 0, 110), (110, 10, 20), (5, 10, 5), (0, 0, 0)])
-def test_the_tighter_limit_counts(max_pods, per_core, limit):
-    assert effective_limit(make_config(max_pods=max_pods, pods_per_core=per_core), cores=2) == limit
 
 
 async def test_the_pod_itself_takes_no_place_of_its_own(tmp_path):
