@@ -165,7 +165,7 @@ class PluginManager:
         for implementation in self._implementations(hook, foreign_first=True):
             answer = self._call(hook, implementation, arguments)
             if answer is not None:
-                self._decide(implementation.plugin_name, hook, "agent", type(answer).__name__)
+                self.decide(implementation.plugin_name, hook, "agent", type(answer).__name__)
                 return answer
         raise PluginError("-", f"no plugin provides {hook.removeprefix('nodeagent_provide_')}")
 
@@ -180,66 +180,80 @@ class PluginManager:
 
     # --- moment hooks -------------------------------------------------------------------------------------
 
-    async def ask(self, hook: str, *, subject: str = "", **arguments: Any) -> Answer[Any] | None:
+    async def ask(
+        self, hook: str, *, subject: str = "", tolerant: bool = False, **arguments: Any
+    ) -> Answer[Any] | None:
         """Put a question to one plugin after the other and return the first answer that is not ``None``.
 
         :param subject: what the question is about, for the record of decisions.
+        :param tolerant: pass over an implementation that fails, as :meth:`announce` does, instead of raising.
         :raises PluginError: an implementation failed or took too long.
         """
+        call = self._tolerate if tolerant else self._await
         for implementation in self._implementations(hook):
-            value = await self._await(hook, implementation, arguments)
+            value = await call(hook, implementation, arguments)
             if value is not None:
-                self._decide(implementation.plugin_name, hook, subject, str(value))
+                self.decide(implementation.plugin_name, hook, subject, str(value))
                 return Answer(implementation.plugin_name, value)
         return None
 
     async def announce(self, hook: str, **arguments: Any) -> None:
         """Tell every plugin; a failure is logged once per change of state and passed over."""
         for implementation in self._implementations(hook):
-            key = (implementation.plugin_name, hook)
-            try:
-                await self._await(hook, implementation, arguments)
-            except PluginError as error:
-                if key not in self._failing:
-                    self._failing.add(key)
-                    _log.error("Plugin failed in a moment hook", extra={"plugin": key[0], "hook": hook, "err": error})
-            else:
-                if key in self._failing:
-                    self._failing.discard(key)
-                    _log.info("Plugin works again", extra={"plugin": key[0], "hook": hook})
+            await self._tolerate(hook, implementation, arguments)
 
     async def gather(self, hook: str, **arguments: Any) -> Sequence[Answer[Any]]:
         """Collect every answer that is not ``None``; failures are handled as in :meth:`announce`."""
         answers = []
         for implementation in self._implementations(hook):
-            key = (implementation.plugin_name, hook)
-            try:
-                value = await self._await(hook, implementation, arguments)
-            except PluginError as error:
-                if key not in self._failing:
-                    self._failing.add(key)
-                    _log.error("Plugin failed in a moment hook", extra={"plugin": key[0], "hook": hook, "err": error})
-                continue
-            self._failing.discard(key)
+            value = await self._tolerate(hook, implementation, arguments)
             if value is not None:
                 answers.append(Answer(implementation.plugin_name, value))
         return answers
 
-    async def fold(self, hook: str, name: str, value: T, **arguments: Any) -> T:
+    async def fold(
+        self, hook: str, name: str, value: T, *, subject: str = "", tolerant: bool = False, **arguments: Any
+    ) -> T:
         """Let every plugin change *value*, given as argument *name*; ``None`` leaves it as it is.
 
+        :param subject: what is changed, for the record of decisions; the argument's name if none is given.
+        :param tolerant: leave *value* as it was where an implementation fails, instead of raising.
         :raises PluginError: an implementation failed or took too long.
         """
+        call = self._tolerate if tolerant else self._await
         for implementation in self._implementations(hook):
-            changed = await self._await(hook, implementation, {**arguments, name: value})
+            changed = await call(hook, implementation, {**arguments, name: value})
             if changed is not None:
-                self._decide(implementation.plugin_name, hook, name, "changed")
+                self.decide(implementation.plugin_name, hook, subject or name, "changed")
                 value = changed
         return value
 
     def listens(self, hook: str) -> bool:
         """Whether any plugin implements *hook*; spares the caller the arguments when none does."""
         return bool(self._implementations(hook))
+
+    def decide(self, plugin: str, hook: str, subject: str, verdict: str) -> None:
+        """Keep a record of what a plugin decided; answers to questions are recorded by themselves.
+
+        :param hook: the hook that was asked, or a word for what the plugin does.
+        """
+        self.decisions.append(Decision(plugin, hook, subject, verdict, time.time()))
+        self.decided.set()
+
+    async def _tolerate(self, hook: str, implementation: pluggy.HookImpl, arguments: Mapping[str, Any]) -> Any:
+        """Call; a failure is logged once per change of state and gives ``None``."""
+        key = (implementation.plugin_name, hook)
+        try:
+            value = await self._await(hook, implementation, arguments)
+        except PluginError as error:
+            if key not in self._failing:
+                self._failing.add(key)
+                _log.error("Plugin failed in a moment hook", extra={"plugin": key[0], "hook": hook, "err": error})
+            return None
+        if key in self._failing:
+            self._failing.discard(key)
+            _log.info("Plugin works again", extra={"plugin": key[0], "hook": hook})
+        return value
 
     async def _await(self, hook: str, implementation: pluggy.HookImpl, arguments: Mapping[str, Any]) -> Any:
         plugin = implementation.plugin_name
@@ -274,10 +288,6 @@ class PluginManager:
         if foreign_first:
             middle.sort(key=lambda i: self._infos[i.plugin_name].origin == "nodeagent")
         return [*first, *middle, *last]
-
-    def _decide(self, plugin: str, hook: str, subject: str, verdict: str) -> None:
-        self.decisions.append(Decision(plugin, hook, subject, verdict, time.time()))
-        self.decided.set()
 
 
 def _by_name(entries: Iterable[importlib.metadata.EntryPoint]) -> dict[str, importlib.metadata.EntryPoint]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Protocol
 
@@ -28,8 +29,12 @@ class EventRecorder(Protocol):
         *,
         action: str = "",
         related: ObjectReference | None = None,
+        annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """Record that something happened to *regarding*; equal ones are folded into a series."""
+        """Record that something happened to *regarding*; equal ones are folded into a series.
+
+        :param annotations: facts for programs; a series keeps those of its first event.
+        """
         ...
 
     async def flush(self, timeout_seconds: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodeagent.contracts.events import EventType
@@ -18,6 +19,7 @@ class RecordedEvent:
     note: str
     action: str = ""
     related: ObjectReference | None = None
+    annotations: Mapping[str, str] | None = None
 
 
 class FakeRecorder:
@@ -35,8 +37,9 @@ class FakeRecorder:
         *,
         action: str = "",
         related: ObjectReference | None = None,
+        annotations: Mapping[str, str] | None = None,
     ) -> None:
-        self.events.append(RecordedEvent(regarding, type, reason, note, action, related))
+        self.events.append(RecordedEvent(regarding, type, reason, note, action, related, annotations))
 
     async def flush(self, timeout_seconds: float) -> None:
         return None

@@ -121,6 +121,40 @@ async def test_each_plugin_changes_what_the_one_before_returned():
     assert await manager.fold("nodeagent_change_sandbox", "sandbox", "x", pod=None) == "xab"
 
 
+async def test_a_tolerant_question_passes_over_a_plugin_that_fails():
+    manager = PluginManager()
+    manager.register(admits(error=RuntimeError("broken")), name="a")
+    manager.register(admits(Rejection("No", "because")), name="b")
+
+    answer = await manager.ask("nodeagent_admit_pod", tolerant=True, pod=None, active=())
+
+    assert answer.plugin == "b"
+    assert manager.plugins()[0].stats["nodeagent_admit_pod"].failures == 1
+
+
+async def test_a_tolerant_change_leaves_out_a_plugin_that_fails_and_names_its_subject():
+    class Breaks:
+        @hookimpl
+        async def nodeagent_change_sandbox(self, sandbox):
+            raise RuntimeError("broken")
+
+    class Adds:
+        @hookimpl
+        async def nodeagent_change_sandbox(self, sandbox):
+            return sandbox + "a"
+
+    manager = PluginManager()
+    manager.register(Breaks(), name="broken")
+    manager.register(Adds(), name="good")
+
+    changed = await manager.fold(
+        "nodeagent_change_sandbox", "sandbox", "x", subject="default/web", tolerant=True, pod=None
+    )
+
+    assert changed == "xa"
+    assert [(d.plugin, d.subject) for d in manager.decisions] == [("good", "default/web")]
+
+
 async def test_answers_are_gathered_with_the_names_of_their_plugins():
     class Reports:
         @hookimpl

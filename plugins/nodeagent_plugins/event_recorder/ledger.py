@@ -9,7 +9,7 @@ where nothing else is left, which guards the memory of a node whose server stays
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -52,6 +52,7 @@ class Series:
     core: bool = False
     """Told in the older form."""
     tries: int = 0
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def untold(self) -> int:
@@ -100,6 +101,7 @@ class Ledger:
         note: str,
         action: str,
         related: ObjectReference | None,
+        annotations: Mapping[str, str] | None = None,
     ) -> None:
         """Note one occurrence."""
         reason = cut(reason, _MAX_WORD_BYTES) or "Unknown"
@@ -124,6 +126,7 @@ class Ledger:
                 first_at=now,
                 last_at=now,
                 serial=self._serial,
+                annotations=dict(annotations or {}),
             )
             self._series[alike] = series
             self._firsts[alike] = series

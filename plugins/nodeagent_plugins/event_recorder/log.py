@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from nodeagent.contracts.events import EventType
 from nodeagent.model.meta import ObjectReference
@@ -22,6 +23,7 @@ class LogRecorder:
         *,
         action: str = "",
         related: ObjectReference | None = None,
+        annotations: Mapping[str, str] | None = None,
     ) -> None:
         name = f"{regarding.namespace}/{regarding.name}" if regarding.namespace else regarding.name
         shown = {"object": name, "kind": regarding.kind, "fieldPath": regarding.field_path, "type": str(type)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 
 from nodeagent_plugins.event_recorder.ledger import Ledger, Series
 from nodeagent_plugins.event_recorder.sink import Sink
@@ -51,8 +52,9 @@ class ApiRecorder:
         *,
         action: str = "",
         related: ObjectReference | None = None,
+        annotations: Mapping[str, str] | None = None,
     ) -> None:
-        self._ledger.record(regarding, type, reason, note, action, related)
+        self._ledger.record(regarding, type, reason, note, action, related, annotations)
         _log.debug("Event", extra={"object": regarding.name, "type": str(type), "reason": reason, "note": note})
         self._note_drops()
         self._start()

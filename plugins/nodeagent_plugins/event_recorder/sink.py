@@ -72,7 +72,7 @@ class Sink:
 
     def _event(self, series: Series) -> dict[str, Any]:
         event = {
-            "metadata": {"name": _name(series), "namespace": _namespace(series)},
+            "metadata": _metadata(series),
             "eventTime": wire_micro_time(series.first_at),
             "reportingController": identity.current().component,
             "reportingInstance": cut(self._node_name, _MAX_INSTANCE_BYTES),
@@ -90,7 +90,7 @@ class Sink:
 
     def _core_event(self, series: Series) -> dict[str, Any]:
         event = {
-            "metadata": {"name": _name(series), "namespace": _namespace(series)},
+            "metadata": _metadata(series),
             "involvedObject": to_wire(series.regarding),
             "reason": series.reason,
             "message": series.note,
@@ -105,6 +105,11 @@ class Sink:
         if series.related is not None:
             event["related"] = to_wire(series.related)
         return event
+
+
+def _metadata(series: Series) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": _name(series), "namespace": _namespace(series)}
+    return {**metadata, "annotations": dict(series.annotations)} if series.annotations else metadata
 
 
 def _namespace(series: Series) -> str:

@@ -78,6 +78,17 @@ async def test_an_event_is_told_at_once(make: MakeRecorder, api: FakeApi, clock:
     assert "series" not in event
 
 
+async def test_facts_for_programs_are_annotations_of_the_event(
+    make: MakeRecorder, api: FakeApi, clock: FakeClock
+) -> None:
+    make().record(WEB, EventType.WARNING, "Evicted", "Low on memory", annotations={"starved_resource": "memory"})
+
+    await clock.advance(0)
+
+    (event,) = api.all(EVENTS)
+    assert event["metadata"]["annotations"] == {"starved_resource": "memory"}
+
+
 async def test_an_event_about_the_node_goes_to_the_default_namespace(
     make: MakeRecorder, api: FakeApi, clock: FakeClock
 ) -> None:
