@@ -1,0 +1,58 @@
+"""Log rotation: keep each container's log within size and number, and the logs of ended pods within a budget.
+
+spec: config.containerLogMaxSize, config.containerLogMaxFiles
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nodeagent_plugins.log_rotation.budget import DeadLogs
+from nodeagent_plugins.log_rotation.rotator import LogRotator
+
+from nodeagent import hookimpl
+from nodeagent.base.quantity import Quantity
+from nodeagent.contracts.background import BackgroundLoop
+from nodeagent.contracts.context import AgentContext
+
+NAME = "log_rotation"
+PERIOD_SECONDS = 10.0
+DEAD_POD_BUDGET = "1Gi"
+
+
+@hookimpl
+def nodeagent_settings_schema() -> dict[str, Any]:
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "period_seconds": {
+                "type": "number",
+                "minimum": 1,
+                "default": PERIOD_SECONDS,
+                "description": "How often the sizes of logs are looked at.",
+            },
+            "dead_pod_budget": {
+                "type": "string",
+                "pattern": r"^[+-]?[0-9]+(\.[0-9]+)?([KMGTPE]i|[kMGTPE])?$",
+                "default": DEAD_POD_BUDGET,
+                "description": "Bytes that the logs of all ended pods may take together, a quantity; the logs of the "
+                "pod that ended first go first. Negative: no limit.",
+            },
+        },
+    }
+
+
+@hookimpl
+def nodeagent_provide_background_loops(context: AgentContext) -> Sequence[BackgroundLoop]:
+    settings = context.plugin_settings.get(NAME, {})
+    loops: list[BackgroundLoop] = []
+    largest = Quantity.parse(context.config.container_log_max_size).value()
+    if largest >= 0:
+        period = float(settings.get("period_seconds", PERIOD_SECONDS))
+        loops.append(LogRotator(context, largest, context.config.container_log_max_files, period))
+    budget = Quantity.parse(settings.get("dead_pod_budget", DEAD_POD_BUDGET)).value()
+    if budget >= 0:
+        loops.append(DeadLogs(context, budget))
+    return loops

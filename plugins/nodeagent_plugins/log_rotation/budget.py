@@ -1,0 +1,106 @@
+"""Keeps the logs of ended pods within a budget."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nodeagent.contracts.context import AgentContext
+
+_log = logging.getLogger(__name__)
+
+PERIOD_SECONDS = 60.0
+_ENDED = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A log file of an ended pod."""
+
+    path: Path
+    bytes: int
+    ended_at: int
+    """When the pod's last container ended, in epoch nanoseconds."""
+    rotated: str
+    """What its name has beyond that of the current log; empty for that one."""
+
+
+class DeadLogs:
+    """Removes the oldest logs of ended pods that are kept to be looked at, as far as they take more than *budget*."""
+
+    name = "log_rotation.dead_logs"
+
+    def __init__(self, context: AgentContext, budget: int) -> None:
+        self._context, self._budget = context, budget
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            ended = list(self._ended())
+            if ended:
+                gone = await asyncio.to_thread(trim, ended, self._budget)
+                if gone:
+                    freed = sum(file.bytes for file in gone)
+                    _log.info("Logs of ended pods removed", extra={"files": len(gone), "bytes": freed})
+            await self._context.clock.sleep(PERIOD_SECONDS)
+
+    def _ended(self) -> Iterable[tuple[Path, int]]:
+        """Yield the logs of pods that have ended, each with the end of its pod."""
+        pods = self._context.pods
+        active = {pod.uid for pod in pods.active()}
+        for pod in pods.all():
+            status, observed = pods.status(pod.uid), pods.observed(pod.uid)
+            if pod.uid in active or status is None or status.phase not in _ENDED or observed is None or observed.alive:
+                continue
+            at = max((run.finished_at for run in observed.containers), default=0)
+            yield from ((Path(run.log_path), at) for run in observed.containers if run.log_path)
+
+
+def trim(logs: Sequence[tuple[Path, int]], budget: int) -> list[LogFile]:
+    """Remove what is too much of *logs* and of what was rotated out of them; return what is gone. Blocks."""
+    found = [file for log, ended_at in logs for file in _files(log, ended_at)]
+    gone = []
+    for file in choose(found, budget):
+        try:
+            file.path.unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("Log of an ended pod cannot be removed", extra={"path": str(file.path), "err": str(error)})
+        else:
+            gone.append(file)
+    return gone
+
+
+def choose(files: Sequence[LogFile], budget: int) -> list[LogFile]:
+    """Return what has to go: of the pod that ended first, rotated files before current ones, the oldest first. Pure."""
+    total, gone = sum(file.bytes for file in files), []
+    order = sorted(files, key=lambda file: (file.ended_at, not file.rotated, file.rotated, file.path))
+    for file in order:
+        if total <= budget:
+            break
+        if file.bytes:
+            gone.append(file)
+            total -= file.bytes
+    return gone
+
+
+def _files(log: Path, ended_at: int) -> list[LogFile]:
+    try:
+        with os.scandir(log.parent) as entries:
+            names = [entry.name for entry in entries if entry.name == log.name or entry.name.startswith(f"{log.name}.")]
+    except OSError:
+        return []  # it went with its pod
+    found = []
+    for name in names:
+        try:
+            status = (log.parent / name).lstat()
+        except OSError:
+            continue
+        if stat.S_ISREG(status.st_mode):
+            size = status.st_blocks * 512  # what removing it gives back
+            found.append(LogFile(log.parent / name, size, ended_at, name[len(log.name) :]))
+    return found

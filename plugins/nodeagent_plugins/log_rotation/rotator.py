@@ -1,0 +1,119 @@
+"""The loop that rotates the logs of running containers (spec: config.containerLogMaxSize, .containerLogMaxFiles)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from nodeagent_plugins.log_rotation import files
+from nodeagent_plugins.log_rotation.compress import Compressor
+
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.runtime import ContainerState
+from nodeagent.errors import NodeAgentError
+
+_log = logging.getLogger(__name__)
+
+
+class LogRotator:
+    """Rotates each log that has reached *largest* bytes, and keeps *count* files of it, the current one included.
+
+    The log is renamed and the runtime told to begin a new one. The file renamed last stays as it is, because the
+    runtime and readers may not be done with it; older ones are compressed. What a container writes between two looks
+    is not bounded, so a file may be larger than *largest*.
+    """
+
+    name = "log_rotation"
+
+    def __init__(self, context: AgentContext, largest: int, count: int, period_seconds: float) -> None:
+        self._context, self._largest, self._count, self._period = context, largest, count, period_seconds
+        self._compressor = Compressor()
+        self._paths: dict[str, Path | None] = {}
+        self._failing: set[str] = set()
+
+    async def run(self) -> None:
+        """Rotate until cancelled; what fails is logged once and tried again."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._compressor.run(), name="log_rotation/compress")
+            group.create_task(self._rotate(), name="log_rotation/rotate")
+
+    async def _rotate(self) -> None:
+        while True:
+            due = self._context.clock.now() + self._period
+            try:
+                logs = await self._logs()
+            except NodeAgentError as error:
+                self._failed("", error)
+            else:
+                self._works("")
+                for container_id, size in (await asyncio.to_thread(_sizes, logs)).items():
+                    await self._look(container_id, logs[container_id], size)
+            await self._context.clock.sleep_until(due)
+
+    async def _logs(self) -> dict[str, Path]:
+        """Return the logs of running containers by container id."""
+        runtime = self._context.runtime
+        running = [c.id for c in await runtime.list_containers() if c.state is ContainerState.RUNNING]
+        self._paths = {id: path for id, path in self._paths.items() if id in set(running)}
+        self._failing &= {*running, ""}
+        for container_id in running:
+            if container_id not in self._paths:  # asked once: a log never moves
+                try:
+                    path = (await runtime.container_status(container_id)).log_path
+                except NodeAgentError as error:
+                    self._failed(container_id, error)
+                    continue
+                self._paths[container_id] = Path(path) if path else None
+        return {id: path for id, path in self._paths.items() if path is not None}
+
+    async def _look(self, container_id: str, log: Path, size: int | OSError | None) -> None:
+        try:
+            if isinstance(size, OSError):
+                raise size
+            if size is None:  # gone between renaming and reopening, when the agent was killed
+                await self._context.runtime.reopen_log(container_id)
+            elif size >= self._largest and size:
+                await self._rotate_one(container_id, log)
+        except (NodeAgentError, OSError) as error:
+            self._failed(container_id, error)
+        else:
+            self._works(container_id)
+
+    async def _rotate_one(self, container_id: str, log: Path) -> None:
+        names = await asyncio.to_thread(files.rotated_names, log)
+        decided = files.sort_rotated(names, self._count - 2, self._compressor.unfinished)
+        gone = [*decided.useless, *decided.excess]
+        await self._compressor.drop(log.with_name(name) for name in gone)
+        await asyncio.to_thread(files.remove, log.parent, gone)
+        rotated = await asyncio.to_thread(files.set_aside, log, self._context.clock.wall())
+        if rotated is None:
+            return
+        try:
+            await self._context.runtime.reopen_log(container_id)
+        except BaseException:
+            files.put_back(rotated, log)  # the runtime still writes into it; also when the agent goes meanwhile
+            raise
+        if self._count <= 2:
+            return
+        plain = (name for name in decided.kept if not name.endswith(files.COMPRESSED))
+        self._compressor.want(log.with_name(name) for name in plain)
+
+    def _failed(self, container_id: str, error: Exception) -> None:
+        if container_id not in self._failing:
+            _log.error("Log cannot be rotated", extra={"container": container_id, "err": str(error)})
+        self._failing.add(container_id)
+
+    def _works(self, container_id: str) -> None:
+        self._failing.discard(container_id)
+
+
+def _sizes(logs: Mapping[str, Path]) -> dict[str, int | OSError | None]:
+    found: dict[str, int | OSError | None] = {}
+    for container_id, log in logs.items():
+        try:
+            found[container_id] = files.size_of(log)
+        except OSError as error:
+            found[container_id] = error
+    return found

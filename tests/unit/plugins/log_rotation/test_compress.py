@@ -1,0 +1,89 @@
+"""A file that has to go is not worked on any more, and nothing half done is left."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import threading
+
+import pytest
+from nodeagent_plugins.log_rotation import compress
+from nodeagent_plugins.log_rotation.compress import Compressor
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Hold each compression before its end until the event is set."""
+    go, began = threading.Event(), threading.Event()
+    real = compress.compress
+
+    def slow(path, stop):
+        began.set()
+        while not go.is_set() and not stop.is_set():
+            stop.wait(0.001)
+        real(path, stop)
+
+    monkeypatch.setattr(compress, "compress", slow)
+    return go, began
+
+
+async def test_compresses_one_after_the_other(tmp_path):
+    paths = [tmp_path / name for name in ("a", "b")]
+    for path in paths:
+        path.write_text(path.name)
+    compressor = Compressor()
+
+    task = asyncio.create_task(compressor.run())
+    compressor.want(paths)
+    while any(path.exists() for path in paths):
+        await asyncio.sleep(0.001)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert {p.name: gzip.decompress(p.read_bytes()) for p in tmp_path.iterdir()} == {"a.gz": b"a", "b.gz": b"b"}
+
+
+async def test_a_dropped_file_is_left_plain_and_free(tmp_path, held):
+    _, began = held
+    path = tmp_path / "0.log.1"
+    path.write_text("x")
+    compressor = Compressor()
+    task = asyncio.create_task(compressor.run())
+    compressor.want([path])
+    await asyncio.to_thread(began.wait)
+    assert compressor.unfinished == {"0.log.1.tmp"}
+
+    await compressor.drop([path, tmp_path / "unknown"])
+
+    assert compressor.unfinished == frozenset()
+    assert [p.name for p in tmp_path.iterdir()] == ["0.log.1"]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_cancelling_leaves_the_plain_file(tmp_path, held):
+    _, began = held
+    path = tmp_path / "0.log.1"
+    path.write_text("x")
+    compressor = Compressor()
+    task = asyncio.create_task(compressor.run())
+    compressor.want([path])
+    await asyncio.to_thread(began.wait)
+
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_default_executor()
+
+    assert [p.name for p in tmp_path.iterdir()] == ["0.log.1"]
+
+
+async def test_a_file_that_is_gone_is_passed_over(tmp_path, caplog):
+    compressor = Compressor()
+    task = asyncio.create_task(compressor.run())
+    compressor.want([tmp_path / "gone"])
+    while not caplog.records:
+        await asyncio.sleep(0.001)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert list(tmp_path.iterdir()) == []

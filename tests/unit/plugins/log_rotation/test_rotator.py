@@ -1,0 +1,234 @@
+"""Logs are renamed at their size, begun anew by the runtime, compressed when older, and kept in number."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from nodeagent_plugins import log_rotation
+
+from nodeagent.contracts.runtime import ContainerState
+from nodeagent.errors import RuntimeFailure
+from nodeagent.testing import FakeRuntime, load_plugin, make_config, make_context, make_pod
+
+
+class LoggingRuntime(FakeRuntime):
+    """Makes a new, empty log when told to reopen it, as runtimes do."""
+
+    async def reopen_log(self, container_id):
+        await super().reopen_log(container_id)
+        Path((await self.container_status(container_id)).log_path).touch()
+
+
+@pytest.fixture
+def runtime(clock):
+    return LoggingRuntime(clock)
+
+
+def loops_of(tmp_path, clock, runtime, **fields):
+    config = make_config(**{"container_log_max_size": "100", "container_log_max_files": 4, **fields})
+    context = make_context(tmp_path, clock=clock, config=config, runtime=runtime)
+    (answer,) = load_plugin(log_rotation).provide_all(
+        "nodeagent_provide_background_loops", context=context, plugins=None
+    )
+    return {loop.name: loop for loop in answer.value}
+
+
+@asynccontextmanager
+async def rotating(tmp_path, clock, runtime, **fields):
+    task = asyncio.create_task(loops_of(tmp_path, clock, runtime, **fields)["log_rotation"].run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def start(runtime, tmp_path, name="web"):
+    log = tmp_path / "logs" / name / "0.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.touch()
+    return runtime.start(name, make_pod(name, containers=[name]), log_path=str(log)), log
+
+
+def files(log):
+    return {path.name: path for path in log.parent.iterdir()}
+
+
+@pytest.mark.row("config.containerLogMaxSize")
+async def test_rotates_what_has_reached_the_size_and_nothing_else(tmp_path, clock, runtime):
+    big, big_log = start(runtime, tmp_path, "big")
+    _, small_log = start(runtime, tmp_path, "small")
+    big_log.write_text("x" * 100)
+    small_log.write_text("x" * 99)
+
+    async with rotating(tmp_path, clock, runtime):
+        await clock.advance(1)
+
+    rotated = "0.log.20240102-150405"
+    assert files(big_log).keys() == {"0.log", rotated}
+    assert files(big_log)[rotated].read_text() == "x" * 100
+    assert files(small_log).keys() == {"0.log"}
+    assert [call.arguments[0] for call in runtime.called("reopen_log")] == [big]
+
+
+async def test_looks_every_ten_seconds_with_one_question_to_the_runtime(tmp_path, clock, runtime):
+    start(runtime, tmp_path)
+
+    async with rotating(tmp_path, clock, runtime):
+        await clock.advance(59)
+
+    assert len(runtime.called("list_containers")) == 6
+    assert len(runtime.called("container_status")) == 1
+
+
+@pytest.mark.row("config.containerLogMaxFiles")
+async def test_keeps_the_number_of_files_with_all_but_the_last_two_compressed(tmp_path, clock, runtime):
+    _, log = start(runtime, tmp_path)
+
+    async with rotating(tmp_path, clock, runtime):
+        for round in range(6):
+            log.write_text(f"{round}" * 100)
+            await clock.advance(10)
+
+    assert sorted(files(log)) == [
+        "0.log",
+        "0.log.20240102-150445.gz",
+        "0.log.20240102-150455.gz",
+        "0.log.20240102-150505",
+    ]
+    assert gzip.decompress(files(log)["0.log.20240102-150445.gz"].read_bytes()) == b"3" * 100
+    assert files(log)["0.log.20240102-150505"].read_text() == "5" * 100
+
+
+@pytest.mark.row("config.containerLogMaxFiles")
+async def test_with_two_files_only_the_last_rotated_one_is_kept(tmp_path, clock, runtime):
+    _, log = start(runtime, tmp_path)
+
+    async with rotating(tmp_path, clock, runtime, container_log_max_files=2):
+        for _ in range(3):
+            log.write_text("x" * 100)
+            await clock.advance(10)
+
+    assert sorted(files(log)) == ["0.log", "0.log.20240102-150435"]
+
+
+@pytest.mark.row("config.containerLogMaxSize")
+async def test_a_negative_size_turns_rotation_off(tmp_path, clock, runtime):
+    assert "log_rotation" not in loops_of(tmp_path, clock, runtime, container_log_max_size="-1")
+
+
+async def test_a_compressed_log_has_the_mode_of_the_plain_one(tmp_path, clock, runtime):
+    _, log = start(runtime, tmp_path)
+    old = log.with_name("0.log.20230101-000000")
+    old.write_text("old")
+    old.chmod(0o640)
+    log.write_text("x" * 100)
+
+    async with rotating(tmp_path, clock, runtime):
+        await clock.advance(1)
+
+    assert files(log)["0.log.20230101-000000.gz"].stat().st_mode & 0o777 == 0o640
+
+
+async def test_what_a_killed_agent_left_unfinished_is_removed(tmp_path, clock, runtime):
+    _, log = start(runtime, tmp_path)
+    log.write_text("x" * 100)
+    for name in ("0.log.20230101-000000.tmp", "0.log.20230101-000000", "0.log.20230101-000000.gz"):
+        log.with_name(name).write_bytes(b"kept" if name.endswith("gz") else b"")
+
+    async with rotating(tmp_path, clock, runtime):
+        await clock.advance(1)
+
+    assert files(log).keys() == {"0.log", "0.log.20230101-000000.gz", "0.log.20240102-150405"}
+    assert files(log)["0.log.20230101-000000.gz"].read_bytes() == b"kept"
+
+
+async def test_a_runtime_that_does_not_reopen_gets_its_file_back(tmp_path, clock, runtime):
+    _, log = start(runtime, tmp_path)
+    log.write_text("x" * 100)
+    runtime.fail("reopen_log", RuntimeFailure("no"))
+
+    async with rotating(tmp_path, clock, runtime):
+        await clock.advance(1)
+        assert {name: path.read_text() for name, path in files(log).items()} == {"0.log": "x" * 100}
+        await clock.advance(10)
+
+    assert files(log).keys() == {"0.log", "0.log.20240102-150415"}
+
+
+async def test_cancelled_while_the_runtime_reopens_it_gets_its_file_back(tmp_path, clock, runtime):
+    _, log = start(runtime, tmp_path)
+    log.write_text("x" * 100)
+    runtime.hang("reopen_log")
+
+    async with rotating(tmp_path, clock, runtime):
+        await clock.advance(1)
+        assert files(log).keys() == {"0.log.20240102-150405"}
+
+    assert {name: path.read_text() for name, path in files(log).items()} == {"0.log": "x" * 100}
+
+
+async def test_a_log_that_vanished_is_begun_again(tmp_path, clock, runtime):
+    _, log = start(runtime, tmp_path)
+    log.unlink()
+
+    async with rotating(tmp_path, clock, runtime):
+        await clock.advance(1)
+
+    assert files(log).keys() == {"0.log"}
+
+
+async def test_a_link_in_the_place_of_a_log_is_left_alone(tmp_path, clock, runtime, caplog):
+    other = tmp_path / "other"
+    other.write_text("x" * 200)
+    _, log = start(runtime, tmp_path)
+    log.unlink()
+    log.symlink_to(other)
+
+    async with rotating(tmp_path, clock, runtime):
+        await clock.advance(21)
+
+    assert files(log).keys() == {"0.log"}
+    assert other.read_text() == "x" * 200
+    assert [record.message for record in caplog.records] == ["Log cannot be rotated"]
+
+
+async def test_a_link_among_rotated_logs_is_not_compressed(tmp_path, clock, runtime):
+    other = tmp_path / "other"
+    other.write_text("secret")
+    _, log = start(runtime, tmp_path)
+    log.write_text("x" * 100)
+    log.with_name("0.log.20230101-000000").symlink_to(other)
+
+    async with rotating(tmp_path, clock, runtime):
+        await clock.advance(1)
+
+    assert files(log).keys() == {"0.log", "0.log.20230101-000000", "0.log.20240102-150405"}
+
+
+async def test_one_log_that_cannot_be_rotated_does_not_stop_the_others(tmp_path, clock, runtime):
+    logs = [start(runtime, tmp_path, name)[1] for name in ("first", "second")]
+    for log in logs:
+        log.write_text("x" * 100)
+    runtime.fail("reopen_log", RuntimeFailure("no"))
+
+    async with rotating(tmp_path, clock, runtime):
+        await clock.advance(1)
+
+    assert sorted(len(files(log)) for log in logs) == [1, 2]
+
+
+async def test_logs_of_ended_containers_are_left_alone(tmp_path, clock, runtime):
+    ended, log = start(runtime, tmp_path)
+    log.write_text("x" * 100)
+    runtime.exit(ended)
+
+    async with rotating(tmp_path, clock, runtime):
+        await clock.advance(1)
+
+    assert files(log).keys() == {"0.log"}
+    assert (await runtime.container_status(ended)).state is ContainerState.EXITED
