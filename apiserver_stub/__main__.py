@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from apiserver_stub.options import Options, OptionsError, parse, warnings
+from nodeagent.base import identity
 
 _log = logging.getLogger("apiserver_stub")
 
@@ -27,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for problem in error.problems:
             sys.stderr.write(f"Error: {problem}\n")
         return EXIT_USAGE
+    identity.configure(options.identity)
     import uvloop
 
     from nodeagent.base.logging import LoggingError, LoggingSettings, configure, parse_vmodule

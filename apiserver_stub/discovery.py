@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from apiserver_stub import objects
 from apiserver_stub.objects import Object
 from apiserver_stub.reply import Reply
+from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 GIT_VERSION = "v1.29.1"
 _MAJOR, _MINOR = "1", "29"
-_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
+_AGGREGATED = f"application/json;g={identity.current().group('apidiscovery')};v=v2beta1;as=APIGroupDiscoveryList"
 
 
 def answer(server: ApiServer, request: Request) -> Reply | None:
@@ -143,7 +144,7 @@ def _aggregated(registry: Registry, groups: list[str]) -> Reply:
         items.append({"metadata": metadata, "versions": versions})
     listing = {
         "kind": "APIGroupDiscoveryList",
-        "apiVersion": "apidiscovery.k8s.io/v2beta1",
+        "apiVersion": identity.current().group("apidiscovery") + "/v2beta1",
         "metadata": {},
         "items": items,
     }

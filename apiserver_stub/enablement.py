@@ -8,36 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
+
+from nodeagent.base import identity
+from nodeagent.base.identity import Identity
 
 _STAGES = {"api/ga": r"v\d+", "api/beta": r"v\d+beta\d+", "api/alpha": r"v\d+alpha\d+"}
 _TRUE = frozenset(["", "1", "t", "T", "TRUE", "true", "True"])
 _FALSE = frozenset(["0", "f", "F", "FALSE", "false", "False"])
 _BROAD = ("api/all", *_STAGES)
 _IGNORED = "api/legacy"
-_BUILT_IN = {
-    "admissionregistration.k8s.io": ("v1", "v1beta1", "v1alpha1"),
-    "apiextensions.k8s.io": ("v1",),
-    "apiregistration.k8s.io": ("v1",),
-    "apps": ("v1",),
-    "authentication.k8s.io": ("v1", "v1beta1", "v1alpha1"),
-    "authorization.k8s.io": ("v1",),
-    "autoscaling": ("v1", "v2"),
-    "batch": ("v1",),
-    "certificates.k8s.io": ("v1", "v1alpha1"),
-    "coordination.k8s.io": ("v1",),
-    "discovery.k8s.io": ("v1",),
-    "events.k8s.io": ("v1",),
-    "flowcontrol.apiserver.k8s.io": ("v1", "v1beta3"),
-    "internal.apiserver.k8s.io": ("v1alpha1",),
-    "networking.k8s.io": ("v1", "v1alpha1"),
-    "node.k8s.io": ("v1",),
-    "policy": ("v1",),
-    "rbac.authorization.k8s.io": ("v1",),
-    "resource.k8s.io": ("v1alpha2",),
-    "scheduling.k8s.io": ("v1",),
-    "storage.k8s.io": ("v1", "v1beta1", "v1alpha1"),
-}
-"""Groups and versions of the described release: what may be named, served here or not."""
 
 
 def parse_runtime_config(text: str) -> dict[str, str]:
@@ -46,9 +26,9 @@ def parse_runtime_config(text: str) -> dict[str, str]:
     return {key.strip(): value.strip() if equals else "true" for key, equals, value in pairs}
 
 
-def complaints(settings: Mapping[str, str]) -> list[str]:
-    """Return what is wrong with *settings*, as the command line says it."""
-    problems = []
+def complaints(settings: Mapping[str, str], names: Identity | None = None) -> list[str]:
+    """Return what is wrong with *settings*, as the command line says it; groups have the *names* in force or given."""
+    problems, built_in = [], _built_in(names or identity.current())
     for key, value in settings.items():
         if _value(value) is None:
             problems.append(
@@ -60,9 +40,9 @@ def complaints(settings: Mapping[str, str]) -> list[str]:
         group, version, _ = _split(key)
         if not version:
             problems.append(f"--runtime-config invalid key {key}")
-        elif group and group not in _BUILT_IN:
+        elif group and group not in built_in:
             problems.append(f"--runtime-config: unknown api groups {group}")
-        elif version not in (_BUILT_IN[group] if group else ("v1",)):
+        elif version not in (built_in[group] if group else ("v1",)):
             problems.append(f"--runtime-config: group version {key} that has not been registered")
     if settings.keys() == {"api/all"} and _value(settings["api/all"]) is False:
         problems.append("--runtime-config: invalid key with only api/all=false")
@@ -95,3 +75,32 @@ def _split(key: str) -> tuple[str, str, str]:
 
 def _value(text: str) -> bool | None:
     return True if text in _TRUE else False if text in _FALSE else None
+
+
+@cache
+def _built_in(names: Identity) -> dict[str, tuple[str, ...]]:
+    """Return groups and versions of the described release: what may be named, served here or not."""
+    group = names.group
+    return {
+        group("admissionregistration"): ("v1", "v1beta1", "v1alpha1"),
+        group("apiextensions"): ("v1",),
+        group("apiregistration"): ("v1",),
+        "apps": ("v1",),
+        group("authentication"): ("v1", "v1beta1", "v1alpha1"),
+        group("authorization"): ("v1",),
+        "autoscaling": ("v1", "v2"),
+        "batch": ("v1",),
+        group("certificates"): ("v1", "v1alpha1"),
+        group("coordination"): ("v1",),
+        group("discovery"): ("v1",),
+        group("events"): ("v1",),
+        group("flowcontrol.apiserver"): ("v1", "v1beta3"),
+        group("internal.apiserver"): ("v1alpha1",),
+        group("networking"): ("v1", "v1alpha1"),
+        group("node"): ("v1",),
+        "policy": ("v1",),
+        group("rbac.authorization"): ("v1",),
+        group("resource"): ("v1alpha2",),
+        group("scheduling"): ("v1",),
+        group("storage"): ("v1", "v1beta1", "v1alpha1"),
+    }

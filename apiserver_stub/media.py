@@ -13,11 +13,11 @@ import yaml
 from apiserver_stub import objects
 from apiserver_stub.objects import Object
 from apiserver_stub.status import ApiError, bad_request, unsupported_media_type
-from nodeagent.base import apiproto, yamlsafe
+from nodeagent.base import apiproto, identity, yamlsafe
 
 JSON = "application/json"
 YAML = "application/yaml"
-PROTOBUF = "application/vnd.kubernetes.protobuf"
+PROTOBUF = identity.current().protobuf_media_type
 _OBJECT_TYPES = (JSON, YAML, PROTOBUF)
 _STREAM_TYPES = tuple(f"{name};stream=watch" for name in (JSON, PROTOBUF))
 
@@ -63,7 +63,7 @@ def negotiate(accept: str, *, watch: bool, protobuf: bool) -> Format:
         shape = values.get("as", "")
         if shape and (
             shape not in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
-            or values.get("g") != "meta.k8s.io"
+            or values.get("g") != identity.current().group("meta")
             or values.get("v") not in ("v1", "v1beta1")
         ):
             continue

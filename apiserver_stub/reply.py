@@ -10,6 +10,7 @@ from apiserver_stub import media, objects, tables
 from apiserver_stub.media import Format
 from apiserver_stub.objects import Object
 from apiserver_stub.status import ApiError
+from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.request import Request
@@ -98,7 +99,7 @@ def _shape_list(page: Page, request: Request, resource: Resource) -> Object:
         return tables.table(resource, items, page.metadata, mode, format_.shape_version)
     kind, api_version = f"{resource.kind}List", resource.api_version
     if format_.shape == "PartialObjectMetadataList":
-        kind, api_version = format_.shape, f"meta.k8s.io/{format_.shape_version}"
+        kind, api_version = format_.shape, f"{identity.current().group('meta')}/{format_.shape_version}"
         items = [tables.partial(item, format_.shape_version) for item in items]
     elif format_.shape:
         text = f"you requested {format_.shape}, but the requested object is a list (*{resource.kind}List)"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from apiserver_stub.objects import Object, parse_time
 from apiserver_stub.status import ApiError
+from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.request import Query
@@ -37,7 +38,7 @@ def table(resource: Resource, items: Sequence[Object], metadata: Object, mode: s
     columns = resource.columns
     return {
         "kind": "Table",
-        "apiVersion": f"meta.k8s.io/{version}",
+        "apiVersion": f"{identity.current().group('meta')}/{version}",
         "metadata": metadata,
         "columnDefinitions": [
             {
@@ -67,7 +68,7 @@ def partial(item: Object, version: str) -> Object:
     """Return the metadata of an object as an object."""
     return {
         "kind": "PartialObjectMetadata",
-        "apiVersion": f"meta.k8s.io/{version}",
+        "apiVersion": f"{identity.current().group('meta')}/{version}",
         "metadata": item.get("metadata", {}),
     }
 

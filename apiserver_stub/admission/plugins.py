@@ -9,15 +9,16 @@ from apiserver_stub.admission import AdmissionPlugin
 from apiserver_stub.objects import Object
 from apiserver_stub.status import forbidden
 from apiserver_stub.store import Store
+from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.request import Request
     from apiserver_stub.resources.registry import Resource
 
-MIRROR = "kubernetes.io/config.mirror"
-TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path
+MIRROR = identity.current().label("config.mirror")
+TOKEN_PATH = f"/var/run/secrets/{identity.current().label_domain}/serviceaccount"
 _TOKEN_SECONDS = 3607
-_PROTECTED = frozenset(["default", "kube-system", "kube-public"])
+_PROTECTED = frozenset(["default", identity.current().system_namespace, "kube-public"])
 _UNREACHABLE_SECONDS = 300
 
 
@@ -85,7 +86,7 @@ class Priority(AdmissionPlugin):
     def create(self, request: Request, resource: Resource, new: Object) -> None:
         if resource.plural != "pods":
             return
-        spec, classes = new["spec"], self._store.collection("scheduling.k8s.io/priorityclasses")
+        spec, classes = new["spec"], self._store.collection(identity.current().group("scheduling") + "/priorityclasses")
         if name := spec.get("priorityClassName"):
             record = classes.get(name)
             if record is None:
@@ -116,7 +117,7 @@ class DefaultTolerationSeconds(AdmissionPlugin):
         if tolerations is not None and not isinstance(tolerations, list):
             return
         tolerations = list(tolerations or ())
-        for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        for key in (identity.current().label("not-ready", "node"), identity.current().label("unreachable", "node")):
             if not any(
                 item.get("key") in (None, "", key) and item.get("effect") in (None, "", "NoExecute")
                 for item in tolerations

@@ -11,6 +11,7 @@ from apiserver_stub.authn.jwt import SigningKey, TokenError
 from apiserver_stub.objects import Object
 from apiserver_stub.request import User
 from apiserver_stub.store import Store
+from nodeagent.base import identity
 
 _LEEWAY_SECONDS = 60
 _BOUND = {"pod": "core/pods", "secret": "core/secrets"}
@@ -49,7 +50,7 @@ class ServiceAccountTokens:
             "exp": issued + seconds,
             "iat": issued,
             "iss": self._issuer,
-            "kubernetes.io": about,
+            identity.current().label_domain: about,
             "nbf": issued,
             "sub": f"system:serviceaccount:{metadata['namespace']}:{metadata['name']}",
         }
@@ -70,7 +71,7 @@ class ServiceAccountTokens:
             return None
         if not set(claims.get("aud") or ()).intersection(audiences or self.api_audiences):
             return None
-        about = claims.get("kubernetes.io") or {}
+        about = claims.get(identity.current().label_domain) or {}
         namespace, account = about.get("namespace", ""), about.get("serviceaccount") or {}
         if not self._exists("core/serviceaccounts", namespace, account):
             return None
@@ -79,8 +80,8 @@ class ServiceAccountTokens:
         extra = {}
         if pod := about.get("pod"):
             extra = {
-                "authentication.kubernetes.io/pod-name": (pod["name"],),
-                "authentication.kubernetes.io/pod-uid": (pod["uid"],),
+                identity.current().label("pod-name", "authentication"): (pod["name"],),
+                identity.current().label("pod-uid", "authentication"): (pod["uid"],),
             }
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
         return User(claims["sub"], account["uid"], groups, extra)

@@ -11,13 +11,19 @@ from apiserver_stub.resources.scheduling import SYSTEM_PRIORITIES
 from apiserver_stub.status import ApiError
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove, StoreUnavailable
 from apiserver_stub.verbs.delete import remove
+from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
 
 _log = logging.getLogger(__name__)
 
-SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+SYSTEM_NAMESPACES = (
+    "default",
+    identity.current().system_namespace,
+    "kube-public",
+    identity.current().node_lease_namespace,
+)
 _OPTIONS: Object = {"gracePeriodSeconds": None, "preconditions": {}, "dryRun": False}
 _NAMESPACES = "core/namespaces"
 _RETRY_SECONDS = 1.0
@@ -29,7 +35,7 @@ async def create_system_objects(server: ApiServer) -> None:
         namespace: Object = {
             "kind": "Namespace",
             "apiVersion": "v1",
-            "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+            "metadata": {"name": name, "labels": {identity.current().label("metadata.name"): name}},
             "spec": {"finalizers": ["kubernetes"]},
             "status": {"phase": "Active"},
         }
@@ -39,12 +45,12 @@ async def create_system_objects(server: ApiServer) -> None:
     for name, value in SYSTEM_PRIORITIES.items():
         system: Object = {
             "kind": "PriorityClass",
-            "apiVersion": "scheduling.k8s.io/v1",
+            "apiVersion": identity.current().group("scheduling") + "/v1",
             "metadata": {"name": name},
             "value": value,
             "preemptionPolicy": "PreemptLowerPriority",
         }
-        await ensure(server, "scheduling.k8s.io/priorityclasses", system)
+        await ensure(server, identity.current().group("scheduling") + "/priorityclasses", system)
 
 
 async def fill_namespace(server: ApiServer, name: str) -> None:

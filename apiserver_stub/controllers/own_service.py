@@ -9,6 +9,7 @@ from apiserver_stub import objects
 from apiserver_stub.controllers.namespaces import ensure
 from apiserver_stub.objects import Object
 from apiserver_stub.store import Keep, Outcome, Put, Record
+from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
@@ -51,7 +52,7 @@ async def announce(server: ApiServer) -> None:
         "metadata": {
             "name": "kubernetes",
             "namespace": "default",
-            "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"},
+            "labels": {identity.current().label("skip-mirror", "endpointslice"): "true"},
         },
     }
     await ensure(server, "core/endpoints", endpoints)

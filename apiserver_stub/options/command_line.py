@@ -13,6 +13,7 @@ from apiserver_stub.options import (
     features,
     limits,
     logs,
+    names,
     serving,
     storage,
     this_server,
@@ -40,6 +41,7 @@ _GROUPS: tuple[Any, ...] = (
     limits,
     features,
     logs,
+    names,
 )
 """Modules with ``TITLE``, ``declare`` and, with rules, ``check`` and ``warnings``; as ``--help`` lists them."""
 

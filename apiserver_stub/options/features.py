@@ -9,13 +9,16 @@ from functools import cached_property
 from apiserver_stub import enablement, gates
 from apiserver_stub.options import values
 from apiserver_stub.options.declare import Group, Merge
+from apiserver_stub.options.names import NameOptions
 from nodeagent.base.gates import FeatureGates
 
 TITLE = "Features"
 
 
 @dataclass(frozen=True)
-class FeatureOptions:
+class FeatureOptions(NameOptions):
+    """Names belong to it: which groups may be switched depends on them."""
+
     profiling: bool = True
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     runtime_config: Mapping[str, str] = field(default_factory=dict)
@@ -42,7 +45,7 @@ def declare(group: Group) -> None:
 
 def check(options: FeatureOptions) -> Iterator[str]:
     yield from gates.complaints(options.feature_gates)
-    yield from enablement.complaints(options.runtime_config)
+    yield from enablement.complaints(options.runtime_config, options.identity)
 
 
 def warnings(options: FeatureOptions) -> Iterator[str]:

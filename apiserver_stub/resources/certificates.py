@@ -8,6 +8,7 @@ from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, invalid_value, required
+from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options
@@ -63,7 +64,7 @@ class SigningRequestStrategy(Strategy):
 def resources(options: Options) -> list[Resource]:
     return [
         Resource(
-            "certificates.k8s.io",
+            identity.current().group("certificates"),
             "v1",
             "CertificateSigningRequest",
             "certificatesigningrequests",

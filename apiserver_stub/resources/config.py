@@ -11,6 +11,7 @@ from apiserver_stub.objects import Object
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Column, Resource, Strategy
 from apiserver_stub.status import Cause, forbidden_value, invalid_value, required, too_long
+from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options
@@ -70,14 +71,14 @@ class SecretStrategy(Strategy):
         if sum(len(_decoded(value) or b"") for value in data.values()) > _LIMIT_BYTES:
             causes.append(too_long("data", _LIMIT_BYTES))
         needed = {
-            "kubernetes.io/tls": ("tls.crt", "tls.key"),
-            "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
-            "kubernetes.io/dockercfg": (".dockercfg",),
-            "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+            identity.current().label("tls"): ("tls.crt", "tls.key"),
+            identity.current().label("dockerconfigjson"): (".dockerconfigjson",),
+            identity.current().label("dockercfg"): (".dockercfg",),
+            identity.current().label("ssh-auth"): ("ssh-privatekey",),
         }.get(new["type"], ())
         causes += [required(f"data[{key}]") for key in needed if key not in data]
-        if new["type"] == "kubernetes.io/service-account-token":
-            name = "kubernetes.io/service-account.name"
+        if new["type"] == identity.current().label("service-account-token"):
+            name = identity.current().label("service-account.name")
             if not (new["metadata"].get("annotations") or {}).get(name):
                 causes.append(required(f"metadata.annotations[{name}]"))
         return causes

@@ -8,6 +8,7 @@ from apiserver_stub.objects import Object
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Resource, Strategy
 from apiserver_stub.status import Cause, invalid_value
+from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options
@@ -29,7 +30,7 @@ class LeaseStrategy(Strategy):
 def resources(options: Options) -> list[Resource]:
     return [
         Resource(
-            "coordination.k8s.io",
+            identity.current().group("coordination"),
             "v1",
             "Lease",
             "leases",

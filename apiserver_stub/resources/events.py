@@ -13,11 +13,12 @@ from apiserver_stub.resources.registry import Column, Resource, Strategy
 from apiserver_stub.status import Cause, invalid_value, required
 from apiserver_stub.tables import since
 from apiserver_stub.validation import qualified_name_problems
+from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options
 
-GROUP = "events.k8s.io"
+GROUP = identity.current().group("events")
 _STORAGE = "core/events"
 _NEW_FROM_CORE = {
     "regarding": "involvedObject",
@@ -140,7 +141,7 @@ class EventStrategy(Strategy):
         new_style = bool(event.get("eventTime"))
         causes = []
         if not about:
-            fits = namespace in (("default", "kube-system") if new_style else ("", "default"))
+            fits = namespace in (("default", identity.current().system_namespace) if new_style else ("", "default"))
         else:
             fits = new_style or about == namespace
         if not fits:

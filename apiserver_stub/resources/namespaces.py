@@ -8,6 +8,7 @@ from apiserver_stub.objects import Object
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import STANDARD_VERBS, Resource, Strategy, Subresource
 from apiserver_stub.strategic import CONDITIONS
+from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options
@@ -18,7 +19,10 @@ class NamespaceStrategy(Strategy):
 
     def prepare_create(self, new: Object) -> None:
         labels = new["metadata"].get("labels") or {}
-        new["metadata"]["labels"] = {**labels, "kubernetes.io/metadata.name": new["metadata"].get("name", "")}
+        new["metadata"]["labels"] = {
+            **labels,
+            identity.current().label("metadata.name"): new["metadata"].get("name", ""),
+        }
         spec = new.setdefault("spec", {})
         if "kubernetes" not in (finalizers := spec.get("finalizers") or []):
             spec["finalizers"] = [*finalizers, "kubernetes"]
@@ -28,7 +32,7 @@ class NamespaceStrategy(Strategy):
         finalizers = (new.get("spec") or {}).get("finalizers")
         super().prepare_update(new, old, subresource)
         labels = new["metadata"].get("labels") or {}
-        new["metadata"]["labels"] = {**labels, "kubernetes.io/metadata.name": old["metadata"]["name"]}
+        new["metadata"]["labels"] = {**labels, identity.current().label("metadata.name"): old["metadata"]["name"]}
         if subresource == "finalize":
             new["spec"] = {**old.get("spec", {}), "finalizers": finalizers or []}
         else:

@@ -8,11 +8,12 @@ from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.strategic import NODE
+from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options
 
-_ROLE = "node-role.kubernetes.io/"
+_ROLE = identity.current().label("", "node-role")
 
 
 class NodeStrategy(Strategy):
@@ -79,7 +80,7 @@ def _status(node: Object) -> str:
 def _roles(node: Object) -> str:
     labels = node["metadata"].get("labels") or {}
     roles = {key.removeprefix(_ROLE) for key in labels if key.startswith(_ROLE) and key != _ROLE}
-    if role := labels.get("kubernetes.io/role"):
+    if role := labels.get(identity.current().label("role")):
         roles.add(role)
     return ",".join(sorted(roles)) or "<none>"
 

@@ -15,6 +15,7 @@ from apiserver_stub.status import (
     required,
 )
 from apiserver_stub.validation import label_problems, subdomain_problems
+from nodeagent.base import identity
 
 _CHOICES = {
     "restartPolicy": ("Always", "OnFailure", "Never"),
@@ -111,7 +112,7 @@ def validate_pod_update(new: Object, old: Object) -> list[Cause]:
     if comparable != before:
         changed = sorted(name for name in {*comparable, *before} if comparable.get(name) != before.get(name))
         causes.append(forbidden_value("spec", f"{_UPDATE_RULE}\nchanged: {', '.join(changed)}"))
-    mirror = "kubernetes.io/config.mirror"
+    mirror = identity.current().label("config.mirror")
     if _annotation(new, mirror) != _annotation(old, mirror):
         detail = "may not remove or update mirror pod annotation"
         causes.append(forbidden_value(f"metadata.annotations[{mirror}]", detail))

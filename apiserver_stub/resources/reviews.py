@@ -11,14 +11,15 @@ from apiserver_stub.request import RequestInfo, User
 from apiserver_stub.resources.registry import ActionHandler, Resource
 from apiserver_stub.status import bad_request, invalid, invalid_value
 from apiserver_stub.verbs.writing import read_object
+from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
     from apiserver_stub.options import Options
     from apiserver_stub.request import Request
 
-_AUTHENTICATION = "authentication.k8s.io"
-_AUTHORIZATION = "authorization.k8s.io"
+_AUTHENTICATION = identity.current().group("authentication")
+_AUTHORIZATION = identity.current().group("authorization")
 
 
 def resources(options: Options) -> list[Resource]:

@@ -9,6 +9,7 @@ from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Resource, Strategy
 from apiserver_stub.status import Cause, forbidden_value, invalid_value, required
 from apiserver_stub.validation import label_problems
+from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options
@@ -64,7 +65,7 @@ class RuntimeClassStrategy(Strategy):
 def resources(options: Options) -> list[Resource]:
     return [
         Resource(
-            "scheduling.k8s.io",
+            identity.current().group("scheduling"),
             "v1",
             "PriorityClass",
             "priorityclasses",
@@ -79,7 +80,7 @@ def resources(options: Options) -> list[Resource]:
             ),
         ),
         Resource(
-            "node.k8s.io",
+            identity.current().group("node"),
             "v1",
             "RuntimeClass",
             "runtimeclasses",

@@ -12,6 +12,7 @@ from apiserver_stub.resources.columns import AGE, NAME
 from apiserver_stub.resources.registry import Column, Resource, Subresource
 from apiserver_stub.status import bad_request, conflict, invalid, invalid_value, not_found
 from apiserver_stub.strategic import SERVICE_ACCOUNT
+from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
@@ -33,7 +34,14 @@ def resources(options: Options) -> list[Resource]:
             "serviceaccounts",
             short_names=("sa",),
             subresources=(
-                Subresource("token", ("create",), "TokenRequest", "authentication.k8s.io", "v1", action=create_token),
+                Subresource(
+                    "token",
+                    ("create",),
+                    "TokenRequest",
+                    identity.current().group("authentication"),
+                    "v1",
+                    action=create_token,
+                ),
             ),
             columns=(NAME, Column("Secrets", lambda obj: str(len(obj.get("secrets") or ()))), AGE),
             patch_schema=SERVICE_ACCOUNT,
@@ -47,7 +55,7 @@ async def create_token(server: ApiServer, request: Request, resource: Resource) 
     from apiserver_stub.verbs.writing import read_object
 
     info = request.info
-    asked = read_object(request, "TokenRequest", "authentication.k8s.io/v1")
+    asked = read_object(request, "TokenRequest", identity.current().group("authentication") + "/v1")
     record = server.store.collection("core/serviceaccounts").get(objects.key_of(info.namespace, info.name))
     if record is None:
         raise not_found("", "serviceaccounts", info.name)
@@ -63,14 +71,14 @@ async def create_token(server: ApiServer, request: Request, resource: Resource) 
     elif seconds > _LONGEST_SECONDS:
         wrong = invalid_value(field, seconds, "may not specify a duration larger than 2^32 seconds")
     if wrong:
-        raise invalid("authentication.k8s.io", "TokenRequest", "", [wrong])
+        raise invalid(identity.current().group("authentication"), "TokenRequest", "", [wrong])
     reference = spec.get("boundObjectRef")
     bound = _bound_object(server, info.namespace, info.name, reference) if reference else None
     token, expires_at = server.tokens.issue(account, audiences, seconds, bound)
     metadata = {"name": info.name, "namespace": info.namespace, "creationTimestamp": objects.now()}
     answer: Object = {
         "kind": "TokenRequest",
-        "apiVersion": "authentication.k8s.io/v1",
+        "apiVersion": identity.current().group("authentication") + "/v1",
         "metadata": metadata,
         "spec": {"audiences": list(audiences), "expirationSeconds": seconds, "boundObjectRef": reference},
         "status": {

@@ -8,11 +8,12 @@ from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.strategic import CONDITIONS, CSI_NODE
+from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options
 
-_GROUP = "storage.k8s.io"
+_GROUP = identity.current().group("storage")
 
 
 class PendingStrategy(Strategy):

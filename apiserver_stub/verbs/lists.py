@@ -16,6 +16,7 @@ from apiserver_stub.status import ApiError, bad_request, expired
 from apiserver_stub.store import Compacted, Record
 from apiserver_stub.verbs.get import parse_revision, too_large_version
 from apiserver_stub.verbs.writing import invalid_options
+from nodeagent.base import identity
 from nodeagent.base.selectors import (
     FieldSelector,
     LabelSelector,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from apiserver_stub.request import Request
     from apiserver_stub.resources.registry import Resource
 
+_TOKEN_VERSION = identity.current().group("meta") + "/v1"
 _CONTINUE_TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
     "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
@@ -207,7 +209,7 @@ def _filter(found: list[Record], matches: Callable[[Record], bool], limit: int) 
 
 
 def _token(revision: int, start: str) -> str:
-    text = objects.encode({"v": "meta.k8s.io/v1", "rv": revision, "start": start})
+    text = objects.encode({"v": _TOKEN_VERSION, "rv": revision, "start": start})
     return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
 
 
@@ -215,7 +217,7 @@ def _read_token(token: str) -> tuple[int, str]:
     try:
         value = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
         revision, start = value["rv"], value["start"]
-        if not isinstance(revision, int) or not isinstance(start, str) or not start or value["v"] != "meta.k8s.io/v1":
+        if not isinstance(revision, int) or not isinstance(start, str) or not start or value["v"] != _TOKEN_VERSION:
             raise ValueError("unexpected members")
     except (ValueError, TypeError, KeyError) as error:
         raise bad_request(f"invalid continue token: continue key is not valid: {error}") from error

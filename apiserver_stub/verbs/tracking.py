@@ -10,6 +10,7 @@ import msgspec
 from apiserver_stub import fieldsets, objects, ownership, schema
 from apiserver_stub.objects import Object
 from apiserver_stub.ownership import APPLY, UPDATE, Entry, Kind
+from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.request import Request
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 _MANAGER_LIMIT = 128
 _CLIENT = "kubectl"
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_LAST_APPLIED = identity.current().label("last-applied-configuration", "kubectl")
 _FLAT_LIMIT = 4096
 _flat: dict[tuple[Resource, tuple[str | tuple[str, ...] | None, ...]], msgspec.Raw] = {}
 

@@ -17,7 +17,7 @@ from apiserver_stub.store.sqlite import without_revision
 from apiserver_stub.verbs.get import parse_revision
 from apiserver_stub.verbs.lists import Selection, selection
 from apiserver_stub.verbs.writing import invalid_options
-from nodeagent.base import apiproto
+from nodeagent.base import apiproto, identity
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
@@ -167,7 +167,7 @@ class Watch:
     def _bookmark(self, *, initial_end: bool = False) -> bytes:
         metadata: dict[str, Any] = {"resourceVersion": str(self._server.store.revision), "creationTimestamp": None}
         if initial_end:
-            metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+            metadata["annotations"] = {identity.current().api_domain + "/initial-events-end": "true"}
         obj = {"kind": self._resource.kind, "apiVersion": self._resource.api_version, "metadata": metadata}
         if self._format.shape == "Table":
             return self._encode("BOOKMARK", tables.table(self._resource, [], metadata, "None", "v1"))

@@ -12,6 +12,7 @@ from apiserver_stub.status import ApiError, bad_request, conflict, forbidden, in
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.validation import validate_metadata, validate_metadata_update
 from apiserver_stub.verbs.tracking import put, track_create, track_update
+from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from apiserver_stub.request import Request
     from apiserver_stub.resources.registry import Resource
 
+_META = identity.current().group("meta")
 _SERVER_SET = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 
 
@@ -306,6 +308,6 @@ def invalid_options(kind: str, wrong: list[tuple[str, str, str]]) -> ApiError:
     return ApiError(
         422,
         "Invalid",
-        f'{kind}.meta.k8s.io "" is invalid: {text}',
-        {"group": "meta.k8s.io", "kind": kind, "causes": causes},
+        f'{kind}.{_META} "" is invalid: {text}',
+        {"group": _META, "kind": kind, "causes": causes},
     )

@@ -11,6 +11,7 @@ import pytest
 
 from tests.integration.containerd import Containerd
 from tests.integration.programs import ApiServer, NodeAgent, wait_until
+from tests.integration.reference import new_api_server
 
 LOGS = Path("/var/log/pods")
 
@@ -79,7 +80,7 @@ class Node:
 def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """A running node; a test removes the pods that it made."""
     directory = tmp_path_factory.mktemp("node")
-    api = ApiServer(directory)
+    api = new_api_server(directory)
     agent = NodeAgent(directory, containerd.endpoint, api)
     built = Node(containerd, api, agent)
     try:

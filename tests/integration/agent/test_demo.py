@@ -1,28 +1,137 @@
-"""``nodeagent demo --once``, what ``make run ONCE=1`` runs, shows a pod's life and cleans up."""
+"""``nodeagent demo``, what ``make run`` runs, shows a pod's life on any runtime and leaves nothing, or what it says."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
 import subprocess
 import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 
-def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "nodeagent", "demo", "--once", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+from tests.integration.embedded_runtime.test_unprivileged import AS_NOBODY, NOBODY, python_of_all
+
+pytestmark = pytest.mark.integration
+CHECKOUT = Path(__file__).parents[3]
 
 
-def test_shows_node_pod_log_and_events_and_stops_everything(containerd, tmp_path: Path) -> None:
-    result = demo("--endpoint", containerd.endpoint, "--dir", str(tmp_path))
+class Demo:
+    """The command on a directory of its own, as root or as the user nobody."""
+
+    def __init__(self, *, as_root: bool) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="demo-"))
+        self.directory.chmod(0o755)
+        self.words = [sys.executable]
+        self.environment = {**os.environ}
+        if not as_root:
+            os.chown(self.directory, NOBODY, NOBODY)
+            self.words = [*AS_NOBODY, python_of_all()]
+            parts = [str(CHECKOUT), str(CHECKOUT / "plugins"), sysconfig.get_path("purelib")]
+            self.environment |= {"PYTHONPATH": os.pathsep.join(parts), "XDG_STATE_HOME": str(self.directory)}
+        self.place = self.directory / "nodeagent-demo"
+
+    def command(self, *arguments: str) -> list[str]:
+        return [*self.words, "-m", "nodeagent", "demo", "--dir", str(self.place), *arguments]
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(*arguments), env=self.environment, capture_output=True, text=True, timeout=110, check=False
+        )
+
+    def run_until(self, text: str, *arguments: str) -> str:
+        """Press Ctrl-C once *text* was said; return all that was said."""
+        said = ""
+        with subprocess.Popen(
+            self.command(*arguments), env=self.environment, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                said += line
+                if text in line:
+                    process.send_signal(signal.SIGINT)
+        assert process.returncode == 0, said
+        return said
+
+    def processes(self) -> list[str]:
+        """Return the command lines of processes that have to do with the demo's directory."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal():
+                try:
+                    line = (entry / "cmdline").read_bytes()
+                except OSError:
+                    continue
+                if os.fsencode(self.directory) in line:
+                    found.append(line.replace(b"\0", b" ").decode())
+        return found
+
+    def close(self) -> None:
+        for point in reversed([line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]):
+            if point.startswith(f"{self.directory}/"):
+                subprocess.run(["umount", "--lazy", point], check=False)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+@pytest.fixture(params=[True, False], ids=["root", "ordinary user"])
+def demo(request: pytest.FixtureRequest) -> Iterator[Demo]:
+    demo = Demo(as_root=request.param)
+    yield demo
+    demo.close()
+
+
+@pytest.mark.row("card.embedded-runtime")
+def test_shows_a_pod_without_any_runtime_and_leaves_nothing_running(demo: Demo) -> None:
+    result = demo.run("--once", "--endpoint", "embedded")
 
     assert result.returncode == 0, result.stdout + result.stderr
-    for text in ("demo-node  Ready=True", "Running", "tick 1 from demo", "Started container main", "ended and removed"):
+    for text in ("demo-node  Ready=True", "Sandbox", "tick 1 from demo", "read: tick", "Started container reader"):
         assert text in result.stdout
-    assert containerd.ctr("containers", "ls", "-q") == ""
+    assert "ended and removed" in result.stdout
+    assert demo.processes() == []
+    assert not (demo.place / "runtime/keeper.json").exists()
 
 
-def test_says_what_to_do_without_a_runtime(tmp_path: Path) -> None:
-    result = demo("--endpoint", f"unix://{tmp_path}/none.sock", "--dir", str(tmp_path))
+def test_a_pod_that_was_left_goes_on_and_the_next_run_finds_it(demo: Demo) -> None:
+    first = demo.run_until("Ctrl-C stops", "--endpoint", "embedded")
+    assert "goes on" in first
+    (log,) = demo.place.glob("logs/pods/default_demo_*/writer/0.log")
+    size = log.stat().st_size
+    limit = time.monotonic() + 20
+    while log.stat().st_size == size:
+        assert time.monotonic() < limit, "the pod writes no more"
+        time.sleep(0.05)
+
+    again = demo.run_until("Ctrl-C stops", "--endpoint", "embedded", "--stop-pods")
+
+    assert "is there from an earlier run" in again
+    since = [line.partition("runs since")[2] for line in (first + again).splitlines() if "runs since" in line]
+    assert since[0] == since[1]
+    assert "ended and removed" in again
+    assert demo.processes() == []
+
+
+def test_uses_a_runtime_that_is_named(containerd) -> None:
+    demo = Demo(as_root=True)
+    try:
+        result = demo.run("--once", "--endpoint", containerd.endpoint)
+
+        assert result.returncode == 0, result.stdout + result.stderr
+        assert f"{containerd.endpoint}  found: as asked" in result.stdout
+        assert "tick 1 from demo" in result.stdout
+        assert containerd.ctr("containers", "ls", "-q") == ""
+    finally:
+        demo.close()
+
+
+def test_says_what_to_do_when_the_runtime_named_is_not_there(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "nodeagent", "demo", "--once", "--endpoint", f"unix://{tmp_path}/none.sock"]
+    result = subprocess.run([*words, "--dir", str(tmp_path)], capture_output=True, text=True, timeout=60, check=False)
 
     assert result.returncode == 3
-    assert "install and start one (apt install containerd)" in result.stderr
+    assert "leave --endpoint out to use the embedded one" in result.stderr

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from tests.integration.agent.conftest import Node
-from tests.integration.programs import ApiServer, NodeAgent, simple_pod, wait_until
+from tests.integration.programs import NodeAgent, simple_pod, wait_until
+from tests.integration.reference import new_api_server
 
 STAY = "trap 'exit 0' TERM; while true; do sleep 0.2; done"
 
@@ -22,7 +23,7 @@ STAY = "trap 'exit 0' TERM; while true; do sleep 0.2; done"
 @pytest.fixture
 def own(containerd, tmp_path: Path) -> Iterator[Node]:
     """A node of the test's own, because the test breaks it."""
-    api = ApiServer(tmp_path)
+    api = new_api_server(tmp_path)
     agent = NodeAgent(tmp_path, containerd.endpoint, api)
     node = Node(containerd, api, agent)
     try:
@@ -160,7 +161,7 @@ def test_bad_manifests_are_named_and_disturb_nothing(own: Node) -> None:
 
 @pytest.mark.timeout(180)
 def test_a_full_disk_under_the_root_directory_is_told_and_passes(containerd, tmp_path: Path) -> None:
-    api, agent = ApiServer(tmp_path), NodeAgent(tmp_path, containerd.endpoint)
+    api, agent = new_api_server(tmp_path), NodeAgent(tmp_path, containerd.endpoint)
     agent.api = api
     node = Node(containerd, api, agent)
     agent.root.mkdir()

@@ -11,13 +11,14 @@ from nodeagent.apiclient import Client, connect
 from nodeagent.base.aio import SystemClock
 from nodeagent.testing.context import make_config
 from tests.integration.programs import ApiServer
+from tests.integration.reference import new_api_server
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
-    program = ApiServer(tmp_path_factory.mktemp("apiclient"))
+    program = new_api_server(tmp_path_factory.mktemp("apiclient"))
     program.start("--node-name", "node-1")
     yield program
     program.stop()

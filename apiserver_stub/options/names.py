@@ -1,0 +1,60 @@
+"""The names by which this deployment is known on the wire; the agent takes the same options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from apiserver_stub.options.declare import Group
+from nodeagent.base.identity import Identity
+
+TITLE = "Names"
+_USUAL = Identity()
+
+
+@dataclass(frozen=True)
+class NameOptions:
+    api_domain: str = _USUAL.api_domain
+    label_domain: str = _USUAL.label_domain
+    media_domain: str = _USUAL.media_domain
+    system_namespace: str = _USUAL.system_namespace
+    node_lease_namespace: str = _USUAL.node_lease_namespace
+
+    @property
+    def identity(self) -> Identity:
+        """What has to be in force before anything of the server is built."""
+        return Identity(
+            api_domain=self.api_domain,
+            label_domain=self.label_domain,
+            media_domain=self.media_domain,
+            system_namespace=self.system_namespace,
+            node_lease_namespace=self.node_lease_namespace,
+        )
+
+
+def declare(group: Group) -> None:
+    group.add("api-domain", str, f"Domain part of API groups. Default {_USUAL.api_domain}.")
+    group.add("label-domain", str, f"Domain of labels and annotations. Default {_USUAL.label_domain}.")
+    group.add("media-domain", str, f"Name in media types. Default {_USUAL.media_domain}.")
+    group.add("system-namespace", str, f"Namespace of the system's objects. Default {_USUAL.system_namespace}.")
+    group.add("node-lease-namespace", str, f"Namespace of node leases. Default {_USUAL.node_lease_namespace}.")
+
+
+def check(options: NameOptions) -> Iterator[str]:
+    for name, value in (
+        ("api-domain", options.api_domain),
+        ("label-domain", options.label_domain),
+        ("media-domain", options.media_domain),
+        ("system-namespace", options.system_namespace),
+        ("node-lease-namespace", options.node_lease_namespace),
+    ):
+        labels = value.split(".") if name.endswith("-domain") else [value]
+        if not all(_is_label(label) for label in labels):
+            yield f'--{name} "{value}" must consist of lower case letters, digits and "-"' + (
+                ', in parts with "." between them' if name.endswith("-domain") else ""
+            )
+
+
+def _is_label(text: str) -> bool:
+    fits = all(char in "abcdefghijklmnopqrstuvwxyz0123456789-" for char in text)
+    return 0 < len(text) < 64 and fits and not text.startswith("-") and not text.endswith("-")
