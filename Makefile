@@ -14,7 +14,7 @@ SOURCES := $(wildcard nodeagent plugins apiserver_stub tools tests benchmarks)
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(RUN_READY) ## Start an API server, the agent and a pod on this machine; ONCE=1 stops again, ENDPOINT=unix:///… names the runtime
+run: $(RUN_READY) ## Start an API server, a runtime, the agent and a pod here; ONCE=1 stops again, ENDPOINT=unix:///… names a runtime
 	$(BIN)/python -m nodeagent demo $(if $(ONCE),--once) $(if $(ENDPOINT),--endpoint $(ENDPOINT))
 
 test: $(DEV_READY) ## Run every test, as CI does; as root, installs the Debian packages that the tests need

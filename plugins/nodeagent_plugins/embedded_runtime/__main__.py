@@ -43,7 +43,7 @@ def main() -> int:
     if given.root is None:
         parser.error("--root is required")
     root = given.root.resolve()
-    from nodeagent_plugins.embedded_runtime.userns import become_root
+    from nodeagent_plugins.embedded_runtime.userns import become_root, release
 
     ready: Callable[[], None] = _detach(root) if given.detach else _nothing
     try:
@@ -72,6 +72,8 @@ def main() -> int:
         print(f"embedded runtime: {error}", file=sys.stderr)
         return 2
     uvloop.run(daemon.run(ready))
+    if daemon.empty:
+        release(root)
     return 0
 
 

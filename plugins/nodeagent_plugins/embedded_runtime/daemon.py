@@ -122,7 +122,14 @@ class Daemon:
             stack.push_async_callback(server.stop, STOP_SECONDS)
             ready()
             await stop.wait()
-            _log.info("Runtime stops; pods run on")
+            if self.empty:
+                await self._network.remove()
+            _log.info("Runtime stops; pods run on", extra={"pods": len(self._sandboxes.records.all())})
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no pod, so that nothing has to outlive this process."""
+        return not self._sandboxes.records.all()
 
     def _load_images(self) -> None:
         self._images.load()

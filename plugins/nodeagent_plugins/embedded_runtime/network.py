@@ -20,6 +20,7 @@ _log = logging.getLogger(__name__)
 DEFAULT_SUBNET = "10.88.64.0/20"
 DEFAULT_BRIDGE = "nodeagent0"
 _PORT_MAP = "type inet_proto . inet_service : ipv4_addr . inet_service;"
+_ALIAS = "pods of nodeagent's embedded runtime"
 _PROTOCOLS = {cri.TCP: "tcp", cri.UDP: "udp"}
 
 
@@ -49,6 +50,9 @@ class HostNetwork:
 
     async def detach(self, _addresses: Sequence[str], _ports: Sequence[cri.PortMapping]) -> None:
         """Nothing to do."""
+
+    async def remove(self) -> None:
+        """Nothing was made."""
 
 
 class BridgeNetwork:
@@ -117,6 +121,19 @@ class BridgeNetwork:
                         [self._nft, f"delete element ip {self._table} ports {{ {key} }}"], "close a port"
                     )
 
+    async def remove(self) -> None:
+        """Take the bridge and its rules away, if the bridge is one that a runtime of ours made; no pod may be left."""
+        try:
+            alias = await asyncio.to_thread(Path(f"/sys/class/net/{self._bridge}/ifalias").read_text)
+        except OSError:
+            return
+        if alias.strip() != _ALIAS:
+            return
+        with contextlib.suppress(CallError):  # what stays does no harm, and the next start takes it over
+            await commands.run([self._ip, "link", "delete", self._bridge], "remove the bridge of pods")
+            if self._nft:
+                await commands.run([self._nft, f"delete table ip {self._table}"], "remove the rules of pods")
+
     # --- inside -----------------------------------------------------------------------------------------------
 
     @property
@@ -144,7 +161,11 @@ class BridgeNetwork:
 
     async def _make_bridge(self) -> None:
         if not await asyncio.to_thread(Path(f"/sys/class/net/{self._bridge}").exists):
-            await commands.run([self._ip, "link", "add", self._bridge, "type", "bridge"], "make the bridge of pods")
+            await commands.run(
+                [self._ip, "-batch", "-"],
+                "make the bridge of pods",
+                given=f'link add {self._bridge} type bridge\nlink set {self._bridge} alias "{_ALIAS}"\n',
+            )
         await commands.run(
             [self._ip, "-batch", "-"],
             "prepare the bridge of pods",

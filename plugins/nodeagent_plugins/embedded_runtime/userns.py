@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import signal
 import subprocess
 from pathlib import Path
 
@@ -34,6 +35,14 @@ def become_root(root: Path) -> None:
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)
     syscalls.join(f"/proc/{keeper.pid}/ns/mnt")
+
+
+def release(root: Path) -> None:
+    """End the keeper of the user namespace of the runtime on *root*, if there is one; no pod may be left."""
+    keeper = _find_keeper(root / KEEPER)
+    if keeper is not None:
+        (root / KEEPER).unlink(missing_ok=True)
+        keeper.send(signal.SIGKILL)
 
 
 def _find_keeper(path: Path) -> Process | None:
