@@ -165,6 +165,7 @@ class NodeAgent(Program):
         self.root = directory / "root"
         self.config: dict[str, Any] = {}
         self.arguments: list[str] = []
+        self.left_out = ["kernel_tunables"]
         self.health_port = free_port()
         self.port = free_port()
 
@@ -190,12 +191,14 @@ class NodeAgent(Program):
             "healthzPort": self.health_port,
             "address": "127.0.0.1",
             "port": self.port,
+            "failSwapOn": False,  # this machine is as it is, and the agent leaves it so
+            "makeIPTablesUtilChains": False,
             **self.config,
         }
         file = self.directory / "config.yaml"
         file.write_text(yaml.safe_dump(document))
         arguments = ["--config", str(file), "--root-dir", str(self.root), "--cert-dir", str(self.directory / "pki")]
-        arguments += ["--hostname-override", self.node]
+        arguments += ["--hostname-override", self.node, *(f"--disable-plugin={name}" for name in self.left_out)]
         if self.api is not None:
             arguments += ["--kubeconfig", self.api.facts["nodeKubeconfig"]]
         self.launch("nodeagent", "run", *arguments, *self.arguments)

@@ -22,11 +22,13 @@ async def test_safe_ones_pass(tmp_path):
     )
 
 
+@pytest.mark.row("config.allowedUnsafeSysctls")
 async def test_others_are_refused(tmp_path):
     expected = ("SysctlForbidden", 'forbidden sysctl: "kernel.msgmax" not allowlisted')
     assert await verdict(tmp_path, "net.ipv4.tcp_syncookies", "kernel.msgmax") == expected
 
 
+@pytest.mark.row("config.allowedUnsafeSysctls")
 @pytest.mark.parametrize("allowed", ["kernel.msgmax", "kernel.msg*", "kernel/msg*"])
 async def test_allowed_ones_pass(tmp_path, allowed):
     assert await verdict(tmp_path, "kernel.msgmax", allowed=[allowed]) is None

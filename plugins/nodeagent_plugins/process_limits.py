@@ -1,0 +1,84 @@
+"""What the kernel grants the agent's own process: OOM score and open files.
+
+spec: config.oomScoreAdj, config.maxOpenFiles
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nodeagent import hookimpl
+from nodeagent.base.aio import Clock
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.context import AgentContext
+
+if TYPE_CHECKING:
+    from nodeagent.contracts.background import BackgroundLoop
+    from nodeagent.pluginmanager import PluginManager
+
+_log = logging.getLogger(__name__)
+
+REPEAT_SECONDS = 300.0
+OOM_SCORE_FILE = Path("/proc/self/oom_score_adj")
+
+
+@hookimpl
+def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, plugins: PluginManager) -> None:
+    plugins.register(
+        ProcessLimits(config.oom_score_adj, config.max_open_files, context.clock), name="process_limits.keeper"
+    )
+
+
+class ProcessLimits:
+    """Sets both limits, and the score again every five minutes; a refusal is logged, because pods can run without."""
+
+    name = "process limits"
+
+    def __init__(self, oom_score: int, open_files: int, clock: Clock, *, oom_score_file: Path = OOM_SCORE_FILE) -> None:
+        self._oom_score, self._open_files, self._clock = oom_score, open_files, clock
+        self._file = oom_score_file
+        self._refused = False
+
+    @hookimpl
+    def nodeagent_provide_background_loops(self) -> Sequence[BackgroundLoop]:
+        return [self]
+
+    async def run(self) -> None:
+        """Keep the limits until cancelled."""
+        limit_open_files(self._open_files)
+        while True:
+            self._set_oom_score()
+            await self._clock.sleep(REPEAT_SECONDS)
+
+    def _set_oom_score(self) -> None:
+        try:
+            if int(self._file.read_text(encoding="ascii")) != self._oom_score:
+                self._file.write_text(str(self._oom_score), encoding="ascii")
+        except OSError as error:
+            if not self._refused:  # once is enough, it will not change
+                details = {"wanted": self._oom_score, "err": str(error)}
+                _log.warning("OOM score of the agent cannot be set", extra=details)
+            self._refused = True
+        else:
+            self._refused = False
+
+
+def limit_open_files(wanted: int) -> None:
+    """Set how many files the process may have open; as many as allowed where *wanted* is refused."""
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
+    except (OSError, ValueError) as error:
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        granted = min(wanted, most) if most != resource.RLIM_INFINITY else wanted
+        _log.warning(
+            "Limit of open files cannot be set",
+            extra={"wanted": wanted, "granted": granted, "err": str(error)},
+        )
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (granted, most))
+        except (OSError, ValueError):
+            _log.exception("Limit of open files cannot be raised to what is allowed")

@@ -1,0 +1,51 @@
+"""Swap is a reason not to start, unless it is allowed or not the agent's affair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from nodeagent_plugins import fail_swap_on
+from nodeagent_plugins.fail_swap_on import swap_areas
+
+from nodeagent.errors import ConfigError
+from nodeagent.testing.context import make_config, make_context
+from nodeagent.testing.plugins import load_plugin
+
+HEADER = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
+SWAPPING = HEADER + "/dev/sda2   partition\t8388604\t0\t-2\n/swap\\040file   file\t1024\t0\t-3\n"
+
+
+@pytest.fixture
+def swaps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    file = tmp_path / "swaps"
+    monkeypatch.setattr(fail_swap_on, "SWAPS", file)
+    return file
+
+
+@pytest.mark.row("config.failSwapOn")
+def test_refuses_to_start_while_swap_is_on(tmp_path: Path, swaps: Path) -> None:
+    swaps.write_text(SWAPPING)
+
+    with pytest.raises(ConfigError, match="failSwapOn: /dev/sda2: running with swap on is not supported"):
+        load_plugin(fail_swap_on, context=make_context(tmp_path, config=make_config()))
+
+    assert swap_areas(swaps) == ["/dev/sda2", "/swap\\040file"]
+
+
+@pytest.mark.parametrize(
+    "allowed", [{"fail_swap_on": False}, {"feature_gates": {"NodeAgentInUserNamespace": True}}], ids=["field", "gate"]
+)
+@pytest.mark.row("config.failSwapOn")
+def test_starts_with_swap_where_that_is_allowed(tmp_path: Path, swaps: Path, allowed: dict[str, object]) -> None:
+    swaps.write_text(SWAPPING)
+
+    load_plugin(fail_swap_on, context=make_context(tmp_path, config=make_config(**allowed)))
+
+
+@pytest.mark.parametrize("content", [HEADER, "", None], ids=["header only", "empty", "no such file"])
+def test_starts_without_swap(tmp_path: Path, swaps: Path, content: str | None) -> None:
+    if content is not None:
+        swaps.write_text(content)
+
+    load_plugin(fail_swap_on, context=make_context(tmp_path, config=make_config()))

@@ -1,0 +1,85 @@
+"""Kernel parameters are set, or their state is a reason not to start."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from nodeagent_plugins import kernel_tunables
+from nodeagent_plugins.kernel_tunables import WANTED, KernelTunables, read_other, refuse_other
+
+from nodeagent.errors import ConfigError
+from nodeagent.testing.context import make_config, make_context
+from nodeagent.testing.plugins import load_plugin
+
+
+@pytest.fixture
+def sysctls(tmp_path: Path) -> Path:
+    """A kernel that has every parameter as wanted."""
+    for name, value in WANTED.items():
+        file = tmp_path.joinpath("sys", *name.split("."))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{value}\n")
+    return tmp_path / "sys"
+
+
+def test_knows_what_a_node_relies_on() -> None:
+    assert WANTED == {
+        "vm.overcommit_memory": 1,
+        "vm.panic_on_oom": 0,
+        "kernel.panic": 10,
+        "kernel.panic_on_oops": 1,
+        "kernel.keys.root_maxkeys": 1000000,
+        "kernel.keys.root_maxbytes": 25000000,
+    }
+
+
+@pytest.mark.row("config.protectKernelDefaults")
+def test_every_parameter_that_differs_is_a_reason_not_to_start(
+    tmp_path: Path, sysctls: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_tunables, "SYSCTLS", sysctls)
+    context = make_context(tmp_path, config=make_config(protect_kernel_defaults=True))
+    load_plugin(kernel_tunables, context=context)  # all is well
+    (sysctls / "vm/overcommit_memory").write_text("0\n")
+    (sysctls / "kernel/keys/root_maxkeys").write_text("200\n")
+    (sysctls / "kernel/panic").unlink()
+
+    with pytest.raises(ConfigError) as refused:
+        load_plugin(kernel_tunables, context=context)
+
+    assert [str(problem) for problem in refused.value.problems] == [
+        "protectKernelDefaults: vm.overcommit_memory: 0 must be 1 before the agent starts",
+        "protectKernelDefaults: kernel.panic: 'No such file or directory' must be 10 before the agent starts",
+        "protectKernelDefaults: kernel.keys.root_maxkeys: 200 must be 1000000 before the agent starts",
+    ]
+    assert (sysctls / "vm/overcommit_memory").read_text() == "0\n"
+
+
+@pytest.mark.row("config.protectKernelDefaults")
+def test_without_protection_they_are_set_and_a_refusal_is_logged(
+    tmp_path: Path, sysctls: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(kernel_tunables, "SYSCTLS", sysctls)
+    manager = load_plugin(kernel_tunables, context=make_context(tmp_path, config=make_config()))
+    for name in ("vm/overcommit_memory", "kernel/panic_on_oops"):
+        (sysctls / name).write_text("7\n")
+    (sysctls / "kernel/panic").unlink()
+    (sysctls / "kernel/panic").mkdir()  # cannot be read nor written
+
+    [setter] = [answer.value[0] for answer in manager.provide_all("nodeagent_provide_background_loops")]
+    with caplog.at_level(logging.WARNING):
+        setter.set()
+
+    assert read_other(sysctls) == {"kernel.panic": "Is a directory"}
+    assert [record.sysctl for record in caplog.records] == ["kernel.panic"]  # type: ignore[attr-defined]
+
+
+def test_nothing_is_written_where_all_is_well(sysctls: Path) -> None:
+    before = (sysctls / "kernel/panic").stat().st_mtime_ns
+
+    KernelTunables(sysctls).set()
+    refuse_other(sysctls)
+
+    assert (sysctls / "kernel/panic").stat().st_mtime_ns == before
