@@ -12,6 +12,7 @@ from nodeagent_plugins.routes_logs.choice import NoLog, choose_run
 from nodeagent_plugins.routes_logs.follow import read_file
 from nodeagent_plugins.routes_logs.lines import LineReader
 from nodeagent_plugins.routes_logs.options import LogOptions, UndecodableQuery, read_options
+from nodeagent_plugins.routes_logs.rotated import RotatedLogs
 from nodeagent_plugins.routes_logs.watch import Watches
 
 from nodeagent.contracts.context import AgentContext
@@ -47,6 +48,9 @@ class ContainerLogs:
             self._context.clock,
             tail_lines=options.tail_lines,
             goes_on=(lambda: self._runs(pod.uid, run.id)) if options.follow else None,
+            rotated=RotatedLogs(
+                lambda name: open_beneath(root, f"{relative.rpartition('/')[0]}/{name}", links=False), path.name
+            ),
         )
         try:
             await self._send(request, answer, pieces, options)

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from typing import Any, TypeVar
 
+from nodeagent_plugins.routes_logs.rotated import Look, RotatedLogs
 from nodeagent_plugins.routes_logs.watch import Watches
 
 from nodeagent.base.aio import Clock
@@ -15,8 +16,10 @@ from nodeagent.base.aio.waker import wait_for
 
 BLOCK_BYTES = 256 * 1024
 LOOK_SECONDS = 1.0
+SETTLE_SECONDS = 0.25
+"""A runtime that was told to begin a new log may still empty its buffers into the old one."""
 
-T = TypeVar("T", int, int | None)
+T = TypeVar("T", int, Look)
 
 Open = Callable[[], int]
 """Opens the file anew and returns its descriptor; raises ``OSError`` while it is not there."""
@@ -30,6 +33,7 @@ async def read_file(
     *,
     tail_lines: int | None = None,
     goes_on: Callable[[], bool] | None = None,
+    rotated: RotatedLogs | None = None,
 ) -> AsyncGenerator[bytes, None]:
     """Yield the bytes of a file.
 
@@ -37,6 +41,7 @@ async def read_file(
     :param tail_lines: begin that many lines before the end.
     :param goes_on: for following: whether more may still be written. A file that was renamed away is read to its end,
         then the one in its place from the start; a file that shrank is read anew.
+    :param rotated: for following: where what was rotated between two looks is found, to be read as well.
     :raises OSError: the file cannot be opened.
     """
     descriptor = await opened(open_file)
@@ -48,21 +53,35 @@ async def read_file(
                 yield block
             return
         with watches.watching(directory) as news:
+            older: frozenset[str] | None = None
             while True:
                 news.clear()
                 more = goes_on()
-                while block := await asyncio.to_thread(os.pread, descriptor, BLOCK_BYTES, offset):
-                    offset += len(block)
-                    yield block
-                successor = await opened(partial(_successor, open_file, descriptor))
-                if successor is not None:
-                    # What was written between the last read and the renaming still belongs to the old file.
-                    while block := await asyncio.to_thread(os.pread, descriptor, BLOCK_BYTES, offset):
-                        offset += len(block)
-                        yield block
+                # Before the reading, because that may take long and much may be rotated meanwhile.
+                look = partial(rotated.look, descriptor, older) if rotated else partial(_look, open_file, descriptor)
+                seen = await opened(look)
+                try:
+                    quiet = not more
+                    while True:
+                        begin = offset
+                        while block := await asyncio.to_thread(os.pread, descriptor, BLOCK_BYTES, offset):
+                            offset += len(block)
+                            yield block
+                        if seen.successor is None or (quiet and offset == begin):
+                            break
+                        await clock.sleep(SETTLE_SECONDS)
+                        quiet = True
+                    for name in seen.missed:
+                        async for block in _whole(rotated, name):
+                            yield block
+                except BaseException:
+                    _close(seen)
+                    raise
+                if seen.successor is not None:
                     os.close(descriptor)
-                    descriptor, offset = successor, 0
+                    descriptor, offset, older = seen.successor, 0, None
                     continue
+                older = seen.older
                 if os.fstat(descriptor).st_size < offset:
                     offset = 0
                     continue
@@ -84,8 +103,26 @@ async def opened(open_file: Callable[[], T]) -> T:
 
 
 def _close_result(opening: asyncio.Future[Any]) -> None:
-    if not opening.cancelled() and opening.exception() is None and opening.result() is not None:
-        os.close(opening.result())
+    if not opening.cancelled() and opening.exception() is None:
+        _close(opening.result())
+
+
+def _close(found: int | Look) -> None:
+    descriptor = found.successor if isinstance(found, Look) else found
+    if descriptor is not None:
+        os.close(descriptor)
+
+
+async def _whole(rotated: RotatedLogs | None, name: str) -> AsyncGenerator[bytes, None]:
+    """Yield all of a rotated file; nothing when it is gone."""
+    file = None if rotated is None else await asyncio.to_thread(rotated.open, name)
+    if file is None:
+        return
+    try:
+        while block := await asyncio.to_thread(file.read, BLOCK_BYTES):
+            yield block
+    finally:
+        file.close()
 
 
 def tail_offset(descriptor: int, lines: int) -> int:
@@ -110,14 +147,14 @@ def tail_offset(descriptor: int, lines: int) -> int:
     return 0
 
 
-def _successor(open_file: Open, descriptor: int) -> int | None:
+def _look(open_file: Open, descriptor: int) -> Look:
     """Return the file that now stands in the place of *descriptor*'s, if it is another one."""
     try:
         found = open_file()
     except OSError:
-        return None
+        return Look()
     ours, theirs = os.fstat(descriptor), os.fstat(found)
     if (ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino):
         os.close(found)
-        return None
-    return found
+        return Look()
+    return Look(found)
