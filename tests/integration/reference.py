@@ -42,6 +42,7 @@ class ReferenceApiServer(ApiServer):
         self._secure_port, self._store = free_port(), (free_port(), free_port())
 
     def start(self, *options: str) -> None:
+        """Start as the bundled server does; *options* are its own and have no counterpart here."""
         self.data.mkdir(exist_ok=True)
         if not self.facts:
             self._prepare()
@@ -49,7 +50,7 @@ class ReferenceApiServer(ApiServer):
             self._start_etcd()
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [str(self._program), *self._options(), *options],
+                [str(self._program), *self._options()],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -87,22 +88,29 @@ class ReferenceApiServer(ApiServer):
         lines = f'{token},admin,admin,"system:masters"\n{node_token},system:node:{_NODE},{_NODE},"system:nodes"\n'
         write_private(self.data / "tokens.csv", lines.encode())
         url = f"https://127.0.0.1:{self._secure_port}"
-        kubeconfig = self.data / "node.kubeconfig"
-        cluster = {"server": url, "certificate-authority": str(self.data / "ca.crt")}
-        document = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "reference", "cluster": cluster}],
-            "users": [{"name": "node", "user": {"token": node_token}}],
-            "contexts": [{"name": "node", "context": {"cluster": "reference", "user": "node"}}],
-            "current-context": "node",
-        }
-        write_private(kubeconfig, yaml.safe_dump(document).encode())
+        kubeconfigs = {"admin": token, "node": node_token}
+        for user, secret in kubeconfigs.items():
+            write_private(self._kubeconfig(user), yaml.safe_dump(self._access(url, user, secret)).encode())
         self.facts = {
             "url": url,
             "caFile": str(self.data / "ca.crt"),
             "token": token,
-            "nodeKubeconfig": str(kubeconfig),
+            "kubeconfig": str(self._kubeconfig("admin")),
+            "nodeKubeconfig": str(self._kubeconfig("node")),
+        }
+
+    def _kubeconfig(self, user: str) -> Path:
+        return self.data / f"{user}.kubeconfig"
+
+    def _access(self, url: str, user: str, token: str) -> dict[str, Any]:
+        cluster = {"server": url, "certificate-authority": str(self.data / "ca.crt")}
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "reference", "cluster": cluster}],
+            "users": [{"name": user, "user": {"token": token}}],
+            "contexts": [{"name": user, "context": {"cluster": "reference", "user": user}}],
+            "current-context": user,
         }
 
     def _start_etcd(self) -> None:

@@ -83,7 +83,7 @@ def test_pods_of_a_url_follow_the_url(node: Node, tmp_path) -> None:
     Manifests.pods = [simple_pod("from-url", hostNetwork=True)]
     server = ThreadingHTTPServer(("127.0.0.1", 0), Manifests)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    agent = NodeAgent(tmp_path, node.runtime.endpoint, node.api, node="node-url")
+    agent = NodeAgent(tmp_path, node.runtime.endpoint, node.api)
     try:
         node.agent.stop()  # two agents on one runtime would end each other's pods
         agent.start(
@@ -91,11 +91,11 @@ def test_pods_of_a_url_follow_the_url(node: Node, tmp_path) -> None:
             staticPodURLHeader={"X-Token": [Manifests.token]},
             httpCheckFrequency="1s",
         )
-        node.phase("from-url-node-url", "Running")
+        node.phase("from-url-node-1", "Running")
 
         Manifests.pods = []
 
-        node.gone("from-url-node-url", seconds=20)
+        node.gone("from-url-node-1", seconds=20)
         assert Manifests.token not in agent.log.read_text()
     finally:
         server.shutdown()
