@@ -56,7 +56,6 @@ FIELDS = frozenset(
         "topologyManagerScope",
         "tracing",
         "volumePluginDir",
-        "volumeStatsAggPeriod",
     }
 )
 """Top-level fields that are validated and change nothing yet."""
@@ -92,6 +91,7 @@ GATES_IN_USE = frozenset(
         "NodeLogQuery",
         "NodeSwap",
         "PodDisruptionConditions",
+        "PodAndContainerStatsFromCRI",
         "PodLifecycleSleepAction",
         "PodReadyToStartContainersCondition",
         "ProcMountType",

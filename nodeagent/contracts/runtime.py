@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Protocol
 
+from nodeagent.contracts.stats import InterfaceStats
+
 LABEL_POD_NAME = "io.kubernetes.pod.name"
 LABEL_POD_NAMESPACE = "io.kubernetes.pod.namespace"
 LABEL_POD_UID = "io.kubernetes.pod.uid"
@@ -380,6 +382,37 @@ class ContainerStats:
     memory_rss_bytes: int = 0
     writable_layer_bytes: int = 0
     writable_layer_inodes: int = 0
+    writable_layer_mountpoint: str = ""
+    """Where the file system of writable layers is mounted, or any directory in it."""
+    memory_available_bytes: int | None = None
+    """``None`` without a limit."""
+    page_faults: int = 0
+    major_page_faults: int = 0
+    swap_usage_bytes: int | None = None
+    swap_available_bytes: int | None = None
+    cpu_usage_nanocores: int | None = None
+    """The runtime's own figure of the use a second, where it has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxStats:
+    """Usage of one pod with its containers, as the runtime counts it; what it does not tell is ``None``."""
+
+    id: str
+    pod_uid: str
+    timestamp: int = 0
+    cpu_usage_core_nanoseconds: int | None = None
+    cpu_usage_nanocores: int | None = None
+    memory_available_bytes: int | None = None
+    memory_working_set_bytes: int | None = None
+    memory_usage_bytes: int | None = None
+    memory_rss_bytes: int | None = None
+    page_faults: int | None = None
+    major_page_faults: int | None = None
+    process_count: int | None = None
+    interfaces: Sequence[InterfaceStats] = ()
+    """The default one first."""
+    containers: Sequence[ContainerStats] = ()
 
 
 class ContainerRuntime(Protocol):
@@ -389,6 +422,10 @@ class ContainerRuntime(Protocol):
 
     async def status(self) -> Sequence[RuntimeCondition]:
         """Return the runtime's conditions; ``RuntimeReady`` and ``NetworkReady`` are always among them."""
+        ...
+
+    async def cgroup_driver(self) -> str:
+        """Return who makes cgroups for the runtime, ``cgroupfs`` or ``systemd``; empty when it does not tell."""
         ...
 
     async def update_pod_cidr(self, pod_cidr: str) -> None: ...
@@ -448,6 +485,13 @@ class ContainerRuntime(Protocol):
 
     async def container_stats(self) -> Sequence[ContainerStats]: ...
 
+    async def sandbox_stats(self) -> Sequence[SandboxStats]:
+        """Return the usage of every pod as the runtime counts it.
+
+        :raises NotImplementedError: the runtime has no such call.
+        """
+        ...
+
     def events(self) -> AsyncIterator[RuntimeEvent] | None:
         """Return the runtime's event stream, or ``None`` when it has none.
 
@@ -470,6 +514,11 @@ class Image:
     uid: int | None = None
     username: str = ""
     pinned: bool = False
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every text that may stand for it: id, digest alone, tags, repositories with digest."""
+        return frozenset((self.id, self.id.removeprefix("sha256:"), *self.repo_tags, *self.repo_digests))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from nodeagent.contracts.runtime import (
     RuntimeVersion,
     SandboxConfig,
     SandboxInfo,
+    SandboxStats,
     SandboxStatus,
 )
 from nodeagent.errors import NotFound, RuntimeFailure
@@ -102,7 +103,11 @@ class FakeRuntime(Faults):
             RuntimeCondition("NetworkReady", True),
         ]
         self.pod_cidr = ""
+        self.driver = ""
         self.stats: dict[str, ContainerStats] = {}
+        """Usage of containers by id; others use nothing."""
+        self.pod_stats: dict[str, SandboxStats] | None = None
+        """Usage of pods by UID; ``None`` is a runtime that does not count them."""
         self._clock: Clock = clock or FakeClock()
         self._images = images
         self._has_events = events
@@ -212,6 +217,10 @@ class FakeRuntime(Faults):
     async def status(self) -> Sequence[RuntimeCondition]:
         await self._enter("status")
         return tuple(self.conditions)
+
+    async def cgroup_driver(self) -> str:
+        await self._enter("cgroup_driver")
+        return self.driver
 
     async def update_pod_cidr(self, pod_cidr: str) -> None:
         await self._enter("update_pod_cidr", pod_cidr)
@@ -346,6 +355,12 @@ class FakeRuntime(Faults):
             for c in self._containers.values()
             if c.state is ContainerState.RUNNING
         )
+
+    async def sandbox_stats(self) -> Sequence[SandboxStats]:
+        await self._enter("sandbox_stats")
+        if self.pod_stats is None:
+            raise NotImplementedError("this runtime does not count pods")
+        return tuple(self.pod_stats.values())
 
     def events(self) -> AsyncIterator[RuntimeEvent] | None:
         self.calls.append(Call("events"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.contracts.runtime import (
     LABEL_POD_UID,
@@ -18,8 +20,10 @@ from nodeagent.contracts.runtime import (
     RuntimeEventType,
     RuntimePod,
     SandboxInfo,
+    SandboxStats,
     SandboxStatus,
 )
+from nodeagent.contracts.stats import InterfaceStats
 
 _EVENTS = {
     cri.CONTAINER_CREATED_EVENT: RuntimeEventType.CREATED,
@@ -121,6 +125,39 @@ def container_stats(stats: cri.ContainerStats) -> ContainerStats:
         memory_rss_bytes=memory.rss_bytes.value,
         writable_layer_bytes=layer.used_bytes.value,
         writable_layer_inodes=layer.inodes_used.value,
+        writable_layer_mountpoint=layer.fs_id.mountpoint,
+        memory_available_bytes=_value(memory, "available_bytes"),
+        page_faults=memory.page_faults.value,
+        major_page_faults=memory.major_page_faults.value,
+        swap_usage_bytes=_value(stats.swap, "swap_usage_bytes"),
+        swap_available_bytes=_value(stats.swap, "swap_available_bytes"),
+        cpu_usage_nanocores=_value(stats.cpu, "usage_nano_cores"),
+    )
+
+
+def sandbox_stats(stats: cri.PodSandboxStats) -> SandboxStats:
+    attributes, linux = stats.attributes, stats.linux
+    cpu, memory, network = linux.cpu, linux.memory, linux.network
+    found = [network.default_interface] if network.HasField("default_interface") else []
+    found += [interface for interface in network.interfaces if interface.name != network.default_interface.name]
+    return SandboxStats(
+        id=attributes.id,
+        pod_uid=attributes.metadata.uid,
+        timestamp=cpu.timestamp,
+        cpu_usage_core_nanoseconds=_value(cpu, "usage_core_nano_seconds"),
+        cpu_usage_nanocores=_value(cpu, "usage_nano_cores"),
+        memory_available_bytes=_value(memory, "available_bytes"),
+        memory_working_set_bytes=_value(memory, "working_set_bytes"),
+        memory_usage_bytes=_value(memory, "usage_bytes"),
+        memory_rss_bytes=_value(memory, "rss_bytes"),
+        page_faults=_value(memory, "page_faults"),
+        major_page_faults=_value(memory, "major_page_faults"),
+        process_count=_value(linux.process, "process_count"),
+        interfaces=tuple(
+            InterfaceStats(i.name, i.rx_bytes.value, i.rx_errors.value, i.tx_bytes.value, i.tx_errors.value)
+            for i in found
+        ),
+        containers=tuple(map(container_stats, linux.containers)),
     )
 
 
@@ -153,6 +190,11 @@ def filesystem_usage(usage: cri.FilesystemUsage) -> FilesystemUsage:
         inodes_used=usage.inodes_used.value,
         timestamp=usage.timestamp,
     )
+
+
+def _value(message: Any, field: str) -> int | None:
+    """Return a number that the runtime may leave out."""
+    return getattr(message, field).value if message.HasField(field) else None
 
 
 def _state(number: int) -> ContainerState:

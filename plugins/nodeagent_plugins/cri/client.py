@@ -26,6 +26,7 @@ from nodeagent.contracts.runtime import (
     RuntimeVersion,
     SandboxConfig,
     SandboxInfo,
+    SandboxStats,
     SandboxStatus,
 )
 from nodeagent.errors import NotFound
@@ -58,6 +59,16 @@ class CriRuntime:
     async def status(self) -> Sequence[RuntimeCondition]:
         answer = await self.connection.call("Status", cri.StatusRequest(), "ask for the runtime's status")
         return tuple(RuntimeCondition(c.type, c.status, c.reason, c.message) for c in answer.status.conditions)
+
+    async def cgroup_driver(self) -> str:
+        try:
+            request = cri.RuntimeConfigRequest()
+            answer = await self.connection.call("RuntimeConfig", request, "ask for the cgroup driver")
+        except UnimplementedError:
+            return ""
+        if not answer.HasField("linux"):
+            return ""
+        return "cgroupfs" if answer.linux.cgroup_driver == cri.CGROUPFS else "systemd"
 
     async def update_pod_cidr(self, pod_cidr: str) -> None:
         network = cri.NetworkConfig(pod_cidr=pod_cidr)
@@ -181,6 +192,14 @@ class CriRuntime:
             "ListContainerStats", cri.ListContainerStatsRequest(), "ask for the usage of containers"
         )
         return tuple(map(answers.container_stats, answer.stats))
+
+    async def sandbox_stats(self) -> Sequence[SandboxStats]:
+        request = cri.ListPodSandboxStatsRequest()
+        try:
+            answer = await self.connection.call("ListPodSandboxStats", request, "ask for the usage of sandboxes")
+        except UnimplementedError as error:
+            raise NotImplementedError(str(error)) from error
+        return tuple(map(answers.sandbox_stats, answer.stats))
 
     async def events(self) -> AsyncIterator[RuntimeEvent]:
         """Give the runtime's events as they come.

@@ -1,18 +1,47 @@
-"""Statistics: how much the node, its pods and their containers use."""
+"""Statistics: how much the node, its pods and their containers use.
+
+spec: config.volumeStatsAggPeriod, config.nodeagentCgroups, config.systemCgroups
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from nodeagent_plugins.stats.provider import MeasuredStats
+from nodeagent_plugins.stats.provider import MAX_AGE_SECONDS, MeasuredStats
 
 from nodeagent import hookimpl
 
 if TYPE_CHECKING:
+    from nodeagent.contracts.background import BackgroundLoop
     from nodeagent.contracts.context import AgentContext
     from nodeagent.contracts.stats import StatsProvider
+
+NAME = "stats"
+
+
+@hookimpl
+def nodeagent_settings_schema() -> dict[str, Any]:
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "max_age_seconds": {
+                "type": "number",
+                "minimum": 0,
+                "default": MAX_AGE_SECONDS,
+                "description": "How old a figure may be that is served or scraped.",
+            },
+        },
+    }
 
 
 @hookimpl
 def nodeagent_provide_stats(context: AgentContext) -> StatsProvider:
-    return MeasuredStats(context)
+    settings = context.plugin_settings.get(NAME, {})
+    return MeasuredStats(context, max_age_seconds=settings.get("max_age_seconds", MAX_AGE_SECONDS))
+
+
+@hookimpl
+def nodeagent_provide_background_loops(context: AgentContext) -> Sequence[BackgroundLoop]:
+    return [context.stats.volumes] if isinstance(context.stats, MeasuredStats) else []

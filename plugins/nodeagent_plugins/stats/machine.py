@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from nodeagent.contracts.stats import FilesystemStats, InterfaceStats
@@ -23,21 +24,21 @@ class Machine:
 
     def boot_time(self) -> int:
         """Return when the machine was started, in epoch nanoseconds; 0 when it does not tell."""
-        return _field(read(self.root / "proc/stat") or b"", b"\nbtime ") * 1_000_000_000
+        return field(read(self.root / "proc/stat") or b"", b"\nbtime ") * 1_000_000_000
 
     def memory_capacity(self) -> int:
         """Return the size of the memory in bytes."""
-        return _field(b"\n" + (read(self.root / "proc/meminfo") or b""), b"\nMemTotal:") * _KIBI
+        return field(b"\n" + (read(self.root / "proc/meminfo") or b""), b"\nMemTotal:") * _KIBI
 
     def memory_used(self) -> int:
         """Return the bytes of memory that are not free."""
         text = b"\n" + (read(self.root / "proc/meminfo") or b"")
-        return (_field(text, b"\nMemTotal:") - _field(text, b"\nMemFree:")) * _KIBI
+        return (field(text, b"\nMemTotal:") - field(text, b"\nMemFree:")) * _KIBI
 
     def swap(self) -> tuple[int, int]:
         """Return the bytes of swap in all, and those that are free."""
         text = read(self.root / "proc/meminfo") or b""
-        return _field(text, b"\nSwapTotal:") * _KIBI, _field(text, b"\nSwapFree:") * _KIBI
+        return field(text, b"\nSwapTotal:") * _KIBI, field(text, b"\nSwapFree:") * _KIBI
 
     def cpu_nanoseconds(self) -> int | None:
         """Return the time for which processors have worked, steal left out."""
@@ -49,7 +50,7 @@ class Machine:
 
     def max_pids(self) -> int | None:
         """Return how many tasks there may be: the lower of the kernel's two limits."""
-        limits = [_number(read(self.root / "proc/sys/kernel" / name)) for name in ("pid_max", "threads-max")]
+        limits = [number(read(self.root / "proc/sys/kernel" / name)) for name in ("pid_max", "threads-max")]
         return min((limit for limit in limits if limit is not None), default=None)
 
     def current_pids(self) -> int | None:
@@ -112,7 +113,7 @@ def read(path: Path | str) -> bytes | None:
         os.close(descriptor)
 
 
-def _field(text: bytes, key: bytes) -> int:
+def field(text: bytes, key: bytes) -> int:
     """Return the number behind *key*, 0 when it is not there."""
     start = text.find(key)
     if start < 0:
@@ -120,8 +121,14 @@ def _field(text: bytes, key: bytes) -> int:
     return int(text[start + len(key) : start + len(key) + 32].split()[0])
 
 
-def _number(text: bytes | None) -> int | None:
+def number(text: bytes | None) -> int | None:
+    """Return the number that *text* is; ``max`` and nothing are ``None``."""
     try:
         return int(text) if text else None
     except ValueError:
         return None
+
+
+def nanoseconds(moment: datetime) -> int:
+    """Return a time of day in epoch nanoseconds."""
+    return int(moment.timestamp() * 1_000_000) * 1000

@@ -3,84 +3,137 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from datetime import datetime
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from nodeagent_plugins.stats.machine import Machine, filesystem
+from nodeagent_plugins.stats import pods as pod_usage
+from nodeagent_plugins.stats.cgroups import CgroupReader
+from nodeagent_plugins.stats.machine import Machine, filesystem, nanoseconds
+from nodeagent_plugins.stats.places import Places
+from nodeagent_plugins.stats.pods import Meter, RunningPod
+from nodeagent_plugins.stats.rates import CpuRates
+from nodeagent_plugins.stats.system import SystemContainers
+from nodeagent_plugins.stats.volumes import VolumeMeter
 
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.runtime import ContainerState, ContainerStats, SandboxInfo
-from nodeagent.contracts.stats import (
-    ContainerUsage,
-    CpuStats,
-    FilesystemStats,
-    MemoryStats,
-    NodeUsage,
-    PodUsage,
-)
+from nodeagent.contracts.runtime import FilesystemUsage, SandboxStats
+from nodeagent.contracts.stats import FilesystemStats, NodeUsage, PodUsage
+from nodeagent.errors import RuntimeFailure
+
+_log = logging.getLogger(__name__)
+
+MAX_AGE_SECONDS = 5.0
 
 
 class MeasuredStats:
-    """A :class:`~nodeagent.contracts.stats.StatsProvider` on the kernel's accounts and the runtime's."""
+    """A :class:`~nodeagent.contracts.stats.StatsProvider` on the kernel's accounts and the runtime's.
 
-    def __init__(self, context: AgentContext, machine: Machine | None = None) -> None:
-        self._context, self._machine = context, machine or Machine()
+    CPU and memory come from cgroups, writable layers from the runtime; what has no cgroup of its own is taken from the
+    runtime too. With the gate ``PodAndContainerStatsFromCRI`` pods and containers are what the runtime says, as long
+    as it can.
+
+    :param max_age_seconds: how old an answer may be that need not be fresh.
+    """
+
+    def __init__(
+        self, context: AgentContext, *, max_age_seconds: float = MAX_AGE_SECONDS, machine: Machine | None = None
+    ) -> None:
+        self._context, self._max_age = context, max_age_seconds
+        self.machine = machine or Machine()
+        self.cgroups = CgroupReader.find(self.machine)
+        self.volumes = VolumeMeter(context)
+        self.places = Places(context, self.cgroups)
+        self._rates, self._node_rates = CpuRates(), CpuRates()
+        self._meter = Meter(context, self.machine, self.cgroups, self.places, self._rates)
+        self._system = SystemContainers(context, self.machine, self.cgroups, self.places, self._node_rates)
+        self._from_runtime = context.gates.enabled("PodAndContainerStatsFromCRI")
+        self._runtime_counts_pods = True
+        self._node_lock, self._pods_lock = asyncio.Lock(), asyncio.Lock()
+        self._node: NodeUsage | None = None
+        self._node_at = 0.0
+        self._pods: Sequence[PodUsage] = ()
+        self._pods_at: float | None = None
 
     async def node(self, *, fresh: bool = False) -> NodeUsage:
-        return await asyncio.to_thread(self._measure_node)
+        async with self._node_lock:
+            now = self._context.clock.now()
+            if self._node is None or fresh or now - self._node_at >= self._max_age:
+                images = await self._image_filesystems()
+                self._node = await asyncio.to_thread(self._measure_node, images)
+                self._node_at = now
+            return self._node
 
     async def pods(self, *, fresh: bool = False, volumes: bool = True) -> Sequence[PodUsage]:
-        runtime = self._context.runtime
-        sandboxes = await runtime.list_sandboxes()
-        by_id = {sandbox.id: sandbox for sandbox in sandboxes}
-        stats = {found.id: found for found in await runtime.container_stats()}
-        running: dict[str, list[ContainerUsage]] = {}
-        owners: dict[str, SandboxInfo] = {}
-        for container in await runtime.list_containers():
-            owner = by_id.get(container.sandbox_id)
-            if owner is None or container.state is not ContainerState.RUNNING:
-                continue
-            owners[owner.uid] = owner
-            usage = _container_usage(container.name, container.created_at, stats.get(container.id), container.id)
-            running.setdefault(owner.uid, []).append(usage)
+        async with self._pods_lock:
+            now = self._context.clock.now()
+            if self._pods_at is None or fresh or now - self._pods_at >= self._max_age:
+                self._pods = await self._measure_pods()
+                self._pods_at = now
+            found = self._pods
+        if not volumes:
+            return found
         return [
-            PodUsage(uid, owners[uid].namespace, owners[uid].name, owners[uid].created_at, containers)
-            for uid, containers in running.items()
+            pod_usage.with_volumes(pod, latest) if (latest := self.volumes.latest(pod.uid)) else pod for pod in found
         ]
 
-    def _measure_node(self) -> NodeUsage:
-        machine, now = self._machine, nanoseconds(self._context.clock.wall())
-        capacity, used = machine.memory_capacity(), machine.memory_used()
+    async def running_pods(self) -> Sequence[RunningPod]:
+        """Return the pods that run something, as the runtime lists them.
+
+        :raises RuntimeFailure: the runtime did not answer.
+        """
+        runtime = self._context.runtime
+        return pod_usage.running_pods(await runtime.list_sandboxes(), await runtime.list_containers())
+
+    async def _measure_pods(self) -> Sequence[PodUsage]:
+        pods = await self.running_pods()
+        counted: Mapping[str, SandboxStats] = {}
+        if self._from_runtime and self._runtime_counts_pods:
+            try:
+                counted = {stats.id: stats for stats in await self._context.runtime.sandbox_stats()}
+            except NotImplementedError:
+                self._runtime_counts_pods = False
+                _log.warning("The runtime does not count the use of pods; the kernel's accounts are used instead")
+        if counted:
+            containers = {c.id: c for stats in counted.values() for c in stats.containers}
+        else:
+            containers = {stats.id: stats for stats in await self._context.runtime.container_stats()}
+        return await asyncio.to_thread(self._meter.measure, pods, containers, counted)
+
+    async def _image_filesystems(self) -> Sequence[FilesystemUsage]:
+        try:
+            return await self._context.images.filesystem_usage()
+        except RuntimeFailure as error:
+            _log.warning("The image file system is not known", extra={"err": str(error)})
+            return ()
+
+    def _measure_node(self, images: Sequence[FilesystemUsage]) -> NodeUsage:
+        machine, now = self.machine, nanoseconds(self._context.clock.wall())
+        account = self.cgroups.root()
+        image = _image_filesystem(images[0], now) if images else None
         return NodeUsage(
             machine.boot_time(),
-            cpu=CpuStats(now, usage_core_nanoseconds=machine.cpu_nanoseconds()),
-            memory=MemoryStats(now, available_bytes=capacity - used, usage_bytes=used, working_set_bytes=used),
+            cpu=pod_usage.cpu_stats(account, now, self._node_rates.update("/", now, account.cpu_nanoseconds)),
+            memory=replace(
+                pod_usage.memory_stats(account, now),
+                swap_available_bytes=machine.swap()[1],
+                swap_usage_bytes=account.swap_bytes,
+            ),
             filesystem=filesystem(self._context.root_dir, now),
+            image_filesystem=image,
             interfaces=machine.interfaces(),
             max_pids=machine.max_pids(),
             current_pids=machine.current_pids(),
+            system_containers=self._system.measure(now),
         )
 
 
-def nanoseconds(moment: datetime) -> int:
-    """Return a time of day in epoch nanoseconds."""
-    return int(moment.timestamp() * 1_000_000) * 1000
-
-
-def _container_usage(name: str, created_at: int, stats: ContainerStats | None, container_id: str) -> ContainerUsage:
-    if stats is None:
-        return ContainerUsage(name, created_at, container_id=container_id)
-    at = stats.timestamp
-    return ContainerUsage(
-        name,
-        created_at,
-        cpu=CpuStats(at, usage_core_nanoseconds=stats.cpu_usage_core_nanoseconds),
-        memory=MemoryStats(
-            at,
-            usage_bytes=stats.memory_usage_bytes,
-            working_set_bytes=stats.memory_working_set_bytes,
-            rss_bytes=stats.memory_rss_bytes,
-        ),
-        rootfs=FilesystemStats(at, used_bytes=stats.writable_layer_bytes, inodes_used=stats.writable_layer_inodes),
-        container_id=container_id,
+def _image_filesystem(usage: FilesystemUsage, now: int) -> FilesystemStats:
+    """Return the image file system: its size as the kernel has it, its use as the runtime counts its own."""
+    whole = filesystem(usage.mountpoint, now) if usage.mountpoint else None
+    return replace(
+        whole or FilesystemStats(now),
+        time=usage.timestamp or now,
+        used_bytes=usage.used_bytes,
+        inodes_used=usage.inodes_used,
     )

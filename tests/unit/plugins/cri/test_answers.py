@@ -139,6 +139,22 @@ def test_usage_of_a_container():
     assert answers.container_stats(found) == ContainerStats("c1", "main", "u1", 1, 2, 3, 4, 5, 6, 7)
 
 
+def test_usage_of_a_pod_names_its_default_interface_first_and_leaves_out_what_the_runtime_does():
+    found = cri.PodSandboxStats()
+    found.attributes.id, found.attributes.metadata.uid = "s1", "u1"
+    found.linux.cpu.timestamp, found.linux.cpu.usage_core_nano_seconds.value = 1, 2
+    found.linux.network.default_interface.name = "net1"
+    found.linux.network.default_interface.rx_bytes.value = 3
+    found.linux.network.interfaces.add(name="eth0")
+    found.linux.process.process_count.value = 4
+
+    usage = answers.sandbox_stats(found)
+
+    assert (usage.id, usage.pod_uid, usage.timestamp, usage.cpu_usage_core_nanoseconds) == ("s1", "u1", 1, 2)
+    assert [(interface.name, interface.rx_bytes) for interface in usage.interfaces] == [("net1", 3), ("eth0", 0)]
+    assert (usage.process_count, usage.memory_working_set_bytes) == (4, None)
+
+
 def test_an_event_carries_the_picture_of_its_pod_newest_container_first():
     found = cri.ContainerEventResponse(
         container_id="c2",

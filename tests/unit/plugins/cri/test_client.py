@@ -89,6 +89,7 @@ PLAIN: dict[str, Ask] = {
     "Attach": lambda r, i: r.attach_url("c", stdin=True, stdout=True, stderr=False, tty=True),
     "PortForward": lambda r, i: r.port_forward_url("s", [80]),
     "ListContainerStats": lambda r, i: r.container_stats(),
+    "ListPodSandboxStats": lambda r, i: r.sandbox_stats(),
     "ListImages": lambda r, i: i.list_images(),
     "ImageStatus": lambda r, i: i.image_status("busybox"),
     "RemoveImage": lambda r, i: i.remove_image("busybox"),
@@ -209,6 +210,13 @@ async def test_a_runtime_without_events_says_so(connection, runtime):
 
     with pytest.raises(NotImplementedError):
         await anext(runtime.events())
+
+
+async def test_a_runtime_that_does_not_count_pods_says_so(connection, runtime):
+    connection.answers["ListPodSandboxStats"] = UnimplementedError("unknown method")
+
+    with pytest.raises(NotImplementedError):
+        await runtime.sandbox_stats()
 
 
 def test_both_keep_their_contracts(runtime, images):

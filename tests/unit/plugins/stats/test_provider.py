@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import socket
+
 import pytest
 from nodeagent_plugins import stats as stats_plugin
+from nodeagent_plugins.stats.provider import MeasuredStats
+from nodeagent_plugins.stats.volumes import VolumeMeter
 
-from nodeagent.testing import FakeRuntime, load_plugin, make_context, make_pod
+from nodeagent.config.features import build_gates
+from nodeagent.config.settings import NodeSettings
+from nodeagent.contracts.runtime import ContainerStats, FilesystemUsage, SandboxStats
+from nodeagent.contracts.stats import FilesystemStats, InterfaceStats, VolumeUsage
+from nodeagent.errors import RuntimeUnavailable
+from nodeagent.testing import FakeRuntime, load_plugin, make_config, make_context, make_pod
 from nodeagent.testing.contracts import StatsProviderContract
+
+SECOND = 1_000_000_000
 
 
 class TestMeasuredStats(StatsProviderContract):
@@ -26,3 +38,237 @@ class TestMeasuredStats(StatsProviderContract):
     async def stats(self, tmp_path, clock, runtime):
         context = make_context(tmp_path, clock=clock, runtime=runtime)
         return load_plugin(stats_plugin).provide("nodeagent_provide_stats", context=context)
+
+
+class Bench:
+    """A provider on a machine of files, with one pod of two containers."""
+
+    def __init__(self, tmp_path, clock, fake, **parts):
+        self.runtime, self.fake, self.clock = FakeRuntime(clock), fake, clock
+        settings = {"pod_sync": {"log_root": str(tmp_path / "logs")}}
+        self.context = make_context(tmp_path, clock=clock, runtime=self.runtime, plugin_settings=settings, **parts)
+        self.pod = self.context.pods.add(make_pod("web", containers=["main", "side"]))
+        self.main, self.side = (self.runtime.start(name, self.pod) for name in ("main", "side"))
+        self.sandbox = self.runtime.pod(self.pod.uid).sandboxes[0].id
+        self.parent = self.context.cgroups.parent_of(self.pod)
+        self.stats = MeasuredStats(self.context, machine=fake.machine)
+
+    def use(self, cpu=0, memory=10_000):
+        fake = self.fake
+        fake.cgroup_v1("", cpu=cpu * 10, memory=10 * memory)
+        fake.cgroup_v1("/kubepods", cpu=cpu * 4, memory=4 * memory)
+        fake.cgroup_v1("/agent", cpu=cpu, memory=memory)
+        fake.cgroup_v1(self.parent, cpu=cpu * 3, memory=3 * memory, limit=1_000_000)
+        fake.cgroup_v1(f"{self.parent}/{self.main}", cpu=cpu, memory=memory, pids="11\n12\n")
+        fake.cgroup_v1(f"{self.parent}/{self.side}", cpu=cpu, memory=memory, pids="13\n")
+        fake.cgroup_v1(f"{self.parent}/{self.sandbox}", cpu=cpu, memory=memory, pids="10\n")
+        fake.interfaces(10, eth0=(70, 80))
+
+    async def only(self):
+        (pod,) = await self.stats.pods(fresh=True)
+        return pod
+
+
+@pytest.fixture
+def bench(tmp_path, clock, fake):
+    fake.v1()
+    bench = Bench(tmp_path, clock, fake)
+    bench.use()
+    return bench
+
+
+async def test_a_pods_use_is_that_of_its_cgroup_and_of_its_namespace(bench):
+    pod = await bench.only()
+
+    assert (pod.memory.usage_bytes, pod.memory.working_set_bytes, pod.memory.available_bytes) == (
+        30_000,
+        29_000,
+        971_000,
+    )
+    assert pod.interfaces == [InterfaceStats("eth0", 70, 2, 80, 3)]
+    assert pod.process_count == 4
+    assert {c.name: c.memory.working_set_bytes for c in pod.containers} == {"main": 9_000, "side": 9_000}
+
+
+async def test_the_use_a_second_comes_from_two_measures(bench):
+    before = await bench.only()
+    bench.use(cpu=2 * SECOND)
+    await bench.clock.advance(10)
+
+    after = await bench.only()
+
+    assert before.cpu.usage_nanocores is None
+    assert (after.cpu.usage_nanocores, after.cpu.usage_core_nanoseconds) == (6 * SECOND // 10, 6 * SECOND)
+    assert [c.cpu.usage_nanocores for c in after.containers] == [2 * SECOND // 10] * 2
+
+
+async def test_what_has_no_cgroup_is_taken_from_the_runtime(bench):
+    bench.runtime.stats[bench.main] = ContainerStats(
+        bench.main, "main", bench.pod.uid, timestamp=5, cpu_usage_core_nanoseconds=6, memory_working_set_bytes=7
+    )
+    stats = MeasuredStats(bench.context, machine=type(bench.fake.machine)(bench.context.root_dir / "none"))
+
+    (pod,) = await stats.pods()
+
+    main = next(container for container in pod.containers if container.name == "main")
+    assert (main.cpu.time, main.cpu.usage_core_nanoseconds, main.memory.working_set_bytes) == (5, 6, 7)
+    assert (pod.cpu.usage_core_nanoseconds, pod.memory.working_set_bytes) == (6, 7)
+
+
+async def test_ephemeral_storage_is_logs_writable_layers_and_local_volumes(bench, monkeypatch):
+    logs = bench.context.root_dir / "logs" / "pods" / f"default_web_{bench.pod.uid}" / "main"
+    logs.mkdir(parents=True)
+    (logs / "0.log").write_bytes(b"x" * 8192)
+    bench.runtime.stats[bench.main] = ContainerStats(
+        bench.main, "main", bench.pod.uid, writable_layer_bytes=1000, writable_layer_mountpoint=str(logs)
+    )
+    volumes = [
+        VolumeUsage("scratch", FilesystemStats(1, used_bytes=500, inodes_used=2), local_ephemeral=True),
+        VolumeUsage("claim", FilesystemStats(1, used_bytes=9999), claim=("default", "data")),
+    ]
+    monkeypatch.setattr(bench.stats.volumes, "latest", lambda uid: volumes)
+
+    pod = await bench.only()
+
+    main = next(container for container in pod.containers if container.name == "main")
+    assert (main.logs.used_bytes, main.rootfs.used_bytes) == (8192, 1000)
+    assert main.rootfs.capacity_bytes
+    assert pod.ephemeral_storage.used_bytes == 8192 + 1000 + 500
+    assert list(pod.volumes) == volumes
+
+
+async def test_a_recent_measure_is_given_again_unless_a_fresh_one_is_asked_for(bench):
+    await bench.stats.pods()
+    await bench.stats.node()
+    bench.use(memory=20_000)
+
+    kept, kept_node = await bench.stats.pods(), await bench.stats.node()
+    fresh, fresh_node = await bench.stats.pods(fresh=True), await bench.stats.node(fresh=True)
+
+    assert (kept[0].memory.usage_bytes, fresh[0].memory.usage_bytes) == (30_000, 60_000)
+    assert (kept_node.memory.usage_bytes, fresh_node.memory.usage_bytes) == (100_000, 200_000)
+    bench.use(memory=30_000)
+    await bench.clock.advance(6)
+    assert (await bench.stats.pods())[0].memory.usage_bytes == 90_000
+
+
+async def test_only_the_newest_of_one_name_counts(bench):
+    await bench.clock.advance(1)
+    newer = bench.runtime.start("main", bench.pod)
+
+    pod = await bench.only()
+
+    assert newer in [c.container_id for c in pod.containers]
+    assert len(pod.containers) == 2
+
+
+async def test_the_node_is_measured_with_its_disks_its_processes_and_its_system_containers(bench, monkeypatch):
+    async def usage():
+        return [FilesystemUsage("/", 77, 5, timestamp=9)]
+
+    monkeypatch.setattr(bench.context.images, "filesystem_usage", usage)
+
+    node = await bench.stats.node()
+
+    assert (node.memory.usage_bytes, node.memory.working_set_bytes) == (100_000, 99_000)
+    assert node.memory.available_bytes == 1000 * 1024 - 99_000
+    assert (node.memory.swap_usage_bytes, node.memory.swap_available_bytes) == (5 * 1024, 15 * 1024)
+    assert (node.max_pids, node.current_pids, [i.name for i in node.interfaces]) == (30000, 345, ["eth0"])
+    assert {c.name: c.memory.usage_bytes for c in node.system_containers} == {"kubelet": 10_000, "pods": 40_000}
+    assert (node.image_filesystem.used_bytes, node.image_filesystem.time) == (77, 9)
+    assert node.image_filesystem.capacity_bytes
+    assert node.filesystem.capacity_bytes
+
+
+async def test_the_cgroups_of_the_system_are_those_that_the_configuration_names(tmp_path, clock, fake):
+    fake.v1()
+    config = make_config(nodeagent_cgroups="/mine", system_cgroups="/rest", cgroup_root="/top")
+    settings = NodeSettings(node_name="node-1", root_dir=str(tmp_path), cert_dir="", runtime_cgroups="/runtime")
+    bench = Bench(tmp_path, clock, fake, config=config, settings=settings)
+    for number, name in enumerate(("/mine", "/rest", "/runtime", "/top/kubepods"), 1):
+        fake.cgroup_v1(name, cpu=1, memory=number)
+
+    node = await bench.stats.node()
+
+    found = {c.name: c.memory.usage_bytes for c in node.system_containers}
+    assert found == {"kubelet": 1, "misc": 2, "runtime": 3, "pods": 4}
+
+
+async def test_the_runtimes_cgroup_is_that_of_who_listens_on_its_socket(tmp_path, clock, fake):
+    fake.v1()
+    path = tmp_path / "r.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        fake.put(f"proc/{os.getpid()}/cgroup", "4:memory:/system/runtime\n")
+        fake.cgroup_v1("/system/runtime", cpu=1, memory=2)
+        bench = Bench(tmp_path, clock, fake, config=make_config(container_runtime_endpoint=f"unix://{path}"))
+
+        node = await bench.stats.node()
+
+    assert [c.name for c in node.system_containers if c.memory.usage_bytes == 2] == ["runtime"]
+
+
+async def test_a_runtime_that_does_not_answer_is_an_error_for_pods_and_none_for_the_node(bench):
+    bench.runtime.fail("*", RuntimeUnavailable("gone"), times=None)
+    bench.context.images.fail("*", RuntimeUnavailable("gone"), times=None)
+
+    with pytest.raises(RuntimeUnavailable):
+        await bench.stats.pods()
+    node = await bench.stats.node()
+
+    assert (node.image_filesystem, node.memory.usage_bytes) == (None, 100_000)
+
+
+def counted(bench):
+    container = ContainerStats(bench.main, "main", bench.pod.uid, 3, 4, memory_working_set_bytes=5)
+    interfaces = (InterfaceStats("eth0", 1, 2, 3, 4),)
+    return SandboxStats(
+        bench.sandbox,
+        bench.pod.uid,
+        timestamp=6,
+        cpu_usage_core_nanoseconds=7,
+        memory_working_set_bytes=8,
+        process_count=9,
+        interfaces=interfaces,
+        containers=(container,),
+    )
+
+
+@pytest.mark.parametrize("on", [True, False])
+async def test_the_gate_takes_pods_from_the_runtime(tmp_path, clock, fake, on):
+    fake.v1()
+    bench = Bench(tmp_path, clock, fake, gates=build_gates({"PodAndContainerStatsFromCRI": on}))
+    bench.use()
+    bench.runtime.pod_stats = {bench.pod.uid: counted(bench)}
+
+    pod = await bench.only()
+
+    main = next(container for container in pod.containers if container.name == "main")
+    assert (main.memory.working_set_bytes, pod.memory.working_set_bytes) == ((5, 8) if on else (9_000, 29_000))
+    assert (pod.process_count, len(bench.runtime.called("sandbox_stats"))) == ((9, 1) if on else (4, 0))
+
+
+async def test_a_runtime_that_cannot_count_pods_is_asked_once(tmp_path, clock, fake, caplog):
+    fake.v1()
+    bench = Bench(tmp_path, clock, fake, gates=build_gates({"PodAndContainerStatsFromCRI": True}))
+    bench.use()
+
+    for _ in range(2):
+        assert (await bench.only()).memory.working_set_bytes == 29_000
+
+    assert len(bench.runtime.called("sandbox_stats")) == 1
+    assert len(caplog.records) == 1
+
+
+def test_volumes_are_measured_by_a_loop_of_the_plugin(tmp_path):
+    manager, context = load_plugin(stats_plugin), make_context(tmp_path)
+    context.stats = manager.provide("nodeagent_provide_stats", context=context)
+
+    (answer,) = manager.provide_all("nodeagent_provide_background_loops", context=context, plugins=manager)
+
+    assert [type(loop) for loop in answer.value] == [VolumeMeter]
+
+
+def test_hook_settings_schema(tmp_path):
+    assert set(stats_plugin.nodeagent_settings_schema()["properties"]) == {"max_age_seconds"}

@@ -1,0 +1,176 @@
+"""What the kernel accounts to cgroups: v1, hybrid and v2."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nodeagent_plugins.stats.machine import Machine, field, number, read
+
+_UNLIMITED = 1 << 62
+"""v1 says a number near the largest one where there is no limit."""
+_CONTROLLERS = frozenset({"cpu", "cpuacct", "memory", "pids", "blkio"})
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What a cgroup uses with all below it, in nanoseconds and bytes; what is not accounted is ``None``."""
+
+    cpu_nanoseconds: int | None = None
+    memory_bytes: int | None = None
+    working_set_bytes: int | None = None
+    """Memory without file pages that were not used lately: what reclaiming would not free at once."""
+    rss_bytes: int | None = None
+    cache_bytes: int | None = None
+    mapped_file_bytes: int | None = None
+    page_faults: int | None = None
+    major_page_faults: int | None = None
+    swap_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+
+
+class CgroupReader:
+    """Reads accounts by the name of the cgroup, such as ``/kubepods/burstable``; blocks for microseconds.
+
+    :param mounts: mount point by controller; v2 has one under the empty name.
+    """
+
+    def __init__(self, mounts: Mapping[str, str], machine: Machine) -> None:
+        self._unified = "" in mounts
+        self._machine = machine
+        self._mounts = mounts
+
+    @classmethod
+    def find(cls, machine: Machine) -> CgroupReader:
+        """Return a reader of the cgroups that are mounted on this machine."""
+        mounts: dict[str, str] = {}
+        unified = ""
+        for line in (read(machine.root / "proc/self/mountinfo") or b"").decode(errors="replace").splitlines():
+            before, _, after = line.partition(" - ")
+            fields, kind = before.split(), after.split()
+            if len(fields) < 5 or not kind:
+                continue
+            place = str(machine.root / fields[4].replace("\\040", " ").lstrip("/"))
+            if kind[0] == "cgroup2":
+                unified = unified or place
+            elif kind[0] == "cgroup" and len(kind) > 2:
+                for option in _CONTROLLERS.intersection(kind[2].split(",")):
+                    mounts.setdefault(option, place)
+        return cls(mounts if mounts or not unified else {"": unified}, machine)
+
+    def account(self, name: str) -> Account | None:
+        """Return what the cgroup uses, or ``None`` where there is no such cgroup."""
+        account = self._account_v2(name) if self._unified else self._account_v1(name)
+        if account.cpu_nanoseconds is None and account.memory_bytes is None:
+            return None
+        return account
+
+    def root(self) -> Account:
+        """Return what all of the machine uses; what the topmost cgroup does not tell is taken from ``/proc``."""
+        machine, account = self._machine, self.account("/") or Account()
+        capacity = machine.memory_capacity()
+        if account.memory_bytes is None:
+            used = machine.memory_used()
+            idle = field(b"\n" + (self.file("memory", "/", "memory.stat") or b""), b"\ninactive_file ")
+            account = replace(account, memory_bytes=used, working_set_bytes=max(0, used - idle))
+        if account.cpu_nanoseconds is None:
+            account = replace(account, cpu_nanoseconds=machine.cpu_nanoseconds())
+        total, free = machine.swap()
+        return replace(account, swap_bytes=total - free, memory_limit_bytes=capacity)
+
+    def processes(self, name: str) -> list[int]:
+        """Return the processes in the cgroup itself; of another PID namespace's the number is 0."""
+        text = self.file("memory" if "memory" in self._mounts else "cpuacct", name, "cgroup.procs") or b""
+        return [int(line) for line in text.split()]
+
+    def created_at(self, name: str) -> int:
+        """Return when the cgroup was made or last got a child, in epoch nanoseconds; 0 without one."""
+        place = self.place("memory" if "memory" in self._mounts else "cpuacct", name)
+        with contextlib.suppress(OSError):
+            return Path(place).stat().st_mtime_ns if place else 0
+        return 0
+
+    def exists(self, name: str) -> bool:
+        place = self.place("memory" if "memory" in self._mounts else "cpuacct", name)
+        return place is not None and Path(place).is_dir()
+
+    def own(self, pid: int | str = "self") -> str:
+        """Return the cgroup of a process by its memory account, ``/`` when it is in none."""
+        found: dict[str, str] = {}
+        if not self._mounts:
+            return "/"
+        for line in (read(self._machine.root / f"proc/{pid}/cgroup") or b"").decode(errors="replace").splitlines():
+            _, controllers, name = line.split(":", 2)
+            found.update(dict.fromkeys(controllers.split(","), name))
+        return found.get("" if self._unified else "memory", "/")
+
+    def place(self, controller: str, name: str) -> str | None:
+        """Return the directory of a cgroup, or ``None`` where the controller is not mounted."""
+        mount = self._mounts.get("" if self._unified else controller)
+        return None if mount is None else mount + name if name != "/" else mount
+
+    def file(self, controller: str, name: str, file: str) -> bytes | None:
+        """Return the content of one of a cgroup's files, ``None`` where there is no such file."""
+        place = self.place(controller, name)
+        return None if place is None else read(f"{place}/{file}")
+
+    def _account_v1(self, name: str) -> Account:
+        cpu = number(self.file("cpuacct", name, "cpuacct.usage"))
+        used = number(self.file("memory", name, "memory.usage_in_bytes"))
+        if used is None:
+            return Account(cpu)
+        text = self.file("memory", name, "memory.stat") or b""
+        limit = number(self.file("memory", name, "memory.limit_in_bytes"))
+        return Account(
+            cpu_nanoseconds=cpu,
+            memory_bytes=used,
+            working_set_bytes=max(0, used - field(text, b"\ntotal_inactive_file ")),
+            rss_bytes=field(text, b"\ntotal_rss "),
+            cache_bytes=field(text, b"\ntotal_cache "),
+            mapped_file_bytes=field(text, b"\ntotal_mapped_file "),
+            page_faults=field(text, b"\ntotal_pgfault "),
+            major_page_faults=field(text, b"\ntotal_pgmajfault "),
+            swap_bytes=field(text, b"\ntotal_swap "),
+            memory_limit_bytes=limit if limit is not None and limit < _UNLIMITED else None,
+        )
+
+    def _account_v2(self, name: str) -> Account:
+        times = self.file("", name, "cpu.stat")
+        cpu = field(b"\n" + times, b"\nusage_usec ") * 1000 if times else None
+        used = number(self.file("", name, "memory.current"))
+        if used is None:
+            return Account(cpu)
+        text = b"\n" + (self.file("", name, "memory.stat") or b"")
+        return Account(
+            cpu_nanoseconds=cpu,
+            memory_bytes=used,
+            working_set_bytes=max(0, used - field(text, b"\ninactive_file ")),
+            rss_bytes=field(text, b"\nanon "),
+            cache_bytes=field(text, b"\nfile "),
+            mapped_file_bytes=field(text, b"\nfile_mapped "),
+            page_faults=field(text, b"\npgfault "),
+            major_page_faults=field(text, b"\npgmajfault "),
+            swap_bytes=number(self.file("", name, "memory.swap.current")),
+            memory_limit_bytes=number(self.file("", name, "memory.max")),
+        )
+
+
+def path_of(parent: str) -> str:
+    """Return the cgroup that a runtime's ``cgroup_parent`` names: a path, or a systemd slice below its prefixes."""
+    if not parent.endswith(".slice") or "/" in parent.lstrip("/"):
+        return parent
+    parts = parent.strip("/").removesuffix(".slice").split("-")
+    return "".join(f"/{'-'.join(parts[: i + 1])}.slice" for i in range(len(parts)))
+
+
+def container_paths(parent: str, container_id: str) -> list[str]:
+    """Return where runtimes put a container below its pod's cgroup, or where there is none for the pod."""
+    if parent and parent != "/":
+        place = path_of(parent)
+        names = [container_id, f"cri-containerd-{container_id}.scope", f"crio-{container_id}.scope"]
+        if not parent.endswith(".slice"):
+            names.append(f"crio-{container_id}")
+        return [f"{place}/{name}" for name in names]
+    return [f"/k8s.io/{container_id}", f"/system.slice/cri-containerd-{container_id}.scope", f"/{container_id}"]

@@ -1,0 +1,54 @@
+"""Where the cgroups of pods and containers are."""
+
+from __future__ import annotations
+
+from nodeagent_plugins.stats.cgroups import CgroupReader, container_paths, path_of
+
+from nodeagent.contracts.context import AgentContext
+
+_POD_ROOT = "kubepods"
+
+
+class Places:
+    """Finds cgroups, and remembers those of containers, which stay where they are."""
+
+    def __init__(self, context: AgentContext, cgroups: CgroupReader) -> None:
+        self._context, self._cgroups = context, cgroups
+        self._containers: dict[str, str] = {}
+
+    def pod(self, uid: str) -> str:
+        """Return the cgroup of a pod; empty when it has none of its own, or is not known."""
+        if not self._context.config.cgroups_per_qos:
+            return ""
+        pod = self._context.pods.get(uid)
+        parent = path_of(self._context.cgroups.parent_of(pod)) if pod is not None else ""
+        return parent if parent and self._cgroups.exists(parent) else ""
+
+    def container(self, uid: str, container_id: str) -> str:
+        """Return the cgroup of a container or sandbox; empty when it is not found."""
+        known = self._containers.get(container_id)
+        if known is not None:
+            return known
+        pod = self._context.pods.get(uid)
+        parent = self._context.cgroups.parent_of(pod) if pod is not None else ""
+        for place in container_paths(parent, container_id):
+            if self._cgroups.exists(place):
+                self._containers[container_id] = place
+                return place
+        return ""
+
+    def keep(self, container_ids: set[str]) -> None:
+        """Forget everything else."""
+        for gone in self._containers.keys() - container_ids:
+            del self._containers[gone]
+
+    def all_pods(self) -> str:
+        """Return the cgroup that all pods live in; empty when that is the whole machine."""
+        config = self._context.config
+        parts = [part for part in config.cgroup_root.split("/") if part]
+        if config.cgroups_per_qos:
+            parts.append(_POD_ROOT)
+        if config.cgroup_driver == "systemd" and parts:
+            unit = "-".join(part.removesuffix(".slice").replace("-", "_") for part in parts)
+            return path_of(f"{unit}.slice")
+        return "/" + "/".join(parts) if parts else ""

@@ -1,0 +1,276 @@
+"""What pods and their containers use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nodeagent_plugins.stats.cgroups import Account, CgroupReader
+from nodeagent_plugins.stats.disk import DiskUse, use_of_file, use_of_files
+from nodeagent_plugins.stats.machine import Machine, filesystem, nanoseconds
+from nodeagent_plugins.stats.places import Places
+from nodeagent_plugins.stats.rates import CpuRates
+
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.runtime import ContainerInfo, ContainerState, ContainerStats, SandboxInfo, SandboxStats
+from nodeagent.contracts.stats import (
+    ContainerUsage,
+    CpuStats,
+    FilesystemStats,
+    InterfaceStats,
+    MemoryStats,
+    PodUsage,
+    VolumeUsage,
+)
+
+_LOG_ROOT = "/var/log"
+
+
+@dataclass(frozen=True, slots=True)
+class RunningPod:
+    """A pod's newest sandbox with the containers that run in it."""
+
+    sandbox: SandboxInfo
+    containers: Sequence[ContainerInfo]
+
+
+def running_pods(sandboxes: Iterable[SandboxInfo], containers: Iterable[ContainerInfo]) -> list[RunningPod]:
+    """Return the pods that have a running container; of two containers of one name the newer one counts."""
+    by_id = {sandbox.id: sandbox for sandbox in sandboxes}
+    running: dict[str, dict[str, ContainerInfo]] = {}
+    for container in sorted(containers, key=lambda container: container.created_at):
+        sandbox = by_id.get(container.sandbox_id)
+        if sandbox is not None and container.state is ContainerState.RUNNING:
+            running.setdefault(sandbox.uid, {})[container.name] = container
+    return [
+        RunningPod(max((by_id[c.sandbox_id] for c in found.values()), key=lambda s: s.created_at), [*found.values()])
+        for found in running.values()
+    ]
+
+
+class Meter:
+    """Measures pods; everything here blocks for milliseconds."""
+
+    def __init__(
+        self, context: AgentContext, machine: Machine, cgroups: CgroupReader, places: Places, rates: CpuRates
+    ) -> None:
+        self._context, self._machine, self._cgroups = context, machine, cgroups
+        self._places, self._rates = places, rates
+        root = context.plugin_settings.get("pod_sync", {}).get("log_root", _LOG_ROOT)
+        self._logs = str(Path(root) / "pods")
+
+    def measure(
+        self,
+        pods: Sequence[RunningPod],
+        containers: Mapping[str, ContainerStats],
+        sandboxes: Mapping[str, SandboxStats],
+    ) -> Sequence[PodUsage]:
+        """Return the use of *pods*.
+
+        :param containers: what the runtime counts, by container id.
+        :param sandboxes: what the runtime counts of whole pods, by sandbox id; without any the cgroups are read.
+        """
+        now = nanoseconds(self._context.clock.wall())
+        layers: dict[str, FilesystemStats | None] = {}
+        for mountpoint in {stats.writable_layer_mountpoint for stats in containers.values()} - {""}:
+            layers[mountpoint] = filesystem(mountpoint, now)
+        shared = filesystem(self._context.root_dir, now) or FilesystemStats(now)
+        found = [self._measure_pod(pod, containers, sandboxes.get(pod.sandbox.id), layers, shared) for pod in pods]
+        self._places.keep({c.id for pod in pods for c in pod.containers} | {pod.sandbox.id for pod in pods})
+        self._rates.keep({c.id for pod in pods for c in pod.containers} | {pod.sandbox.uid for pod in pods})
+        return found
+
+    def _measure_pod(
+        self,
+        pod: RunningPod,
+        stats: Mapping[str, ContainerStats],
+        whole: SandboxStats | None,
+        layers: Mapping[str, FilesystemStats | None],
+        shared: FilesystemStats,
+    ) -> PodUsage:
+        sandbox, uid = pod.sandbox, pod.sandbox.uid
+        logs = f"{self._logs}/{sandbox.namespace}_{sandbox.name}_{uid}"
+        now = nanoseconds(self._context.clock.wall())
+        containers, pids, count = [], [], 0
+        for container in pod.containers:
+            counted = stats.get(container.id)
+            usage, found = self._measure_container(uid, container, counted, now, from_runtime=whole is not None)
+            log = use_of_files(f"{logs}/{container.name}")
+            layer = layers.get(counted.writable_layer_mountpoint) if counted is not None else None
+            usage = replace(
+                usage,
+                logs=replace(shared, time=now, used_bytes=log.bytes, inodes_used=log.inodes),
+                rootfs=_writable_layer(counted, layer, now) if counted is not None else None,
+            )
+            containers.append(usage)
+            pids += found[:1]
+            count += len(found)
+        cpu, memory, interfaces, processes = self._whole_pod(pod, containers, pids, count, whole, now)
+        beside = use_of_files(logs) + use_of_file(str(self._context.pod_dir(uid) / "etc-hosts"))
+        return PodUsage(
+            uid,
+            sandbox.namespace,
+            sandbox.name,
+            sandbox.created_at,
+            containers,
+            cpu=cpu,
+            memory=memory,
+            interfaces=interfaces,
+            ephemeral_storage=_ephemeral(containers, beside, replace(shared, time=now)),
+            process_count=processes,
+        )
+
+    def _measure_container(
+        self, uid: str, container: ContainerInfo, counted: ContainerStats | None, now: int, *, from_runtime: bool
+    ) -> tuple[ContainerUsage, list[int]]:
+        """Return its use with its processes, which only cgroups tell."""
+        usage = ContainerUsage(container.name, container.created_at, container_id=container.id)
+        if not from_runtime:
+            place = self._places.container(uid, container.id)
+            account = self._cgroups.account(place) if place else None
+            if account is not None:
+                rate = self._rates.update(container.id, now, account.cpu_nanoseconds)
+                usage = replace(usage, cpu=cpu_stats(account, now, rate), memory=memory_stats(account, now))
+                return usage, self._cgroups.processes(place)
+        if counted is None:
+            return usage, []
+        rate = self._rates.update(container.id, counted.timestamp, counted.cpu_usage_core_nanoseconds)
+        cpu = CpuStats(
+            counted.timestamp,
+            counted.cpu_usage_nanocores if counted.cpu_usage_nanocores is not None else rate,
+            counted.cpu_usage_core_nanoseconds,
+        )
+        return replace(usage, cpu=cpu, memory=_runtime_memory(counted)), []
+
+    def _whole_pod(
+        self,
+        pod: RunningPod,
+        containers: Sequence[ContainerUsage],
+        pids: Sequence[int],
+        count: int,
+        whole: SandboxStats | None,
+        now: int,
+    ) -> tuple[CpuStats | None, MemoryStats | None, Sequence[InterfaceStats], int | None]:
+        uid = pod.sandbox.uid
+        if whole is not None:
+            rate = self._rates.update(uid, whole.timestamp, whole.cpu_usage_core_nanoseconds)
+            rate = whole.cpu_usage_nanocores if whole.cpu_usage_nanocores is not None else rate
+            cpu = CpuStats(whole.timestamp, rate, whole.cpu_usage_core_nanoseconds)
+            return cpu, _sandbox_memory(whole), whole.interfaces, whole.process_count
+        place = self._places.container(uid, pod.sandbox.id)
+        inside = self._cgroups.processes(place) if place else []
+        pid = next((pid for pid in (*inside, *pids) if pid), 0)
+        interfaces = self._machine.interfaces(pid) if pid else ()
+        processes = len(inside) + count if place or count else None
+        cgroup = self._places.pod(uid)
+        account = self._cgroups.account(cgroup) if cgroup else None
+        if account is None:
+            return _sum_cpu(containers, now), _sum_memory(containers, now), interfaces, processes
+        rate = self._rates.update(uid, now, account.cpu_nanoseconds)
+        return cpu_stats(account, now, rate), memory_stats(account, now), interfaces, processes
+
+
+def with_volumes(pod: PodUsage, volumes: Sequence[VolumeUsage]) -> PodUsage:
+    """Return *pod* with its volumes, those on the node's disk added to its ephemeral storage."""
+    local = [volume.filesystem for volume in volumes if volume.local_ephemeral]
+    storage = pod.ephemeral_storage
+    if local and storage is not None:
+        storage = replace(
+            storage,
+            used_bytes=(storage.used_bytes or 0) + sum(volume.used_bytes or 0 for volume in local),
+            inodes_used=(storage.inodes_used or 0) + sum(volume.inodes_used or 0 for volume in local),
+        )
+    return replace(pod, volumes=volumes, ephemeral_storage=storage)
+
+
+def cpu_stats(account: Account, now: int, rate: int | None) -> CpuStats:
+    return CpuStats(now, rate, account.cpu_nanoseconds)
+
+
+def memory_stats(account: Account, now: int) -> MemoryStats:
+    limit, working = account.memory_limit_bytes, account.working_set_bytes
+    return MemoryStats(
+        now,
+        available_bytes=max(0, limit - working) if limit is not None and working is not None else None,
+        usage_bytes=account.memory_bytes,
+        working_set_bytes=working,
+        rss_bytes=account.rss_bytes,
+        page_faults=account.page_faults,
+        major_page_faults=account.major_page_faults,
+        swap_usage_bytes=account.swap_bytes,
+    )
+
+
+def _runtime_memory(counted: ContainerStats) -> MemoryStats:
+    return MemoryStats(
+        counted.timestamp,
+        available_bytes=counted.memory_available_bytes,
+        usage_bytes=counted.memory_usage_bytes,
+        working_set_bytes=counted.memory_working_set_bytes,
+        rss_bytes=counted.memory_rss_bytes,
+        page_faults=counted.page_faults,
+        major_page_faults=counted.major_page_faults,
+        swap_usage_bytes=counted.swap_usage_bytes,
+        swap_available_bytes=counted.swap_available_bytes,
+    )
+
+
+def _sandbox_memory(whole: SandboxStats) -> MemoryStats:
+    return MemoryStats(
+        whole.timestamp,
+        available_bytes=whole.memory_available_bytes,
+        usage_bytes=whole.memory_usage_bytes,
+        working_set_bytes=whole.memory_working_set_bytes,
+        rss_bytes=whole.memory_rss_bytes,
+        page_faults=whole.page_faults,
+        major_page_faults=whole.major_page_faults,
+    )
+
+
+def _writable_layer(counted: ContainerStats, layer: FilesystemStats | None, now: int) -> FilesystemStats:
+    return replace(
+        layer or FilesystemStats(now),
+        used_bytes=counted.writable_layer_bytes,
+        inodes_used=counted.writable_layer_inodes,
+    )
+
+
+def _ephemeral(containers: Sequence[ContainerUsage], beside: DiskUse, shared: FilesystemStats) -> FilesystemStats:
+    """Return what logs, writable layers and the pod's own files take together."""
+    parts = [part for container in containers for part in (container.rootfs, container.logs) if part is not None]
+    return replace(
+        shared,
+        used_bytes=beside.bytes + sum(part.used_bytes or 0 for part in parts),
+        inodes_used=beside.inodes + sum(part.inodes_used or 0 for part in parts),
+    )
+
+
+def _sum_cpu(containers: Sequence[ContainerUsage], now: int) -> CpuStats | None:
+    found = [container.cpu for container in containers if container.cpu is not None]
+    if not found:
+        return None
+    return CpuStats(
+        now, _sum(part.usage_nanocores for part in found), _sum(part.usage_core_nanoseconds for part in found)
+    )
+
+
+def _sum_memory(containers: Sequence[ContainerUsage], now: int) -> MemoryStats | None:
+    found = [container.memory for container in containers if container.memory is not None]
+    if not found:
+        return None
+    return MemoryStats(
+        now,
+        usage_bytes=_sum(part.usage_bytes for part in found),
+        working_set_bytes=_sum(part.working_set_bytes for part in found),
+        rss_bytes=_sum(part.rss_bytes for part in found),
+        page_faults=_sum(part.page_faults for part in found),
+        major_page_faults=_sum(part.major_page_faults for part in found),
+        swap_usage_bytes=_sum(part.swap_usage_bytes for part in found),
+    )
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    """Return the sum of what is known, ``None`` when nothing is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

@@ -1,0 +1,80 @@
+"""The cgroups beside those of pods: the agent, the runtime and the rest of the system.
+
+spec: config.nodeagentCgroups, config.systemCgroups
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+
+from nodeagent_plugins.stats.cgroups import CgroupReader
+from nodeagent_plugins.stats.machine import Machine
+from nodeagent_plugins.stats.places import Places
+from nodeagent_plugins.stats.pods import cpu_stats, memory_stats
+from nodeagent_plugins.stats.rates import CpuRates
+
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.stats import ContainerUsage
+
+LOOK_SECONDS = 300.0
+"""How often the runtime's cgroup is looked for when the configuration does not name it."""
+_UNIX = "unix://"
+
+
+class SystemContainers:
+    """Measures ``kubelet``, ``runtime``, ``misc`` and ``pods``, as far as their cgroups are known."""
+
+    def __init__(
+        self, context: AgentContext, machine: Machine, cgroups: CgroupReader, places: Places, rates: CpuRates
+    ) -> None:
+        self._context, self._machine, self._cgroups = context, machine, cgroups
+        self._places, self._rates = places, rates
+        self._started_at = time.time_ns()
+        self._runtime, self._look_at = "", 0.0
+
+    def measure(self, now: int) -> tuple[ContainerUsage, ...]:
+        config = self._context.config
+        found = []
+        for name, cgroup in (
+            ("kubelet", config.nodeagent_cgroups or self._cgroups.own()),
+            ("runtime", self._context.settings.runtime_cgroups or self._find_runtime()),
+            ("misc", config.system_cgroups),
+            ("pods", self._places.all_pods()),
+        ):
+            if cgroup in ("", "/"):
+                continue
+            account = self._cgroups.account(cgroup)
+            if account is None:
+                continue
+            started = self._started_at if name == "kubelet" else self._cgroups.created_at(cgroup)
+            rate = self._rates.update(cgroup, now, account.cpu_nanoseconds)
+            usage = ContainerUsage(name, started, cpu_stats(account, now, rate), memory_stats(account, now))
+            found.append(usage)
+        return tuple(found)
+
+    def _find_runtime(self) -> str:
+        """Return the cgroup of whoever listens on the runtime's socket."""
+        now = self._context.clock.now()
+        if now >= self._look_at:
+            self._look_at = now + LOOK_SECONDS
+            pid = _listener(self._context.config.container_runtime_endpoint)
+            self._runtime = self._cgroups.own(pid) if pid else ""
+        return self._runtime
+
+
+def _listener(endpoint: str) -> int:
+    """Return the process that listens on a Unix socket; 0 when that cannot be told."""
+    path = endpoint.removeprefix(_UNIX)
+    if not path.startswith("/"):
+        return 0
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(1)
+            connection.connect(path)
+            packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    except OSError:
+        return 0
+    pid: int = struct.unpack("3i", packed)[0]
+    return pid

@@ -1,0 +1,40 @@
+"""The machine is read from /proc."""
+
+from __future__ import annotations
+
+from nodeagent_plugins.stats.machine import Machine, filesystem, parse_interfaces
+
+from nodeagent.contracts.stats import InterfaceStats
+
+
+def test_processes_are_bounded_by_the_lower_of_two_limits(fake):
+    assert (fake.machine.max_pids(), fake.machine.current_pids()) == (30000, 345)
+
+
+def test_the_start_of_the_machine_is_its_boot(fake):
+    assert fake.machine.boot_time() == 1_700_000_000 * 1_000_000_000
+
+
+def test_interfaces_show_the_default_one_first_and_neither_loopback_nor_the_ends_of_links(fake):
+    fake.interfaces(9, ens3=(1, 2), lo=(5, 5), veth12=(3, 3), eth0=(7, 8))
+
+    assert fake.machine.interfaces(9) == [InterfaceStats("eth0", 7, 2, 8, 3), InterfaceStats("ens3", 1, 2, 2, 3)]
+    assert parse_interfaces(b"") == []
+
+
+def test_nothing_is_known_of_a_machine_that_tells_nothing(tmp_path):
+    machine = Machine(tmp_path)
+
+    assert (machine.max_pids(), machine.current_pids(), machine.boot_time(), machine.interfaces()) == (
+        None,
+        None,
+        0,
+        [],
+    )
+    assert (machine.cpu_nanoseconds(), machine.memory_capacity(), machine.swap()) == (None, 0, (0, 0))
+
+
+def test_the_file_system_of_a_directory_that_is_not_there_yet_is_that_of_the_one_above(tmp_path):
+    found, above = filesystem(tmp_path / "not" / "yet", 5), filesystem(tmp_path, 5)
+
+    assert (found.time, found.capacity_bytes) == (5, above.capacity_bytes)

@@ -1,0 +1,130 @@
+"""Volumes are measured in the background, each pod after its period."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from nodeagent_plugins.stats.volumes import VolumeMeter
+
+from nodeagent.base.duration import Duration
+from nodeagent.model.pod import Volume
+from nodeagent.testing import eventually, make_config, make_context, make_pod
+
+VOLUMES = [
+    {"name": "scratch", "emptyDir": {}},
+    {"name": "memory", "emptyDir": {"medium": "Memory"}},
+    {"name": "settings", "configMap": {"name": "settings"}},
+    {"name": "claim", "persistentVolumeClaim": {"claimName": "data"}},
+    {"name": "own", "ephemeral": {"volumeClaimTemplate": {}}},
+    {"name": "host", "hostPath": {"path": "/"}},
+]
+KINDS = {
+    "scratch": "kubernetes.io~empty-dir",
+    "memory": "kubernetes.io~empty-dir",
+    "settings": "kubernetes.io~configmap",
+    "claim": "kubernetes.io~csi",
+    "own": "kubernetes.io~csi",
+}
+
+
+def make_meter(tmp_path, clock, seconds, jitter=lambda: 0.5):
+    context = make_context(
+        tmp_path, clock=clock, config=make_config(volume_stats_agg_period=Duration.of(seconds=seconds))
+    )
+    pod = make_pod("web", volumes=VOLUMES)
+    context.pods.add(pod)
+    for volume, kind in KINDS.items():
+        (context.pod_dir(pod.uid) / "volumes" / kind / volume).mkdir(parents=True)
+    return VolumeMeter(context, jitter), pod, context
+
+
+@pytest.fixture
+async def run():
+    tasks = []
+
+    def run(meter):
+        tasks.append(asyncio.create_task(meter.run()))
+
+    yield run
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def scratch(meter, pod):
+    return next(v.filesystem.used_bytes for v in meter.latest(pod.uid) if v.name == "scratch")
+
+
+async def test_each_volume_with_a_directory_is_measured(tmp_path, clock, run):
+    meter, pod, _ = make_meter(tmp_path, clock, 60)
+
+    run(meter)
+    await eventually(lambda: meter.latest(pod.uid))
+
+    assert {v.name: (v.claim, v.local_ephemeral) for v in meter.latest(pod.uid)} == {
+        "scratch": (None, True),
+        "memory": (None, False),
+        "settings": (None, True),
+        "claim": (("default", "data"), False),
+        "own": (("default", "web-own"), False),
+    }
+    assert all(v.filesystem.capacity_bytes for v in meter.latest(pod.uid))
+
+
+@pytest.mark.row("config.volumeStatsAggPeriod")
+async def test_volumes_are_measured_again_after_the_period_and_its_jitter(tmp_path, clock, run):
+    meter, pod, context = make_meter(tmp_path, clock, 60)
+    run(meter)
+    await eventually(lambda: meter.latest(pod.uid))
+    empty = scratch(meter, pod)
+    place = context.pod_dir(pod.uid) / "volumes" / KINDS["scratch"] / "scratch"
+    (place / "data").write_bytes(b"x" * 100_000)
+
+    for _ in range(8):
+        await clock.advance(10)
+    assert scratch(meter, pod) == empty
+    for _ in range(2):
+        await clock.advance(10)
+
+    await eventually(lambda: scratch(meter, pod) >= empty + 100_000)
+
+
+@pytest.mark.row("config.volumeStatsAggPeriod")
+async def test_a_negative_period_measures_nothing(tmp_path, clock, run):
+    meter, pod, _ = make_meter(tmp_path, clock, -1)
+
+    run(meter)
+    for _ in range(10):
+        await clock.advance(60)
+
+    assert meter.latest(pod.uid) == ()
+
+
+async def test_a_new_pod_is_measured_without_waiting_for_the_period(tmp_path, clock, run):
+    meter, pod, context = make_meter(tmp_path, clock, 3600)
+    run(meter)
+    await eventually(lambda: meter.latest(pod.uid))
+    late = context.pods.add(make_pod("late", volumes=[{"name": "scratch", "emptyDir": {}}]))
+    (context.pod_dir(late.uid) / "volumes" / KINDS["scratch"] / "scratch").mkdir(parents=True)
+
+    await clock.advance(10)
+
+    await eventually(lambda: meter.latest(late.uid))
+
+
+async def test_a_pod_that_is_gone_is_forgotten(tmp_path, clock, run):
+    meter, pod, context = make_meter(tmp_path, clock, 60)
+    run(meter)
+    await eventually(lambda: meter.latest(pod.uid))
+
+    del context.pods.pods[pod.uid]
+    await clock.advance(10)
+
+    await eventually(lambda: meter.latest(pod.uid) == ())
+
+
+def test_a_volume_of_an_unknown_kind_is_not_the_nodes_disk():
+    from nodeagent_plugins.stats.volumes import is_local_ephemeral
+
+    assert not is_local_ephemeral(Volume(name="a", csi={}))
