@@ -1,0 +1,77 @@
+"""A rehearsal shows who would end when, from what the agent left on disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nodeagent.cli.main import main
+from nodeagent.contracts.shutdown import EndingPod, ShutdownPeriods, plan_file, plan_to_json
+
+CRITICAL = 2_000_000_000
+PODS = [EndingPod("default", "web", "uid-web", 0, 30), EndingPod("kube-system", "dns", "uid-dns", CRITICAL, 600)]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    write(tmp_path, ShutdownPeriods([(0, 20), (CRITICAL, 10)]))
+    return tmp_path
+
+
+def write(root: Path, periods: ShutdownPeriods) -> None:
+    plan_file(root).write_text(json.dumps(plan_to_json(periods, PODS)))
+
+
+def test_shows_order_and_grace(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["shutdown", "rehearse", "--root-dir", str(root)]) == 0
+
+    assert capsys.readouterr().out.splitlines() == [
+        "    0.0 s  priority 0 and above, until 20.0 s at the latest",
+        "           default/web  priority 0, grace 20 s",
+        "   20.0 s  priority 2000000000 and above, until 30.0 s at the latest",
+        "           kube-system/dns  priority 2000000000, grace 10 s",
+        "   30.0 s  the shutdown goes on; it is held back for 30 s at most",
+    ]
+
+
+def test_shows_the_same_as_json(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["shutdown", "rehearse", "--root-dir", str(root), "-o", "json"]) == 0
+
+    report = json.loads(capsys.readouterr().out)
+    assert (report["enabled"], report["totalSeconds"], report["delaySeconds"]) == (True, 30, 30)
+    assert [[pod["name"] for pod in group["pods"]] for group in report["groups"]] == [["web"], ["dns"]]
+    assert report["groups"][1]["pods"][0]["graceSeconds"] == 10
+
+
+def test_tries_another_configuration(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "new.yaml"
+    file.write_text(
+        "apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: NodeAgentConfiguration\n"
+        "containerRuntimeEndpoint: unix:///run/a.sock\n"
+        "shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 5}]\n"
+    )
+
+    assert main(["shutdown", "rehearse", "--root-dir", str(root), "--config", str(file), "-o", "json"]) == 0
+
+    [group] = json.loads(capsys.readouterr().out)["groups"]
+    assert [(pod["name"], pod["graceSeconds"]) for pod in group["pods"]] == [("web", 5), ("dns", 5)]
+
+
+def test_says_when_nothing_is_configured(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(root, ShutdownPeriods())
+
+    assert main(["shutdown", "rehearse", "--root-dir", str(root)]) == 0
+
+    assert "Graceful shutdown is off: 2 pods" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", [None, "{", "{}"])
+def test_says_when_nothing_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None) -> None:
+    if content is not None:
+        plan_file(tmp_path).write_text(content)
+
+    assert main(["shutdown", "rehearse", "--root-dir", str(tmp_path)]) == 1
+
+    assert "shutdown_plan.json" in capsys.readouterr().err

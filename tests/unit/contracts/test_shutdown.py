@@ -1,0 +1,154 @@
+"""Pods end in the order of their priority, each with its share of the time that the node has."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodeagent.config.features import build_gates
+from nodeagent.config.types import ShutdownGracePeriodByPodPriority, seconds
+from nodeagent.contracts.shutdown import (
+    EndingPod,
+    ShutdownPeriods,
+    plan_from_json,
+    plan_to_json,
+    rehearse,
+    shutdown_groups,
+    shutdown_periods,
+)
+from nodeagent.testing import make_config, make_pod
+
+CRITICAL = 2_000_000_000
+
+
+def pod(name: str, priority: int = 0, grace: int | None = 30) -> EndingPod:
+    return EndingPod("default", name, f"uid-{name}", priority, grace)
+
+
+def entries(*pairs: tuple[int, int]) -> tuple[ShutdownGracePeriodByPodPriority, ...]:
+    return tuple(
+        ShutdownGracePeriodByPodPriority(priority=priority, shutdown_grace_period_seconds=period)
+        for priority, period in pairs
+    )
+
+
+def steps(periods: ShutdownPeriods, *pods: EndingPod) -> list[tuple[float, float, dict[str, int]]]:
+    return [
+        (step.starts_after_seconds, step.waits_seconds, {pod.name: grace for pod, grace in step.pods})
+        for step in rehearse(periods, pods)
+    ]
+
+
+# --- what the configuration asks for --------------------------------------------------------------------------
+
+
+def test_is_off_by_default() -> None:
+    assert shutdown_periods(make_config(), build_gates({})) == ShutdownPeriods()
+
+
+@pytest.mark.row("config.shutdownGracePeriod", "config.shutdownGracePeriodCriticalPods")
+def test_one_period_is_split_between_ordinary_and_critical_pods() -> None:
+    config = make_config(shutdown_grace_period=seconds(30), shutdown_grace_period_critical_pods=seconds(10))
+
+    periods = shutdown_periods(config, build_gates({}))
+
+    assert list(periods.entries) == [(0, 20), (CRITICAL, 10)]
+    assert periods.total() == 30
+    assert steps(periods, pod("web"), pod("dns", CRITICAL)) == [(0, 20, {"web": 20}), (20, 10, {"dns": 10})]
+
+
+@pytest.mark.row(
+    "config.shutdownGracePeriodByPodPriority",
+    "type.ShutdownGracePeriodByPodPriority.priority",
+    "type.ShutdownGracePeriodByPodPriority.shutdownGracePeriodSeconds",
+)
+def test_periods_by_priority_are_taken_lowest_first() -> None:
+    config = make_config(shutdown_grace_period_by_pod_priority=entries((10000, 20), (0, 60), (CRITICAL, 10)))
+
+    periods = shutdown_periods(config, build_gates({}))
+
+    assert list(periods.entries) == [(0, 60), (10000, 20), (CRITICAL, 10)]
+    assert periods.total() == 60
+
+
+@pytest.mark.parametrize(
+    ("gate", "expected"),
+    [("GracefulNodeShutdown", []), ("GracefulNodeShutdownBasedOnPodPriority", [])],
+)
+def test_a_gate_switches_it_off(gate: str, expected: list[tuple[int, int]]) -> None:
+    config = make_config(shutdown_grace_period_by_pod_priority=entries((0, 60)))
+
+    assert list(shutdown_periods(config, build_gates({gate: False})).entries) == expected
+
+
+# --- who belongs together -------------------------------------------------------------------------------------
+
+
+@pytest.mark.row("type.ShutdownGracePeriodByPodPriority.priority")
+def test_a_pod_belongs_to_the_highest_entry_that_is_not_above_it() -> None:
+    periods = ShutdownPeriods([(10, 5), (100, 6), (1000, 7)], by_priority=True)
+    pods = [pod("below", 0), pod("at", 100), pod("between", 999), pod("negative", -5), pod("above", CRITICAL)]
+
+    groups = shutdown_groups(periods, pods)
+
+    assert [(group.priority, [pod.name for pod in group.pods]) for group in groups] == [
+        (10, ["below", "negative"]),
+        (100, ["at", "between"]),
+        (1000, ["above"]),
+    ]
+
+
+def test_a_priority_that_is_not_set_counts_as_zero() -> None:
+    told = EndingPod.of(make_pod("web", termination_grace_period_seconds=7))
+
+    assert told == EndingPod("default", "web", "uid-web", 0, 7)
+    assert EndingPod.of(make_pod("dns", priority=CRITICAL)).priority == CRITICAL
+
+
+# --- how long each has ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.row("type.ShutdownGracePeriodByPodPriority.shutdownGracePeriodSeconds")
+def test_a_pod_has_the_shorter_of_its_own_grace_and_that_of_its_group() -> None:
+    periods = ShutdownPeriods([(0, 10)], by_priority=True)
+
+    assert steps(periods, pod("quick", grace=3), pod("slow", grace=600), pod("silent", grace=None)) == [
+        (0, 10, {"quick": 3, "slow": 10, "silent": 10})
+    ]
+
+
+@pytest.mark.row("config.shutdownGracePeriodByPodPriority")
+def test_the_whole_takes_no_longer_than_the_largest_entry_that_has_pods() -> None:
+    periods = ShutdownPeriods([(0, 600), (10, 60), (20, 30), (30, 10)], by_priority=True)
+
+    rehearsed = steps(periods, pod("a", 10, 900), pod("b", 20, 900), pod("c", 30, 900))
+
+    assert [step[0] + step[1] for step in rehearsed][-1] == pytest.approx(60)
+    assert rehearsed[0] == (0, 36, {"a": 60})
+    assert [list(step[2].values()) for step in rehearsed[1:]] == [[24], [6]]
+
+
+def test_a_group_without_pods_takes_no_time() -> None:
+    periods = ShutdownPeriods([(0, 20), (CRITICAL, 10)])
+
+    assert steps(periods, pod("dns", CRITICAL)) == [(0, 10, {"dns": 10})]
+    assert steps(periods) == []
+
+
+def test_a_period_of_nothing_waits_for_nobody() -> None:
+    assert steps(ShutdownPeriods([(0, 0)], by_priority=True), pod("web")) == [(0, 0, {"web": 0})]
+
+
+# --- kept on disk ---------------------------------------------------------------------------------------------
+
+
+def test_a_plan_is_read_as_it_was_written() -> None:
+    periods = ShutdownPeriods([(0, 20), (CRITICAL, 10)])
+    pods = [pod("web"), pod("dns", CRITICAL, None)]
+
+    assert plan_from_json(plan_to_json(periods, pods)) == (periods, pods)
+
+
+@pytest.mark.parametrize("torn", [{}, {"entries": [[1]], "byPriority": False, "pods": []}])
+def test_what_is_no_plan_is_refused(torn: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="is no plan of a shutdown"):
+        plan_from_json(torn)

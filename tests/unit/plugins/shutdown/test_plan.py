@@ -1,0 +1,46 @@
+"""Whom a shutdown would end is kept on disk, whatever the configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+from nodeagent_plugins import shutdown
+
+from nodeagent.config.types import seconds
+from nodeagent.contracts.shutdown import EndingPod, ShutdownPeriods, plan_file, plan_from_json
+from nodeagent.testing import FakeClock, load_plugin, make_config, make_context, make_pod
+
+
+async def test_the_plan_follows_the_pods(tmp_path: Path, clock: FakeClock) -> None:
+    context = make_context(tmp_path, clock=clock, config=make_config(shutdown_grace_period=seconds(30)))
+    manager = load_plugin(shutdown, name="shutdown", context=context)
+    loops = [answer.value[0] for answer in manager.provide_all("nodeagent_provide_background_loops")]
+    assert sorted(loop.name for loop in loops) == ["shutdown", "shutdown plan"]
+    running = asyncio.create_task(next(loop for loop in loops if loop.name == "shutdown plan").run())
+    await clock.advance(1)
+    periods = ShutdownPeriods([(0, 30), (2_000_000_000, 0)])
+    assert plan_from_json(json.loads(plan_file(tmp_path).read_text())) == (periods, [])
+
+    web, dns = make_pod("web"), make_pod("dns", priority=5)
+    for pod in (web, dns):
+        context.pods.add(pod)  # type: ignore[attr-defined]
+        await manager.announce("nodeagent_pod_admitted", pod=pod)
+    await clock.advance(1)
+
+    expected = [EndingPod("default", "dns", "uid-dns", 5, 30), EndingPod("default", "web", "uid-web", 0, 30)]
+    assert plan_from_json(json.loads(plan_file(tmp_path).read_text())) == (periods, expected)
+    context.pods.ended.add(dns.uid)  # type: ignore[attr-defined]
+    await manager.announce("nodeagent_pod_terminated", pod=dns)
+    await clock.advance(1)
+    assert plan_from_json(json.loads(plan_file(tmp_path).read_text()))[1] == expected[1:]
+    running.cancel()
+
+
+async def test_without_a_period_there_is_a_plan_and_no_manager(tmp_path: Path) -> None:
+    manager = load_plugin(shutdown, name="shutdown", context=make_context(tmp_path))
+
+    loops = [answer.value[0].name for answer in manager.provide_all("nodeagent_provide_background_loops")]
+
+    assert loops == ["shutdown plan"]
