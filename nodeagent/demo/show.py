@@ -80,13 +80,16 @@ class Demo:
             admin = connect(Path(facts["kubeconfig"]), NodeAgentConfiguration(), SystemClock())
             stack.push_async_callback(admin.close)
             image = self.image or (PULLED_IMAGE if choice.endpoint else BUILTIN_IMAGE)
-            if await _unless(stop, self._show(admin, image)) and not once:
-                self._next_commands(facts)
-                await stop.wait()
-            if once or await self.stop_pods():
-                await self._remove_pod(admin)
-            else:
-                self.say("Pod                   goes on; the next run finds it")
+            try:
+                if await _unless(stop, self._show(admin, image)) and not once:
+                    self._next_commands(facts)
+                    await stop.wait()
+            finally:
+                if once or await self.stop_pods():
+                    await self._delete(admin)
+                    self.say("Pod                   ended and removed")
+                else:
+                    self.say("Pod                   goes on; the next run finds it")
 
     # --- programs -------------------------------------------------------------------------------------------
 
@@ -156,7 +159,7 @@ class Demo:
         for container in CONTAINERS:
             await self._log(pod, container)
         self.say("Events")
-        for event in sorted(await self._events(admin), key=lambda event: str(event.get("eventTime"))):
+        for event in sorted(await self._events(admin, pod), key=lambda event: str(event.get("eventTime"))):
             self.say(f"  {event.get('type', ''):9}{event.get('reason', ''):13}{event.get('note', '')}")
 
     async def _stages(self, admin: Client, begin: float) -> dict[str, Any]:
@@ -203,10 +206,6 @@ class Demo:
         self.say(f"  put a pod's manifest into {self.directory / 'manifests'}, and the agent runs it")
         self.say("Ctrl-C stops the programs")
 
-    async def _remove_pod(self, admin: Client) -> None:
-        await self._delete(admin)
-        self.say("Pod                   ended and removed")
-
     # --- asking the API server ------------------------------------------------------------------------------
 
     def _seconds(self) -> str:
@@ -236,9 +235,9 @@ class Demo:
     async def _pod(self, admin: Client) -> dict[str, Any]:
         return await admin.get(PODS, POD, NAMESPACE, into=dict)
 
-    async def _events(self, admin: Client) -> list[dict[str, Any]]:
+    async def _events(self, admin: Client, pod: dict[str, Any]) -> list[dict[str, Any]]:
         found = await admin.list(EVENTS, NAMESPACE, into=dict)
-        return [event for event in found.items if event.get("regarding", {}).get("name") == POD]
+        return [event for event in found.items if event.get("regarding", {}).get("uid") == pod["metadata"]["uid"]]
 
     async def _keep_or_delete(self, admin: Client) -> bool:
         """Whether the pod of an earlier run goes on; one that has ended, or is about to, goes first."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodeagent_plugins.embedded_runtime.capabilities import from_mask
+from nodeagent_plugins.embedded_runtime.small.oci_root import is_chroot
 
 CGROUPS = Path("/sys/fs/cgroup")
 SEARCH = os.pathsep.join(("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"))
@@ -26,6 +27,8 @@ class Host:
     """The lowest that a process of ours may have; more needs a right that we lack."""
     mixed_cgroups: bool = False
     """Whether controllers of version 2 are in use beside version 1, which crun does not take."""
+    chrooted: bool = False
+    """Whether the root is a plain folder, which OCI runtimes do not take."""
 
     @classmethod
     def look(cls) -> Host:
@@ -35,7 +38,7 @@ class Host:
         may_lower = "SYS_RESOURCE" in held and whole
         own = int(Path("/proc/self/oom_score_adj").read_text(encoding="ascii"))
         version = _cgroup_version() if whole else 0
-        return cls(held, not whole, version, -1000 if may_lower else own, _has_mixed_cgroups())
+        return cls(held, not whole, version, -1000 if may_lower else own, _has_mixed_cgroups(), is_chroot())
 
 
 def find_program(name: str) -> str:

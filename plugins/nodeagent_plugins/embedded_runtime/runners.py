@@ -59,7 +59,7 @@ def choose_runner(wanted: str, state: Path, host: Host) -> Runner:
         path = find_program(name)
         # without the right to make control groups only crun can be told not to try
         works = not host.mixed_cgroups if name == "crun" else bool(host.cgroup_version)
-        if path and works:
+        if path and works and not host.chrooted:
             bare = ("--cgroup-manager=disabled",) if name == "crun" and not host.cgroup_version else ()
             return Runner(name, (path, "--root", str(state), *bare))
-    raise ValueError(f"{wanted} is not installed, or cannot work with the control groups of this machine")
+    raise ValueError(f"{wanted} is not installed, or cannot work with the root or the control groups of this machine")

@@ -13,6 +13,7 @@ from nodeagent_plugins.embedded_runtime.host import find_program
 from nodeagent_plugins.embedded_runtime.processes import Process
 from nodeagent_plugins.embedded_runtime.small import syscalls
 from nodeagent_plugins.embedded_runtime.small.holder import SLEEP
+from nodeagent_plugins.embedded_runtime.small.oci_root import is_chroot
 
 KEEPER = "keeper.json"
 
@@ -80,7 +81,8 @@ def _keep(made_writer: int, go_reader: int) -> None:
         syscalls.unshare(syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNS)
         os.write(made_writer, b"ok")
     except OSError as error:
-        os.write(made_writer, str(error.strerror).encode())
+        where = " (the kernel allows none in a chroot)" if is_chroot() else ""
+        os.write(made_writer, f"{error.strerror}{where}".encode())
         os._exit(1)
     os.close(made_writer)
     if os.read(go_reader, 1):

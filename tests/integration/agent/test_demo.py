@@ -97,6 +97,36 @@ def test_shows_a_pod_without_any_runtime_and_leaves_nothing_running(demo: Demo) 
     assert not (demo.place / "runtime/keeper.json").exists()
 
 
+def test_works_in_a_chroot_on_a_plain_folder() -> None:
+    demo = Demo(as_root=True)
+    try:
+        place = demo.directory / "root"
+        place.mkdir()
+        # The folder is no mount, as after debootstrap; all that it holds is that of this machine.
+        script = """
+            for entry in /*; do
+                if [ -L $entry ]; then ln -s $(readlink $entry) "$0$entry"; elif [ -d $entry ]; then
+                    mkdir -p "$0$entry"; mount --rbind $entry "$0$entry"; fi
+            done
+            exec chroot "$0" "$@"
+        """
+        words = ["unshare", "--mount", "--propagation", "private", "bash", "-c", script, str(place)]
+        result = subprocess.run(
+            [*words, *demo.command("--once", "--endpoint", "embedded")],
+            cwd=CHECKOUT,
+            capture_output=True,
+            text=True,
+            timeout=110,
+            check=False,
+        )
+
+        assert result.returncode == 0, result.stdout + result.stderr
+        assert "tick 1 from demo" in result.stdout
+        assert demo.processes() == []
+    finally:
+        demo.close()
+
+
 def test_a_pod_that_was_left_goes_on_and_the_next_run_finds_it(demo: Demo) -> None:
     first = demo.run_until("Ctrl-C stops", "--endpoint", "embedded")
     assert "goes on" in first

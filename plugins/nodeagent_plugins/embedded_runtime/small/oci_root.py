@@ -49,10 +49,14 @@ def enter(rootfs: str, spec: dict[str, Any], groups: dict[str, str]) -> int:
     :returns: the other side of a new terminal, if one is asked for; else -1.
     """
     linux = spec["linux"]
+    inner = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    outer = _open_outermost() if is_chroot() else inner
     # What is mounted from now on must not show on the node; what the node mounts may show here.
     shared = linux.get("rootfsPropagation") == "rshared"
     if not shared:
+        _stand_on(outer)
         syscalls.mount("", "/", flags=syscalls.MS_SLAVE | syscalls.MS_REC)
+    _stand_on(inner)
     syscalls.mount("", rootfs, flags=syscalls.MS_PRIVATE)
     root = Path(rootfs)
     for entry in spec["mounts"]:
@@ -61,7 +65,9 @@ def enter(rootfs: str, spec: dict[str, Any], groups: dict[str, str]) -> int:
     master = _make_terminal(root) if spec["process"].get("terminal") else -1
     if shared:  # the root can be changed only where the mount above it is not shared
         syscalls.mount("", _mount_above(root), flags=syscalls.MS_PRIVATE)
-    os.chdir(rootfs)
+    goal = os.open(rootfs, os.O_PATH | os.O_CLOEXEC)
+    _stand_on(outer)
+    os.fchdir(goal)
     syscalls.pivot_root(".", ".")
     syscalls.mount("", ".", flags=syscalls.MS_SLAVE | syscalls.MS_REC)
     syscalls.unmount(".")
@@ -78,6 +84,26 @@ def enter(rootfs: str, spec: dict[str, Any], groups: dict[str, str]) -> int:
     if spec["root"].get("readonly"):
         _make_read_only("/")
     return master
+
+
+def is_chroot() -> bool:
+    """Whether our root is a plain folder, which the kernel lets nobody change mounts of or make user namespaces in."""
+    mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+    return all(line.split()[4] != "/" for line in mounts.splitlines())
+
+
+def _open_outermost() -> int:
+    """Open the root of our mount namespace, which a chroot around us lies below; moves root and working directory."""
+    os.chdir("/")
+    os.chroot("proc")  # the working directory is now outside of the root, so that its parents can be reached
+    while not os.path.samestat(os.stat("."), os.stat("..")):
+        os.chdir("..")
+    return os.open(".", os.O_PATH | os.O_CLOEXEC)
+
+
+def _stand_on(root: int) -> None:
+    os.fchdir(root)
+    os.chroot(".")
 
 
 def _mount(root: Path, entry: dict[str, Any], groups: dict[str, str]) -> None:
