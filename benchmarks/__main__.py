@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks import api_pods, api_server, machine, one_pod, record, runtime, start_up, static_pods, watchers
 from benchmarks.figures import REFERENCE, Benchmark, table
+from benchmarks.node import Programs
 
 BENCHMARKS: dict[str, Benchmark] = {
     "runtime": runtime,
@@ -21,6 +22,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     "watchers": watchers,
 }
 RECORDED_RUNS = 3
+COMPARED = frozenset(["static_pods", "api_pods", "one_pod", "api_server", "watchers"])
+"""What the reference programs can be measured by as well."""
 
 
 def main() -> int:
@@ -33,22 +36,33 @@ def main() -> int:
     for name in options.names or BENCHMARKS:
         benchmark, load = BENCHMARKS[name], machine.load()
         print(f"\n{name} ({runs} runs, load before {load:.2f})", flush=True)
-        found = []
+        found: list[dict[str, float]] = []
+        reference: list[dict[str, float]] = []
         for _ in range(runs):
             try:
                 found.append(benchmark.run())
+                if name in COMPARED and (options.reference_agent or options.reference_server):
+                    reference.append(_run_reference(benchmark, options))
             except (RuntimeError, AssertionError) as error:
                 failed = True
                 print(f"  failed: {error}", file=sys.stderr)
         if found:
-            _print_table(table(benchmark.FIGURES, found))
-            results.append(record.document(name, found, facts, load))
+            _print_table(table(benchmark.FIGURES, found, reference))
+            results.append(record.document(name, found, reference, facts, load))
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
     if options.record:
         record.keep(results, BENCHMARKS)
         print(f"\nkept in {record.PAGE.relative_to(Path.cwd())}")
     return 1 if failed else 0
+
+
+def _run_reference(benchmark: Benchmark, options: argparse.Namespace) -> dict[str, float]:
+    Programs.agent, Programs.server = options.reference_agent, options.reference_server
+    try:
+        return benchmark.run()
+    finally:
+        Programs.agent = Programs.server = None
 
 
 def _options() -> argparse.Namespace:
@@ -62,6 +76,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("names", metavar="NAME", nargs="*", help="what to measure (default: everything)")
     parser.add_argument("--runs", type=int, metavar="N", help="how often; medians are shown (default: 1, recorded: 3)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there")
+    parser.add_argument(
+        "--reference-agent",
+        type=Path,
+        metavar="FILE",
+        help="program of the reference agent, to measure in turns with ours",
+    )
+    parser.add_argument("--reference-server", type=Path, metavar="FILE", help="its API server; needs etcd")
     parser.add_argument("--record", action="store_true", help="keep the results in benchmarks/RESULTS.md")
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in BENCHMARKS]:

@@ -21,7 +21,7 @@ from typing import Any
 import aiohttp
 
 from benchmarks.figures import Figure
-from benchmarks.node import stop
+from benchmarks.node import Programs, stop
 from tests.integration.programs import ApiServer
 
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
@@ -72,7 +72,7 @@ def event(**more: Any) -> dict[str, Any]:
 def started_server() -> Iterator[ApiServer]:
     """Start an API server with an empty store."""
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
-        server = ApiServer(Path(folder))
+        server = Programs.new_server(Path(folder))
         try:
             server.start()
             yield server

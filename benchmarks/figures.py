@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 REFERENCE = "reference agent and API server of release 1.29.1 with containerd 1.6.20, 2 cores"
@@ -17,6 +17,7 @@ class Figure:
     :param reference: what the reference programs need, for the order of magnitude; empty if it was not measured.
     :param at_most: the goal of a figure that is better when small.
     :param at_least: the goal of a figure that is better when great.
+    :param matches: the goal is the reference's figure; *at_most* is that of another day, for when it is not measured.
     """
 
     key: str
@@ -25,6 +26,12 @@ class Figure:
     reference: str = ""
     at_most: float | None = None
     at_least: float | None = None
+    matches: bool = False
+
+    def against(self, reference: Sequence[Mapping[str, float]]) -> Figure:
+        """Return the figure with the goal that *reference* sets, where it sets one."""
+        values = [run[self.key] for run in reference if self.key in run]
+        return replace(self, at_most=statistics.median(values)) if self.matches and values else self
 
     def goal(self) -> str:
         if self.at_most is not None:
@@ -47,27 +54,38 @@ class Benchmark(Protocol):
     def run(self) -> dict[str, float]: ...
 
 
-def table(figures: Sequence[Figure], runs: Sequence[Mapping[str, float]]) -> list[tuple[str, ...]]:
-    """Return the rows of a table, its head first; a figure that no run has is left out."""
+def table(
+    figures: Sequence[Figure], runs: Sequence[Mapping[str, float]], reference: Sequence[Mapping[str, float]] = ()
+) -> list[tuple[str, ...]]:
+    """Return the rows of a table, its head first; a figure that no run has is left out.
+
+    :param reference: runs of the reference programs in between; without any its figures of another day are shown.
+    """
     rows: list[tuple[str, ...]] = [("measure", "unit", "median", "range", "goal", "reached", "reference")]
     for figure in figures:
         values = sorted(run[figure.key] for run in runs if figure.key in run)
         if not values:
             continue
         median = statistics.median(values)
-        reached = figure.reached(median)
+        judged = figure.against(reference)
+        reached = judged.reached(median)
         rows.append(
             (
                 figure.title,
                 figure.unit,
                 shown(median),
                 f"{shown(values[0])} to {shown(values[-1])}" if len(values) > 1 else "",
-                figure.goal(),
+                judged.goal(),
                 "" if reached is None else "yes" if reached else "NO",
-                figure.reference,
+                _median(figure, reference) or figure.reference,
             )
         )
     return rows
+
+
+def _median(figure: Figure, runs: Sequence[Mapping[str, float]]) -> str:
+    values = [run[figure.key] for run in runs if figure.key in run]
+    return f"{shown(statistics.median(values))} (same day)" if values else ""
 
 
 def shown(value: float) -> str:

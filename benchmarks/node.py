@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 
 from benchmarks.api import Client
+from benchmarks.reference import ReferenceAgent, ReferenceApiServer
 from nodeagent.base.criproto import api_pb2 as cri
 from tests.integration.containerd import Containerd
 from tests.integration.programs import ApiServer, NodeAgent, Program, simple_pod, wait_until
@@ -25,6 +26,21 @@ PODS = 50
 IDLE_SECONDS = 20.0
 SETTLE_SECONDS = 5.0
 LIMIT_SECONDS = 240.0
+
+
+class Programs:
+    """Makes the programs that are measured: ours, or the reference ones where they were given."""
+
+    agent: Path | None = None
+    server: Path | None = None
+
+    @classmethod
+    def new_agent(cls, directory: Path, endpoint: str, api: ApiServer | None) -> NodeAgent:
+        return ReferenceAgent(cls.agent, directory, endpoint, api) if cls.agent else NodeAgent(directory, endpoint, api)
+
+    @classmethod
+    def new_server(cls, directory: Path) -> ApiServer:
+        return ReferenceApiServer(directory, cls.server) if cls.server else ApiServer(directory)
 
 
 @dataclass
@@ -79,10 +95,10 @@ def started_node(*, with_api: bool) -> Iterator[Node]:
         channel = stack.enter_context(grpc.insecure_channel(runtime.endpoint))
         api = None
         if with_api:
-            api = ApiServer(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-"))))
+            api = Programs.new_server(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-"))))
             stack.callback(stop, api)
             api.start()
-        agent = NodeAgent(directory, runtime.endpoint, api)
+        agent = Programs.new_agent(directory, runtime.endpoint, api)
         stack.callback(stop, agent)
         agent.start()
         if api is not None:

@@ -18,14 +18,29 @@ HEAD = f"""\
 # Results
 
 Made by `python -m benchmarks --record`; see [docs/benchmarks.md](../docs/benchmarks.md). The reference is the
-{REFERENCE}: figures from another day, for the order of magnitude. A figure without a goal is there to be watched.
+{REFERENCE}: where it says "same day", measured in
+turns with ours on this machine, otherwise figures of another day, for the order of magnitude. A figure without a goal
+is there to be watched.
 """
 
 
-def document(name: str, runs: Sequence[Mapping[str, float]], machine: Mapping[str, str], load: float) -> dict[str, Any]:
+def document(
+    name: str,
+    runs: Sequence[Mapping[str, float]],
+    reference: Sequence[Mapping[str, float]],
+    machine: Mapping[str, str],
+    load: float,
+) -> dict[str, Any]:
     """Return the results of one benchmark in the form that is kept."""
     day = datetime.datetime.now(datetime.UTC).date().isoformat()
-    return {"name": name, "day": day, "load": round(load, 2), "machine": dict(machine), "runs": _rounded(runs)}
+    return {
+        "name": name,
+        "day": day,
+        "load": round(load, 2),
+        "machine": dict(machine),
+        "runs": _rounded(runs),
+        "reference": _rounded(reference),
+    }
 
 
 def keep(results: Sequence[Mapping[str, Any]], benchmarks: Mapping[str, Benchmark]) -> None:
@@ -40,7 +55,7 @@ def keep(results: Sequence[Mapping[str, Any]], benchmarks: Mapping[str, Benchmar
 def _section(result: Mapping[str, Any], benchmark: Benchmark) -> str:
     about = (benchmark.__doc__ or "").strip().splitlines()[0]
     machine = ", ".join(f"{name} {value}" for name, value in result["machine"].items())
-    head, *rows = table(benchmark.FIGURES, result["runs"])
+    head, *rows = table(benchmark.FIGURES, result["runs"], result.get("reference", ()))
     lines = [_row(head), _row(["---"] * len(head)), *(_row(row) for row in rows)]
     conditions = f"{len(result['runs'])} runs on {result['day']}, load before {result['load']:g}; {machine}."
     return "\n".join([f"## {result['name']}", "", about, "", *lines, "", conditions, ""])

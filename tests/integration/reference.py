@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from nodeagent.base.tls import generate_ca, issue, write_private
-from tests.integration.programs import START_SECONDS, ApiServer, free_port, wait_until
+from tests.integration.programs import START_SECONDS, ApiServer, cpu_seconds, free_port, wait_until
 
 VARIABLE = "NODEAGENT_REFERENCE_API_SERVER"
 _NODE = "node-1"
@@ -69,6 +69,10 @@ class ReferenceApiServer(ApiServer):
             self._etcd.wait()
             self._etcd = None
         return code
+
+    def cpu_seconds(self) -> float:
+        """Return what the server and its store have used."""
+        return super().cpu_seconds() + (cpu_seconds(self._etcd.pid) if self._etcd is not None else 0.0)
 
     def create_pod(self, pod: Mapping[str, Any]) -> Any:
         """Create the pod on the node: nothing schedules here."""
