@@ -23,7 +23,7 @@ from nodeagent.contracts.cgroups import CgroupManager
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventRecorder
 from nodeagent.contracts.eviction import EvictionCandidate, Reclaimed
-from nodeagent.contracts.images import CredentialProvider, ImagePuller
+from nodeagent.contracts.images import CredentialProvider, ImageCollector, ImagePuller
 from nodeagent.contracts.node import NodeReport
 from nodeagent.contracts.objects import ObjectReader
 from nodeagent.contracts.pods import PodSource, PodSyncer, Rejection
@@ -188,6 +188,19 @@ def nodeagent_provide_image_puller(
     :param context: the node.
     :param credential_providers: every provider, in the order to ask them.
     :returns: the puller, or ``None`` to leave the choice to another plugin.
+    """
+
+
+@hookspec(firstresult=True)
+def nodeagent_provide_image_collector(context: AgentContext) -> ImageCollector | None:
+    """Provide what removes unused images, for ``nodeagent image gc``.
+
+    Called: once by that command; the agent itself collects through its background loops.
+    On error: the command logs the plugin's name and exits with code 2.
+    spec: config.imageGCHighThresholdPercent, config.imageMaximumGCAge
+
+    :param context: the node, with ``runtime`` and ``images`` alone.
+    :returns: the collector, or ``None`` to leave the choice to another plugin.
     """
 
 

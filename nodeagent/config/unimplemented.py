@@ -25,10 +25,6 @@ FIELDS = frozenset(
         "evictionPressureTransitionPeriod",
         "evictionSoft",
         "evictionSoftGracePeriod",
-        "imageGCHighThresholdPercent",
-        "imageGCLowThresholdPercent",
-        "imageMaximumGCAge",
-        "imageMinimumGCAge",
         "kernelMemcgNotification",
         "localStorageCapacityIsolation",
         "makeIPTablesUtilChains",
@@ -63,7 +59,6 @@ FLAGS = frozenset(
         "exit-on-lock-contention",
         "lock-file",
         "maximum-dead-containers",
-        "pod-infra-container-image",
         "runtime-cgroups",
     }
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from nodeagent.contracts.runtime import Credentials, Image, SandboxConfig
@@ -81,4 +82,54 @@ class InquiringCredentialProvider(CredentialProvider, Protocol):
 
     async def inquire(self, image: str) -> CredentialAnswer:
         """Return the same credentials as :meth:`credentials`, with every inquiry. Must not raise."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CollectableImage:
+    """An image of the store as the collection of unused images sees it."""
+
+    image: Image
+    first_seen: datetime
+    last_used: datetime | None = None
+    """When a container was last seen to use it; ``None`` when none was."""
+    keeps: str = ""
+    """Why it has to stay (``in use``, ``pinned``, …); empty when it may go."""
+    goes: str = ""
+    """Why it goes, or would go now; empty when it stays."""
+    error: str = ""
+    """Why it could not be removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageCollection:
+    """What a collection of unused images did, or would do."""
+
+    images: Sequence[CollectableImage]
+    """Every image, in the order in which they go."""
+    capacity_bytes: int
+    """Size of the file system of images."""
+    available_bytes: int
+    """What was free on it before space was made, and after too old images went."""
+    wanted_bytes: int = 0
+    """How much was to be freed."""
+    freed_bytes: int = 0
+    """Sizes of the images that went for it; layers that others share are counted as well."""
+
+    @property
+    def used_percent(self) -> int:
+        """How full the file system was, in percent."""
+        return 100 - self.available_bytes * 100 // self.capacity_bytes if self.capacity_bytes else 100
+
+
+class ImageCollector(Protocol):
+    """Removes images that nobody uses."""
+
+    async def collect(self, *, everything: bool = False, dry_run: bool = False) -> ImageCollection:
+        """Remove images as age and disk ask for it.
+
+        :param everything: remove every image that may go, whatever the disk has free.
+        :param dry_run: only tell what would be done.
+        :raises NodeAgentError: the runtime or the disk did not answer.
+        """
         ...

@@ -69,6 +69,22 @@ def with_default_tag(text: str, name: ImageName) -> str:
     return text if name.tag or name.digest else f"{text}:{DEFAULT_TAG}"
 
 
+def full_name(text: str) -> str:
+    """Return an image name in full, as stores list it: ``busybox`` is ``docker.io/library/busybox:latest``.
+
+    What is no image name, such as an id, is returned as it is.
+    """
+    if text.startswith("sha256:") and _valid_digest(text):
+        return text
+    try:
+        name = parse_image_name(text)
+    except ValueError:
+        return text
+    if name.digest:
+        return f"{name.repository}@{name.digest}"
+    return f"{name.repository}:{name.tag or DEFAULT_TAG}"
+
+
 def default_pull_policy(name: ImageName) -> str:
     """Return the policy of a container that gives none."""
     return "Always" if name.tag == DEFAULT_TAG or not (name.tag or name.digest) else "IfNotPresent"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodeagent.model.image_name import default_pull_policy, parse_image_name, with_default_tag
+from nodeagent.model.image_name import default_pull_policy, full_name, parse_image_name, with_default_tag
 
 DIGEST = "sha256:" + "a" * 64
 
@@ -56,3 +56,18 @@ def test_pulls_the_latest_always_and_the_rest_when_absent() -> None:
 
     assert policy("busybox") == policy("busybox:latest") == "Always"
     assert policy("busybox:1") == policy(f"busybox@{DIGEST}") == "IfNotPresent"
+
+
+@pytest.mark.parametrize(
+    ("written", "full"),
+    [
+        ("busybox", "docker.io/library/busybox:latest"),
+        ("a/b:1", "docker.io/a/b:1"),
+        ("reg.test:5000/a/b", "reg.test:5000/a/b:latest"),
+        (f"reg.test/a:1@{DIGEST}", f"reg.test/a@{DIGEST}"),
+        (DIGEST, DIGEST),
+        ("a" * 64, "a" * 64),
+    ],
+)
+def test_the_full_name_is_what_stores_list(written: str, full: str) -> None:
+    assert full_name(written) == full

@@ -1,0 +1,51 @@
+"""Images that an operator has pinned on this node: a small file that image collection honours.
+
+CRI has no call that pins an image; what a runtime pins by itself is honoured as well and not listed here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+from nodeagent.errors import NodeAgentError
+
+FILE_NAME = "image_pins.json"
+
+
+def read_pins(root: Path) -> frozenset[str]:
+    """Return the pinned names, in full, and ids; none when there is no file.
+
+    :raises NodeAgentError: there is one that cannot be read.
+    """
+    path = root / FILE_NAME
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return frozenset()
+    except (OSError, ValueError) as error:
+        raise NodeAgentError(f"read pinned images from {path}: {error}") from error
+    images = content.get("images") if isinstance(content, dict) else None
+    if not isinstance(images, list) or not all(isinstance(image, str) for image in images):
+        raise NodeAgentError(f"read pinned images from {path}: it has no list of images")
+    return frozenset(images)
+
+
+def write_pins(root: Path, pins: Collection[str]) -> None:
+    """Replace the pins, whole at once.
+
+    :raises NodeAgentError: the disk refuses.
+    """
+    path = root / FILE_NAME
+    aside = path.with_name(f"{FILE_NAME}.tmp")
+    try:
+        root.mkdir(mode=0o750, parents=True, exist_ok=True)
+        with aside.open("w") as file:
+            json.dump({"images": sorted(pins)}, file, indent=2)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except OSError as error:
+        raise NodeAgentError(f"write pinned images to {path}: {error}") from error

@@ -1,0 +1,80 @@
+"""Image collection: unused images go when the disk fills up, when they are too old, and under disk pressure.
+
+spec: config.imageGCHighThresholdPercent, config.imageGCLowThresholdPercent, config.imageMinimumGCAge,
+config.imageMaximumGCAge
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nodeagent_plugins.image_gc.collector import Collector
+from nodeagent_plugins.image_gc.loop import ImageGcLoop
+
+from nodeagent import hookimpl
+from nodeagent.contracts.background import BackgroundLoop
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.eviction import Reclaimed
+from nodeagent.contracts.images import ImageCollector
+
+if TYPE_CHECKING:
+    from nodeagent.pluginmanager import PluginManager
+
+NAME = "image_gc"
+OFF_PERCENT = 100
+"""A high threshold of this switches the periodic collection off, by age too."""
+
+
+RECLAIM_SECONDS = 7.0
+"""How long space is made before telling what was freed: a hook has 10 s."""
+
+
+@hookimpl
+def nodeagent_configure(context: AgentContext, plugins: PluginManager) -> None:
+    plugins.register(ImageGc(context), name=f"{NAME}.node")
+
+
+@hookimpl
+def nodeagent_provide_image_collector(context: AgentContext) -> ImageCollector:
+    return Collector(context)
+
+
+class ImageGc:
+    """Collects on this node: now and then, and when a disk is short of space."""
+
+    def __init__(self, context: AgentContext) -> None:
+        self._context = context
+        self._collector = Collector(context, serves_node=True)
+
+    @hookimpl
+    def nodeagent_provide_background_loops(self) -> Sequence[BackgroundLoop]:
+        if self._context.config.image_gc_high_threshold_percent >= OFF_PERCENT:
+            return []
+        return [ImageGcLoop(self._context, self._collector)]
+
+    @hookimpl
+    async def nodeagent_reclaim_disk(self, signal: str) -> Reclaimed | None:
+        disk = signal.partition(".")[0]
+        if disk == "nodefs" and not await self._shares_nodefs():
+            return None
+        if disk not in ("nodefs", "imagefs"):
+            return None
+        done = await self._collector.reclaim(RECLAIM_SECONDS)
+        gone = [found for found in done.images if found.goes and not found.error]
+        names = [(found.image.repo_tags or found.image.repo_digests or (found.image.id,))[0] for found in gone]
+        return Reclaimed(sum(found.image.size_bytes for found in gone), names)
+
+    async def _shares_nodefs(self) -> bool:
+        """Whether images lie on the file system of the agent's root directory."""
+        usage = await self._context.images.filesystem_usage()
+        return bool(usage) and await asyncio.to_thread(_same_disk, Path(usage[0].mountpoint), self._context.root_dir)
+
+
+def _same_disk(one: Path, other: Path) -> bool:
+    try:
+        return one.stat().st_dev == other.stat().st_dev
+    except OSError:
+        return False

@@ -1,0 +1,46 @@
+"""The periodic collection, and what of it people are told."""
+
+from __future__ import annotations
+
+import logging
+
+from nodeagent_plugins.image_gc.collector import CollectionFailed, Collector
+
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.events import EventType
+from nodeagent.errors import NodeAgentError
+
+_log = logging.getLogger(__name__)
+
+PERIOD_SECONDS = 300.0
+
+
+class ImageGcLoop:
+    """Collects at start and every five minutes; an event tells of a failure that lasts."""
+
+    name = "image_gc"
+
+    def __init__(self, context: AgentContext, collector: Collector) -> None:
+        self._context, self._collector = context, collector
+
+    async def run(self) -> None:
+        """Collect until cancelled."""
+        failures = 0
+        while True:
+            due = self._context.clock.now() + PERIOD_SECONDS
+            try:
+                await self._collector.collect()
+            except NodeAgentError as error:
+                failures += 1
+                self._tell(error, lasting=failures > 1)
+            else:
+                failures = 0
+            await self._context.clock.sleep_until(due)
+
+    def _tell(self, error: NodeAgentError, *, lasting: bool) -> None:
+        _log.error("Images cannot be collected", extra={"err": str(error)})
+        regarding, record = self._context.node_reference(), self._context.recorder.record
+        if isinstance(error, CollectionFailed) and error.event:
+            record(regarding, EventType.WARNING, error.event, str(error))
+        if lasting:
+            record(regarding, EventType.WARNING, "ImageGCFailed", str(error))

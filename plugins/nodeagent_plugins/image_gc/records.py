@@ -1,0 +1,40 @@
+"""Keeps on disk since when images are known and when they were last used, so that ages outlive the agent."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from nodeagent_plugins.image_gc.choice import Record
+
+_log = logging.getLogger(__name__)
+
+FILE_NAME = "image_gc_state.json"
+
+
+def load(root: Path) -> dict[str, Record]:
+    """Return what was saved, by image id; nothing when that cannot be read. Blocks."""
+    path = root / FILE_NAME
+    try:
+        content = json.loads(path.read_bytes())
+        return {str(id): Record(float(first), float(used)) for id, (first, used) in content["images"].items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        _log.warning("Ages of images cannot be read, counting anew", extra={"file": str(path), "err": str(error)})
+        return {}
+
+
+def save(root: Path, records: Mapping[str, Record]) -> None:
+    """Write *records*, whole at once; a disk that refuses is logged. Blocks."""
+    path = root / FILE_NAME
+    aside = path.with_name(f"{FILE_NAME}.tmp")
+    content = {"images": {id: [record.first_seen, record.last_used] for id, record in records.items()}}
+    try:
+        aside.write_text(json.dumps(content))
+        aside.chmod(0o640)
+        aside.replace(path)
+    except OSError as error:
+        _log.warning("Ages of images not saved", extra={"file": str(path), "err": str(error)})
