@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from apiserver_stub import discovery, health, issuer, media, openapi, profiling, wire
+from apiserver_stub import discovery, exposition, health, issuer, media, openapi, profiling, wire
 from apiserver_stub.admission import Admission
+from apiserver_stub.audit.trail import Audit, Trail
 from apiserver_stub.authn import Authenticator
 from apiserver_stub.authn.service_account import ServiceAccountTokens
 from apiserver_stub.authz import Chain
@@ -80,13 +81,16 @@ class ApiServer:
         admission: Admission,
         tokens: ServiceAccountTokens,
         ca_certificate: str,
+        audit: Audit | None = None,
     ) -> None:
         self.options: Options = options
         self.store: Store = store
         self.registry: Registry = registry
         self.authenticator, self.authorizer, self.admission = authenticator, authorizer, admission
         self.tokens, self.ca_certificate = tokens, ca_certificate
+        self.audit = audit
         self.metrics = Metrics()
+        self._metric_choice = options.metric_choice()
         self.ready: bool = False
         self.leaving: bool = False
         """A stop was asked for: requests are still served, and ``/readyz`` sends callers elsewhere."""
@@ -105,6 +109,10 @@ class ApiServer:
     def in_livez_grace(self) -> bool:
         """Whether an unfinished start still counts as a good one."""
         return time.monotonic() - self._started < self.options.livez_grace_seconds
+
+    def in_flight(self, *, mutating: bool) -> int:
+        """Return how many requests are under way, watches not counted."""
+        return self._in_flight[mutating]
 
     async def drain(self) -> None:
         """Refuse new requests and return when those under way have ended, at the latest after the request timeout."""
@@ -162,18 +170,28 @@ class ApiServer:
         path, _, query_text = http.path_qs.partition("?")
         query = Query(query_text)
         info = RequestInfo(http.method.lower(), path)
+        known = False
+        resource: Resource | None = None
+        started = time.perf_counter()
+        trail: Trail | None = None
         if self.draining and (refusal := self._refusal(path)) is not None:
             return await wire.send(http, refusal, warnings, compress=False)
         try:
             info = parse_path(http.method, path, query)
             certificate = http.transport.get_extra_info("peercert") if http.transport is not None else None
             user = self.authenticator.authenticate(http.headers, certificate)
+            known = True
+            self.metrics.authenticated += 1
+            if self.audit is not None and (trail := self.audit.begin(http, info, user)) is not None:
+                await trail.received()
             resource = self._find(info)
             format_ = _negotiate(http, info, query, resource)
-            self._authorize(user, info)
+            self._authorize(user, info, trail)
             if info.verb == "watch" and resource is not None:
-                return await self._watch(http, self._request(http, info, query, b"", user, format_), resource)
+                return await self._watch(http, self._request(http, info, query, b"", user, format_), resource, trail)
             body = await self._admit_body(http)
+            if trail is not None:
+                trail.sent(http.headers, body)
             request = self._request(http, info, query, body, user, format_)
             warnings = request.warnings
             rendered = await self._limited(request, resource)
@@ -186,11 +204,25 @@ class ApiServer:
         except RecursionError:  # from a body: nothing else here is deep
             rendered = render_error(bad_request("json: exceeded max depth"), format_)
         except (ConnectionError, asyncio.CancelledError):
+            if trail is not None:
+                trail.abandoned()
+            self.metrics.aborted(info, http.method, resource)
             raise
         except Exception as error:  # a bug answers 500 and leaves the server up
+            if trail is not None:
+                await trail.failed(error)
+                trail = None
             _log.exception("Request failed", extra={"method": http.method, "path": path})
             rendered = render_error(internal(type(error).__name__), format_)
-        self.metrics.count(info, http.method, rendered.code)
+        if trail is not None:
+            await trail.answered(rendered)
+        elif not known and rendered.code == 401:
+            self.metrics.strangers += 1
+            if self.audit is not None:
+                await self.audit.refuse_stranger(http, info)
+        dry_run = "All" if "dryRun" in query else ""
+        seconds, size = time.perf_counter() - started, sum(map(len, rendered.pieces))
+        self.metrics.count(info, http.method, resource, rendered.code, seconds, size, dry_run)
         return await wire.send(http, rendered, warnings, compress=http.method == "GET" and self._compresses)
 
     def _find(self, info: RequestInfo) -> Resource | None:
@@ -201,10 +233,14 @@ class ApiServer:
             raise PlainNotFound
         return resource
 
-    def _authorize(self, user: User, info: RequestInfo) -> None:
+    def _authorize(self, user: User, info: RequestInfo, trail: Trail | None) -> None:
         allowed, reason = self.authorizer.authorize(user, info)
+        if trail is not None:
+            trail.authorized(allowed, reason)
         if allowed:
+            self.metrics.allowed += 1
             return
+        self.metrics.denied += 1
         ending = f": {reason}" if reason else ""
         if not info.is_resource:
             message = f'forbidden: User "{user.name}" cannot {info.verb} path "{info.path}"{ending}'
@@ -240,6 +276,7 @@ class ApiServer:
         limit = options.max_mutating_requests_inflight if mutating else options.max_requests_inflight
         counts = request.info.is_resource and "system:masters" not in request.user.groups
         if counts and limit and self._in_flight[mutating] >= limit:
+            self.metrics.terminated(request.info, request.method, resource, 429)
             return Rendered(
                 429,
                 "text/plain; charset=utf-8",
@@ -251,6 +288,7 @@ class ApiServer:
             async with asyncio.timeout(options.request_timeout_seconds):
                 return await self._dispatch(request, resource)
         except TimeoutError:
+            self.metrics.terminated(request.info, request.method, resource, 504)
             raise _timed_out() from None
         finally:
             self._in_flight[mutating] -= 1
@@ -295,8 +333,8 @@ class ApiServer:
             if (reply := await slow_answer(self, request)) is not None:
                 return reply
         if request.info.path == "/metrics":
-            body = self.metrics.render(self).encode()
-            return Reply(200, body=body, content_type="text/plain; version=0.0.4; charset=utf-8")
+            body = self.metrics.render(self, self._metric_choice).encode()
+            return Reply(200, body=body, content_type=exposition.CONTENT_TYPE)
         raise PlainNotFound
 
     def _request(
@@ -306,7 +344,9 @@ class ApiServer:
 
     # Answers
 
-    async def _watch(self, http: web.BaseRequest, request: Request, resource: Resource) -> web.StreamResponse:
+    async def _watch(
+        self, http: web.BaseRequest, request: Request, resource: Resource, trail: Trail | None
+    ) -> web.StreamResponse:
         if "watch" not in resource.verbs:
             raise method_not_allowed()
         watch = Watch(self, request, resource)
@@ -318,21 +358,26 @@ class ApiServer:
             }
         )
         response.enable_chunked_encoding()
+        if trail is not None:
+            await trail.started(200)
         await response.prepare(http)
-        self.metrics.watches += 1
+        self.metrics.watch_started(request.info, resource)
+        started = time.perf_counter()
         stop = asyncio.ensure_future(self.stopping.wait())
         pump = asyncio.ensure_future(_pump(watch, response))
         try:
             await asyncio.wait((stop, pump), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self.metrics.watches -= 1
+            self.metrics.watch_ended(request.info, resource)
             for task in (stop, pump):
                 task.cancel()
             results = await asyncio.gather(stop, pump, return_exceptions=True)
         error = results[1]
         if isinstance(error, Exception) and not isinstance(error, ConnectionError | TimeoutError):
             _log.error("Watch failed", extra={"path": request.info.path}, exc_info=error)
-        self.metrics.count(request.info, "WATCH", 200)
+        self.metrics.count(request.info, "GET", resource, 200, time.perf_counter() - started, 0, "")
+        if trail is not None:
+            await trail.ended()
         return response
 
 

@@ -26,6 +26,7 @@ from apiserver_stub.admission.plugins import (
     SigningRequestIdentity,
 )
 from apiserver_stub.app import MAX_BODY_BYTES, ApiServer
+from apiserver_stub.audit.build import build_audit
 from apiserver_stub.authn import Authenticator
 from apiserver_stub.authn.jwt import SigningKey
 from apiserver_stub.authn.service_account import ServiceAccountTokens
@@ -84,6 +85,7 @@ async def start(data_dir: Path, *, port: int = 0, options: Options | None = None
     :raises StoreUnavailable: the database cannot be opened.
     :raises TlsError: certificate files are no good.
     :raises TokenFileError: the token file is no good.
+    :raises AuditError: the audit policy or a destination of audit events is no good.
     :raises OSError: the port or a directory cannot be used.
     """
     return await start_with(replace(options or Options(), data_dir=data_dir, secure_port=port))
@@ -99,6 +101,9 @@ async def start_with(options: Options) -> Running:
     async with AsyncExitStack() as stack:
         store = SqliteStore(data / "store.db")
         stack.push_async_callback(store.close)
+        audit = await build_audit(options)
+        if audit is not None:
+            stack.push_async_callback(audit.close)
         await store.open()
         tokens = ServiceAccountTokens(store, key, options.service_account_issuer)
         methods: list[Any] = [TokenFile(tokens_file), tokens]
@@ -122,6 +127,7 @@ async def start_with(options: Options) -> Running:
             ),
             tokens=tokens,
             ca_certificate=certificates.authority.read_text(),
+            audit=audit,
         )
         await create_system_objects(server)
         tasks = await stack.enter_async_context(TaskOwner("apiserver"))

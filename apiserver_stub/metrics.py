@@ -1,14 +1,22 @@
-"""A few numbers about the server in the text format that collectors read."""
+"""What the server counts about itself, and the page that tells it under the names that collectors know."""
 
 from __future__ import annotations
 
+import os
+import resource as process
+import time
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from apiserver_stub import discovery
+from apiserver_stub.exposition import Choice, Histogram, Labels, Page
 from apiserver_stub.request import RequestInfo
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
+    from apiserver_stub.resources import Resource
 
 _VERBS = {
     "create": "POST",
@@ -20,41 +28,234 @@ _VERBS = {
     "update": "PUT",
     "watch": "WATCH",
 }
+_METHODS = frozenset(["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "CONNECT"])
+_PATHS = frozenset(["api", "apis", "debug", "healthz", "livez", "metrics", "openapi", "readyz", "version"])
+_SECONDS = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
+_SLI_SECONDS = _SECONDS[2:]
+_BYTES = tuple(1000 * 10**power for power in range(7))
+_LONG = frozenset(["WATCH", "CONNECT"])
+_WHAT = ("group", "version", "resource", "subresource", "scope", "component")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class _Requests:
+    """All requests that differ in nothing that labels tell, but the code."""
+
+    __slots__ = ("codes", "seconds", "sizes", "sli_seconds")
+
+    def __init__(self) -> None:
+        self.codes: dict[int, int] = {}
+        self.seconds, self.sli_seconds = Histogram(_SECONDS), Histogram(_SLI_SECONDS)
+        self.sizes = Histogram(_BYTES)
 
 
 class Metrics:
     """Counts since the start."""
 
     def __init__(self) -> None:
-        self.watches = 0
-        self._requests: Counter[tuple[str, str, str, str, str, int]] = Counter()
+        self._started = time.time()
+        self._requests: dict[Labels, _Requests] = {}
+        self._long: Counter[Labels] = Counter()
+        self._terminated: Counter[Labels] = Counter()
+        self._aborted: Counter[Labels] = Counter()
+        self.authenticated, self.strangers, self.allowed, self.denied = 0, 0, 0, 0
 
-    def count(self, info: RequestInfo, method: str, code: int) -> None:
-        """Count one answered request."""
-        verb = _VERBS.get(info.verb, method) if info.is_resource else method
-        self._requests[verb, info.group, info.version, info.resource, info.subresource, code] += 1
+    @property
+    def watches(self) -> int:
+        """How many watches are open."""
+        return sum(self._long.values())
 
-    def render(self, server: ApiServer) -> str:
-        """Return everything as text."""
-        lines = [
-            "# HELP apiserver_request_total Counter of apiserver requests by verb, resource and HTTP code.",
-            "# TYPE apiserver_request_total counter",
-        ]
-        for (verb, group, version, resource, subresource, code), count in sorted(self._requests.items()):
-            labels = f'code="{code}",group="{group}",resource="{resource}",subresource="{subresource}"'
-            lines.append(f'apiserver_request_total{{{labels},verb="{verb}",version="{version}"}} {count}')
-        lines += [
-            "# HELP apiserver_longrunning_requests Gauge of all active long-running requests.",
-            "# TYPE apiserver_longrunning_requests gauge",
-            f'apiserver_longrunning_requests{{verb="WATCH"}} {self.watches}',
-            "# HELP apiserver_storage_objects Number of stored objects by kind.",
-            "# TYPE apiserver_storage_objects gauge",
-        ]
-        counted: dict[str, str] = {}
-        for resource_ in server.registry:
-            if "list" in resource_.verbs:
-                name = f"{resource_.plural}.{resource_.group}" if resource_.group else resource_.plural
-                counted.setdefault(resource_.storage, name)
-        for storage, name in sorted(counted.items(), key=lambda item: item[1]):
-            lines.append(f'apiserver_storage_objects{{resource="{name}"}} {len(server.store.collection(storage))}')
-        return "\n".join(lines) + "\n"
+    def count(
+        self,
+        info: RequestInfo,
+        method: str,
+        resource: Resource | None,
+        code: int,
+        seconds: float,
+        size: int,
+        dry_run: str,
+    ) -> None:
+        """Count one answered request.
+
+        :param size: bytes of the answer's body before compression.
+        """
+        labels = (dry_run, *labels_of(info, method, resource))
+        found = self._requests.get(labels)
+        if found is None:
+            found = self._requests[labels] = _Requests()
+        found.codes[code] = found.codes.get(code, 0) + 1
+        found.seconds.observe(seconds)
+        if labels[1] not in _LONG:
+            found.sli_seconds.observe(seconds)
+            found.sizes.observe(size)
+
+    def terminated(self, info: RequestInfo, method: str, resource: Resource | None, code: int) -> None:
+        """Count a request that the server ended to protect itself: too many, or too long."""
+        self._terminated[(*labels_of(info, method, resource), str(code))] += 1
+
+    def aborted(self, info: RequestInfo, method: str, resource: Resource | None) -> None:
+        """Count a request whose caller did not wait for the answer."""
+        self._aborted[labels_of(info, method, resource)[:-1]] += 1
+
+    def watch_started(self, info: RequestInfo, resource: Resource) -> None:
+        self._long[labels_of(info, "GET", resource)] += 1
+
+    def watch_ended(self, info: RequestInfo, resource: Resource) -> None:
+        labels = labels_of(info, "GET", resource)
+        self._long[labels] -= 1
+        if not self._long[labels]:
+            del self._long[labels]
+
+    def render(self, server: ApiServer, choice: Choice) -> str:
+        """Return the page."""
+        page = Page(choice)
+        self._requests_on(page)
+        page.gauge(
+            "apiserver_current_inflight_requests",
+            "Requests in flight, by kind.",
+            ("request_kind",),
+            [(("mutating",), server.in_flight(mutating=True)), (("readOnly",), server.in_flight(mutating=False))],
+        )
+        _audit_on(page, server)
+        page.counter(
+            "authentication_attempts",
+            "Counter of authenticated attempts.",
+            ("result",),
+            _seen({"success": self.authenticated, "failure": self.strangers}),
+        )
+        page.counter(
+            "authorization_attempts_total",
+            "Counter of authorization attempts broken down by result.",
+            ("result",),
+            _seen({"allowed": self.allowed, "denied": self.denied}),
+        )
+        page.gauge("apiserver_storage_objects", "Number of stored objects by kind.", ("resource",), _stored(server))
+        version = discovery.version()
+        names = ("major", "minor", "git_version", "platform")
+        values = (version["major"], version["minor"], version["gitVersion"], version["platform"])
+        page.gauge("kubernetes_build_info", "The version that the server tells.", names, [(values, 1)])
+        page.gauge(
+            "kubernetes_feature_enabled",
+            "Whether a feature is on, with its stage.",
+            ("name", "stage"),
+            [((gate.name, gate.stage.value), on) for gate, on in server.options.gates],
+        )
+        self._process_on(page)
+        return page.text()
+
+    def _requests_on(self, page: Page) -> None:
+        names = ("dry_run", "verb", *_WHAT)
+        items = self._requests.items()
+        page.counter(
+            "apiserver_request_total",
+            "Counter of apiserver requests by verb, dry run, group, version, resource, scope, component and HTTP code.",
+            (*names, "code"),
+            [((*labels, str(code)), count) for labels, found in items for code, count in found.codes.items()],
+        )
+        page.histogram(
+            "apiserver_request_duration_seconds",
+            "Response latency distribution in seconds.",
+            names,
+            [(labels, found.seconds) for labels, found in items],
+        )
+        short = [(labels[1:], found) for labels, found in items if labels[1] not in _LONG]
+        for name, hidden in (("sli", False), ("slo", True)):
+            page.histogram(
+                f"apiserver_request_{name}_duration_seconds",
+                "Response latency distribution in seconds, for service levels.",
+                ("verb", *_WHAT),
+                [(labels, found.sli_seconds) for labels, found in short],
+                hidden=hidden,
+            )
+        page.histogram(
+            "apiserver_response_sizes",
+            "Response size distribution in bytes.",
+            ("verb", *_WHAT),
+            [(labels, found.sizes) for labels, found in short],
+        )
+        page.gauge(
+            "apiserver_longrunning_requests",
+            "Gauge of all active long-running requests.",
+            ("verb", *_WHAT),
+            self._long.items(),
+        )
+        page.counter(
+            "apiserver_request_terminations_total",
+            "Number of requests which the server ended in self-defense.",
+            ("verb", *_WHAT, "code"),
+            self._terminated.items(),
+        )
+        page.counter(
+            "apiserver_request_aborts_total",
+            "Number of requests whose caller went away.",
+            ("verb", *_WHAT[:-1]),
+            self._aborted.items(),
+        )
+
+    def _process_on(self, page: Page) -> None:
+        use = process.getrusage(process.RUSAGE_SELF)
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        for name, text, value in (
+            ("process_start_time_seconds", "When the process started.", self._started),
+            ("process_resident_memory_bytes", "Memory in use.", pages * _PAGE_BYTES),
+            ("process_open_fds", "Open files.", len(list(Path("/proc/self/fd").iterdir()))),
+        ):
+            page.gauge(name, text, (), [((), value)])
+        seconds = use.ru_utime + use.ru_stime
+        page.counter("process_cpu_seconds_total", "Processor time used.", (), [((), seconds)])
+
+
+def labels_of(info: RequestInfo, method: str, resource: Resource | None) -> Labels:
+    """Return what tells requests apart; nothing of it is the caller's free choice, so their number is bounded."""
+    if resource is None:
+        root = info.path[1:].partition("/")[0]
+        return (method if method in _METHODS else "other", "", "", "", f"/{root}" if root in _PATHS else "", "", "")
+    subresource = info.subresource
+    if subresource and resource.subresource(subresource) is None:
+        subresource = ""
+    scope = "resource" if info.name or info.verb == "create" else "namespace" if info.namespace else "cluster"
+    verb = _VERBS.get(info.verb, "other")
+    return verb, resource.group, info.version, resource.plural, subresource, scope, "apiserver"
+
+
+def _audit_on(page: Page, server: ApiServer) -> None:
+    audit = server.audit
+    if audit is None:
+        return
+    page.counter(
+        "apiserver_audit_event_total",
+        "Counter of audit events generated and sent to the audit backend.",
+        (),
+        [((), audit.events)],
+    )
+    page.counter(
+        "apiserver_audit_error_total",
+        "Counter of audit events that failed to be audited properly, by the plugin at fault.",
+        ("plugin",),
+        _seen(audit.errors),
+    )
+    page.counter(
+        "apiserver_audit_level_total",
+        "Counter of policy levels for audit events (1 per request).",
+        ("level",),
+        _seen(audit.levels),
+    )
+    page.counter(
+        "apiserver_audit_requests_rejected_total",
+        "Counter of requests rejected due to an error in an audit backend.",
+        (),
+        [((), audit.rejected)],
+    )
+
+
+def _seen(counts: dict[str, int]) -> Iterable[tuple[Labels, float]]:
+    return [((name,), count) for name, count in counts.items() if count]
+
+
+def _stored(server: ApiServer) -> Iterator[tuple[Labels, float]]:
+    seen = set()
+    for resource in server.registry:
+        if "list" in resource.verbs and resource.storage not in seen:
+            seen.add(resource.storage)
+            name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+            yield (name,), len(server.store.collection(resource.storage))

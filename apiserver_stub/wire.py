@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from aiohttp import web
 from multidict import CIMultiDict
 
+from apiserver_stub.audit.trail import ID_KEY
 from apiserver_stub.objects import new_uid
 from apiserver_stub.reply import Rendered
 
@@ -21,7 +22,8 @@ _TEXTUAL_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 
 def audit_id(http: web.BaseRequest) -> str:
     """Return the name of this request in audit logs: the caller's, or a new one."""
-    return http.headers.get("Audit-ID") or new_uid()
+    given: str = http.headers.get("Audit-ID") or http.get(ID_KEY) or new_uid()
+    return given
 
 
 def wants_pretty(http: web.BaseRequest) -> bool:

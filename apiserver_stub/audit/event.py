@@ -13,13 +13,13 @@ import msgspec
 
 from apiserver_stub.audit.policy import API_VERSION
 from apiserver_stub.request import User
+from nodeagent.base import identity
 
 KIND_HEAD = b'{"kind":"Event","apiVersion":"' + API_VERSION.encode() + b'",'
 """What every event starts with, and the items of a list do not."""
 
-TRUNCATED = "audit.k8s.io/truncated"
+TRUNCATED = identity.current().group("audit") + "/truncated"
 _MAX_USER_AGENT = 1024
-_EMPTY = msgspec.Raw(b"{}")
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 

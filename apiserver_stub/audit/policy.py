@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from apiserver_stub.request import RequestInfo, User
-from nodeagent.base import yamlsafe
+from nodeagent.base import identity, yamlsafe
 
 _log = logging.getLogger(__name__)
 
-API_VERSION = "audit.k8s.io/v1"
+API_VERSION = identity.current().group("audit") + "/v1"
 STAGES = ("RequestReceived", "ResponseStarted", "ResponseComplete", "Panic")
 _GROUP = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
@@ -215,7 +215,7 @@ def _bad_urls(urls: Sequence[str] | None, where: str) -> Iterator[str]:
         if url == "*":
             continue
         if not url.startswith("/"):
-            yield f'{where}[{index}]: Invalid value: "{url}": non-resource URL rules must begin with a \'/\' character'
+            yield f"{where}[{index}]: Invalid value: \"{url}\": non-resource URL rules must begin with a '/' character"
         if "*" in url[:-1]:
             text = "non-resource URL wildcards '*' must be the final character of the rule"
             yield f'{where}[{index}]: Invalid value: "{url}": {text}'

@@ -8,22 +8,26 @@ from pathlib import Path
 from typing import Any
 
 from apiserver_stub.options import (
+    audit,
     authentication,
     authorization,
     features,
     limits,
     logs,
+    metrics,
     names,
     serving,
     storage,
     this_server,
     tls,
 )
+from apiserver_stub.options.audit import AuditOptions
 from apiserver_stub.options.authentication import AuthenticationOptions
 from apiserver_stub.options.authorization import AuthorizationOptions
 from apiserver_stub.options.features import FeatureOptions
 from apiserver_stub.options.limits import LimitOptions
 from apiserver_stub.options.logs import LogOptions
+from apiserver_stub.options.metrics import MetricOptions
 from apiserver_stub.options.parser import OptionsError, Parser
 from apiserver_stub.options.pending import PENDING
 from apiserver_stub.options.serving import ServingOptions
@@ -38,8 +42,10 @@ _GROUPS: tuple[Any, ...] = (
     authentication,
     authorization,
     storage,
+    audit,
     limits,
     features,
+    metrics,
     logs,
     names,
 )
@@ -54,8 +60,10 @@ class Options(
     AuthenticationOptions,
     AuthorizationOptions,
     StorageOptions,
+    AuditOptions,
     LimitOptions,
     FeatureOptions,
+    MetricOptions,
     LogOptions,
 ):
     """The options that work, typed: the fields of all groups side by side."""

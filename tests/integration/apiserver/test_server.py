@@ -174,12 +174,12 @@ def test_tokens_from_a_file_name_the_caller(tmp_path: Path) -> None:
 
 
 def test_options_that_do_nothing_yet_are_refused(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "apiserver_stub", "--data-dir", str(tmp_path), "--audit-log-path=-", "--bogus"]
+    command = [sys.executable, "-m", "apiserver_stub", "--data-dir", str(tmp_path), "--store-servers=x", "--bogus"]
 
     result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
 
     assert result.returncode == 2
-    assert "--audit-log-path has no effect yet" in result.stderr
+    assert "--store-servers has no effect yet" in result.stderr
     assert "unknown flag: --bogus" in result.stderr
 
 

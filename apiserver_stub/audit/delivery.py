@@ -1,0 +1,26 @@
+"""How events get to a destination, as the options say it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BATCH, BLOCKING, STRICT = MODES = ("batch", "blocking", "blocking-strict")
+LEGACY, JSON = FORMATS = ("legacy", "json")
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Times in seconds, sizes in bytes; *max_…* and *throttle_…* are for batches alone."""
+
+    mode: str = BLOCKING
+    buffer_size: int = 10_000
+    max_size: int = 1
+    max_wait_seconds: float = 0.0
+    throttle_enabled: bool = False
+    throttle_qps: float = 0.0
+    throttle_burst: int = 0
+    truncate: bool = False
+    truncate_max_batch_bytes: int = 10 << 20
+    truncate_max_event_bytes: int = 100 << 10
+    wait_seconds: float = 60.0
+    """The longest that a request waits for a destination in the blocking modes."""
