@@ -164,10 +164,14 @@ class Agent:
         self._stop.set()
 
     async def _run_pods(self) -> None:
-        """Learn what runs, then take what is wanted: nothing that runs is started twice."""
+        """Learn what runs, then take what is wanted: nothing that runs is started twice.
+
+        :raises NodeAgentError: the node's cgroups cannot be made ready.
+        """
         backoff = Backoff(0.2, 5.0)
         while not await self._pleg.relist():
             await self._clock.sleep(backoff.next())
+        await self.context.cgroups.start()
         self._start("pleg", self._pleg.run())
         if self.context.gates.enabled("EventedPLEG"):
             self._start("evented pleg", self._evented.run(), may_end=True)

@@ -12,8 +12,16 @@ from nodeagent.model.pod import Container, Pod
 class CgroupManager(Protocol):
     """Keeps the tree of cgroups that pods live in.
 
-    spec: config.cgroupsPerQOS, config.cgroupDriver, config.cgroupRoot
+    spec: config.cgroupsPerQOS, config.cgroupDriver, config.cgroupRoot, config.enforceNodeAllocatable
     """
+
+    async def start(self) -> None:
+        """Get ready for the first pod: called once, after the runtime has answered.
+
+        :raises ConfigError: the machine cannot do what the configuration asks for; the agent ends.
+        :raises NodeAgentError: the cgroups cannot be made; the agent ends.
+        """
+        ...
 
     def parent_of(self, pod: Pod) -> str:
         """Return the ``cgroup_parent`` that the runtime is given; empty leaves it to the runtime."""

@@ -130,6 +130,9 @@ class FakeCgroups(Faults):
         self.parent = "/pods/{uid}"
         self.resources: Callable[[Pod, Container | None], LinuxResources] = lambda _pod, _container: LinuxResources()
 
+    async def start(self) -> None:
+        await self._pass("start")
+
     def parent_of(self, pod: Pod) -> str:
         return self.parent.format(uid=pod.uid)
 

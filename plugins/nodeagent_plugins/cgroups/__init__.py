@@ -1,54 +1,130 @@
-"""Cgroups of pods by QoS class.
+"""Cgroups of pods by QoS class, node allocatable, and the places of the agent and the system.
 
-With the driver ``cgroupfs`` the cgroups are made here; with ``systemd`` the runtime is told the names of slices and has
-systemd make them. Without ``cgroupsPerQOS`` no cgroup is touched and pods live where the runtime puts them.
+With the driver ``cgroupfs`` the cgroups are made as files; with ``systemd`` they are slices that systemd is asked for.
+Without ``cgroupsPerQOS`` pods live where the runtime puts them.
 spec: config.cgroupsPerQOS, config.cgroupDriver, config.cgroupRoot, config.cpuCFSQuota, config.cpuCFSQuotaPeriod
 """
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
 from pathlib import Path
 
-from nodeagent_plugins.cgroups.hierarchy import CgroupFiles, find_hierarchy
-from nodeagent_plugins.cgroups.manager import FileCgroups, PlainCgroups, SliceCgroups
-from nodeagent_plugins.cgroups.names import Driver, parse_name
-from nodeagent_plugins.cgroups.resources import Policy
+from nodeagent_plugins.cgroups.driver import CgroupDriver, FileDriver
+from nodeagent_plugins.cgroups.enforcement import Enforcement
+from nodeagent_plugins.cgroups.files import CgroupFiles
+from nodeagent_plugins.cgroups.hierarchy import Hierarchy, find_hierarchy
+from nodeagent_plugins.cgroups.machine import Machine, read_machine
+from nodeagent_plugins.cgroups.manager import PlainCgroups, TreeCgroups, TreeUpkeep
+from nodeagent_plugins.cgroups.names import POD_ROOT, CgroupName, Driver, parse_name, parse_slice
+from nodeagent_plugins.cgroups.own_places import OwnPlaces
+from nodeagent_plugins.cgroups.resources import Policy, Swap
+from nodeagent_plugins.cgroups.slices import SliceDriver
+from nodeagent_plugins.cgroups.systemd_bus import SystemdBus
 
 from nodeagent import hookimpl
+from nodeagent.config.reservations import without_reserved
+from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.cgroups import CgroupManager
 from nodeagent.contracts.context import AgentContext
 from nodeagent.errors import ConfigError, Problem
+from nodeagent.model.resources import MEMORY
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
-_HUGEPAGES = Path("/sys/kernel/mm/hugepages")
+_SYSTEMD = Path("/run/systemd/system")
+"""Is there where systemd is the first process."""
 
 
 @hookimpl
 def nodeagent_provide_cgroups(context: AgentContext) -> CgroupManager | None:
-    config = context.config
-    policy = Policy(
+    config, gates = context.config, context.gates
+    hierarchy, machine = find_hierarchy(_MOUNTINFO.read_text()), read_machine()
+    policy = _policy(context, machine, hierarchy)
+    driver = Driver(config.cgroup_driver)
+    root = _root(context, driver)
+    ask = context.runtime.cgroup_driver if gates.enabled("NodeAgentCgroupDriverFromCRI") else None
+    if not config.cgroups_per_qos:
+        return PlainCgroups(policy, driver, root, ask)
+    files = CgroupFiles(_needed(hierarchy, "cgroupsPerQOS", True), str(context.root_dir))
+    percent = config.qos_reserved.get(MEMORY) if gates.enabled("QOSReserved") else None
+    memory_qos = policy.unified and policy.memory_factor is not None
+    return TreeCgroups(
+        policy,
+        driver,
+        root,
+        lambda chosen: _drive(chosen, files, context),
+        Enforcement(context, machine, (*root, POD_ROOT), memory_qos=memory_qos),
+        lambda: context.pods.active(),  # noqa: PLW0108  there only later
+        ask=ask,
+        memory_percent=int(percent.removesuffix("%")) if percent else None,
+    )
+
+
+@hookimpl
+def nodeagent_provide_background_loops(context: AgentContext) -> Sequence[BackgroundLoop]:
+    config, settings = context.config, context.settings
+    loops: list[BackgroundLoop] = []
+    if isinstance(context.cgroups, TreeCgroups):
+        loops.append(TreeUpkeep(context.cgroups, context.clock.sleep))
+    named = {
+        "nodeagentCgroups": config.nodeagent_cgroups,
+        "systemCgroups": config.system_cgroups,
+        "--runtime-cgroups": settings.runtime_cgroups,
+    }
+    used = next(((field, path) for field, path in named.items() if path), None)
+    if used is not None:
+        hierarchy = _needed(find_hierarchy(_MOUNTINFO.read_text()), *used)
+        files = CgroupFiles(hierarchy, str(context.root_dir))
+        agent, system, runtime = map(parse_name, named.values())
+        loops.append(OwnPlaces(files, context.clock.sleep, agent=agent, system=system, runtime=runtime))
+    return loops
+
+
+def _root(context: AgentContext, driver: Driver) -> CgroupName:
+    path = context.config.cgroup_root
+    return parse_slice(path) if driver is Driver.SYSTEMD else parse_name(path)
+
+
+def _policy(context: AgentContext, machine: Machine, hierarchy: Hierarchy | None) -> Policy:
+    config, gates = context.config, context.gates
+    swap = Swap(config.memory_swap.swap_behavior or Swap.LIMITED) if gates.enabled("NodeSwap") else Swap.NONE
+    return Policy(
         quota=config.cpu_cfs_quota,
         period_us=config.cpu_cfs_quota_period.nanoseconds // 1000,
-        memory_capacity_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
-        page_sizes=_page_sizes(_HUGEPAGES),
+        memory_capacity_bytes=machine.memory,
+        swap_capacity_bytes=machine.swap,
+        page_sizes=tuple(machine.hugepages),
+        pids_limit=config.pod_pids_limit,
+        unified=hierarchy is not None and hierarchy.unified,
+        swap=swap if hierarchy is not None and hierarchy.limits_swap() else None,
+        memory_factor=config.memory_throttling_factor if gates.enabled("MemoryQoS") else None,
+        pods_memory_bytes=without_reserved(machine.capacity, config)[MEMORY].value(),
     )
-    driver, root = Driver(config.cgroup_driver), parse_name(config.cgroup_root)
-    if not config.cgroups_per_qos:
-        return PlainCgroups(policy, driver, root)
-    if driver is Driver.SYSTEMD:
-        return SliceCgroups(policy, root)
-    hierarchy = find_hierarchy(_MOUNTINFO.read_text())
+
+
+def _needed(hierarchy: Hierarchy | None, field: str, value: object) -> Hierarchy:
+    """Return the hierarchy.
+
+    :raises ConfigError: there is none, and *field* needs one.
+    """
     if hierarchy is None:
-        rule = "needs a mounted cgroup file system; set it to false and enforceNodeAllocatable to [] to do without"
-        raise ConfigError([Problem("configuration", "cgroupsPerQOS", True, rule)])
-    files = CgroupFiles(hierarchy, str(context.root_dir))
-    return FileCgroups(policy, root, files, pids_limit=config.pod_pids_limit)
+        rule = (
+            "needs a mounted cgroup file system; to do without set cgroupsPerQOS to false, enforceNodeAllocatable to []"
+        )
+        raise ConfigError([Problem("configuration", field, value, rule)])
+    return hierarchy
 
 
-def _page_sizes(directory: Path) -> tuple[int, ...]:
-    try:
-        names = [entry.name for entry in directory.iterdir()]
-    except OSError:
-        return ()
-    return tuple(sorted(int(name.removeprefix("hugepages-").removesuffix("kB")) * 1024 for name in names))
+def _drive(driver: Driver, files: CgroupFiles, context: AgentContext) -> CgroupDriver:
+    """Return the driver.
+
+    :raises ConfigError: systemd is asked for and does not run this machine.
+    """
+    if driver is Driver.CGROUPFS:
+        return FileDriver(files)
+    if not _SYSTEMD.is_dir():
+        rule = "needs a machine that is run by systemd; set cgroupfs here and in the runtime"
+        raise ConfigError([Problem("configuration", "cgroupDriver", "systemd", rule)])
+    bus = SystemdBus()
+    context.cleanup.push_async_callback(bus.close)
+    return SliceDriver(files, bus)

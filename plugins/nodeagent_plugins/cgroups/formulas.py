@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import os
+
 MIN_SHARES = 2
 MAX_SHARES = 262_144
 DEFAULT_PERIOD_US = 100_000
@@ -23,3 +26,14 @@ def cpu_weight(shares: int) -> int:
 def cfs_quota(milli_cpu: int, period_us: int) -> int:
     """Return how many microseconds of each period *milli_cpu* may use; 0 is no quota."""
     return max(MIN_QUOTA_US, milli_cpu * period_us // 1000) if milli_cpu > 0 else 0
+
+
+def memory_high(request: int, limit: int, factor: float) -> int:
+    """Return the bytes from which on the kernel throttles (v2), in whole pages between *request* and *limit*."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    return math.floor((request + (limit - request) * factor) / page) * page
+
+
+def swap_share(request: int, memory: int, swap: int) -> int:
+    """Return the bytes of the node's *swap* that go with a *request* of its *memory*."""
+    return int(request / memory * swap) if memory else 0

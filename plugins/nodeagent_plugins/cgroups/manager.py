@@ -1,33 +1,49 @@
-"""What keeps the cgroups of pods, by driver."""
+"""What keeps the cgroups of pods."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from nodeagent_plugins.cgroups import names, resources
-from nodeagent_plugins.cgroups.formulas import MIN_SHARES, cpu_shares
-from nodeagent_plugins.cgroups.hierarchy import CgroupFiles
+from nodeagent_plugins.cgroups.driver import CgroupDriver
+from nodeagent_plugins.cgroups.enforcement import Enforcement
+from nodeagent_plugins.cgroups.files import CgroupBusy
+from nodeagent_plugins.cgroups.hierarchy import REQUIRED_CONTROLLERS
+from nodeagent_plugins.cgroups.limits import UNLIMITED, CgroupLimits
 from nodeagent_plugins.cgroups.names import CgroupName, Driver
+from nodeagent_plugins.cgroups.qos import ClassSums, class_limits
 from nodeagent_plugins.cgroups.resources import Policy
 
 from nodeagent.contracts.runtime import LinuxResources
+from nodeagent.errors import ConfigError, NodeAgentError, Problem
 from nodeagent.model.pod import Container, Pod
 from nodeagent.model.qos import QosClass, qos_class
-from nodeagent.model.resources import CPU, pod_requests
 
 _log = logging.getLogger(__name__)
+_PERIOD_SECONDS = 60.0
 
 
 class PlainCgroups:
     """Makes nothing: pods live below *root*, or where the runtime puts them when that is empty.
 
-    A :class:`~nodeagent.contracts.cgroups.CgroupManager` and the base of the others, which share its limits.
+    A :class:`~nodeagent.contracts.cgroups.CgroupManager` and the base of the other, which shares its limits.
+
+    :param ask: returns the driver that the runtime uses, empty when it does not tell.
     """
 
-    def __init__(self, policy: Policy, driver: Driver, root: CgroupName) -> None:
-        self._policy, self._driver, self._root = policy, driver, root
+    def __init__(
+        self, policy: Policy, driver: Driver, root: CgroupName, ask: Callable[[], Awaitable[str]] | None = None
+    ) -> None:
+        self._policy, self._driver, self._root, self._ask = policy, driver, root, ask
+
+    async def start(self) -> None:
+        told = await self._ask() if self._ask is not None else ""
+        if told and told != self._driver:
+            _log.info("Runtime tells its cgroup driver", extra={"driver": told, "configured": str(self._driver)})
+            self._driver = Driver(told)
 
     def parent_of(self, pod: Pod) -> str:
         return self._spelled(self._root) if self._root else ""
@@ -51,30 +67,67 @@ class PlainCgroups:
         return names.slice_name(name) if self._driver is Driver.SYSTEMD else names.cgroupfs_path(name)
 
 
-class SliceCgroups(PlainCgroups):
-    """Names the slices of pods; the runtime has systemd make them, and systemd removes empty ones."""
+class TreeCgroups(PlainCgroups):
+    """Keeps a tree of cgroups: all pods, in it the QoS classes, in those the pods.
 
-    def __init__(self, policy: Policy, root: CgroupName) -> None:
-        super().__init__(policy, Driver.SYSTEMD, root)
-        _log.info("Slices of pods are made by the runtime; limits are set on containers", extra={"driver": "systemd"})
+    spec: config.cgroupsPerQOS, config.cgroupRoot, config.podPidsLimit, config.qosReserved
 
-    def parent_of(self, pod: Pod) -> str:
-        return self._spelled(names.pod_name(self._root, qos_class(pod), pod.uid))
-
-
-class FileCgroups(PlainCgroups):
-    """Makes the cgroups of QoS classes and pods in the cgroup file system; one thread hop a pod and call.
-
-    :param pids_limit: most processes in a pod (spec: config.podPidsLimit); 0 and less is no limit.
+    :param drive: makes the driver that is to be used.
+    :param active: returns the admitted pods that have not ended.
+    :param memory_percent: how much of the memory that a class requests the classes below cannot take.
     """
 
-    def __init__(self, policy: Policy, root: CgroupName, files: CgroupFiles, *, pids_limit: int = 0) -> None:
-        super().__init__(policy, Driver.CGROUPFS, root)
-        self._files, self._pids_limit = files, pids_limit
-        self._made: dict[str, tuple[QosClass, LinuxResources]] = {}
-        self._burstable_milli: dict[str, int] = {}
-        self._class_shares: dict[QosClass, int] = {}
-        self._turn = asyncio.Lock()  # classes are shared: their cgroups and weights change one at a time
+    def __init__(
+        self,
+        policy: Policy,
+        driver: Driver,
+        root: CgroupName,
+        drive: Callable[[Driver], CgroupDriver],
+        enforcement: Enforcement,
+        active: Callable[[], Sequence[Pod]],
+        *,
+        ask: Callable[[], Awaitable[str]] | None = None,
+        memory_percent: int | None = None,
+    ) -> None:
+        super().__init__(policy, driver, root, ask)
+        self._drive, self._enforcement, self._active = drive, enforcement, active
+        self._memory_percent = memory_percent
+        self._used: CgroupDriver | None = None
+        self._sums = ClassSums()
+        self._made: dict[str, tuple[QosClass, CgroupLimits]] = {}
+        self._classes: dict[QosClass, CgroupLimits] = {}
+        self._turn = asyncio.Lock()  # classes are shared: their cgroups and limits change one at a time
+
+    async def start(self) -> None:
+        """Make the tree, adopting what is there, and hold it and the reserved cgroups to what they may use.
+
+        :raises ConfigError: the machine lacks a controller, systemd, or a cgroup that has to exist.
+        :raises CgroupError: the kernel refuses.
+        """
+        await super().start()
+        driver = self._cgroups()
+        missing = await driver.lacks(self._root, REQUIRED_CONTROLLERS)
+        if missing:
+            rule = f"must exist; there is none for {', '.join(missing)}"
+            raise ConfigError([Problem("configuration", "cgroupRoot", names.cgroupfs_path(self._root), rule)])
+        await self._enforcement.hold_reserved(driver)
+        async with self._turn:
+            await driver.make(names.class_name(self._root, QosClass.GUARANTEED))
+        await self.update()
+
+    async def update(self) -> None:
+        """Set the limits of the classes again, and of all pods where that failed before; notice lost cgroups of pods.
+
+        :raises CgroupError: the kernel refuses.
+        """
+        driver = self._cgroups()
+        await self._enforcement.hold_pods(driver)
+        async with self._turn:
+            self._classes.clear()
+            await self._limit_classes()
+        places = {names.pod_name(self._root, qos, uid): uid for uid, (qos, _) in self._made.items()}
+        for name in await driver.missing(list(places)):
+            self._made.pop(places[name], None)
 
     def parent_of(self, pod: Pod) -> str:
         return self._spelled(names.pod_name(self._root, qos_class(pod), pod.uid))
@@ -84,15 +137,14 @@ class FileCgroups(PlainCgroups):
 
         :raises CgroupError: the kernel refuses.
         """
-        wanted = (qos_class(pod), self.pod_resources(pod))
+        wanted = (qos_class(pod), resources.pod_cgroup_limits(pod, self._policy))
         if self._made.get(pod.uid) == wanted:
             return
         async with self._turn:
-            if wanted[0] is QosClass.BURSTABLE:
-                requested = pod_requests(pod).get(CPU)
-                self._burstable_milli[pod.uid] = requested.milli_value() if requested else 0
-            await asyncio.to_thread(self._make, pod.uid, *wanted)
-            self._made[pod.uid] = wanted
+            await self._limit_classes(pod)
+        name = names.pod_name(self._root, wanted[0], pod.uid)
+        await self._cgroups().make(name, wanted[1], mark=True)
+        self._made[pod.uid] = wanted
 
     async def remove_pod(self, pod_uid: str) -> None:
         """Kill what is left in the pod's cgroup and remove it.
@@ -100,43 +152,63 @@ class FileCgroups(PlainCgroups):
         :raises CgroupError: something in it does not end.
         """
         known = self._made.get(pod_uid)
-        await asyncio.to_thread(self._remove, pod_uid, [known[0]] if known else list(QosClass))
+        for qos in [known[0]] if known else QosClass:
+            await self._cgroups().remove(names.pod_name(self._root, qos, pod_uid))
         self._made.pop(pod_uid, None)
-        self._burstable_milli.pop(pod_uid, None)
 
     async def pods(self) -> Sequence[str]:
         """Return the UIDs of pods whose cgroups this agent made, in this run or an earlier one."""
-        return await asyncio.to_thread(self._find)
-
-    def _make(self, pod_uid: str, qos: QosClass, limits: LinuxResources) -> None:
-        self._weigh(qos)
-        name = names.pod_name(self._root, qos, pod_uid)
-        self._files.make(name, limits, self._pids_limit)
-        self._files.mark(name)
-
-    def _weigh(self, qos: QosClass) -> None:
-        """Make the class's cgroup; BestEffort weighs next to nothing, Burstable what its pods ask for in sum."""
-        name = names.class_name(self._root, qos)
-        if qos not in self._class_shares:
-            self._files.make(name)
-            self._class_shares[qos] = 0
-        if qos is QosClass.GUARANTEED:
-            return
-        burstable = qos is QosClass.BURSTABLE
-        shares = cpu_shares(sum(self._burstable_milli.values())) if burstable else MIN_SHARES
-        if self._class_shares[qos] != shares:
-            self._files.set_shares(name, shares)
-            self._class_shares[qos] = shares
-
-    def _remove(self, pod_uid: str, classes: Sequence[QosClass]) -> None:
-        for qos in classes:
-            self._files.remove(names.pod_name(self._root, qos, pod_uid))
-
-    def _find(self) -> list[str]:
         found = set(self._made)
         for qos in QosClass:
-            children = self._files.children(names.class_name(self._root, qos))
-            found.update(
-                child.removeprefix(names.POD_PREFIX) for child in children if child.startswith(names.POD_PREFIX)
-            )
+            found.update(await self._cgroups().pods(names.class_name(self._root, qos)))
         return sorted(found)
+
+    def _cgroups(self) -> CgroupDriver:
+        if self._used is None:
+            self._used = self._drive(self._driver)
+        return self._used
+
+    async def _limit_classes(self, *more: Pod) -> None:
+        """Set what changed of the classes' limits since they were set last."""
+        pods = {pod.uid: pod for pod in (*self._active(), *more)}
+        wanted = class_limits(self._sums.of(pods.values()), self._policy, self._memory_percent)
+        for qos, limits in wanted.items():
+            if self._classes.get(qos) != limits:
+                await self._limit_class(names.class_name(self._root, qos), limits, new=qos not in self._classes)
+                self._classes[qos] = limits
+
+    async def _limit_class(self, name: CgroupName, limits: CgroupLimits, *, new: bool) -> None:
+        """Set the limits of a class; memory that is in use already is not taken away, but no more is given."""
+        driver = self._cgroups()
+        if new:
+            await driver.make(name)
+        if self._policy.unified and limits.memory_bytes not in (None, UNLIMITED):
+            # The kernel would kill until the use fits.
+            limits = replace(limits, memory_bytes=max(limits.memory_bytes or 0, await driver.memory_usage(name)))
+        try:
+            await driver.limit(name, limits)
+        except CgroupBusy:
+            await driver.limit(name, replace(limits, memory_bytes=await driver.memory_usage(name)))
+
+
+class TreeUpkeep:
+    """Keeps the limits of the classes in force, whoever else may change them."""
+
+    name = "qos"
+
+    def __init__(self, cgroups: TreeCgroups, sleep: Callable[[float], Awaitable[None]]) -> None:
+        self._cgroups, self._sleep = cgroups, sleep
+        self._failing = False
+
+    async def run(self) -> None:
+        """Look after the classes each minute until cancelled."""
+        while True:
+            await self._sleep(_PERIOD_SECONDS)
+            try:
+                await self._cgroups.update()
+            except NodeAgentError as error:
+                if not self._failing:
+                    _log.warning("Cgroups of QoS classes cannot be updated", extra={"err": str(error)})
+                self._failing = True
+            else:
+                self._failing = False

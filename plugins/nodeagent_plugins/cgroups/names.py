@@ -45,6 +45,25 @@ def slice_name(name: CgroupName) -> str:
     return "-".join(part.removesuffix(".slice").replace("-", "_") for part in name) + ".slice"
 
 
-def slice_path(name: CgroupName) -> str:
+def slice_place(name: CgroupName) -> CgroupName:
     """Return where systemd puts the unit: below one slice for each of its prefixes."""
-    return "/" + "/".join(slice_name(name[: i + 1]) for i in range(len(name)))
+    return tuple(slice_name(name[: i + 1]) for i in range(len(name)))
+
+
+def parse_slice(path: str) -> CgroupName:
+    """Return the components of a slice given as ``/a.slice/a-b.slice``, ``/a-b.slice`` or ``/a/b``."""
+    parts = parse_name(path)
+    if parts and parts[-1].endswith(".slice"):
+        return tuple(part.replace("_", "-") for part in parts[-1].removesuffix(".slice").split("-"))
+    return parts
+
+
+def pod_uid(directory: str, above: CgroupName, driver: Driver) -> str | None:
+    """Return whose cgroup a directory below that of the class *above* is; ``None`` when it is no pod's."""
+    if driver is Driver.CGROUPFS:
+        uid = directory.removeprefix(POD_PREFIX)
+        return uid if uid != directory else None
+    prefix = slice_name(above).removesuffix(".slice") + "-" + POD_PREFIX
+    if not directory.startswith(prefix) or not directory.endswith(".slice"):
+        return None
+    return directory.removeprefix(prefix).removesuffix(".slice").replace("_", "-")

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-from nodeagent_plugins.cgroups.formulas import DEFAULT_PERIOD_US, MIN_SHARES, cfs_quota, cpu_shares
+from nodeagent_plugins.cgroups.formulas import (
+    DEFAULT_PERIOD_US,
+    MIN_SHARES,
+    cfs_quota,
+    cpu_shares,
+    memory_high,
+    swap_share,
+)
+from nodeagent_plugins.cgroups.limits import UNLIMITED, CgroupLimits
 
 from nodeagent.base.quantity import Quantity
 from nodeagent.contracts.runtime import LinuxResources
@@ -26,31 +35,59 @@ _UNITS = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB"))
 _ZERO = Quantity()
 
 
+class Swap(StrEnum):
+    """How containers may use swap; the values but the first are those of the configuration."""
+
+    NONE = ""
+    LIMITED = "LimitedSwap"
+    UNLIMITED = "UnlimitedSwap"
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """What of the configuration and the machine the limits depend on.
 
-    spec: config.cpuCFSQuota, config.cpuCFSQuotaPeriod, config.podPidsLimit
+    spec: config.cpuCFSQuota, config.cpuCFSQuotaPeriod, config.podPidsLimit, config.memorySwap,
+    config.memoryThrottlingFactor
+
+    :ivar page_sizes: sizes of huge pages in bytes; a size that nobody asked for is limited to nothing.
+    :ivar unified: whether this is cgroup v2.
+    :ivar swap: ``None`` where the kernel does not count swap by cgroup.
+    :ivar memory_factor: how far between request and limit the kernel starts to throttle; ``None`` is without MemoryQoS.
+    :ivar pods_memory_bytes: what all pods together may use; stands in for a memory limit that is not set.
     """
 
     quota: bool = True
     period_us: int = DEFAULT_PERIOD_US
     memory_capacity_bytes: int = 0
+    swap_capacity_bytes: int = 0
     page_sizes: tuple[int, ...] = ()
-    """Sizes of huge pages in bytes; a size that nobody asked for is limited to nothing."""
+    pids_limit: int = 0
+    unified: bool = False
+    swap: Swap | None = None
+    memory_factor: float | None = None
+    pods_memory_bytes: int = 0
 
 
 def container_resources(pod: Pod, container: Container, policy: Policy) -> LinuxResources:
     """Return the limits of one container; without a cpu request its limit counts as the request."""
     requests, limits = container_requests(container), container_limits(container)
     quota = cfs_quota(_milli(limits), policy.period_us) if policy.quota else 0
+    memory_limit = limits.get(MEMORY, _ZERO).value()
+    unified = {}
+    if policy.unified:
+        unified["memory.oom.group"] = "1"  # a container dies as a whole
+        unified |= _swap_files(pod, requests, memory_limit, policy)
+        unified |= _memory_files(requests, memory_limit, policy)
     return LinuxResources(
         cpu_shares=cpu_shares(_milli(requests if CPU in requests else limits)),
         cpu_period=policy.period_us if quota else 0,
         cpu_quota=quota,
-        memory_limit_bytes=limits.get(MEMORY, _ZERO).value(),
+        memory_limit_bytes=memory_limit,
         oom_score_adj=oom_score_adj(pod, container, policy.memory_capacity_bytes),
         hugepage_limits=_hugepages(limits, policy),
+        unified=unified,
+        memory_swap_limit_bytes=_swap_limit(memory_limit, policy),
     )
 
 
@@ -74,10 +111,67 @@ def pod_resources(pod: Pod, policy: Policy) -> LinuxResources:
     )
 
 
+def pod_cgroup_limits(pod: Pod, policy: Policy) -> CgroupLimits:
+    """Return the limits of the pod's own cgroup; what it is not limited in is lifted."""
+    resources = pod_resources(pod, policy)
+    unified = {}
+    if policy.unified and policy.memory_factor is not None:
+        unified["memory.min"] = str(pod_requests(pod).get(MEMORY, _ZERO).value())
+    return CgroupLimits(
+        cpu_shares=resources.cpu_shares,
+        cpu_quota=resources.cpu_quota or UNLIMITED,
+        cpu_period=resources.cpu_period or DEFAULT_PERIOD_US,
+        memory_bytes=resources.memory_limit_bytes or UNLIMITED,
+        pids=policy.pids_limit if policy.pids_limit > 0 else UNLIMITED,
+        hugepages=resources.hugepage_limits,
+        unified=unified,
+    )
+
+
 def page_size_name(size_bytes: int) -> str:
     """Return a page size as the kernel's file names have it: ``2MB``."""
     unit, name = next((unit, name) for unit, name in _UNITS if size_bytes >= unit)
     return f"{size_bytes // unit}{name}"
+
+
+def _swap_limit(memory_limit: int, policy: Policy) -> int:
+    """Return what memory and swap together are limited to, where the kernel limits them together (cgroup v1).
+
+    Without a limit of memory there can be none of both.
+    """
+    if policy.swap is None or policy.unified:
+        return 0
+    return UNLIMITED if policy.swap is Swap.UNLIMITED else memory_limit
+
+
+def _swap_files(pod: Pod, requests: Amounts, memory_limit: int, policy: Policy) -> dict[str, str]:
+    """Return the limit of swap alone (cgroup v2).
+
+    With limited swap a container with a memory limit gets none, for both together must not exceed that limit; one
+    without gets the share of the swap that its request is of the memory.
+    """
+    if policy.swap is None:
+        return {}
+    if policy.swap is Swap.UNLIMITED:
+        return {"memory.swap.max": "max"}
+    share = 0
+    if policy.swap is Swap.LIMITED and not memory_limit and qos_class(pod) is QosClass.BURSTABLE:
+        request = requests.get(MEMORY, _ZERO).value()
+        share = swap_share(request, policy.memory_capacity_bytes, policy.swap_capacity_bytes)
+    return {"memory.swap.max": str(share)}
+
+
+def _memory_files(requests: Amounts, memory_limit: int, policy: Policy) -> dict[str, str]:
+    """Return from where on memory is kept and throttled (cgroup v2 with MemoryQoS)."""
+    if policy.memory_factor is None:
+        return {}
+    request = requests.get(MEMORY, _ZERO).value()
+    files = {"memory.min": str(request)} if request else {}
+    if request != memory_limit:
+        high = memory_high(request, memory_limit or policy.pods_memory_bytes, policy.memory_factor)
+        if high > request:
+            files["memory.high"] = str(high)
+    return files
 
 
 def _milli(amounts: Amounts) -> int:

@@ -1,84 +1,219 @@
-"""Cgroups on the kernel of this machine: made with their limits, listed by owner, emptied and removed."""
+"""Cgroups on the kernel of this machine: made with their limits, adopted, listed by owner, emptied and removed."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import uuid
 from pathlib import Path
 
 import pytest
 from nodeagent_plugins import cgroups
+from nodeagent_plugins.cgroups.files import CgroupFiles
+from nodeagent_plugins.cgroups.hierarchy import find_hierarchy
+from nodeagent_plugins.cgroups.machine import read_machine
 
+from nodeagent.errors import ConfigError
 from nodeagent.testing import load_plugin, make_config, make_container, make_context, make_pod
 
-FULL = {"limits": {"cpu": "500m", "memory": "64Mi"}}
+MI = 1024**2
+AMOUNTS = {"cpu": "500m", "memory": "64Mi"}
+FULL = {"limits": AMOUNTS, "requests": AMOUNTS}
+
+
+class Kernel:
+    """The cgroups below one of this test's own."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        hierarchy = find_hierarchy(Path("/proc/self/mountinfo").read_text())
+        assert hierarchy is not None
+        self.files = CgroupFiles(hierarchy, "test")
+        self.make("")
+
+    def name(self, below: str) -> tuple[str, ...]:
+        return tuple(part for part in f"{self.root}/{below}".split("/") if part)
+
+    def make(self, below: str) -> None:
+        self.files.make(self.name(below))
+
+    def places(self, below: str) -> list[Path]:
+        return self.files.hierarchy.places(self.name(below))
+
+    def exists(self, below: str) -> bool:
+        return any(place.exists() for place in self.places(below))
+
+    def read(self, controller: str, below: str, v1: str, v2: str) -> str:
+        file = self.files.hierarchy.file(controller, self.name(below), v2 if self.files.hierarchy.unified else v1)
+        assert file is not None
+        return file.read_text().split()[0]
+
+    def memory(self, below: str) -> str:
+        return self.read("memory", below, "memory.limit_in_bytes", "memory.max")
+
+    def pids(self, below: str) -> str:
+        return self.read("pids", below, "pids.max", "pids.max")
+
+    def close(self) -> None:
+        for place in self.places(""):
+            for directory, _, _ in os.walk(place, topdown=False):
+                if Path(directory).is_dir():
+                    os.rmdir(directory)
 
 
 @pytest.fixture
-def root():
-    """A cgroup of this test alone."""
-    name = f"nodeagent-test-{uuid.uuid4().hex[:8]}"
-    yield name
-    mount = Path("/sys/fs/cgroup")
-    for place in [*mount.glob(f"*/{name}/**/"), *mount.glob(f"{name}/**/")]:
-        assert place.name in (name, "kubepods", "burstable", "besteffort"), f"left over: {place}"
-    for place in [*mount.glob(f"*/{name}"), *mount.glob(name)]:
-        for directory, _, _ in os.walk(place, topdown=False):
-            os.rmdir(directory)
+def kernel():
+    found = Kernel(f"nodeagent-test-{uuid.uuid4().hex[:8]}")
+    yield found
+    found.close()
 
 
-def make_manager(tmp_path, root):
-    context = make_context(tmp_path, config=make_config(cgroup_root=f"/{root}"))
-    return load_plugin(cgroups).provide("nodeagent_provide_cgroups", context=context)
+def make_agent(tmp_path, kernel, **config):
+    context = make_context(tmp_path, config=make_config(cgroup_root=f"/{kernel.root}", **config))
+    context.cgroups = load_plugin(cgroups).provide("nodeagent_provide_cgroups", context=context)
+    return context, context.cgroups
 
 
-def places(manager, pod):
-    return manager._files.hierarchy.places(tuple(manager.parent_of(pod).strip("/").split("/")))
-
-
-async def test_makes_lists_and_removes_the_cgroup_of_a_pod(tmp_path, root):
-    manager = make_manager(tmp_path, root)
+@pytest.mark.row("config.cgroupsPerQOS", "config.cgroupDriver", "config.cgroupRoot", "config.podPidsLimit")
+async def test_makes_lists_and_removes_the_cgroup_of_a_pod(tmp_path, kernel):
+    _, manager = make_agent(tmp_path, kernel, pod_pids_limit=77)
     pod = make_pod(uid=str(uuid.uuid4()), containers=[make_container(resources=FULL)])
+    place = f"kubepods/pod{pod.uid}"
 
-    await manager.ensure_pod(pod)
+    await manager.start()
     await manager.ensure_pod(pod)
 
-    assert manager.parent_of(pod) == f"/{root}/kubepods/pod{pod.uid}"
-    assert all(place.is_dir() for place in places(manager, pod))
-    hierarchy = manager._files.hierarchy
-    name = (root, "kubepods", f"pod{pod.uid}")
-    memory = hierarchy.file("memory", name, "memory.max" if hierarchy.unified else "memory.limit_in_bytes")
-    cpu = hierarchy.file("cpu", name, "cpu.max" if hierarchy.unified else "cpu.cfs_quota_us")
-    assert int(memory.read_text()) == 64 * 1024**2
-    assert cpu.read_text().split()[0] == "50000"
-    assert await make_manager(tmp_path, root).pods() == [pod.uid]
+    assert manager.parent_of(pod) == f"/{kernel.root}/{place}"
+    assert all(each.is_dir() for each in kernel.places(place))
+    assert kernel.memory(place) == str(64 * MI)
+    assert kernel.read("cpu", place, "cpu.cfs_quota_us", "cpu.max") == "50000"
+    assert kernel.pids(place) == "77"
+    assert await make_agent(tmp_path, kernel)[1].pods() == [pod.uid]
 
     await manager.remove_pod(pod.uid)
     await manager.remove_pod(pod.uid)
     assert await manager.pods() == []
-    assert not any(place.exists() for place in places(manager, pod))
+    assert not kernel.exists(place)
 
 
-async def test_another_agents_pods_are_not_listed(tmp_path, root):
+@pytest.mark.row(
+    "config.enforceNodeAllocatable",
+    "config.systemReserved",
+    "config.platformReserved",
+    "config.systemReservedCgroup",
+    "config.platformReservedCgroup",
+)
+async def test_node_allocatable_is_enforced(tmp_path, kernel):
+    config = {
+        "enforce_node_allocatable": ("pods", "system-reserved", "platform-reserved"),
+        "system_reserved": {"cpu": "250m", "memory": "256Mi"},
+        "platform_reserved": {"cpu": "500m", "memory": "512Mi"},
+        "system_reserved_cgroup": f"/{kernel.root}/system",
+        "platform_reserved_cgroup": f"/{kernel.root}/platform",
+    }
+    _, manager = make_agent(tmp_path, kernel, **config)
+    with pytest.raises(ConfigError, match="systemReservedCgroup"):
+        await manager.start()
+
+    kernel.make("system")
+    kernel.make("platform")
+    context, manager = make_agent(tmp_path, kernel, **config)
+    await manager.start()
+
+    assert [kernel.memory(each) for each in ("system", "platform")] == [str(256 * MI), str(512 * MI)]
+    assert kernel.read("cpu", "system", "cpu.shares", "cpu.weight") in ("256", "10")
+    assert int(kernel.memory("kubepods")) == (read_machine().memory - 768 * MI) // 4096 * 4096
+    assert kernel.pids("kubepods") == str(read_machine().pids)
+    assert len(context.recorder.of("NodeAllocatableEnforced")) == 3
+
+
+@pytest.mark.row("config.qosReserved")
+async def test_memory_is_kept_from_lower_classes(tmp_path, kernel):
+    context, manager = make_agent(tmp_path, kernel, qos_reserved={"memory": "50%"}, feature_gates={"QOSReserved": True})
+    amounts = {"cpu": "1", "memory": "1Gi"}
+    context.pods.add(make_pod(containers=[make_container(resources={"limits": amounts, "requests": amounts})]))
+    await manager.start()
+
+    expected = read_machine().memory - 512 * MI
+    assert [kernel.memory(f"kubepods/{each}") for each in ("burstable", "besteffort")] == [str(expected)] * 2
+
+
+async def test_another_agents_pods_are_not_listed(tmp_path, kernel):
     pod = make_pod(uid="theirs", containers=[make_container(resources=FULL)])
-    theirs, ours = make_manager(tmp_path / "theirs", root), make_manager(tmp_path / "ours", root)
+    (_, theirs), (_, ours) = make_agent(tmp_path / "theirs", kernel), make_agent(tmp_path / "ours", kernel)
     await theirs.ensure_pod(pod)
     assert await ours.pods() == []
     await theirs.remove_pod("theirs")
 
 
-async def test_kills_what_is_left_before_removing(tmp_path, root):
-    manager = make_manager(tmp_path, root)
-    pod = make_pod(uid="leftover")
+async def test_a_restarted_agent_adopts_a_pod_that_runs(tmp_path, kernel):
+    pod = make_pod(uid="running", containers=[make_container(resources=FULL)])
+    _, manager = make_agent(tmp_path, kernel)
+    await manager.start()
     await manager.ensure_pod(pod)
-    below = [place / "container" for place in places(manager, pod)]
-    manager._files.make((root, "kubepods", "besteffort", "podleftover", "container"))
+    kernel.make("kubepods/podrunning/container")
     process = await asyncio.create_subprocess_exec("sleep", "1000")
-    for place in below:
+    for place in kernel.places("kubepods/podrunning/container"):
         (place / "cgroup.procs").write_text(str(process.pid))
 
-    await make_manager(tmp_path, root).remove_pod("leftover")
+    _, later = make_agent(tmp_path, kernel, pod_pids_limit=5)
+    await later.start()
+    await later.ensure_pod(pod)
+
+    assert kernel.pids("kubepods/podrunning") == "5"
+    assert process.returncode is None
+    await later.remove_pod("running")
+    assert await asyncio.wait_for(process.wait(), 10) == -9
+
+
+async def test_kills_what_is_left_before_removing(tmp_path, kernel):
+    _, manager = make_agent(tmp_path, kernel)
+    await manager.ensure_pod(make_pod(uid="leftover"))
+    kernel.make("kubepods/besteffort/podleftover/container")
+    process = await asyncio.create_subprocess_exec("sleep", "1000")
+    for place in kernel.places("kubepods/besteffort/podleftover/container"):
+        (place / "cgroup.procs").write_text(str(process.pid))
+
+    await make_agent(tmp_path, kernel)[1].remove_pod("leftover")
 
     assert await asyncio.wait_for(process.wait(), 10) == -9
-    assert not any(place.exists() for place in places(manager, pod))
+    assert not kernel.exists("kubepods/besteffort/podleftover")
+
+
+# A cgroup of the test stands for the root: the processes of this machine are not ours to move.
+MOVER = """
+import sys
+from pathlib import Path
+from nodeagent_plugins.cgroups.files import CgroupFiles
+from nodeagent_plugins.cgroups.hierarchy import find_hierarchy
+from nodeagent_plugins.cgroups.own_places import OwnPlaces
+
+root = sys.argv[1]
+files = CgroupFiles(find_hierarchy(Path("/proc/self/mountinfo").read_text()), "test")
+places = OwnPlaces(files, None, agent=(root, "agent"), system=(root, "system"), outside=(root, "outside"))
+places.keep()
+places.keep()
+print(Path("/proc/self/cgroup").read_text())
+"""
+
+
+@pytest.mark.row("config.nodeagentCgroups", "config.systemCgroups")
+async def test_the_agent_and_processes_outside_containers_are_moved(kernel):
+    kernel.make("outside")
+    process = await asyncio.create_subprocess_exec("sleep", "1000")
+    try:
+        for place in kernel.places("outside"):
+            (place / "cgroup.procs").write_text(str(process.pid))
+        mover = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", MOVER, kernel.root, stdout=asyncio.subprocess.PIPE
+        )
+        output, _ = await asyncio.wait_for(mover.communicate(), 30)
+        where = Path(f"/proc/{process.pid}/cgroup").read_text()
+    finally:
+        process.kill()
+        await process.wait()
+
+    roots = len(kernel.files.hierarchy.limiting_roots)
+    assert output.decode().count(f":/{kernel.root}/agent\n") == roots
+    assert where.count(f":/{kernel.root}/system\n") == roots

@@ -8,6 +8,7 @@ from nodeagent_plugins.cgroups.formulas import cfs_quota, cpu_shares, cpu_weight
 from nodeagent_plugins.cgroups.resources import Policy, container_resources, page_size_name, pod_resources
 
 from nodeagent.base.duration import Duration
+from nodeagent.config.types import MemorySwapConfiguration
 from nodeagent.contracts.runtime import LinuxResources
 from nodeagent.testing import load_plugin, make_config, make_container, make_context, make_pod
 
@@ -104,3 +105,95 @@ def test_quota_can_be_switched_off(tmp_path):
 def test_quota_follows_the_period(tmp_path):
     for result in resources_under(tmp_path, cpu_cfs_quota_period=Duration.of(milliseconds=10)):
         assert (result.cpu_period, result.cpu_quota) == (10_000, 10_000)
+
+
+GATED = {"NodeSwap": True}
+HALF = {"memory": "2Gi"}
+
+
+def of_container(agent, requests=None, limits=None, **config):
+    one = container(requests=requests, limits=limits)
+    _, manager = agent(**config)
+    return manager.container_resources(make_pod(containers=[one]), one)
+
+
+def swap_v2(agent, behavior, requests=None, limits=None):
+    config = {"feature_gates": GATED, "memory_swap": MemorySwapConfiguration(swap_behavior=behavior)}
+    return of_container(agent, requests, limits, **config).unified.get("memory.swap.max")
+
+
+@pytest.fixture
+def swap_files(kernel_v2):
+    kernel_v2.make("/system.slice")
+    (kernel_v2.file("/system.slice", "memory.swap.max")).write_text("max")
+
+
+@pytest.mark.row("config.memorySwap", "type.MemorySwapConfiguration.swapBehavior")
+@pytest.mark.usefixtures("swap_files")
+@pytest.mark.parametrize("behavior", ["", "LimitedSwap"])
+def test_limited_swap_on_version_2(agent, behavior):
+    assert swap_v2(agent, behavior, HALF, {"memory": "4Gi"}) == "0"  # both together stay within the limit
+    assert swap_v2(agent, behavior, HALF) == str(1024**3)  # a quarter of the memory, a quarter of the swap
+    assert swap_v2(agent, behavior) == "0"
+    assert swap_v2(agent, behavior, FULL, FULL) == "0"
+
+
+@pytest.mark.row("config.memorySwap", "type.MemorySwapConfiguration.swapBehavior")
+@pytest.mark.usefixtures("swap_files")
+def test_unlimited_swap_on_version_2(agent):
+    assert swap_v2(agent, "UnlimitedSwap", HALF, {"memory": "4Gi"}) == "max"
+
+
+@pytest.mark.usefixtures("swap_files")
+def test_without_the_gate_there_is_no_swap_on_version_2(agent):
+    assert of_container(agent, HALF).unified["memory.swap.max"] == "0"
+
+
+@pytest.mark.usefixtures("kernel_v2")
+def test_without_a_controller_swap_is_left_alone(agent):
+    assert swap_v2(agent, "LimitedSwap", HALF) is None
+
+
+@pytest.mark.row("config.memorySwap", "type.MemorySwapConfiguration.swapBehavior")
+@pytest.mark.usefixtures("kernel_v1")
+@pytest.mark.parametrize(("behavior", "limit"), [("", 64 * MI), ("LimitedSwap", 64 * MI), ("UnlimitedSwap", -1)])
+def test_swap_on_version_1(agent, behavior, limit):
+    config = {"feature_gates": GATED, "memory_swap": MemorySwapConfiguration(swap_behavior=behavior)}
+    found = of_container(agent, FULL, FULL, **config)
+    assert (found.memory_swap_limit_bytes, found.unified) == (limit, {})
+
+
+QOS_GATE = {"MemoryQoS": True}
+
+
+@pytest.mark.row("config.memoryThrottlingFactor")
+@pytest.mark.usefixtures("kernel_v2")
+def test_memory_is_throttled_between_request_and_limit(agent):
+    requests, limits = {"memory": "100Mi"}, {"memory": "200Mi"}
+
+    usual = of_container(agent, requests, limits, feature_gates=QOS_GATE).unified
+    half = of_container(agent, requests, limits, feature_gates=QOS_GATE, memory_throttling_factor=0.5).unified
+
+    assert usual == {"memory.oom.group": "1", "memory.min": str(100 * MI), "memory.high": str(190 * MI)}
+    assert half["memory.high"] == str(150 * MI)
+
+
+@pytest.mark.row("config.memoryThrottlingFactor")
+@pytest.mark.usefixtures("kernel_v2")
+def test_without_a_limit_what_pods_may_have_counts_for_throttling(agent):
+    config = {"feature_gates": QOS_GATE, "memory_throttling_factor": 0.5, "system_reserved": {"memory": "1Gi"}}
+    found = of_container(agent, {"memory": "1Gi"}, **config).unified
+    assert found["memory.high"] == str(4 * 1024 * MI)
+
+
+@pytest.mark.usefixtures("kernel_v2")
+def test_memory_with_equal_request_and_limit_is_not_throttled(agent):
+    found = of_container(agent, FULL, FULL, feature_gates=QOS_GATE).unified
+    assert "memory.high" not in found and found["memory.min"] == str(64 * MI)
+    assert "memory.high" not in of_container(agent, feature_gates=QOS_GATE).unified
+
+
+def test_memory_is_not_throttled_without_the_gate_or_on_version_1(agent, kernel):
+    gates = {} if kernel.version == 2 else QOS_GATE
+    found = of_container(agent, HALF, feature_gates=gates).unified
+    assert "memory.high" not in found and "memory.min" not in found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from nodeagent_plugins import cgroups
-from nodeagent_plugins.cgroups.names import pod_name, slice_name, slice_path
+from nodeagent_plugins.cgroups.names import Driver, parse_slice, pod_name, pod_uid, slice_name, slice_place
 
 from nodeagent.model.qos import QosClass
 from nodeagent.testing import load_plugin, make_config, make_container, make_context, make_pod
@@ -49,6 +49,37 @@ def test_without_classes_pods_live_below_the_root(tmp_path, driver, root, parent
 def test_slices_repeat_each_prefix():
     name = pod_name(("a", "b"), QosClass.BURSTABLE, "1-2")
     assert slice_name(name) == "a-b-kubepods-burstable-pod1_2.slice"
-    assert slice_path(name) == (
-        "/a.slice/a-b.slice/a-b-kubepods.slice/a-b-kubepods-burstable.slice/a-b-kubepods-burstable-pod1_2.slice"
+    assert slice_place(name) == (
+        "a.slice",
+        "a-b.slice",
+        "a-b-kubepods.slice",
+        "a-b-kubepods-burstable.slice",
+        "a-b-kubepods-burstable-pod1_2.slice",
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/system.slice", ("system",)),
+        ("/a.slice/a-b_c.slice", ("a", "b-c")),
+        ("/a-b.slice", ("a", "b")),
+        ("/a/b", ("a", "b")),
+        ("/", ()),
+    ],
+)
+def test_slices_are_read_as_they_are_written(path, name):
+    assert parse_slice(path) == name
+
+
+@pytest.mark.parametrize(
+    ("driver", "directory", "uid"),
+    [
+        (Driver.CGROUPFS, "pod1-2", "1-2"),
+        (Driver.CGROUPFS, "burstable", None),
+        (Driver.SYSTEMD, "kubepods-pod1_2.slice", "1-2"),
+        (Driver.SYSTEMD, "kubepods-burstable.slice", None),
+    ],
+)
+def test_the_pod_of_a_directory(driver, directory, uid):
+    assert pod_uid(directory, ("kubepods",), driver) == uid

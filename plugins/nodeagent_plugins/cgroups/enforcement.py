@@ -1,0 +1,150 @@
+"""Node allocatable: what pods in sum, the system and the platform are held to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nodeagent_plugins.cgroups.driver import CgroupDriver
+from nodeagent_plugins.cgroups.files import CgroupError
+from nodeagent_plugins.cgroups.formulas import cpu_shares
+from nodeagent_plugins.cgroups.limits import HUGEPAGES_UNLIMITED, UNLIMITED, CgroupLimits
+from nodeagent_plugins.cgroups.machine import PIDS, Machine
+from nodeagent_plugins.cgroups.names import CgroupName, cgroupfs_path
+from nodeagent_plugins.cgroups.resources import page_size_name
+
+from nodeagent.config.reservations import platform_reserved, system_reserved, without_reserved
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.events import EventType
+from nodeagent.errors import ConfigError, Problem
+from nodeagent.model.resources import CPU, MEMORY, Amounts
+
+_log = logging.getLogger(__name__)
+_LIMITING = ("cpu", "memory")
+_DONE = "NodeAllocatableEnforced"
+_FAILED = "FailedNodeAllocatableEnforcement"
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """An existing cgroup that is held to what is reserved for it."""
+
+    field: str
+    kind: str
+    path: str
+    limits: CgroupLimits
+
+
+class Enforcement:
+    """Sets the limits that ``enforceNodeAllocatable`` asks for and records events about it.
+
+    spec: config.enforceNodeAllocatable, config.systemReservedCgroup, config.platformReservedCgroup
+
+    :param root: the cgroup of all pods.
+    """
+
+    def __init__(self, context: AgentContext, machine: Machine, root: CgroupName, *, memory_qos: bool = False) -> None:
+        self._context, self._root = context, root
+        self._limits = pods_limits(context.config, machine)
+        self._announced = "pods" in context.config.enforce_node_allocatable
+        self._reservations = reservations(context.config, memory_qos=memory_qos)
+        self._enforced = False
+
+    async def hold_reserved(self, driver: CgroupDriver) -> None:
+        """Hold the reserved cgroups to their reservations.
+
+        :raises ConfigError: one of them does not exist.
+        :raises CgroupError: the kernel refuses.
+        """
+        for each in self._reservations:
+            name = driver.find(each.path)
+            missing = await driver.lacks(name, _LIMITING)
+            if missing:
+                rule = f"must exist before the agent starts; there is none for {', '.join(missing)}"
+                problem = Problem("configuration", each.field, each.path, rule)
+                self._failed(f"Failed to enforce limits on {each.kind} reserved cgroup {each.path}: {rule}")
+                raise ConfigError([problem])
+            try:
+                await driver.limit(name, each.limits)
+            except CgroupError as error:
+                self._failed(f"Failed to enforce limits on {each.kind} reserved cgroup {each.path}: {error}")
+                raise
+            self._done(f"Updated limits on {each.kind} reserved cgroup {each.path}")
+
+    async def hold_pods(self, driver: CgroupDriver) -> None:
+        """Hold all pods together to what is left for them; does nothing once that is done.
+
+        While they use more than that, the limit cannot be set: eviction brings the use down, and this is called again.
+        """
+        if self._enforced:
+            return
+        try:
+            await driver.limit(self._root, self._limits)
+        except CgroupError as error:
+            self._failed(f"Failed to update Node Allocatable Limits {cgroupfs_path(self._root)}: {error}")
+            return
+        self._enforced = True
+        if self._announced:
+            self._done("Updated Node Allocatable limit across pods")
+
+    def _done(self, note: str) -> None:
+        _log.info(note)
+        self._context.recorder.record(self._context.node_reference(), EventType.NORMAL, _DONE, note)
+
+    def _failed(self, note: str) -> None:
+        _log.warning(note)
+        self._context.recorder.record(self._context.node_reference(), EventType.WARNING, _FAILED, note)
+
+
+def pods_limits(config: NodeAgentConfiguration, machine: Machine) -> CgroupLimits:
+    """Return the limits of the cgroup of all pods: capacity less what is reserved, eviction left out.
+
+    When pods are not held to it, they weigh what the machine has, and limits of an earlier run are lifted.
+    """
+    if "pods" not in config.enforce_node_allocatable:
+        return CgroupLimits(
+            cpu_shares=cpu_shares(machine.cores * 1000),
+            memory_bytes=UNLIMITED,
+            pids=UNLIMITED,
+            hugepages={page_size_name(size): HUGEPAGES_UNLIMITED for size in machine.hugepages},
+        )
+    limits = _limits(without_reserved(machine.capacity, config))
+    return CgroupLimits(
+        cpu_shares=limits.cpu_shares,
+        memory_bytes=limits.memory_bytes,
+        pids=limits.pids,
+        hugepages={page_size_name(size): amount for size, amount in machine.hugepages.items()},
+    )
+
+
+def reservations(config: NodeAgentConfiguration, *, memory_qos: bool = False) -> Sequence[Reservation]:
+    """Return the cgroups whose reservations are enforced.
+
+    :param memory_qos: also keep their memory from being reclaimed (cgroup v2).
+    """
+    found = []
+    for entry, field, kind, path, amounts in (
+        ("system-reserved", "systemReservedCgroup", "system", config.system_reserved_cgroup, system_reserved(config)),
+        (
+            "platform-reserved",
+            "platformReservedCgroup",
+            "platform",
+            config.platform_reserved_cgroup,
+            platform_reserved(config),
+        ),
+    ):
+        if entry in config.enforce_node_allocatable:
+            found.append(Reservation(field, kind, path, _limits(amounts, memory_qos=memory_qos)))
+    return found
+
+
+def _limits(amounts: Amounts, *, memory_qos: bool = False) -> CgroupLimits:
+    memory = amounts[MEMORY].value() if MEMORY in amounts else None
+    return CgroupLimits(
+        cpu_shares=cpu_shares(amounts[CPU].milli_value()) if CPU in amounts else None,
+        memory_bytes=memory,
+        pids=amounts[PIDS].value() if PIDS in amounts else None,
+        unified={"memory.min": str(memory)} if memory_qos and memory is not None else {},
+    )

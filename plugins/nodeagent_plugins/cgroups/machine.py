@@ -1,0 +1,74 @@
+"""What of this machine the limits depend on."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nodeagent.base.quantity import Quantity
+from nodeagent.model.resources import CPU, MEMORY, Amounts
+
+PIDS = "pid"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Sizes in bytes; what the machine does not tell is 0.
+
+    :ivar pids: most processes at once.
+    :ivar hugepages: bytes set aside, by page size in bytes.
+    """
+
+    cores: int = 1
+    memory: int = 0
+    swap: int = 0
+    pids: int = 0
+    hugepages: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def capacity(self) -> Amounts:
+        """What cgroups can be limited in; huge pages are told apart by their size alone."""
+        amounts = {CPU: Quantity(self.cores)}
+        if self.memory:
+            amounts[MEMORY] = Quantity(self.memory)
+        if self.pids:
+            amounts[PIDS] = Quantity(self.pids)
+        return amounts
+
+
+def read_machine(root: Path = Path("/")) -> Machine:
+    """Look at the machine; reads files below *root*."""
+    memory = {
+        line.partition(":")[0]: int(line.split()[1]) * 1024
+        for line in _text(root / "proc/meminfo").splitlines()
+        if line.startswith(("MemTotal:", "SwapTotal:"))
+    }
+    most = [_number(root / "proc/sys/kernel" / name) for name in ("pid_max", "threads-max")]
+    return Machine(
+        cores=os.cpu_count() or 1,
+        memory=memory.get("MemTotal", 0),
+        swap=memory.get("SwapTotal", 0),
+        pids=min((amount for amount in most if amount), default=0),
+        hugepages=_hugepages(root / "sys/kernel/mm/hugepages"),
+    )
+
+
+def _hugepages(directory: Path) -> dict[int, int]:
+    sizes = {
+        int(entry.name.removeprefix("hugepages-").removesuffix("kB")) * 1024: entry
+        for entry in directory.glob("hugepages-*kB")
+    }
+    return {size: size * _number(entry / "nr_hugepages") for size, entry in sorted(sizes.items())}
+
+
+def _number(path: Path) -> int:
+    text = _text(path).strip()
+    return int(text) if text.isdecimal() else 0
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,84 @@
+"""The limits of the cgroups that the pods of a QoS class share. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from nodeagent_plugins.cgroups.formulas import MIN_SHARES, cpu_shares
+from nodeagent_plugins.cgroups.limits import HUGEPAGES_UNLIMITED, UNLIMITED, CgroupLimits
+from nodeagent_plugins.cgroups.resources import Policy, page_size_name
+
+from nodeagent.base.quantity import Quantity
+from nodeagent.model.pod import Pod
+from nodeagent.model.qos import QosClass, qos_class
+from nodeagent.model.resources import CPU, MEMORY, pod_requests
+
+_ZERO = Quantity()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What one pod, or the pods of a class in sum, request."""
+
+    milli_cpu: int = 0
+    memory_bytes: int = 0
+
+
+class ClassSums:
+    """Adds up what pods request, by class; what was found out about a pod is kept while the pod stays the same."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Pod, QosClass, Asked]] = {}
+
+    def of(self, pods: Iterable[Pod]) -> dict[QosClass, Asked]:
+        """Return the sum of each class."""
+        sums = dict.fromkeys(QosClass, Asked())
+        current: dict[str, tuple[Pod, QosClass, Asked]] = {}
+        for pod in pods:
+            known = self._known.get(pod.uid)
+            if known is None or known[0] is not pod:
+                known = (pod, qos_class(pod), _asked(pod))
+            current[pod.uid] = known
+        self._known = current
+        for _, qos, asked in current.values():
+            total = sums[qos]
+            sums[qos] = Asked(total.milli_cpu + asked.milli_cpu, total.memory_bytes + asked.memory_bytes)
+        return sums
+
+
+def class_limits(
+    sums: Mapping[QosClass, Asked], policy: Policy, memory_percent: int | None = None
+) -> dict[QosClass, CgroupLimits]:
+    """Return the limits of each class's cgroup; that of Guaranteed holds all others.
+
+    BestEffort weighs next to nothing, Burstable what its pods ask for in sum. Huge pages are limited by pod alone.
+
+    :param memory_percent: how much of the memory requested in a class the classes below cannot take (spec:
+        config.qosReserved); ``None`` lets them have it.
+    """
+    guaranteed, burstable = sums[QosClass.GUARANTEED], sums[QosClass.BURSTABLE]
+    pages = {page_size_name(size): HUGEPAGES_UNLIMITED for size in policy.page_sizes}
+    burstable_memory = best_effort_memory = UNLIMITED
+    if memory_percent is not None:
+        burstable_memory = max(policy.pods_memory_bytes - guaranteed.memory_bytes * memory_percent // 100, 0)
+        best_effort_memory = max(burstable_memory - burstable.memory_bytes * memory_percent // 100, 0)
+    keeps: dict[QosClass, dict[str, str]] = {QosClass.GUARANTEED: {}, QosClass.BURSTABLE: {}}
+    if policy.unified and policy.memory_factor is not None:
+        keeps[QosClass.GUARANTEED] = {"memory.min": str(guaranteed.memory_bytes + burstable.memory_bytes)}
+        keeps[QosClass.BURSTABLE] = {"memory.min": str(burstable.memory_bytes)}
+    return {
+        QosClass.GUARANTEED: CgroupLimits(unified=keeps[QosClass.GUARANTEED]),
+        QosClass.BURSTABLE: CgroupLimits(
+            cpu_shares=cpu_shares(burstable.milli_cpu),
+            memory_bytes=burstable_memory,
+            hugepages=pages,
+            unified=keeps[QosClass.BURSTABLE],
+        ),
+        QosClass.BEST_EFFORT: CgroupLimits(cpu_shares=MIN_SHARES, memory_bytes=best_effort_memory, hugepages=pages),
+    }
+
+
+def _asked(pod: Pod) -> Asked:
+    requests = pod_requests(pod)
+    return Asked(requests.get(CPU, _ZERO).milli_value(), requests.get(MEMORY, _ZERO).value())

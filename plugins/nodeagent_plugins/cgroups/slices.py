@@ -1,0 +1,124 @@
+"""Who makes cgroups: systemd, which is asked for slices; what it has no property for is written to files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from nodeagent_plugins.cgroups.files import CgroupFiles
+from nodeagent_plugins.cgroups.formulas import cpu_weight
+from nodeagent_plugins.cgroups.limits import UNLIMITED, CgroupLimits
+from nodeagent_plugins.cgroups.names import CgroupName, Driver, parse_slice, pod_uid, slice_name, slice_place
+
+Property = tuple[str, str, object]
+"""Name, D-Bus signature and value of a unit's property."""
+
+_INFINITY = 2**64 - 1
+_QUOTA_STEP_US = 10_000
+"""systemd keeps the quota in hundredths of a CPU."""
+_UNIFIED_PROPERTIES = {"memory.min": "MemoryMin", "memory.high": "MemoryHigh"}
+
+
+class Units(Protocol):
+    """systemd, as far as slices need it. Every call may be repeated and raises ``CgroupError`` when it fails."""
+
+    async def start_slice(self, unit: str, properties: Sequence[Property]) -> None:
+        """Start a transient slice; one that exists gets the properties."""
+        ...
+
+    async def set_properties(self, unit: str, properties: Sequence[Property]) -> None:
+        """Change a unit until the next boot."""
+        ...
+
+    async def stop(self, unit: str) -> None:
+        """Stop a unit with all in it; an unknown one is fine."""
+        ...
+
+
+class SliceDriver:
+    """Has systemd make slices.
+
+    :param files: the same cgroups, as the kernel shows them.
+    """
+
+    def __init__(self, files: CgroupFiles, units: Units) -> None:
+        self._files, self._units = files, units
+
+    def find(self, path: str) -> CgroupName:
+        return parse_slice(path)
+
+    async def lacks(self, name: CgroupName, controllers: Sequence[str]) -> list[str]:
+        return await asyncio.to_thread(self._files.hierarchy.lacks, slice_place(name), controllers)
+
+    async def missing(self, names: Sequence[CgroupName]) -> list[CgroupName]:
+        return await asyncio.to_thread(lambda: [name for name in names if not self._files.exists(slice_place(name))])
+
+    async def make(self, name: CgroupName, limits: CgroupLimits | None = None, *, mark: bool = False) -> None:
+        limits = limits or CgroupLimits()
+        unified = self._files.hierarchy.unified
+        await self._units.start_slice(slice_name(name), [*_kind(name, unified), *limit_properties(limits, unified)])
+        await asyncio.to_thread(self._files.make, slice_place(name), limits, mark=mark)
+
+    async def limit(self, name: CgroupName, limits: CgroupLimits) -> None:
+        properties = limit_properties(limits, self._files.hierarchy.unified)
+        if properties:
+            await self._units.set_properties(slice_name(name), properties)
+        await asyncio.to_thread(self._files.limit, slice_place(name), limits)
+
+    async def memory_usage(self, name: CgroupName) -> int:
+        return await asyncio.to_thread(self._files.memory_usage, slice_place(name))
+
+    async def pods(self, above: CgroupName) -> list[str]:
+        found = await asyncio.to_thread(self._files.children, slice_place(above))
+        return [uid for child in found if (uid := pod_uid(child, above, Driver.SYSTEMD))]
+
+    async def remove(self, name: CgroupName) -> None:
+        place = slice_place(name)
+        await asyncio.to_thread(self._files.kill, place)
+        await self._units.stop(slice_name(name))
+        await asyncio.to_thread(self._files.remove, place)
+
+
+def limit_properties(limits: CgroupLimits, unified: bool) -> list[Property]:
+    """Return the properties that tell systemd of *limits*, so that it does not undo them."""
+    found: list[Property] = []
+    if limits.cpu_shares is not None:
+        weight = cpu_weight(limits.cpu_shares) if unified else limits.cpu_shares
+        found.append(("CPUWeight" if unified else "CPUShares", "t", weight))
+    if limits.cpu_quota is not None:
+        found.append(("CPUQuotaPerSecUSec", "t", _quota_per_second(limits.cpu_quota, limits.cpu_period)))
+    if limits.memory_bytes is not None:
+        found.append(("MemoryMax" if unified else "MemoryLimit", "t", _or_infinity(limits.memory_bytes)))
+    if limits.pids is not None:
+        found.append(("TasksMax", "t", _or_infinity(limits.pids)))
+    if unified:
+        for file, value in limits.unified.items():
+            if file in _UNIFIED_PROPERTIES:
+                found.append((_UNIFIED_PROPERTIES[file], "t", _INFINITY if value == "max" else int(value)))
+    return found
+
+
+def _kind(name: CgroupName, unified: bool) -> list[Property]:
+    """Return what makes a unit a slice of ours: below its parent, counted, and not ended with the rest at shutdown."""
+    above: list[Property] = [("Wants", "as", [slice_name(name[:-1])])] if len(name) > 1 else []
+    return [
+        ("Description", "s", "Pods of the node agent"),
+        ("DefaultDependencies", "b", False),
+        *above,
+        ("CPUAccounting", "b", True),
+        ("MemoryAccounting", "b", True),
+        ("TasksAccounting", "b", True),
+        ("IOAccounting" if unified else "BlockIOAccounting", "b", True),
+    ]
+
+
+def _quota_per_second(quota: int, period: int) -> int:
+    if quota == UNLIMITED:
+        return _INFINITY
+    exact = quota * 1_000_000 // period
+    return -(-exact // _QUOTA_STEP_US) * _QUOTA_STEP_US
+
+
+def _or_infinity(amount: int) -> int:
+    return _INFINITY if amount == UNLIMITED else amount

@@ -1,0 +1,157 @@
+"""systemd over D-Bus, as far as slices need it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from nodeagent_plugins.cgroups.files import CgroupError
+from nodeagent_plugins.cgroups.slices import Property
+
+if TYPE_CHECKING:
+    from dbus_fast import Message
+    from dbus_fast.aio import MessageBus
+
+_NAME = "org.freedesktop.systemd1"
+_PATH = "/org/freedesktop/systemd1"
+_MANAGER = "org.freedesktop.systemd1.Manager"
+_EXISTS = "org.freedesktop.systemd1.UnitExists"
+_UNKNOWN = "org.freedesktop.systemd1.NoSuchUnit"
+_CALL_SECONDS = 30.0
+_GOOD = ("done", "skipped")
+
+
+class SystemdBus:
+    """A connection to the system's bus, made when first needed and again when it was lost.
+
+    :param address: another bus than the system's.
+    """
+
+    def __init__(self, address: str | None = None) -> None:
+        self._address = address
+        self._bus: MessageBus | None = None
+        self._connecting = asyncio.Lock()
+        self._jobs: dict[str, asyncio.Future[str]] = {}
+
+    async def start_slice(self, unit: str, properties: Sequence[Property]) -> None:
+        """Start a transient slice and wait until it is there; one that exists gets the properties.
+
+        :raises CgroupError: systemd cannot be reached, refuses, or takes too long.
+        """
+        body = [unit, "replace", _variants(properties), []]
+        known = await self._job(f"start {unit}", unit, "StartTransientUnit", "ssa(sv)a(sa(sv))", body, _EXISTS)
+        if known:
+            await self.set_properties(unit, [each for each in properties if each[0] in _CHANGEABLE])
+
+    async def set_properties(self, unit: str, properties: Sequence[Property]) -> None:
+        """Change a unit until the next boot.
+
+        :raises CgroupError: systemd cannot be reached, refuses, or takes too long.
+        """
+        await self._call(f"change {unit}", "SetUnitProperties", "sba(sv)", [unit, True, _variants(properties)])
+
+    async def stop(self, unit: str) -> None:
+        """Stop a unit with all in it and wait until it is gone; an unknown one is fine.
+
+        :raises CgroupError: systemd cannot be reached, refuses, or takes too long.
+        """
+        await self._job(f"stop {unit}", unit, "StopUnit", "ss", [unit, "replace"], _UNKNOWN)
+        await self._call(f"forget {unit}", "ResetFailedUnit", "s", [unit], _UNKNOWN)
+
+    async def close(self) -> None:
+        """Disconnect; safe to call again."""
+        bus, self._bus = self._bus, None
+        if bus is not None and bus.connected:
+            bus.disconnect()
+            await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
+
+    async def _job(self, attempt: str, unit: str, member: str, signature: str, body: list[Any], fine: str) -> bool:
+        """Make a call that queues a job and wait for the job; return whether it answered with the error *fine*."""
+        while (other := self._jobs.get(unit)) is not None:  # one job a unit: a new one would replace it
+            await asyncio.wait([other])
+        done = self._jobs[unit] = asyncio.get_running_loop().create_future()
+        try:
+            if await self._call(attempt, member, signature, body, fine):
+                return True
+            async with asyncio.timeout(_CALL_SECONDS):
+                result = await done
+        except TimeoutError as error:
+            raise CgroupError(f"systemd: {attempt}: the job does not end") from error
+        finally:
+            self._jobs.pop(unit, None)
+            done.cancel()
+        if result not in _GOOD:
+            raise CgroupError(f"systemd: {attempt}: the job ended as {result}")
+        return False
+
+    async def _call(self, attempt: str, member: str, signature: str, body: list[Any], fine: str = "") -> bool:
+        """Call systemd's manager; return whether it answered with the error *fine*."""
+        from dbus_fast import Message, MessageType
+
+        try:
+            async with asyncio.timeout(_CALL_SECONDS):
+                bus = await self._connected()
+                message = Message(_NAME, _PATH, _MANAGER, member, signature=signature, body=body)
+                answer = await bus.call(message)
+        except (OSError, EOFError, TimeoutError) as error:
+            raise CgroupError(f"systemd: {attempt}: {str(error) or 'no answer in time'}") from error
+        if answer is None or answer.message_type is not MessageType.ERROR:
+            return False
+        if fine and answer.error_name == fine:
+            return True
+        text = answer.body[0] if answer.body else answer.error_name
+        raise CgroupError(f"systemd: {attempt}: {text}")
+
+    async def _connected(self) -> MessageBus:
+        from dbus_fast import BusType, Message
+        from dbus_fast.aio import MessageBus
+
+        async with self._connecting:
+            if self._bus is None or not self._bus.connected:
+                bus = MessageBus(self._address, bus_type=BusType.SYSTEM)
+                try:
+                    self._bus = await bus.connect()
+                except BaseException:
+                    bus.disconnect()
+                    raise
+                rule = f"type='signal',interface='{_MANAGER}',member='JobRemoved',path='{_PATH}'"
+                driver = ("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus")
+                await bus.call(Message(*driver, "AddMatch", signature="s", body=[rule]))
+                bus.add_message_handler(self._heard)
+                await bus.call(Message(_NAME, _PATH, _MANAGER, "Subscribe"))
+            return self._bus
+
+    def _heard(self, message: Message) -> None:
+        if message.member != "JobRemoved" or message.interface != _MANAGER or message.signature != "uoss":
+            return
+        _, _, unit, result = message.body
+        waiting = self._jobs.get(unit)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(result)
+
+
+_CHANGEABLE = frozenset(
+    {
+        "BlockIOAccounting",
+        "CPUAccounting",
+        "CPUQuotaPerSecUSec",
+        "CPUShares",
+        "CPUWeight",
+        "IOAccounting",
+        "MemoryAccounting",
+        "MemoryHigh",
+        "MemoryLimit",
+        "MemoryMax",
+        "MemoryMin",
+        "TasksAccounting",
+        "TasksMax",
+    }
+)
+"""Properties of a unit that exists which can be set."""
+
+
+def _variants(properties: Sequence[Property]) -> list[list[Any]]:
+    from dbus_fast import Variant
+
+    return [[name, Variant(signature, value)] for name, signature, value in properties]

@@ -1,0 +1,320 @@
+"""Pods live in a tree of cgroups by QoS class, made, limited and looked after on both versions of cgroups."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from nodeagent_plugins.cgroups.files import CgroupFiles
+from nodeagent_plugins.cgroups.manager import PlainCgroups, TreeUpkeep
+
+from nodeagent.base.duration import Duration
+from nodeagent.errors import ConfigError
+from nodeagent.testing import make_container, make_pod
+from tests.unit.plugins.cgroups.conftest import GI, MI
+
+
+def guaranteed(name, memory="64Mi"):
+    amounts = {"cpu": "500m", "memory": memory}
+    return make_pod(name, containers=[make_container(resources={"limits": amounts, "requests": amounts})])
+
+
+def burstable(name, cpu="100m", memory="0"):
+    return make_pod(name, containers=[make_container(resources={"requests": {"cpu": cpu, "memory": memory}})])
+
+
+def weight(kernel, name):
+    return kernel.read(name, "cpu.shares" if kernel.version == 1 else "cpu.weight")
+
+
+def memory(kernel, name):
+    return kernel.read(name, "memory.limit_in_bytes" if kernel.version == 1 else "memory.max")
+
+
+def set_usage(kernel, name, amount):
+    kernel.file(name, "memory.usage_in_bytes" if kernel.version == 1 else "memory.current").write_text(str(amount))
+
+
+@pytest.fixture
+def strict(monkeypatch):
+    """Lets no limit of memory be set below the use, as version 1 does."""
+    write = CgroupFiles._write
+
+    def checked(self, controller, name, file, value):
+        usage = self.hierarchy.file("memory", name, "memory.usage_in_bytes")
+        if file == "memory.limit_in_bytes" and 0 <= int(value) < int(usage.read_text()):
+            raise OSError(errno.EBUSY, "Device or resource busy")
+        write(self, controller, name, file, value)
+
+    monkeypatch.setattr(CgroupFiles, "_write", checked)
+
+
+# --- the tree -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.row("config.cgroupsPerQOS")
+async def test_pods_get_cgroups_by_class(agent, kernel):
+    _, manager = agent()
+    await manager.start()
+    await manager.ensure_pod(guaranteed("a"))
+    await manager.ensure_pod(burstable("b"))
+    await manager.ensure_pod(make_pod("c"))
+
+    assert kernel.exists("/kubepods/poduid-a")
+    assert kernel.exists("/kubepods/burstable/poduid-b")
+    assert kernel.exists("/kubepods/besteffort/poduid-c")
+    assert memory(kernel, "/kubepods/poduid-a") == str(64 * MI)
+
+
+@pytest.mark.row("config.cgroupsPerQOS")
+async def test_without_classes_nothing_is_made(agent, kernel):
+    _, manager = agent(cgroups_per_qos=False, enforce_node_allocatable=())
+    await manager.start()
+    await manager.ensure_pod(guaranteed("a"))
+
+    assert not kernel.exists("/kubepods")
+    assert manager.parent_of(guaranteed("a")) == ""
+    assert await manager.pods() == ()
+    await manager.remove_pod("uid-a")
+
+
+@pytest.mark.row("config.cgroupRoot")
+async def test_everything_lies_below_the_root(agent, kernel):
+    kernel.make("/a/b")
+    _, manager = agent(cgroup_root="/a/b")
+    await manager.start()
+    await manager.ensure_pod(guaranteed("a"))
+
+    assert kernel.exists("/a/b/kubepods/poduid-a")
+    assert manager.parent_of(guaranteed("a")) == "/a/b/kubepods/poduid-a"
+    assert not kernel.exists("/kubepods")
+
+
+@pytest.mark.row("config.cgroupRoot")
+async def test_the_root_has_to_exist(agent, kernel):
+    _, manager = agent(cgroup_root="/nowhere")
+    with pytest.raises(ConfigError, match=r"cgroupRoot.*must exist"):
+        await manager.start()
+    assert not kernel.exists("/nowhere")
+
+
+async def test_a_machine_without_a_needed_controller_is_refused(agent, kernel_v1):
+    kernel_v1.mountinfo.write_text(
+        "".join(line for line in kernel_v1.mountinfo.read_text().splitlines(True) if not line.endswith("cpuacct\n"))
+    )
+    _, manager = agent()
+    with pytest.raises(ConfigError, match="there is none for cpuacct"):
+        await manager.start()
+
+
+async def test_the_runtimes_driver_is_used_with_its_gate(agent, kernel, systemd):
+    systemd.kernel = kernel
+    context, manager = agent(feature_gates={"NodeAgentCgroupDriverFromCRI": True})
+    context.runtime.driver = "systemd"
+    await manager.start()
+
+    assert manager.parent_of(guaranteed("a")) == "kubepods-poduid_a.slice"
+    assert "kubepods.slice" in systemd.units
+
+
+@pytest.mark.parametrize(("gate", "told"), [(True, ""), (False, "systemd")])
+async def test_a_runtime_that_does_not_tell_or_is_not_asked_changes_nothing(agent, kernel, gate, told):
+    context, manager = agent(feature_gates={"NodeAgentCgroupDriverFromCRI": gate})
+    context.runtime.driver = told
+    await manager.start()
+    assert kernel.exists("/kubepods")
+    assert manager.parent_of(guaranteed("a")) == "/kubepods/poduid-a"
+
+
+# --- limits of pods -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.row("config.podPidsLimit")
+async def test_processes_of_a_pod_are_limited(agent, kernel):
+    _, manager = agent(pod_pids_limit=50)
+    await manager.ensure_pod(guaranteed("a"))
+    assert kernel.read("/kubepods/poduid-a", "pids.max") == "50"
+
+
+@pytest.mark.row("config.podPidsLimit")
+async def test_the_limit_of_processes_of_an_earlier_run_is_lifted(agent, kernel):
+    _, earlier = agent(pod_pids_limit=50)
+    await earlier.ensure_pod(guaranteed("a"))
+    _, manager = agent()
+    await manager.ensure_pod(guaranteed("a"))
+    assert kernel.read("/kubepods/poduid-a", "pids.max") == "max"
+
+
+async def test_huge_pages_are_limited_by_pod_and_not_by_class(agent, kernel):
+    file = "hugetlb.2MB.limit_in_bytes" if kernel.version == 1 else "hugetlb.2MB.max"
+    limits = {"cpu": 1, "memory": "1Mi", "hugepages-2Mi": "4Mi"}
+    _, manager = agent()
+    await manager.start()
+    await manager.ensure_pod(
+        make_pod("a", containers=[make_container(resources={"limits": limits, "requests": limits})])
+    )
+    await manager.ensure_pod(burstable("b"))
+
+    assert kernel.read("/kubepods/poduid-a", file) == str(4 * MI)
+    assert kernel.read("/kubepods/burstable/poduid-b", file) == "0"
+    assert kernel.read("/kubepods/burstable", file) == str(1 << 62)
+    assert kernel.read("/kubepods", file) == str(64 * MI)
+
+
+async def test_the_period_of_an_adopted_pod_changes(agent, kernel):
+    _, earlier = agent()
+    await earlier.ensure_pod(guaranteed("a"))
+    _, manager = agent(cpu_cfs_quota_period=Duration.of(milliseconds=10))
+    await manager.ensure_pod(guaranteed("a"))
+
+    if kernel.version == 1:
+        assert kernel.read("/kubepods/poduid-a", "cpu.cfs_period_us") == "10000"
+        assert kernel.read("/kubepods/poduid-a", "cpu.cfs_quota_us") == "5000"
+    else:
+        assert kernel.read("/kubepods/poduid-a", "cpu.max") == "5000 10000"
+
+
+async def test_a_pods_cgroup_that_is_gone_is_made_again(agent, kernel):
+    _, manager = agent()
+    await manager.start()
+    await manager.ensure_pod(guaranteed("a"))
+    for place in kernel.directories("/kubepods/poduid-a"):
+        place.rmdir()
+
+    await manager.update()
+    await manager.ensure_pod(guaranteed("a"))
+
+    assert kernel.exists("/kubepods/poduid-a")
+
+
+# --- limits of classes ----------------------------------------------------------------------------------------
+
+
+async def test_classes_weigh_what_the_active_pods_ask_for(agent, kernel):
+    context, manager = agent()
+    await manager.start()
+    for pod in (burstable("a", "100m"), burstable("b", "900m"), make_pod("c")):
+        context.pods.add(pod)
+        await manager.ensure_pod(pod)
+    heavy = weight(kernel, "/kubepods/burstable")
+    context.pods.ended.add("uid-b")
+    await manager.update()
+
+    assert (heavy, weight(kernel, "/kubepods/burstable")) == (("1024", "102") if kernel.version == 1 else ("39", "4"))
+    assert weight(kernel, "/kubepods/besteffort") == ("2" if kernel.version == 1 else "1")
+
+
+async def test_a_restarted_agent_counts_pods_before_it_has_looked_at_each(agent, kernel_v1):
+    context, manager = agent()
+    context.pods.add(burstable("a", "100m"))
+    context.pods.add(burstable("b", "900m"))
+    await manager.start()
+    assert weight(kernel_v1, "/kubepods/burstable") == "1024"
+
+
+RESERVED = {"qos_reserved": {"memory": "50%"}, "feature_gates": {"QOSReserved": True}}
+
+
+@pytest.mark.row("config.qosReserved")
+async def test_memory_that_a_class_requests_is_kept_from_those_below(agent, kernel):
+    context, manager = agent(system_reserved={"memory": "1Gi"}, **RESERVED)
+    context.pods.add(guaranteed("a", "2Gi"))
+    context.pods.add(burstable("b", memory="1Gi"))
+    await manager.start()
+
+    assert memory(kernel, "/kubepods/burstable") == str(6 * GI)  # 7 Gi for pods, half of 2 Gi kept
+    assert memory(kernel, "/kubepods/besteffort") == str(5 * GI + GI // 2)
+
+
+@pytest.mark.row("config.qosReserved")
+@pytest.mark.usefixtures("strict")
+async def test_memory_in_use_is_not_taken_from_a_class(agent, kernel):
+    context, manager = agent(**RESERVED)
+    context.pods.add(guaranteed("a", "8Gi"))
+    await manager.start()
+    assert memory(kernel, "/kubepods/besteffort") == str(4 * GI)
+    set_usage(kernel, "/kubepods/besteffort", 6 * GI)
+    await manager.update()
+    assert memory(kernel, "/kubepods/besteffort") == str(6 * GI)
+    set_usage(kernel, "/kubepods/besteffort", GI)
+    await manager.update()
+    assert memory(kernel, "/kubepods/besteffort") == str(4 * GI)
+
+
+async def test_classes_are_not_limited_in_memory_otherwise(agent, kernel):
+    context, earlier = agent(**RESERVED)
+    context.pods.add(guaranteed("a", "2Gi"))
+    await earlier.start()
+    _, manager = agent()
+    await manager.start()
+    assert memory(kernel, "/kubepods/burstable") == ("-1" if kernel.version == 1 else "max")
+
+
+@pytest.mark.row("config.memoryThrottlingFactor")
+async def test_requested_memory_is_kept_for_classes_and_pods(agent, kernel_v2):
+    context, manager = agent(feature_gates={"MemoryQoS": True})
+    for pod in (guaranteed("a", "64Mi"), burstable("b", memory="32Mi")):
+        context.pods.add(pod)
+        await manager.ensure_pod(pod)
+
+    read = [kernel_v2.read(f"/kubepods{below}", "memory.min") for below in ("", "/burstable", "/poduid-a")]
+    assert read == [str(96 * MI), str(32 * MI), str(64 * MI)]
+
+
+async def test_limits_that_somebody_changed_are_set_again_each_minute(agent, kernel, clock):
+    _, manager = agent()
+    await manager.start()
+    file = kernel.file("/kubepods/besteffort", "cpu.shares" if kernel.version == 1 else "cpu.weight")
+    file.write_text("500")
+    rounds = []
+
+    async def sleep(seconds):
+        rounds.append(seconds)
+        if len(rounds) == 2:
+            raise StopIteration
+
+    with pytest.raises(RuntimeError):
+        await TreeUpkeep(manager, sleep).run()
+    assert file.read_text() == ("2" if kernel.version == 1 else "1")
+    assert rounds == [60.0, 60.0]
+
+
+# --- a running agent ------------------------------------------------------------------------------------------
+
+
+async def test_cgroups_of_an_earlier_run_are_adopted(agent, kernel):
+    _, earlier = agent()
+    await earlier.start()
+    await earlier.ensure_pod(guaranteed("a"))
+    kernel.file("/kubepods/poduid-a", "pids.max").write_text("3")
+
+    _, manager = agent()
+    await manager.start()
+    assert await manager.pods() == ["uid-a"]
+    await manager.ensure_pod(guaranteed("a"))
+    assert kernel.read("/kubepods/poduid-a", "pids.max") == "max"
+    await manager.remove_pod("uid-a")
+    assert not kernel.exists("/kubepods/poduid-a")
+
+
+async def test_another_agents_pods_are_left_alone(agent, kernel, tmp_path):
+    _, theirs = agent(settings={"root_dir": str(tmp_path / "theirs")})
+    await theirs.ensure_pod(guaranteed("a"))
+    kernel.make("/kubepods/podmade-by-hand")
+    _, ours = agent()
+    assert await ours.pods() == []
+
+
+async def test_a_pods_cgroup_is_made_once_while_nothing_changes(agent, kernel):
+    _, manager = agent()
+    await manager.ensure_pod(guaranteed("a"))
+    kernel.file("/kubepods/poduid-a", "pids.max").write_text("3")
+    await manager.ensure_pod(guaranteed("a"))
+    assert kernel.read("/kubepods/poduid-a", "pids.max") == "3"
+
+
+def test_a_machine_without_cgroups_is_told_what_to_set(agent, kernel):
+    kernel.mountinfo.write_text("")
+    with pytest.raises(ConfigError, match="set cgroupsPerQOS to false"):
+        agent()
+    assert isinstance(agent(cgroups_per_qos=False)[1], PlainCgroups)
