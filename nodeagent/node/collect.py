@@ -80,7 +80,7 @@ class Collector:
                 *self._health.problems,
                 *self._problems(),
                 *report.not_ready,
-                *missing_capacity(capacity),
+                *missing_capacity(capacity, isolation=config.local_storage_capacity_isolation),
             ],
             port=config.port if config.enable_server else 0,
         )

@@ -18,10 +18,11 @@ from nodeagent.model.node import (
     NodeStatus,
     NodeSystemInfo,
 )
+from nodeagent.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from nodeagent.model.wire import to_wire
 
 READY = "Ready"
-NEEDED_CAPACITY = ("cpu", "memory", "ephemeral-storage", "pods")
+NEEDED_CAPACITY = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 _MAX_NAMES = 5
 _NO_NAME = "<none>"
 
@@ -73,9 +74,13 @@ def merge_reports(reports: Iterable[NodeReport]) -> NodeReport:
     return NodeReport(capacity, allocatable, list(conditions.values()), not_ready)
 
 
-def missing_capacity(capacity: Mapping[str, str]) -> list[str]:
-    """Return the sentence about resources that nobody measured, if there are any."""
-    missing = [name for name in NEEDED_CAPACITY if name not in capacity]
+def missing_capacity(capacity: Mapping[str, str], *, isolation: bool = True) -> list[str]:
+    """Return the sentence about resources that nobody measured, if there are any.
+
+    :param isolation: ephemeral storage is counted (spec: config.localStorageCapacityIsolation).
+    """
+    needed = NEEDED_CAPACITY if isolation else [name for name in NEEDED_CAPACITY if name != EPHEMERAL_STORAGE]
+    missing = [name for name in needed if name not in capacity]
     return [f"missing node capacity for resources: {', '.join(missing)}"] if missing else []
 
 

@@ -32,16 +32,18 @@ class MachineSize:
 
 @hookimpl
 def nodeagent_configure(context: AgentContext, plugins: PluginManager) -> None:
-    plugins.register(NodeCapacity(context.root_dir), name="node_stats.capacity")
+    isolation = context.config.local_storage_capacity_isolation
+    plugins.register(NodeCapacity(context.root_dir if isolation else None), name="node_stats.capacity")
 
 
 class NodeCapacity:
     """Reports the machine's size as the node's capacity.
 
-    :param shared: any place on the file system that pods share.
+    :param shared: any place on the file system that pods share; ``None`` where it is not counted
+        (spec: config.localStorageCapacityIsolation).
     """
 
-    def __init__(self, shared: Path, *, root: Path = Path("/")) -> None:
+    def __init__(self, shared: Path | None, *, root: Path = Path("/")) -> None:
         self._shared, self._root = shared, root
 
     @hookimpl
@@ -61,12 +63,12 @@ def capacity_of(size: MachineSize) -> dict[str, str]:
     return capacity
 
 
-def measure(shared: Path, root: Path = Path("/")) -> MachineSize:
+def measure(shared: Path | None, root: Path = Path("/")) -> MachineSize:
     """Look at the machine; reads the disk."""
     return MachineSize(
         cores=os.cpu_count() or 1,
         memory=_memory(root / "proc/meminfo"),
-        storage=_storage(shared),
+        storage=_storage(shared) if shared is not None else 0,
         hugepages=_hugepages(root / "sys/kernel/mm/hugepages"),
     )
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from nodeagent_plugins import node_stats
 from nodeagent_plugins.node_stats import MachineSize, capacity_of, measure
 
-from nodeagent.testing.context import make_context
+from nodeagent.node.status import missing_capacity
+from nodeagent.testing.context import make_config, make_context
 from nodeagent.testing.plugins import load_plugin
 
 
@@ -49,3 +51,15 @@ async def test_hook_report_node(tmp_path: Path) -> None:
     answers = await manager.gather("nodeagent_report_node")
 
     assert answers[0].value.capacity.keys() >= {"cpu", "memory", "ephemeral-storage"}
+
+
+@pytest.mark.row("config.localStorageCapacityIsolation")
+@pytest.mark.parametrize("isolation", [True, False])
+async def test_ephemeral_storage_is_only_told_where_it_is_counted(tmp_path: Path, isolation: bool) -> None:
+    context = make_context(tmp_path, config=make_config(local_storage_capacity_isolation=isolation))
+    manager = load_plugin(node_stats, name="node_stats", context=context)
+
+    (answer,) = await manager.gather("nodeagent_report_node")
+
+    assert ("ephemeral-storage" in answer.value.capacity) is isolation
+    assert missing_capacity({**answer.value.capacity, "pods": "1"}, isolation=isolation) == []

@@ -1,0 +1,160 @@
+"""``nodeagent evict plan``: what the running agent would evict now, in which order and why; nothing is evicted.
+
+Exit codes: 0 the plan is shown, 1 the agent could not make one, 2 the new configuration is wrong, 3 no agent answers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from nodeagent.base.quantity import Format, Quantity
+from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.config.flags import FlagParser
+from nodeagent.config.load import load_configuration
+from nodeagent.config.settings import NodeSettings
+from nodeagent.contracts.eviction import (
+    EVICTION_SOCKET,
+    EvictionPlan,
+    PlanAnswer,
+    PlannedPod,
+    PlannedThreshold,
+    PlanRequest,
+    ThresholdMaps,
+)
+from nodeagent.model.eviction_thresholds import Signal
+from nodeagent.model.wire import to_wire
+
+ANSWER_SECONDS = 40.0
+_CHUNK = 65536
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser of all commands."""
+    evict = commands.add_parser("evict", help="tell what the node would evict")
+    actions = evict.add_subparsers(required=True, metavar="ACTION", parser_class=FlagParser)
+    plan = actions.add_parser("plan", help="show what would go now, in which order and why; nothing is evicted")
+    plan.add_argument("--config", metavar="FILE", help="judge by the thresholds of this file instead of those in force")
+    plan.add_argument(
+        "--signal",
+        default="",
+        choices=[str(signal) for signal in Signal],
+        help="what to rank pods for if nothing is short",
+    )
+    plan.add_argument("--root-dir", default=NodeSettings().root_dir, help="root directory of the running agent")
+    plan.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    plan.set_defaults(handler=show_plan)
+
+
+def show_plan(arguments: argparse.Namespace) -> int:
+    """Ask the agent, print what it answers and return the exit code.
+
+    :raises ConfigError: the new configuration is wrong; with every problem.
+    """
+    request = PlanRequest(thresholds=_thresholds(arguments.config), signal=arguments.signal)
+    place = Path(arguments.root_dir) / EVICTION_SOCKET
+    try:
+        answer = msgspec.json.decode(_ask(place, msgspec.json.encode(request)), type=PlanAnswer)
+    except (OSError, msgspec.DecodeError) as error:
+        print(f"nodeagent: no agent answers at {place}: {error}", file=sys.stderr)
+        return ExitCode.UNREACHABLE
+    if answer.plan is None:
+        print(f"nodeagent: no plan: {answer.error}", file=sys.stderr)
+        return ExitCode.PROBLEMS
+    if arguments.output == "json":
+        json.dump(to_wire(answer.plan), sys.stdout, indent=2)
+        print()
+    else:
+        _print(answer.plan)
+    return ExitCode.OK
+
+
+def _thresholds(file: str | None) -> ThresholdMaps | None:
+    if file is None:
+        return None
+    config = load_configuration(["--config", file]).config
+    return ThresholdMaps(
+        hard=dict(config.eviction_hard),
+        soft=dict(config.eviction_soft),
+        soft_grace=dict(config.eviction_soft_grace_period),
+        minimum_reclaim=dict(config.eviction_minimum_reclaim),
+    )
+
+
+def _ask(place: Path, request: bytes) -> bytes:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(ANSWER_SECONDS)
+        connection.connect(str(place))
+        connection.sendall(request + b"\n")
+        answer = bytearray()
+        while chunk := connection.recv(_CHUNK):
+            answer += chunk
+    return bytes(answer)
+
+
+def _print(plan: EvictionPlan) -> None:
+    print(f"{plan.node}: {', '.join(plan.conditions) or 'no pressure'}\n")
+    _table(("THRESHOLD", "KIND", "AVAILABLE", "STATE"), map(_threshold_row, plan.thresholds))
+    print()
+    if plan.over_limits:
+        print("Over limits of their own; these go first:")
+        _pod_table(plan.over_limits)
+        print()
+    if plan.reclaims_disk:
+        print("Unused images and dead containers go first; pods only if that is not enough.")
+    if plan.signal:
+        print(f"For {plan.signal} would go, one at a time until the threshold is resolved:")
+    else:
+        print(f"Nothing is evicted for a threshold now. For {plan.ranked_for} the order would be:")
+    _pod_table(plan.pods)
+
+
+def _threshold_row(each: PlannedThreshold) -> tuple[str, ...]:
+    if each.available is None:
+        state = "not measured"
+    elif not each.met:
+        state = "fine"
+    elif each.due_in_seconds:
+        state = f"met, acts in {each.due_in_seconds:.0f} s"
+    else:
+        state = "met"
+    reclaim = f" (+{each.minimum_reclaim} to resolve)" if each.minimum_reclaim else ""
+    left = "" if each.available is None else _amount(each.signal, each.available)
+    return f"{each.signal}<{each.limit}{reclaim}", "hard" if each.hard else "soft", left, state
+
+
+def _amount(signal: str, amount: int) -> str:
+    """Return an amount as people read it: whole MiB for bytes."""
+    if "inodes" in signal or signal == Signal.PID:
+        return str(amount)
+    return str(Quantity(amount >> 20 << 20, format=Format.BINARY))
+
+
+def _pod_table(pods: Iterable[PlannedPod]) -> None:
+    rows = [
+        (pod.verdict, f"{pod.namespace}/{pod.name}", f"{pod.why} (plugin {pod.plugin})" if pod.plugin else pod.why)
+        for pod in pods
+    ]
+    if rows:
+        _table(("VERDICT", "POD", "WHY"), rows)
+    else:
+        print("  no pods")
+
+
+def _table(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in heading:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console(markup=False, highlight=False).print(table)

@@ -1,0 +1,90 @@
+"""Eviction: keeps the node alive when memory, disk, inodes or process ids run short.
+
+Conditions of the node are reported; the taints that follow from them are for the control plane to set, because a node
+may not change its own taints.
+spec: config.evictionHard, config.evictionSoft, config.evictionSoftGracePeriod, config.evictionMinimumReclaim,
+config.evictionPressureTransitionPeriod, config.evictionMaxPodGracePeriod, config.kernelMemcgNotification,
+config.localStorageCapacityIsolation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from nodeagent_plugins.eviction.admission import check_admission
+from nodeagent_plugins.eviction.manager import EvictionManager
+from nodeagent_plugins.eviction.memory import MemoryFiles, MemoryWatch
+from nodeagent_plugins.eviction.server import PlanServer
+from nodeagent_plugins.eviction.signals import Condition
+
+from nodeagent import hookimpl
+from nodeagent.base import identity
+from nodeagent.contracts.background import BackgroundLoop
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.eviction import EVICTION_SOCKET
+from nodeagent.contracts.node import NodeConditionReport, NodeReport
+from nodeagent.contracts.pods import Rejection
+from nodeagent.model.pod import Pod
+
+if TYPE_CHECKING:
+    from nodeagent.pluginmanager import PluginManager
+
+_TEXTS = {
+    Condition.MEMORY: ("HasInsufficientMemory", "has insufficient memory available"),
+    Condition.DISK: ("HasDiskPressure", "has disk pressure"),
+    Condition.PID: ("HasInsufficientPID", "has insufficient PID available"),
+}
+
+
+@hookimpl
+def nodeagent_configure(context: AgentContext, plugins: PluginManager) -> None:
+    plugins.register(Eviction(context, plugins), name="eviction.manager")
+
+
+class Eviction:
+    """The plugin's hooks around one manager."""
+
+    def __init__(self, context: AgentContext, plugins: PluginManager) -> None:
+        self._context = context
+        self.manager = EvictionManager(context, plugins)
+
+    @hookimpl
+    def nodeagent_provide_background_loops(self, context: AgentContext) -> Sequence[BackgroundLoop]:
+        loops: list[BackgroundLoop] = [
+            _Loop("rounds", self.manager),
+            PlanServer(context.root_dir / EVICTION_SOCKET, self.manager.plan),
+        ]
+        kernel = context.config.kernel_memcg_notification
+        watch = MemoryWatch(self.manager.thresholds, MemoryFiles(), context.clock, self.manager.wake, kernel=kernel)
+        if watch.wanted:
+            loops.append(_Loop("memory", watch))
+        return loops
+
+    @hookimpl(tryfirst=True)
+    async def nodeagent_admit_pod(self, pod: Pod) -> Rejection | None:
+        observed = self._context.pods.observed(pod.uid)
+        if observed is not None and observed.alive:
+            return None  # it ran before the agent was started; it goes when it has to
+        return check_admission(pod, self.manager.conditions)
+
+    @hookimpl
+    async def nodeagent_report_node(self) -> NodeReport:
+        name = identity.current().component
+        return NodeReport(
+            conditions=[
+                NodeConditionReport(condition, True, f"{name.capitalize()}{reason}", f"{name} {message}")
+                for condition, (reason, message) in _TEXTS.items()
+                if condition in self.manager.conditions
+            ]
+        )
+
+
+class _Loop:
+    """A named loop."""
+
+    def __init__(self, name: str, part: EvictionManager | MemoryWatch) -> None:
+        self.name, self._part = name, part
+
+    async def run(self) -> None:
+        await self._part.run()

@@ -1,0 +1,101 @@
+"""Which pods can go, in which order, and who keeps one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from nodeagent_plugins.eviction.ranking import rank
+from nodeagent_plugins.eviction.signals import Layout, Observation
+
+from nodeagent.contracts.eviction import EvictionCandidate
+from nodeagent.contracts.pods import PodDirectory, Rejection
+from nodeagent.contracts.stats import PodUsage
+from nodeagent.model.eviction_thresholds import Signal
+from nodeagent.model.pod import Pod, PodPhase
+from nodeagent.model.qos import is_critical
+
+if TYPE_CHECKING:
+    from nodeagent.pluginmanager import Answer, PluginManager
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What one look at the node found."""
+
+    signals: Mapping[Signal, Observation]
+    layout: Layout
+    usage: Mapping[str, PodUsage] = field(default_factory=dict)
+    """By pod UID."""
+
+
+class Chooser:
+    """Puts pods in order and asks plugins about it.
+
+    :param pods: returns the directory of pods.
+    """
+
+    def __init__(self, pods: PodDirectory, plugins: PluginManager) -> None:
+        self._pods, self._plugins = pods, plugins
+        self._ending: dict[str, float] = {}
+
+    def ends(self, uid: str, until: float) -> None:
+        """Note that a pod was told to end, and will have at monotonic time *until*."""
+        self._ending[uid] = until
+
+    def ending(self, now: float) -> bool:
+        """Whether a pod that was told to end still has time to."""
+        active = {pod.uid for pod in self._pods.active()}
+        self._ending = {uid: until for uid, until in self._ending.items() if uid in active}
+        return any(until > now for until in self._ending.values())
+
+    def candidates(self, measure: Measure) -> list[EvictionCandidate]:
+        """Return the pods that can go, in no order."""
+        return [
+            EvictionCandidate(pod, measure.usage.get(pod.uid))
+            for pod in self._pods.active()
+            if not self._stays(pod) and not self._finished(pod)
+        ]
+
+    def untouchable(self) -> list[Pod]:
+        """Return the active pods that are no candidates."""
+        return [pod for pod in self._pods.active() if self._stays(pod)]
+
+    async def ranked(self, signal: Signal, measure: Measure) -> Sequence[EvictionCandidate]:
+        """Return the candidates in the order in which they would go, as plugins want it."""
+        own = rank(signal, self.candidates(measure), measure.layout)
+        changed = await self._plugins.fold(
+            "nodeagent_rank_pods_for_eviction",
+            "candidates",
+            own,
+            subject=f"order of pods for {signal}",
+            tolerant=True,
+            signal=str(signal),
+        )
+        if changed is own:
+            return own
+        known = {each.pod.uid: each for each in own}
+        order = [known.pop(each.pod.uid) for each in changed if each.pod.uid in known]
+        if known:
+            _log.error(
+                "Plugins left pods out of the order of eviction; these come last",
+                extra={"pods": ", ".join(each.pod.full_name for each in known.values())},
+            )
+        return [*order, *known.values()]
+
+    async def veto(self, pod: Pod, signal: str) -> Answer[Rejection] | None:
+        """Return who keeps *pod* and why, or ``None``."""
+        return await self._plugins.ask(
+            "nodeagent_may_evict_pod", subject=pod.full_name, tolerant=True, pod=pod, signal=str(signal)
+        )
+
+    def _stays(self, pod: Pod) -> bool:
+        return is_critical(pod) or pod.uid in self._ending
+
+    def _finished(self, pod: Pod) -> bool:
+        status = self._pods.status(pod.uid)
+        return status is not None and status.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)

@@ -1,0 +1,47 @@
+"""Finds out which file systems images and writable layers are on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+
+from nodeagent_plugins.eviction.signals import Layout
+
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.stats import NodeUsage
+
+SPLIT_GATE = "NodeAgentSeparateDiskGC"
+
+_log = logging.getLogger(__name__)
+
+
+async def detect_layout(context: AgentContext, node: NodeUsage) -> Layout:
+    """Compare the runtime's image disk with that of the root directory.
+
+    A runtime that keeps layers apart from images is only believed with the gate; else they count as being together.
+
+    :raises RuntimeFailure: the runtime did not answer.
+    """
+    mounts = [usage.mountpoint for usage in await context.images.filesystem_usage() if usage.mountpoint]
+    apart = await asyncio.to_thread(_any_apart, str(context.root_dir), mounts)
+    if not apart:
+        return Layout.SINGLE
+    if node.container_filesystem is not None:
+        if context.gates.enabled(SPLIT_GATE):
+            return Layout.SPLIT
+        _log.warning("Writable layers are apart from images, which needs the feature gate", extra={"gate": SPLIT_GATE})
+    return Layout.DEDICATED
+
+
+def _any_apart(root: str, mounts: Sequence[str]) -> bool:
+    here = _device(root)
+    return any(device not in (None, here) for device in map(_device, mounts))
+
+
+def _device(path: str) -> int | None:
+    try:
+        return os.stat(path).st_dev  # noqa: PTH116
+    except OSError:
+        return None

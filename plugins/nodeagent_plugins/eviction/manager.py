@@ -1,0 +1,238 @@
+"""The loop that looks at the node and acts when it is short of something."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from nodeagent_plugins.eviction.choice import Chooser, Measure
+from nodeagent_plugins.eviction.layout import detect_layout
+from nodeagent_plugins.eviction.local_storage import find_excess
+from nodeagent_plugins.eviction.messages import REASON, eviction_message
+from nodeagent_plugins.eviction.plan import Planner
+from nodeagent_plugins.eviction.pressure import Pressure
+from nodeagent_plugins.eviction.signals import (
+    Condition,
+    Layout,
+    about_disk,
+    is_met,
+    observe,
+    resource_of,
+    with_computed,
+)
+
+from nodeagent.base.aio.waker import Waker
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.events import EventType
+from nodeagent.contracts.eviction import EvictionCandidate, EvictionPlan, PlanRequest, ThresholdMaps
+from nodeagent.contracts.pods import KillReason
+from nodeagent.errors import NodeAgentError
+from nodeagent.model.eviction_thresholds import Signal, Threshold, read_thresholds
+from nodeagent.model.pod import Pod
+
+if TYPE_CHECKING:
+    from nodeagent.pluginmanager import PluginManager
+
+ROUND_SECONDS = 10.0
+CLEANUP_SECONDS = 30.0
+CLEANUP_POLL_SECONDS = 1.0
+PLUGIN = "eviction"
+_USUAL_GRACE_SECONDS = 30
+
+_log = logging.getLogger(__name__)
+
+
+class EvictionManager:
+    """Looks each ten seconds, or when woken, and evicts at most one pod a round for what the node is short of.
+
+    Pods over limits of their own go first, then images and dead containers, then pods.
+    spec: config.evictionHard, config.evictionSoft, config.evictionMaxPodGracePeriod
+    """
+
+    def __init__(self, context: AgentContext, plugins: PluginManager) -> None:
+        self._context, self._plugins, self._clock = context, plugins, context.clock
+        config = context.config
+        self._isolation = config.local_storage_capacity_isolation
+        maps = ThresholdMaps(
+            hard=dict(config.eviction_hard),
+            soft=dict(config.eviction_soft),
+            soft_grace=dict(config.eviction_soft_grace_period),
+            minimum_reclaim=dict(config.eviction_minimum_reclaim),
+        )
+        self.thresholds = self._read(maps)
+        self._transition = config.eviction_pressure_transition_period.seconds
+        self._pressure = Pressure(self.thresholds, self._transition)
+        self._layout: Layout | None = None
+        self._waker = Waker(context.clock)
+        self._failing = False
+        self._chooser_: Chooser | None = None
+
+    @property
+    def conditions(self) -> frozenset[Condition]:
+        """What the node is short of, or was until lately."""
+        return self._pressure.conditions
+
+    def wake(self) -> None:
+        """Look now."""
+        self._waker.wake()
+
+    async def run(self) -> None:
+        """Look and act until cancelled."""
+        while True:
+            gone = await self.round() if self.thresholds or self._isolation else []
+            if gone:
+                await self._until_cleaned_up(gone)
+            else:
+                await self._waker.wait(ROUND_SECONDS)
+
+    async def round(self) -> Sequence[str]:
+        """Look once and act; return the UIDs of pods that were told to end."""
+        measure = await self._measure()
+        if measure is None:
+            return []
+        before, ending = self.conditions, self._chooser.ending(self._clock.now())
+        due = self._pressure.update(measure.signals, self._clock.now())
+        if self.conditions != before:
+            _log.info("Pressure changed", extra={"conditions": " ".join(sorted(self.conditions)) or "none"})
+            self._context.wake_node()
+        if self._isolation and (gone := await self._evict_over_limits(measure)):
+            return gone
+        if not due or (ending and not due[0].hard):
+            return []  # a pod that was given time to end may be enough for a soft threshold
+        return await self._relieve(due[0], due, measure)
+
+    async def plan(self, request: PlanRequest) -> EvictionPlan:
+        """Return what would go now.
+
+        :raises ValueError: the request cannot be read.
+        :raises NodeAgentError: nothing can be measured now.
+        """
+        measure = await self._look()
+        planner = Planner(self._context.node_name, self._chooser, self._pressure, self._read, isolation=self._isolation)
+        return await planner.plan(request, measure, self._clock.now())
+
+    # --- looking --------------------------------------------------------------------------------------------
+
+    @property
+    def _chooser(self) -> Chooser:
+        if self._chooser_ is None:
+            self._chooser_ = Chooser(self._context.pods, self._plugins)
+        return self._chooser_
+
+    def _read(self, maps: ThresholdMaps) -> tuple[Threshold, ...]:
+        config = self._context.config
+        return read_thresholds(
+            hard=maps.hard,
+            soft=maps.soft,
+            soft_grace=maps.soft_grace,
+            minimum_reclaim=maps.minimum_reclaim,
+            allocatable="pods" in config.enforce_node_allocatable and config.cgroups_per_qos,
+        )
+
+    async def _measure(self) -> Measure | None:
+        try:
+            measure = await self._look()
+        except NodeAgentError as error:
+            if not self._failing:
+                _log.error("Use of the node not measured, nothing can be evicted", extra={"err": str(error)})
+            self._failing = True
+            return None
+        if self._failing:
+            _log.info("Use of the node is measured again")
+        self._failing = False
+        return measure
+
+    async def _look(self) -> Measure:
+        stats = self._context.stats
+        node = await stats.node(fresh=True)
+        if self._layout is None:
+            self._layout = await detect_layout(self._context, node)
+            self._pressure = Pressure(with_computed(self.thresholds, self._layout), self._transition)
+            _log.info("Layout of file systems found", extra={"layout": self._layout.value})
+        usage = {pod.uid: pod for pod in await stats.pods(fresh=True)}
+        return Measure(observe(node), self._layout, usage)
+
+    async def _until_cleaned_up(self, uids: Sequence[str]) -> None:
+        """Wait until the pods have ended; what they held must be free before the next look."""
+        until = self._clock.now() + CLEANUP_SECONDS
+        while self._clock.now() < until:
+            await self._clock.sleep(CLEANUP_POLL_SECONDS)
+            active = {pod.uid for pod in self._context.pods.active()}
+            if active.isdisjoint(uids):
+                return
+        _log.warning("Evicted pods have not ended yet", extra={"uids": ", ".join(uids)})
+
+    # --- acting ---------------------------------------------------------------------------------------------
+
+    async def _evict_over_limits(self, measure: Measure) -> list[str]:
+        gone = []
+        for candidate in self._chooser.candidates(measure):
+            if candidate.usage is None:
+                continue
+            excess = find_excess(candidate.pod, candidate.usage, measure.layout)
+            if excess is None or await self._is_spared(candidate.pod, excess.signal):
+                continue
+            self._evict(candidate.pod, excess.signal, excess.message, None, 0)
+            gone.append(candidate.pod.uid)
+        return gone
+
+    async def _relieve(self, threshold: Threshold, due: Sequence[Threshold], measure: Measure) -> list[str]:
+        resource = resource_of(threshold.signal)
+        _log.info("Threshold is met", extra={"threshold": str(threshold), "resource": resource})
+        self._context.recorder.record(
+            self._context.node_reference(),
+            EventType.WARNING,
+            "EvictionThresholdMet",
+            f"Attempting to reclaim {resource}",
+        )
+        if about_disk(threshold.signal) and await self._reclaim_disk(threshold.signal, measure.layout):
+            again = await self._measure()
+            if again is None:
+                return []
+            if not any(is_met(each, again.signals, with_reclaim=True) for each in due):
+                _log.info("Freed without evicting pods", extra={"resource": resource})
+                return []
+            measure = again
+        for candidate in await self._chooser.ranked(threshold.signal, measure):
+            if not await self._is_spared(candidate.pod, threshold.signal):
+                self._evict_for(threshold, candidate, measure)
+                return [candidate.pod.uid]
+        _log.warning("No pod can be evicted", extra={"resource": resource})
+        return []
+
+    async def _reclaim_disk(self, signal: Signal, layout: Layout) -> bool:
+        """Have plugins free what they can; tell whether any tried."""
+        if layout is Layout.DEDICATED and signal in (Signal.NODEFS, Signal.NODEFS_INODES):
+            return False  # neither images nor dead containers are on that disk
+        answers = await self._plugins.gather("nodeagent_reclaim_disk", signal=str(signal))
+        for answer in answers:
+            what = f"{answer.value.bytes} bytes: {', '.join(answer.value.items) or 'nothing'}"
+            self._plugins.decide(answer.plugin, "nodeagent_reclaim_disk", str(signal), what)
+        return bool(answers)
+
+    async def _is_spared(self, pod: Pod, signal: str) -> bool:
+        veto = await self._chooser.veto(pod, signal)
+        if veto is not None:
+            _log.info(
+                "Pod is spared from eviction",
+                extra={"pod": pod.full_name, "plugin": veto.plugin, "why": veto.value.message},
+            )
+        return veto is not None
+
+    def _evict_for(self, threshold: Threshold, candidate: EvictionCandidate, measure: Measure) -> None:
+        message, annotations = eviction_message(threshold, measure.signals.get(threshold.signal), candidate)
+        longest = self._context.config.eviction_max_pod_grace_period
+        grace = 0 if threshold.hard else (longest or None)
+        self._evict(candidate.pod, str(threshold.signal), message, annotations, grace)
+
+    def _evict(
+        self, pod: Pod, signal: str, message: str, annotations: dict[str, str] | None, grace: int | None
+    ) -> None:
+        own = pod.spec.termination_grace_period_seconds
+        given = grace if grace is not None else (_USUAL_GRACE_SECONDS if own is None else own)
+        self._chooser.ends(pod.uid, self._clock.now() + given + CLEANUP_SECONDS)
+        _log.info("Pod is evicted", extra={"pod": pod.full_name, "uid": pod.uid, "signal": signal, "text": message})
+        self._plugins.decide(PLUGIN, "evict", pod.full_name, f"{signal}: {message.strip()}")
+        self._context.recorder.record(pod.reference(), EventType.WARNING, REASON, message, annotations=annotations)
+        self._context.pods.kill(pod.uid, KillReason.EVICTED, message, status_reason=REASON, grace_seconds=grace)

@@ -1,0 +1,48 @@
+"""What is said about an eviction, in the words that tools of the field look for. Pure."""
+
+from __future__ import annotations
+
+from nodeagent_plugins.eviction.ranking import container_use
+from nodeagent_plugins.eviction.signals import Observation, resource_of, shown
+
+from nodeagent.base.quantity import Format, Quantity
+from nodeagent.contracts.eviction import EvictionCandidate
+from nodeagent.model.eviction_thresholds import Threshold
+from nodeagent.model.resources import container_requests
+
+REASON = "Evicted"
+
+
+def eviction_message(
+    threshold: Threshold, observed: Observation | None, candidate: EvictionCandidate
+) -> tuple[str, dict[str, str]]:
+    """Return the message of status and event, and the event's annotations."""
+    resource = resource_of(threshold.signal)
+    message = f"The node was low on resource: {resource}. "
+    if observed is not None:
+        limit = threshold.limit.quantity or Quantity(threshold.limit.of(observed.capacity), format=Format.BINARY)
+        message += f"Threshold quantity: {limit}, available: {shown(threshold.signal, observed.available)}. "
+    offenders = _offenders(resource, candidate)
+    for name, used, requested in offenders:
+        message += f"Container {name} was using {used}, request is {requested}, has larger consumption of {resource}. "
+    annotations = {
+        "offending_containers": ",".join(name for name, _, _ in offenders),
+        "offending_containers_usage": ",".join(str(used) for _, used, _ in offenders),
+        "starved_resource": resource,
+    }
+    return message, annotations
+
+
+def _offenders(resource: str, candidate: EvictionCandidate) -> list[tuple[str, Quantity, Quantity]]:
+    """Return the containers that use more than they requested, with both amounts."""
+    specs = {container.name: container for container in candidate.pod.spec.containers}
+    found = []
+    for container in candidate.usage.containers if candidate.usage is not None else ():
+        used = container_use(resource, container)
+        spec = specs.get(container.name)
+        if used is None or spec is None:
+            continue
+        requested = container_requests(spec).get(resource, Quantity())
+        if used > requested.value():
+            found.append((container.name, Quantity(used, format=Format.BINARY), requested))
+    return found

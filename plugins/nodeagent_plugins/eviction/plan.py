@@ -1,0 +1,129 @@
+"""Tells what would be evicted now. Nothing happens to any pod."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from nodeagent_plugins.eviction.choice import Chooser, Measure
+from nodeagent_plugins.eviction.local_storage import find_excess
+from nodeagent_plugins.eviction.pressure import Pressure
+from nodeagent_plugins.eviction.ranking import explain
+from nodeagent_plugins.eviction.signals import (
+    Observation,
+    about_disk,
+    about_memory,
+    is_met,
+    with_computed,
+)
+
+from nodeagent.contracts.eviction import (
+    EvictionPlan,
+    PlannedPod,
+    PlannedThreshold,
+    PlanRequest,
+    ThresholdMaps,
+    Verdict,
+)
+from nodeagent.model.eviction_thresholds import Signal, Threshold
+from nodeagent.model.pod import Pod
+from nodeagent.model.qos import is_critical
+
+
+class Planner:
+    """Answers requests from fresh measures, asking the same plugins that an eviction asks.
+
+    :param read: turns maps into thresholds; raises ``ValueError``.
+    """
+
+    def __init__(
+        self,
+        node_name: str,
+        chooser: Chooser,
+        pressure: Pressure,
+        read: Callable[[ThresholdMaps], Sequence[Threshold]],
+        *,
+        isolation: bool,
+    ) -> None:
+        self._node_name, self._chooser, self._pressure, self._read = node_name, chooser, pressure, read
+        self._isolation = isolation
+
+    async def plan(self, request: PlanRequest, measure: Measure, now: float) -> EvictionPlan:
+        """Return the plan.
+
+        :param now: monotonic time.
+        :raises ValueError: the request's thresholds or its signal cannot be read.
+        """
+        thresholds = self._pressure.thresholds
+        if request.thresholds is not None:
+            thresholds = with_computed(self._read(request.thresholds), measure.layout)
+        wanted = Signal(request.signal) if request.signal else Signal.MEMORY
+        rows = [(each, self._row(each, measure.signals, now)) for each in thresholds]
+        due = [each for each, row in rows if row.due_in_seconds == 0]
+        due.sort(key=lambda each: (not about_memory(each.signal), not each.hard))
+        signal = due[0].signal if due else None
+        soon = [each.signal for each, row in rows if row.met]
+        ranked_for = signal or (wanted if request.signal or not soon else soon[0])
+        over = await self._over_limits(measure)
+        return EvictionPlan(
+            node=self._node_name,
+            conditions=sorted(self._pressure.conditions),
+            thresholds=[row for _, row in rows],
+            signal=signal or "",
+            ranked_for=ranked_for,
+            reclaims_disk=signal is not None and about_disk(signal),
+            pods=await self._pods(ranked_for, measure, acts=signal is not None and not over),
+            over_limits=over,
+        )
+
+    def _row(self, threshold: Threshold, seen: Mapping[Signal, Observation], now: float) -> PlannedThreshold:
+        observed = seen.get(threshold.signal)
+        met_for = self._pressure.met_for(threshold, now)
+        met = is_met(threshold, seen, with_reclaim=met_for is not None)
+        due_in = max(0.0, threshold.grace_seconds - (met_for or 0.0)) if met else None
+        return PlannedThreshold(
+            signal=threshold.signal,
+            hard=threshold.hard,
+            limit=str(threshold.limit),
+            quantity=threshold.limit.of(observed.capacity) if observed is not None else 0,
+            available=observed.available if observed is not None else None,
+            capacity=observed.capacity if observed is not None else None,
+            met=met,
+            due_in_seconds=due_in,
+            minimum_reclaim=str(threshold.minimum_reclaim) if threshold.minimum_reclaim is not None else "",
+        )
+
+    async def _pods(self, signal: Signal, measure: Measure, *, acts: bool) -> list[PlannedPod]:
+        """Return every active pod: first those that can go, in order, then those that cannot."""
+        rows, taken = [], not acts
+        for candidate in await self._chooser.ranked(signal, measure):
+            why = explain(signal, candidate, measure.layout)
+            veto = await self._chooser.veto(candidate.pod, signal)
+            if veto is not None:
+                rows.append(_row(candidate.pod, Verdict.SPARED, f"{why}; {veto.value.message}", veto.plugin))
+                continue
+            rows.append(_row(candidate.pod, Verdict.NEXT if taken else Verdict.EVICT, why))
+            taken = True
+        for pod in self._chooser.untouchable():
+            if is_critical(pod):
+                rows.append(_row(pod, Verdict.CRITICAL, "static, mirror or of system priority"))
+            else:
+                rows.append(_row(pod, Verdict.ENDING, "it is being evicted already"))
+        return rows
+
+    async def _over_limits(self, measure: Measure) -> list[PlannedPod]:
+        rows = []
+        for candidate in self._chooser.candidates(measure) if self._isolation else ():
+            excess = find_excess(candidate.pod, candidate.usage, measure.layout) if candidate.usage else None
+            if excess is None:
+                continue
+            veto = await self._chooser.veto(candidate.pod, excess.signal)
+            if veto is None:
+                rows.append(_row(candidate.pod, Verdict.EVICT, excess.message.strip()))
+            else:
+                why = f"{excess.message}{veto.value.message}"
+                rows.append(_row(candidate.pod, Verdict.SPARED, why, veto.plugin))
+        return rows
+
+
+def _row(pod: Pod, verdict: Verdict, why: str, plugin: str = "") -> PlannedPod:
+    return PlannedPod(namespace=pod.namespace, name=pod.name, uid=pod.uid, verdict=verdict, why=why, plugin=plugin)

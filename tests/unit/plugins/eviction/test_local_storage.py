@@ -1,0 +1,78 @@
+"""Pods that outgrow their own limits on the node's disk are found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from nodeagent_plugins.eviction.local_storage import find_excess
+from nodeagent_plugins.eviction.signals import Layout
+
+from nodeagent.model.pod import Pod
+from nodeagent.testing import make_container, make_pod
+from tests.unit.plugins.eviction.usage import GI, MI, pod_usage
+
+
+def limited(limit: str | None = None, *, size: str | None = None) -> Pod:
+    limits = {"ephemeral-storage": limit} if limit else {}
+    volume: dict[str, Any] = {"name": "cache", "emptyDir": {"sizeLimit": size} if size else {}}
+    return make_pod("a", containers=[make_container("c", resources={"limits": limits})], volumes=[volume])
+
+
+def test_an_empty_dir_over_its_size_is_found():
+    excess = find_excess(pod := limited(size="1Gi"), pod_usage(pod, volumes={"cache": GI + 1}), Layout.SINGLE)
+
+    assert excess is not None
+    assert (excess.signal, excess.message) == (
+        "emptydirfs.limit",
+        'Usage of EmptyDir volume "cache" exceeds the limit "1Gi". ',
+    )
+
+
+@pytest.mark.parametrize("size", ["1Gi", "0", None])
+def test_an_empty_dir_within_its_size_or_without_one_is_fine(size: str | None):
+    pod = limited(size=size)
+
+    assert find_excess(pod, pod_usage(pod, volumes={"cache": GI}), Layout.SINGLE) is None
+
+
+def test_logs_layer_and_volumes_count_together_against_the_pods_limit():
+    pod = limited("1Gi")
+    parts = {"logs": 400 * MI, "layer": 400 * MI}
+
+    assert find_excess(pod, pod_usage(pod, **parts, volumes={"cache": 200 * MI}), Layout.SINGLE) is None
+    excess = find_excess(pod, pod_usage(pod, **parts, volumes={"cache": 300 * MI}), Layout.SINGLE)
+
+    assert excess is not None
+    assert (excess.signal, excess.message) == (
+        "ephemeralpodfs.limit",
+        "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ",
+    )
+
+
+def test_a_container_over_its_own_limit_is_found():
+    roomy = make_container("roomy", resources={"limits": {"ephemeral-storage": "9Gi"}})
+    tight = make_container("tight", resources={"limits": {"ephemeral-storage": "1Gi"}})
+    pod = make_pod("a", containers=[tight, roomy])
+
+    excess = find_excess(pod, pod_usage(pod, logs=600 * MI, layer=600 * MI), Layout.SINGLE)
+
+    assert excess is not None
+    assert (excess.signal, excess.message) == (
+        "ephemeralcontainerfs.limit",
+        'Container tight exceeded its local ephemeral storage limit "1Gi". ',
+    )
+
+
+def test_layers_on_a_disk_of_their_own_do_not_count_against_a_containers_limit():
+    roomy = make_container("roomy", resources={"limits": {"ephemeral-storage": "9Gi"}})
+    tight = make_container("tight", resources={"limits": {"ephemeral-storage": "1Gi"}})
+    pod = make_pod("a", containers=[tight, roomy])
+
+    assert find_excess(pod, pod_usage(pod, layer=2 * GI), Layout.DEDICATED) is None
+
+
+def test_without_limits_nothing_is_exceeded():
+    pod = limited()
+
+    assert find_excess(pod, pod_usage(pod, logs=50 * GI, layer=50 * GI), Layout.SINGLE) is None

@@ -1,0 +1,581 @@
+"""A node that is short of something frees disk first and then ends the right pod, once, with the right words."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nodeagent_plugins.eviction.layout import detect_layout
+from nodeagent_plugins.eviction.manager import CLEANUP_SECONDS, EvictionManager
+from nodeagent_plugins.eviction.signals import Condition, Layout
+
+from nodeagent import hookimpl
+from nodeagent.base.duration import Duration
+from nodeagent.base.gates import FeatureGates
+from nodeagent.config.features import build_gates
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.eviction import EvictionCandidate, PlanRequest, Reclaimed, ThresholdMaps
+from nodeagent.contracts.pods import KillReason, Rejection
+from nodeagent.contracts.runtime import FilesystemUsage
+from nodeagent.contracts.stats import NodeUsage
+from nodeagent.errors import RuntimeFailure
+from nodeagent.model.pod import Pod, PodStatus
+from nodeagent.pluginmanager import PluginManager
+from nodeagent.testing import FakeClock, FakePodDirectory, FakeRecorder, FakeStats, make_container, make_pod
+from nodeagent.testing.context import make_config, make_context
+from tests.unit.plugins.eviction.usage import GI, MI, disk, node_usage, pod_usage
+
+FEW = {"memory.available": "1Gi"}
+
+
+class Node:
+    """A manager with everything around it; ``ticks`` makes each measure a new one."""
+
+    def __init__(self, tmp_path: Path, clock: FakeClock, **config: Any) -> None:
+        config.setdefault("eviction_hard", {})
+        config.setdefault("local_storage_capacity_isolation", False)
+        self.pods, self.stats, self.recorder = FakePodDirectory(), FakeStats(), FakeRecorder()
+        self.clock, self.plugins, self.woken = clock, PluginManager(), 0
+        self.context: AgentContext = make_context(
+            tmp_path,
+            config=make_config(**config),
+            clock=clock,
+            pods=self.pods,
+            stats=self.stats,
+            recorder=self.recorder,
+        )
+        self.context.wake_node = self._wake_node
+        self.manager = EvictionManager(self.context, self.plugins)
+        self._time = 0
+
+    def _wake_node(self) -> None:
+        self.woken += 1
+
+    def has(self, name: str, *, critical: bool = False, priority: int = 0, spec: Any = None, **use: Any) -> Pod:
+        """Add a pod with its use."""
+        pod = make_pod(name, **(spec or {"containers": ["main"]}), priority=2_000_000_000 if critical else priority)
+        self.pods.add(pod)
+        self.stats.pod_usage[pod.uid] = pod_usage(pod, **use)
+        return pod
+
+    def shows(self, memory: int = 8 * GI, **parts: Any) -> None:
+        """Have the node measured so, from now on."""
+        self._time += 1
+        disks = {name: disk(available, time=self._time) for name, available in parts.items() if name.endswith("fs")}
+        self.stats.node_usage = node_usage(memory, time=self._time, **{**parts, **disks})
+
+    def evicted(self) -> list[str]:
+        return [kill.uid.removeprefix("uid-") for kill in self.pods.kills]
+
+
+MakeNode = Callable[..., Node]
+
+
+@pytest.fixture
+def make_node(tmp_path: Path, clock: FakeClock) -> MakeNode:
+    return lambda **config: Node(tmp_path, clock, **config)
+
+
+def plugin(node: Node, name: str, **hooks: Callable[..., Awaitable[Any]]) -> None:
+    """Register a plugin made of functions."""
+    holder = type("Plugin", (), {hook: staticmethod(hookimpl(function)) for hook, function in hooks.items()})
+    node.plugins.register(holder(), name=name)
+
+
+# --- memory ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.row("config.evictionHard")
+async def test_a_hard_threshold_ends_the_worst_pod_at_once(make_node: MakeNode) -> None:
+    node = make_node(eviction_hard=FEW)
+    node.has("small", memory=10 * MI)
+    node.has("big", memory=300 * MI)
+    node.shows(900 * MI)
+
+    await node.manager.round()
+
+    (kill,) = node.pods.kills
+    message = (
+        "The node was low on resource: memory. Threshold quantity: 1Gi, available: 900Mi. "
+        "Container main was using 300Mi, request is 0, has larger consumption of memory. "
+    )
+    assert (kill.uid, kill.reason, kill.status_reason) == ("uid-big", KillReason.EVICTED, "Evicted")
+    assert (kill.message, kill.grace_seconds) == (message, 0)
+    assert node.recorder.reasons() == ["EvictionThresholdMet", "Evicted"]
+    (met,) = node.recorder.of("EvictionThresholdMet")
+    assert (met.regarding.kind, met.note) == ("Node", "Attempting to reclaim memory")
+    (event,) = node.recorder.of("Evicted")
+    assert (event.regarding.name, event.type, event.note) == ("big", "Warning", message)
+    assert event.annotations == {
+        "offending_containers": "main",
+        "offending_containers_usage": "300Mi",
+        "starved_resource": "memory",
+    }
+
+
+async def test_a_node_with_enough_of_everything_ends_nothing(make_node: MakeNode) -> None:
+    node = make_node(eviction_hard={"memory.available": "1Gi", "nodefs.available": "10%", "pid.available": "100"})
+    node.has("big", memory=5 * GI)
+    node.shows(GI)
+
+    await node.manager.round()
+
+    assert node.evicted() == []
+    assert node.manager.conditions == set()
+
+
+@pytest.mark.row("config.evictionHard")
+@pytest.mark.parametrize(
+    ("signal", "parts", "condition"),
+    [
+        ("memory.available", {"memory": GI}, Condition.MEMORY),
+        ("nodefs.available", {"nodefs": GI}, Condition.DISK),
+        ("imagefs.available", {"imagefs": GI}, Condition.DISK),
+        ("pid.available", {"pids": 999}, Condition.PID),
+    ],
+)
+async def test_each_signal_brings_its_condition_and_ends_a_pod(
+    make_node: MakeNode, signal: str, parts: dict[str, int], condition: Condition
+) -> None:
+    node = make_node(eviction_hard={signal: "20%"})
+    node.has("a")
+    node.shows(**parts)
+
+    await node.manager.round()
+
+    assert node.manager.conditions == {condition}
+    assert node.woken == 1
+    assert node.evicted() == ["a"]
+
+
+@pytest.mark.parametrize("signal", ["nodefs.inodesFree", "imagefs.inodesFree"])
+async def test_inodes_are_watched_like_space(make_node: MakeNode, signal: str) -> None:
+    node = make_node(eviction_hard={signal: "5%"})
+    node.has("few", inodes=1)
+    node.has("many", inodes=100)
+    low = disk(90 * GI, inodes_free=49)
+    node.stats.node_usage = node_usage(nodefs=low, imagefs=low)
+
+    await node.manager.round()
+
+    assert node.evicted() == ["many"]
+    assert "low on resource: inodes. Threshold quantity: 50, available: 49." in node.pods.kills[0].message
+
+
+async def test_critical_and_finished_pods_stay(make_node: MakeNode) -> None:
+    node = make_node(eviction_hard=FEW)
+    node.has("static", critical=True, memory=5 * GI)
+    done = node.has("done", memory=5 * GI)
+    node.pods.statuses[done.uid] = PodStatus(phase="Failed")
+    node.has("a", memory=MI)
+    node.shows(0)
+
+    await node.manager.round()
+
+    assert node.evicted() == ["a"]
+
+
+async def test_one_pod_goes_at_a_time_and_its_end_is_waited_for(make_node: MakeNode, clock: FakeClock) -> None:
+    node = make_node(eviction_hard=FEW)
+    for name, used in (("first", 3 * GI), ("second", 2 * GI), ("third", GI)):
+        node.has(name, memory=used)
+    node.shows(0)
+    run = node.context.tasks.start(node.manager.run(), "rounds")
+
+    await clock.advance(5)
+    assert node.evicted() == ["first"]
+    node.shows(MI)
+    node.pods.ended.add("uid-first")
+    await clock.advance(1)
+    assert node.evicted() == ["first", "second"]
+    node.shows(2 * MI)
+    await clock.advance(CLEANUP_SECONDS - 1)
+    assert node.evicted() == ["first", "second"]
+    await clock.advance(1)
+    assert node.evicted() == ["first", "second", "third"]
+    run.cancel()
+    await node.context.tasks.close()
+
+
+async def test_a_round_comes_each_ten_seconds_or_when_woken(make_node: MakeNode, clock: FakeClock) -> None:
+    node = make_node(eviction_hard=FEW)
+    node.shows()
+    node.context.tasks.start(node.manager.run(), "rounds")
+
+    await clock.advance(9.9)
+    assert len(node.stats.asked) == 2
+    await clock.advance(0.2)
+    assert len(node.stats.asked) == 4
+    node.manager.wake()
+    await clock.settle()
+    assert node.stats.asked[4:] == [("node", True), ("pods", True)]
+    await node.context.tasks.close()
+
+
+async def test_nothing_is_measured_for_nothing(make_node: MakeNode, clock: FakeClock) -> None:
+    node = make_node()
+    node.context.tasks.start(node.manager.run(), "rounds")
+
+    await clock.advance(60)
+
+    assert node.stats.asked == []
+    await node.context.tasks.close()
+
+
+async def test_what_cannot_be_measured_ends_nothing(make_node: MakeNode) -> None:
+    node = make_node(eviction_hard=FEW)
+    node.has("a")
+    node.shows(0)
+    node.stats.fail("pods", RuntimeFailure("away"))
+
+    assert await node.manager.round() == []
+    assert await node.manager.round() == ["uid-a"]
+
+
+@pytest.mark.row("config.evictionHard")
+async def test_the_memory_of_all_pods_is_watched_where_it_is_limited(make_node: MakeNode) -> None:
+    node = make_node(eviction_hard=FEW, enforce_node_allocatable=("pods",))
+    node.has("a")
+    node.shows(8 * GI, pods_memory=900 * MI)
+    other = make_node(eviction_hard=FEW, enforce_node_allocatable=())
+    other.has("a")
+    other.shows(8 * GI, pods_memory=900 * MI)
+
+    await node.manager.round()
+    await other.manager.round()
+
+    assert (node.evicted(), other.evicted()) == (["a"], [])
+
+
+# --- soft thresholds ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.row("config.evictionSoft", "config.evictionSoftGracePeriod", "config.evictionMaxPodGracePeriod")
+@pytest.mark.parametrize(("longest", "grace"), [(0, None), (7, 7), (500, 500)])
+async def test_a_soft_threshold_gives_pods_time_after_its_grace(
+    make_node: MakeNode, clock: FakeClock, longest: int, grace: int | None
+) -> None:
+    node = make_node(
+        eviction_soft=FEW,
+        eviction_soft_grace_period={"memory.available": "30s"},
+        eviction_max_pod_grace_period=longest,
+    )
+    node.has("a", memory=GI)
+
+    node.shows(900 * MI)
+    await node.manager.round()
+    assert node.evicted() == []
+    assert node.manager.conditions == {Condition.MEMORY}
+    clock.jump(30)
+    node.shows(900 * MI)
+    await node.manager.round()
+
+    assert [kill.grace_seconds for kill in node.pods.kills] == [grace]
+
+
+async def test_a_soft_threshold_waits_for_the_pod_that_it_gave_time(make_node: MakeNode, clock: FakeClock) -> None:
+    node = make_node(
+        eviction_hard={"memory.available": "100Mi"},
+        eviction_soft=FEW,
+        eviction_soft_grace_period={"memory.available": "0s"},
+        eviction_max_pod_grace_period=60,
+    )
+    node.has("a", memory=2 * GI)
+    node.has("b", memory=GI)
+    node.shows(900 * MI)
+    await node.manager.round()
+    clock.jump(CLEANUP_SECONDS)
+
+    node.shows(900 * MI)
+    await node.manager.round()
+    assert node.evicted() == ["a"]
+    node.shows(MI)
+    await node.manager.round()
+    assert node.evicted() == ["a", "b"]
+
+
+@pytest.mark.row("config.evictionPressureTransitionPeriod")
+async def test_the_condition_outlasts_the_shortage_by_the_transition_period(
+    make_node: MakeNode, clock: FakeClock
+) -> None:
+    node = make_node(eviction_hard=FEW, eviction_pressure_transition_period=Duration.of(seconds=42))
+    node.shows(0)
+    await node.manager.round()
+    clock.jump(41)
+    node.shows()
+    await node.manager.round()
+    assert node.manager.conditions == {Condition.MEMORY}
+
+    clock.jump(1)
+    node.shows()
+    await node.manager.round()
+
+    assert node.manager.conditions == set()
+    assert node.woken == 2
+
+
+@pytest.mark.row("config.evictionMinimumReclaim")
+async def test_eviction_goes_on_until_the_minimum_is_reclaimed(make_node: MakeNode) -> None:
+    node = make_node(eviction_hard=FEW, eviction_minimum_reclaim={"memory.available": "1Gi"})
+    for name, used in (("first", 3 * GI), ("second", 2 * GI), ("third", GI)):
+        node.has(name, memory=used)
+
+    for left in (900 * MI, 2 * GI - 1, 2 * GI):
+        node.shows(left)
+        await node.manager.round()
+
+    assert node.evicted() == ["first", "second"]
+
+
+# --- disks ----------------------------------------------------------------------------------------------------
+
+
+async def test_hook_reclaim_disk(make_node: MakeNode) -> None:
+    asked: list[str] = []
+    node = make_node(eviction_hard={"imagefs.available": "10%"})
+    node.has("a")
+
+    async def reclaims(signal: str) -> Reclaimed:
+        asked.append(signal)
+        node.shows(imagefs=50 * GI)
+        return Reclaimed(45 * GI, ["busybox"])
+
+    async def breaks(signal: str) -> Reclaimed:
+        raise RuntimeError("no")
+
+    async def has_none(signal: str) -> None:
+        return None
+
+    plugin(node, "a_broken", nodeagent_reclaim_disk=breaks)
+    plugin(node, "images", nodeagent_reclaim_disk=reclaims)
+    plugin(node, "other", nodeagent_reclaim_disk=has_none)
+    node.shows(imagefs=5 * GI)
+
+    await node.manager.round()
+
+    assert asked == ["imagefs.available"]
+    assert node.evicted() == []
+    decisions = [(each.plugin, each.subject, each.verdict) for each in node.plugins.decisions]
+    assert decisions == [("images", "imagefs.available", f"{45 * GI} bytes: busybox")]
+
+
+async def test_a_pod_goes_when_freeing_was_not_enough(make_node: MakeNode) -> None:
+    node = make_node(eviction_hard={"nodefs.available": "10%"}, eviction_minimum_reclaim={"nodefs.available": "5Gi"})
+    node.has("a", logs=GI)
+
+    async def reclaims(signal: str) -> Reclaimed:
+        node.shows(nodefs=14 * GI)
+        return Reclaimed(9 * GI)
+
+    plugin(node, "images", nodeagent_reclaim_disk=reclaims)
+    node.shows(nodefs=5 * GI)
+
+    await node.manager.round()
+
+    assert node.evicted() == ["a"]
+    assert "available: 14Gi" in node.pods.kills[0].message
+
+
+async def test_nothing_is_freed_for_a_disk_that_holds_no_images(make_node: MakeNode, tmp_path: Path) -> None:
+    node = make_node(eviction_hard={"nodefs.available": "10%"})
+    node.has("a")
+    node.context.images = Elsewhere("/proc")  # type: ignore[assignment]
+
+    async def reclaims(signal: str) -> Reclaimed:
+        raise AssertionError("asked")
+
+    plugin(node, "images", nodeagent_reclaim_disk=reclaims)
+    node.shows(nodefs=5 * GI)
+
+    await node.manager.round()
+
+    assert node.evicted() == ["a"]
+    assert not node.plugins.plugins()[0].stats
+
+
+class Elsewhere:
+    """An image service that has its images at a place."""
+
+    def __init__(self, *places: str) -> None:
+        self._places = places
+
+    async def filesystem_usage(self) -> Sequence[FilesystemUsage]:
+        return [FilesystemUsage(place, 0, 0) for place in self._places]
+
+
+@pytest.mark.parametrize(
+    ("places", "apart", "gates", "layout"),
+    [
+        ([""], False, {}, Layout.SINGLE),
+        (["/nowhere/at/all"], False, {}, Layout.SINGLE),
+        (["/proc"], False, {}, Layout.DEDICATED),
+        (["/proc"], True, {}, Layout.DEDICATED),
+        (["/proc"], True, {"NodeAgentSeparateDiskGC": True}, Layout.SPLIT),
+    ],
+)
+async def test_the_layout_of_disks_is_found(
+    tmp_path: Path, places: list[str], apart: bool, gates: dict[str, bool], layout: Layout
+) -> None:
+    found: FeatureGates = build_gates(gates)
+    context = make_context(tmp_path, images=Elsewhere(*places), gates=found, puller=None)
+    usage: NodeUsage = node_usage(containerfs=disk(GI) if apart else None)
+
+    assert await detect_layout(context, usage) is layout
+
+
+@pytest.mark.row("config.localStorageCapacityIsolation")
+@pytest.mark.parametrize(("isolation", "gone"), [(True, ["log", "tmp"]), (False, [])])
+async def test_pods_over_their_own_limits_go_all_at_once(make_node: MakeNode, isolation: bool, gone: list[str]) -> None:
+    node = make_node(eviction_hard={}, local_storage_capacity_isolation=isolation)
+    limits = {"resources": {"limits": {"ephemeral-storage": "1Gi"}}}
+    node.has("log", logs=2 * GI, spec={"containers": [make_container(**limits)]})
+    node.has("fine", logs=GI, spec={"containers": [make_container(**limits)]})
+    volumes = [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]
+    spec = {"containers": ["main"], "volumes": volumes}
+    node.has("tmp", spec=spec, volumes={"v": 2 * MI})
+    node.has("kept", critical=True, spec=spec, volumes={"v": 2 * MI})
+    node.shows()
+
+    await node.manager.round()
+
+    assert sorted(node.evicted()) == gone
+    assert {kill.grace_seconds for kill in node.pods.kills} <= {0}
+    assert all(kill.status_reason == "Evicted" for kill in node.pods.kills)
+
+
+# --- what plugins say -----------------------------------------------------------------------------------------
+
+
+async def test_hook_rank_pods_for_eviction(make_node: MakeNode) -> None:
+    node = make_node(eviction_hard=FEW)
+    node.has("big", memory=3 * GI)
+    node.has("middle", memory=2 * GI)
+    node.has("small", memory=GI)
+    seen: list[tuple[str, list[str]]] = []
+
+    async def turns(signal: str, candidates: Sequence[EvictionCandidate]) -> Sequence[EvictionCandidate]:
+        seen.append((signal, [each.pod.name for each in candidates]))
+        return list(reversed(candidates))
+
+    async def breaks(signal: str, candidates: Sequence[EvictionCandidate]) -> Sequence[EvictionCandidate]:
+        raise RuntimeError("no")
+
+    plugin(node, "a_broken", nodeagent_rank_pods_for_eviction=breaks)
+    plugin(node, "turner", nodeagent_rank_pods_for_eviction=turns)
+    node.shows(0)
+
+    await node.manager.round()
+
+    assert seen == [("memory.available", ["big", "middle", "small"])]
+    assert node.evicted() == ["small"]
+    decisions = [(each.plugin, each.hook, each.subject) for each in node.plugins.decisions]
+    assert decisions == [
+        ("turner", "nodeagent_rank_pods_for_eviction", "order of pods for memory.available"),
+        ("eviction", "evict", "default/small"),
+    ]
+
+
+async def test_a_plugin_cannot_hide_a_pod_or_bring_in_another(make_node: MakeNode) -> None:
+    node = make_node(eviction_hard=FEW)
+    node.has("a", memory=GI)
+
+    async def swaps(candidates: Sequence[EvictionCandidate]) -> Sequence[EvictionCandidate]:
+        return [EvictionCandidate(make_pod("stranger"), None)]
+
+    plugin(node, "swaps", nodeagent_rank_pods_for_eviction=swaps)
+    node.shows(0)
+
+    await node.manager.round()
+
+    assert node.evicted() == ["a"]
+
+
+async def test_hook_may_evict_pod(make_node: MakeNode) -> None:
+    node = make_node(eviction_hard=FEW)
+    node.has("big", memory=3 * GI)
+    node.has("small", memory=GI)
+    seen: list[tuple[str, str]] = []
+
+    async def keeps(pod: Pod, signal: str) -> Rejection | None:
+        seen.append((pod.name, signal))
+        return Rejection("Precious", "it cannot be made again") if pod.name == "big" else None
+
+    async def breaks(pod: Pod, signal: str) -> Rejection | None:
+        raise RuntimeError("no")
+
+    plugin(node, "a_broken", nodeagent_may_evict_pod=breaks)
+    plugin(node, "keeper", nodeagent_may_evict_pod=keeps)
+    node.shows(0)
+
+    await node.manager.round()
+
+    assert seen == [("big", "memory.available"), ("small", "memory.available")]
+    assert node.evicted() == ["small"]
+    kept, gone = node.plugins.decisions
+    assert (kept.plugin, kept.subject) == ("keeper", "default/big")
+    assert "it cannot be made again" in kept.verdict
+    assert (gone.plugin, gone.subject) == ("eviction", "default/small")
+    assert gone.verdict.startswith("memory.available: The node was low on resource: memory.")
+
+
+# --- plans ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_plan_tells_what_would_go_and_ends_nothing(make_node: MakeNode) -> None:
+    node = make_node(eviction_hard=FEW)
+    node.has("big", memory=3 * GI)
+    node.has("kept", memory=2 * GI)
+    node.has("small", memory=GI)
+    node.has("static", critical=True)
+
+    async def keeps(pod: Pod) -> Rejection | None:
+        return Rejection("Precious", "it cannot be made again") if pod.name == "kept" else None
+
+    plugin(node, "keeper", nodeagent_may_evict_pod=keeps)
+    node.shows(900 * MI)
+
+    plan = await node.manager.plan(PlanRequest())
+
+    assert (plan.node, plan.signal, plan.reclaims_disk) == ("node-1", "memory.available", False)
+    (row,) = [each for each in plan.thresholds if each.signal == "memory.available"]
+    assert (row.limit, row.quantity, row.available, row.met, row.due_in_seconds) == ("1Gi", GI, 900 * MI, True, 0)
+    assert [(pod.name, pod.verdict, pod.plugin) for pod in plan.pods] == [
+        ("big", "evict", ""),
+        ("kept", "spared", "keeper"),
+        ("small", "next", ""),
+        ("static", "critical", ""),
+    ]
+    assert plan.pods[0].why == "uses 3Gi of memory, more than its request of 0; priority 0"
+    assert node.evicted() == []
+
+
+async def test_a_plan_for_other_thresholds_leaves_those_in_force(make_node: MakeNode) -> None:
+    node = make_node(eviction_hard=FEW)
+    node.has("a", memory=3 * GI)
+    node.shows(8 * GI)
+    soft = ThresholdMaps(soft={"memory.available": "9Gi"}, soft_grace={"memory.available": "30s"})
+
+    now = await node.manager.plan(PlanRequest())
+    hard = await node.manager.plan(PlanRequest(thresholds=ThresholdMaps(hard={"memory.available": "9Gi"})))
+    later = await node.manager.plan(PlanRequest(thresholds=soft))
+
+    assert (now.signal, now.pods[0].verdict) == ("", "next")
+    assert (hard.signal, hard.pods[0].verdict) == ("memory.available", "evict")
+    assert (later.signal, later.thresholds[0].due_in_seconds) == ("", 30)
+    assert await node.manager.round() == []
+
+
+async def test_a_plan_shows_pods_over_their_limits_first(make_node: MakeNode) -> None:
+    node = make_node(eviction_hard=FEW, local_storage_capacity_isolation=True)
+    limits = {"resources": {"limits": {"ephemeral-storage": "1Gi"}}}
+    node.has("log", logs=2 * GI, spec={"containers": [make_container(**limits)]})
+    node.has("big", memory=GI)
+    node.shows(0)
+
+    plan = await node.manager.plan(PlanRequest())
+
+    assert [(pod.name, pod.verdict) for pod in plan.over_limits] == [("log", "evict")]
+    assert "exceeds the total limit of containers 1Gi." in plan.over_limits[0].why
+    assert {pod.verdict for pod in plan.pods} == {"next"}

@@ -1,0 +1,118 @@
+"""Memory is read as the kernel counts it, often, and a crossed threshold is told at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from nodeagent_plugins.eviction.memory import REPEAT_SECONDS, MemoryFiles, MemoryWatch
+
+from nodeagent.base.aio import TaskOwner
+from nodeagent.model.eviction_thresholds import Signal, Threshold, parse_amount
+from nodeagent.testing import FakeClock
+
+MI = 1024 * 1024
+HARD = Threshold(Signal.MEMORY, parse_amount("100Mi"))
+SOFT = Threshold(Signal.MEMORY, parse_amount("500Mi"), False, 30.0)
+V1 = "30 1 0:1 / {root}/mem rw,relatime shared:5 - cgroup cgroup rw,memory"
+V2 = "30 1 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,memory_recursiveprot"
+
+
+class Machine:
+    """The files of a machine with 1000 MiB."""
+
+    def __init__(self, root: Path, mount: str) -> None:
+        self.root = root
+        (root / "proc/self").mkdir(parents=True)
+        (root / "proc/self/mountinfo").write_text(mount.replace("{root}", "") + "\n")
+        (root / "mem").mkdir()
+        self.set(available=900)
+
+    def set(self, available: int, inactive: int = 50) -> None:
+        """Let *available* MiB be left, *inactive* of them in pages of files."""
+        used = 1000 - available + inactive
+        (self.root / "proc/meminfo").write_text(
+            f"MemTotal: {1000 * 1024} kB\nMemFree: {(1000 - used) * 1024} kB\nInactive(file): {inactive * 1024} kB\n"
+        )
+        (self.root / "mem/memory.usage_in_bytes").write_text(f"{used * MI}\n")
+        (self.root / "mem/memory.stat").write_text(f"cache 5\ntotal_inactive_file {inactive * MI}\n")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path, V1)
+
+
+@pytest.mark.parametrize(("mount", "version_1"), [(V1, True), (V2, False)])
+def test_pages_that_can_be_had_back_are_available(tmp_path: Path, mount: str, version_1: bool):
+    machine = Machine(tmp_path, mount)
+    machine.set(available=300, inactive=120)
+    files = MemoryFiles(tmp_path)
+
+    reading = files.read()
+
+    assert (files.cgroup is not None) is version_1
+    assert (reading.capacity, reading.available) == (1000 * MI, 300 * MI)
+    assert reading.inactive_file == 120 * MI
+
+
+async def test_a_hard_threshold_is_told_within_a_second_and_again_while_it_lasts(machine: Machine, clock: FakeClock):
+    told: list[float] = []
+    watch = MemoryWatch([HARD, SOFT], MemoryFiles(machine.root), clock, lambda: told.append(clock.now()))
+    async with TaskOwner("test") as tasks:
+        tasks.start(watch.run(), "watch")
+
+        machine.set(available=400)
+        await clock.advance(5)
+        assert told == []
+        machine.set(available=99)
+        await clock.advance(0.9)
+        assert len(told) == 1
+        await clock.advance(REPEAT_SECONDS)
+        assert len(told) == 2
+        machine.set(available=400)
+        await clock.advance(5)
+        assert len(told) == 2
+
+
+async def test_files_that_cannot_be_read_for_a_while_are_read_again(machine: Machine, clock: FakeClock):
+    told: list[int] = []
+    watch = MemoryWatch([HARD], MemoryFiles(machine.root), clock, lambda: told.append(1))
+    (machine.root / "proc/meminfo").write_text("nonsense\n")
+    async with TaskOwner("test") as tasks:
+        tasks.start(watch.run(), "watch")
+        await clock.advance(2)
+        assert told == []
+
+        machine.set(available=0)
+        await clock.advance(0.5)
+        assert told == [1]
+
+
+async def test_a_kernel_that_does_not_notify_is_polled(machine: Machine, clock: FakeClock):
+    told: list[int] = []
+    watch = MemoryWatch([HARD], MemoryFiles(machine.root), clock, lambda: told.append(1), kernel=True)
+    async with TaskOwner("test") as tasks:
+        tasks.start(watch.run(), "watch")
+
+        machine.set(available=0)
+        await clock.advance(0.5)
+
+        assert told
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "kernel", "wanted"),
+    [
+        ([HARD], False, True),
+        ([SOFT], False, False),
+        ([SOFT], True, True),
+        ([Threshold(Signal.NODEFS, parse_amount("10%"))], True, False),
+    ],
+)
+def test_only_what_can_be_crossed_is_watched(
+    machine: Machine, clock: FakeClock, thresholds: list[Threshold], kernel: bool, wanted: bool
+):
+    watch = MemoryWatch(thresholds, MemoryFiles(machine.root), clock, lambda: None, kernel=kernel)
+
+    assert watch.wanted is wanted

@@ -1,0 +1,149 @@
+"""Pods go in the field's order, with its words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from nodeagent_plugins.eviction.messages import eviction_message
+from nodeagent_plugins.eviction.ranking import explain, rank
+from nodeagent_plugins.eviction.signals import Layout, Observation
+
+from nodeagent.contracts.eviction import EvictionCandidate
+from nodeagent.contracts.stats import PodUsage
+from nodeagent.model.eviction_thresholds import Signal, Threshold, parse_amount
+from nodeagent.testing import make_container, make_pod
+from tests.unit.plugins.eviction.usage import GI, MI, pod_usage
+
+
+def candidate(
+    name: str, *, requests: dict[str, str] | None = None, priority: int = 0, measured: bool = True, **use: Any
+) -> EvictionCandidate:
+    pod = make_pod(name, containers=[make_container(resources={"requests": requests or {}})], priority=priority)
+    usage: PodUsage | None = pod_usage(pod, **use) if measured else None
+    return EvictionCandidate(pod, usage)
+
+
+def order(signal: Signal, *candidates: EvictionCandidate, layout: Layout = Layout.SINGLE) -> list[str]:
+    return [each.pod.name for each in rank(signal, candidates, layout)]
+
+
+def test_memory_ranks_by_request_then_priority_then_excess():
+    found = order(
+        Signal.MEMORY,
+        candidate("within", requests={"memory": "1Gi"}, memory=900 * MI, priority=-5),
+        candidate("important", memory=5 * GI, priority=1000),
+        candidate("little", memory=100 * MI),
+        candidate("much", memory=200 * MI, requests={"memory": "50Mi"}),
+        candidate("unknown", measured=False, priority=500),
+    )
+
+    assert found == ["unknown", "much", "little", "important", "within"]
+
+
+def test_processes_rank_by_priority_then_number():
+    found = order(
+        Signal.PID,
+        candidate("few", processes=3),
+        candidate("many", processes=300),
+        candidate("important", processes=500, priority=1),
+        candidate("unknown", measured=False),
+    )
+
+    assert found == ["unknown", "many", "few", "important"]
+
+
+def test_disks_rank_by_what_is_on_them():
+    logs = candidate("logs", logs=GI)
+    layer = candidate("layer", layer=2 * GI)
+    volume = candidate("volume", volumes={"cache": 3 * GI})
+    all_of_them = (logs, layer, volume)
+
+    assert order(Signal.NODEFS, *all_of_them) == ["volume", "layer", "logs"]
+    assert order(Signal.IMAGEFS, *all_of_them) == ["volume", "layer", "logs"]
+    assert order(Signal.NODEFS, *all_of_them, layout=Layout.DEDICATED) == ["volume", "logs", "layer"]
+    assert order(Signal.IMAGEFS, *all_of_them, layout=Layout.DEDICATED)[0] == "layer"
+    assert order(Signal.CONTAINERFS, *all_of_them, layout=Layout.SPLIT) == ["volume", "layer", "logs"]
+
+
+def test_a_disk_request_is_taken_off():
+    found = order(
+        Signal.NODEFS,
+        candidate("asked", logs=2 * GI, requests={"ephemeral-storage": "3Gi"}),
+        candidate("unasked", logs=GI),
+    )
+
+    assert found == ["unasked", "asked"]
+
+
+def test_inodes_rank_by_number_alone():
+    found = order(
+        Signal.NODEFS_INODES,
+        candidate("few", inodes=10, logs=GI),
+        candidate("many", inodes=1000, requests={"ephemeral-storage": "3Gi"}),
+    )
+
+    assert found == ["many", "few"]
+
+
+@pytest.mark.parametrize(
+    ("signal", "each", "why"),
+    [
+        (
+            Signal.MEMORY,
+            candidate("a", memory=200 * MI, requests={"memory": "100Mi"}, priority=7),
+            "uses 200Mi of memory, more than its request of 100Mi; priority 7",
+        ),
+        (
+            Signal.NODEFS,
+            candidate("a", logs=MI, requests={"ephemeral-storage": "1Gi"}),
+            "uses 1Mi of ephemeral-storage, within its request of 1Gi; priority 0",
+        ),
+        (Signal.PID, candidate("a", processes=9), "priority 0; 9 processes"),
+        (Signal.NODEFS_INODES, candidate("a", inodes=9), "uses 9 inodes; priority 0"),
+        (Signal.MEMORY, candidate("a", measured=False), "no measure of its use; priority 0"),
+    ],
+)
+def test_the_place_of_a_pod_is_explained(signal: Signal, each: EvictionCandidate, why: str):
+    assert explain(signal, each, Layout.SINGLE) == why
+
+
+# --- what is said ---------------------------------------------------------------------------------------------
+
+
+def test_the_message_names_threshold_and_offending_containers():
+    threshold = Threshold(Signal.MEMORY, parse_amount("100Mi"))
+    each = candidate("a", memory=200 * MI, requests={"memory": "100Mi"})
+
+    message, annotations = eviction_message(threshold, Observation(53 * MI, 16 * GI), each)
+
+    assert message == (
+        "The node was low on resource: memory. Threshold quantity: 100Mi, available: 53Mi. "
+        "Container main was using 200Mi, request is 100Mi, has larger consumption of memory. "
+    )
+    assert annotations == {
+        "offending_containers": "main",
+        "offending_containers_usage": "200Mi",
+        "starved_resource": "memory",
+    }
+
+
+def test_the_message_about_a_disk_counts_layer_and_logs_and_a_percentage_as_an_amount():
+    threshold = Threshold(Signal.NODEFS, parse_amount("10%"))
+    each = candidate("a", logs=MI, layer=2 * MI)
+
+    message, _ = eviction_message(threshold, Observation(5 * GI, 100 * GI), each)
+
+    assert message == (
+        "The node was low on resource: ephemeral-storage. Threshold quantity: 10Gi, available: 5Gi. "
+        "Container main was using 3Mi, request is 0, has larger consumption of ephemeral-storage. "
+    )
+
+
+def test_what_is_not_counted_by_container_names_none():
+    message, annotations = eviction_message(
+        Threshold(Signal.PID, parse_amount("1k")), Observation(500, 32768), candidate("a")
+    )
+
+    assert message == "The node was low on resource: pids. Threshold quantity: 1k, available: 500. "
+    assert annotations["offending_containers"] == ""
