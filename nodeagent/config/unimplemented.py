@@ -19,7 +19,6 @@ FIELDS = frozenset(
         "cpuManagerPolicyOptions",
         "cpuManagerReconcilePeriod",
         "enforceNodeAllocatable",
-        "makeIPTablesUtilChains",
         "memoryManagerPolicy",
         "memorySwap",
         "memoryThrottlingFactor",

@@ -1,0 +1,198 @@
+"""Firewall chains that other components look for, kept where the firewall is reloaded.
+
+An empty hint chain tells which kind of iptables the node uses. For IPv4 a rule drops packets from elsewhere that claim
+a loopback destination, which ``route_localnet`` would let in; proxies make the identical rule. A canary chain in each
+table shows when the firewall was reloaded: then everything is made again.
+
+spec: config.makeIPTablesUtilChains; config.iptablesMasqueradeBit and config.iptablesDropBit have no effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nodeagent import hookimpl
+from nodeagent.base import identity
+from nodeagent.base.aio import Clock
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.context import AgentContext
+from nodeagent.errors import NodeAgentError
+
+if TYPE_CHECKING:
+    from nodeagent.contracts.background import BackgroundLoop
+    from nodeagent.pluginmanager import PluginManager
+
+_log = logging.getLogger(__name__)
+
+CHECK_SECONDS = 60.0
+CANARY_TABLES = ("mangle", "nat", "filter")
+BLOCK_LOCALNET = (
+    *("-m", "comment", "--comment", "block incoming localnet connections"),
+    *("--dst", "127.0.0.0/8", "!", "--src", "127.0.0.0/8"),
+    *("-m", "conntrack", "!", "--ctstate", "RELATED,ESTABLISHED,DNAT"),
+    *("-j", "DROP"),
+)
+_CHAIN_LENGTH = 28
+_LOCK_SECONDS = 5
+_CALL_SECONDS = 30.0
+_STDERR_LENGTH = 300
+
+
+class IptablesError(NodeAgentError):
+    """The program is missing, hangs, or refuses."""
+
+    reason = "IptablesFailed"
+    transient = True
+
+
+@dataclass(frozen=True, slots=True)
+class Chains:
+    """Names of the chains."""
+
+    hint: str
+    firewall: str
+    canary: str
+
+    @classmethod
+    def of(cls, names: identity.Identity) -> Chains:
+        """Return the names under which the product is known; all begin as the hint chain does."""
+        family = names.hint_chain.partition("-")[0]
+        canary = f"{family}-{names.component.upper()}-CANARY"[:_CHAIN_LENGTH]
+        return cls(names.hint_chain, f"{family}-FIREWALL", canary)
+
+
+class Iptables:
+    """One address family's firewall.
+
+    :param command: the program, with what has to stand before it.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = tuple(command)
+
+    @property
+    def program(self) -> str:
+        return self._command[-1]
+
+    async def has_chain(self, table: str, chain: str) -> bool:
+        return (await self._run("-t", table, "-S", chain))[0] == 0
+
+    async def ensure_chain(self, table: str, chain: str) -> None:
+        """Make *chain* if it is not there; its rules are left alone.
+
+        :raises IptablesError: it cannot be made.
+        """
+        if not await self.has_chain(table, chain):
+            await self._must("-t", table, "-N", chain)
+
+    async def ensure_rule(self, table: str, chain: str, *rule: str, first: bool = False) -> None:
+        """Add *rule* at the end of *chain*, or at its head, if it is nowhere in it.
+
+        :raises IptablesError: it cannot be added.
+        """
+        if (await self._run("-t", table, "-C", chain, *rule))[0] != 0:
+            await self._must("-t", table, "-I" if first else "-A", chain, *rule)
+
+    async def _must(self, *arguments: str) -> None:
+        code, told = await self._run(*arguments)
+        if code != 0:
+            raise IptablesError(f"{self.program} {' '.join(arguments)}: exit code {code}: {told}")
+
+    async def _run(self, *arguments: str) -> tuple[int, str]:
+        """Return exit code and what was complained of."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                *("-w", str(_LOCK_SECONDS)),
+                *arguments,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+            )
+        except OSError as error:
+            raise IptablesError(f"{self.program}: {error.strerror}") from error
+        try:
+            async with asyncio.timeout(_CALL_SECONDS):
+                _, complaint = await process.communicate()
+        except TimeoutError as error:
+            raise IptablesError(f"{self.program} {' '.join(arguments)}: no end in {_CALL_SECONDS:g} s") from error
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+        text = complaint.decode(errors="replace").strip()[:_STDERR_LENGTH]
+        return process.returncode or 0, text
+
+
+@hookimpl
+def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, plugins: PluginManager) -> None:
+    if config.make_iptables_util_chains:
+        chains = Chains.of(identity.current())
+        keepers = [
+            ChainKeeper(Iptables(["iptables"]), chains, context.clock, ipv4=True),
+            ChainKeeper(Iptables(["ip6tables"]), chains, context.clock, ipv4=False),
+        ]
+        plugins.register(IptablesChains(keepers), name="iptables_chains.keepers")
+
+
+class IptablesChains:
+    """Provides a loop for each address family."""
+
+    def __init__(self, keepers: Sequence[ChainKeeper]) -> None:
+        self._keepers = keepers
+
+    @hookimpl
+    def nodeagent_provide_background_loops(self) -> Sequence[BackgroundLoop]:
+        return self._keepers
+
+
+class ChainKeeper:
+    """Makes the chains of one address family and makes them again when they have vanished; failures are logged."""
+
+    def __init__(self, iptables: Iptables, chains: Chains, clock: Clock, *, ipv4: bool) -> None:
+        self.name = f"{iptables.program} chains"
+        self._iptables, self._chains, self._clock, self._ipv4 = iptables, chains, clock, ipv4
+        self._problem = ""
+
+    async def run(self) -> None:
+        """Keep the chains until cancelled."""
+        while True:
+            await self.check()
+            await self._clock.sleep(CHECK_SECONDS)
+
+    async def check(self) -> None:
+        """Make everything if a canary is missing."""
+        try:
+            if await self._complete():
+                return
+            await self._make()
+        except IptablesError as error:
+            if str(error) != self._problem:
+                _log.warning("Firewall chains cannot be made", extra={"err": str(error)})
+            self._problem = str(error)
+        else:
+            self._problem = ""
+            _log.info("Firewall chains made", extra={"program": self._iptables.program})
+
+    async def _complete(self) -> bool:
+        for table in CANARY_TABLES:
+            if not await self._iptables.has_chain(table, self._chains.canary):
+                return False
+        return True
+
+    async def _make(self) -> None:
+        iptables, chains = self._iptables, self._chains
+        await iptables.ensure_chain("mangle", chains.hint)
+        if self._ipv4:  # a kernel lets no such packet in over IPv6
+            await iptables.ensure_chain("filter", chains.firewall)
+            for hook in ("OUTPUT", "INPUT"):
+                await iptables.ensure_rule("filter", hook, "-j", chains.firewall, first=True)
+            await iptables.ensure_rule("filter", chains.firewall, *BLOCK_LOCALNET)
+        for table in CANARY_TABLES:  # last, so that a half-made firewall is made again
+            await iptables.ensure_chain(table, chains.canary)
