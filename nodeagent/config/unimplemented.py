@@ -49,7 +49,6 @@ FLAGS = frozenset(
         "bootstrap-kubeconfig",
         "exit-on-lock-contention",
         "lock-file",
-        "maximum-dead-containers",
         "runtime-cgroups",
     }
 )

@@ -101,6 +101,5 @@ def _files(log: Path, ended_at: int) -> list[LogFile]:
         except OSError:
             continue
         if stat.S_ISREG(status.st_mode):
-            size = status.st_blocks * 512  # what removing it gives back
-            found.append(LogFile(log.parent / name, size, ended_at, name[len(log.name) :]))
+            found.append(LogFile(log.parent / name, status.st_size, ended_at, name[len(log.name) :]))
     return found
