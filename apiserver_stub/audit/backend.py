@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -124,7 +123,8 @@ class Backend:
                     await self._arrived.wait()
                     continue
                 if batching:
-                    await self._fill()
+                    if self._delivery.max_size > 1:
+                        await self._fill()
                     await self._throttle.take()
                 batch = self._take(self._delivery.max_size if batching else len(self._queue))
                 if batching and self._destination.parallel:
@@ -136,14 +136,15 @@ class Backend:
 
     async def _fill(self) -> None:
         """Wait until a batch is full, or has waited long enough."""
-        due = self._clock.now() + self._delivery.max_wait_seconds
-        while len(self._queue) < self._delivery.max_size and not self._closing:
-            if (left := due - self._clock.now()) <= 0:
-                return
-            self._arrived.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await self._arrived.wait()
+        timer = asyncio.ensure_future(self._clock.sleep(self._delivery.max_wait_seconds))
+        try:
+            while len(self._queue) < self._delivery.max_size and not self._closing and not timer.done():
+                self._arrived.clear()
+                arrival = asyncio.ensure_future(self._arrived.wait())
+                await asyncio.wait((timer, arrival), return_when=asyncio.FIRST_COMPLETED)
+                arrival.cancel()
+        finally:
+            timer.cancel()
 
     def _take(self, count: int) -> list[tuple[bytes, asyncio.Future[bool] | None]]:
         most = self._delivery.truncate_max_batch_bytes if self._delivery.truncate else 0

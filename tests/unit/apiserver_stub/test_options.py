@@ -82,3 +82,28 @@ def test_insecure_choices_are_warned_of() -> None:
     options = parse(["--tls-cipher-suites=TLS_RSA_WITH_RC4_128_SHA", "--authorization-mode=AlwaysAllow"])
 
     assert len(warnings(options)) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("log-mode=foo", 'invalid audit log mode foo, allowed modes are "batch,blocking,blocking-strict"'),
+        ("webhook-mode=foo", 'invalid audit webhook mode foo, allowed modes are "batch,blocking,blocking-strict"'),
+        ("log-format=foo", 'invalid audit log format foo, allowed formats are "legacy,json"'),
+        ("log-maxage=-1", "--audit-log-maxage -1 can't be a negative number"),
+        ("log-mode=batch log-batch-buffer-size=0", "buffer size 0, must be a positive number"),
+        ("webhook-batch-throttle-qps=0", "invalid audit batch webhook throttle QPS 0, must be a positive number"),
+        ("log-truncate-enabled log-truncate-max-event-size=0", "max event size 0, must be a positive number"),
+        (
+            "webhook-truncate-enabled webhook-truncate-max-event-size=20000000",
+            r"max batch size 10485760, must be greater than max event size \(20000000\)",
+        ),
+        ("log-version=audit.k8s.io/v2", r'invalid group version, allowed versions are \["audit.k8s.io/v1"\]'),
+    ],
+)
+def test_audit_options_are_checked_where_their_backend_is_used(arguments: str, message: str) -> None:
+    given = [f"--audit-{argument}" for argument in arguments.split()]
+    parse(given)  # no backend, no rules
+
+    with pytest.raises(OptionsError, match=message):
+        parse([*given, "--audit-log-path=-", "--audit-webhook-config-file=x"])

@@ -1,0 +1,104 @@
+"""The audit file: kept for its owner, put aside when full, and old ones cleared away."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from apiserver_stub.audit.log_file import LogFile, Rotation
+from apiserver_stub.audit.policy import AuditError
+
+LINE = b"x" * 700_000 + b"\n"
+
+
+class Calendar:
+    def __init__(self) -> None:
+        self.day = datetime(2024, 5, 1, 12, 30, 45, 123000, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.day
+
+
+async def write(file: LogFile, *records: bytes) -> None:
+    await file.write(records)
+    await file.close()
+
+
+async def test_a_full_file_is_put_aside_under_its_time(tmp_path: Path) -> None:
+    file = LogFile(str(tmp_path / "audit.log"), rotation=Rotation(max_mib=1), now=Calendar())
+
+    await write(file, LINE, LINE, LINE)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "audit-2024-05-01T12-30-45.123.log",
+        "audit-2024-05-01T12-30-45.124.log",
+        "audit.log",
+    ]
+    assert all(path.read_bytes() == LINE and path.stat().st_mode & 0o777 == 0o600 for path in tmp_path.iterdir())
+
+
+@pytest.mark.row("opt.audit-log-maxage")
+async def test_files_that_are_too_old_go(tmp_path: Path) -> None:
+    calendar, log = Calendar(), tmp_path / "audit.log"
+    for age in (20, 8, 6, 0):
+        calendar.day = datetime(2024, 5, 30, tzinfo=UTC) - timedelta(days=age)
+        file = LogFile(str(log), rotation=Rotation(max_mib=1, max_age_days=0 if age else 7), now=calendar)
+        await write(file, LINE, LINE)
+
+    kept = sorted(path.name[6:16] for path in tmp_path.iterdir() if path != log)
+    assert set(kept) == {"2024-05-24", "2024-05-30"}
+
+
+async def test_backups_that_are_too_many_go_and_the_others_shrink(tmp_path: Path) -> None:
+    log = tmp_path / "audit.log"
+    rotation = Rotation(max_mib=1, max_backups=2, compress=True)
+    file = LogFile(str(log), rotation=rotation, now=Calendar())
+
+    await write(file, *[LINE] * 5)
+
+    kept = [path for path in tmp_path.iterdir() if path != log]
+    assert sorted(path.suffix for path in kept) == [".gz", ".gz"]
+    assert all(gzip.decompress(path.read_bytes()) == LINE for path in kept)
+
+
+async def test_what_was_there_before_is_kept_and_counts(tmp_path: Path) -> None:
+    log = tmp_path / "audit.log"
+    await write(LogFile(str(log), rotation=Rotation(max_mib=1)), LINE)
+    await write(LogFile(str(log), rotation=Rotation(max_mib=1)), b"more\n")
+    assert log.read_bytes() == LINE + b"more\n"
+    await write(LogFile(str(log), rotation=Rotation(max_mib=1)), LINE)
+    assert log.read_bytes() == LINE
+
+
+async def test_a_line_longer_than_a_file_is_refused(tmp_path: Path) -> None:
+    file = LogFile(str(tmp_path / "audit.log"), rotation=Rotation(max_mib=1))
+    with pytest.raises(AuditError, match="exceeds maximum file size"):
+        await file.write([LINE * 2])
+    await file.close()
+
+
+async def test_half_a_line_on_a_full_disk_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "audit.log"
+    file = LogFile(str(log))
+    await file.write([b"first\n"])
+    real, calls = os.write, []
+
+    def full(descriptor: int, data: memoryview) -> int:
+        calls.append(len(data))
+        if len(calls) == 1:
+            return real(descriptor, data[:3])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(AuditError, match="No space left"):
+        await file.write([b"second\n"])
+    monkeypatch.undo()
+    await file.write([b"third\n"])
+    await file.close()
+
+    assert log.read_bytes() == b"first\nthird\n"

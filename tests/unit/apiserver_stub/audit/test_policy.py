@@ -1,0 +1,134 @@
+"""The first rule that matches decides; a file that is no policy is told with everything that is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apiserver_stub.audit.policy import AuditError, Level, Policy, load_policy, read_policy
+from apiserver_stub.request import Query, User, parse_path
+
+ADMIN = User("admin", groups=("ops", "system:authenticated"))
+
+
+def policy(*rules: dict[str, Any], **more: Any) -> Policy:
+    return read_policy(json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": rules, **more}).encode())
+
+
+def level(rule: dict[str, Any], path: str, method: str = "GET", user: User | None = ADMIN) -> Level:
+    return policy({"level": "Metadata", **rule}).decide(user, parse_path(method, path, Query(""))).level
+
+
+PODS = "/api/v1/namespaces/web/pods"
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "kept"),
+    [
+        ({}, "/healthz", True),
+        ({"users": ["admin"]}, PODS, True),
+        ({"users": ["eve"]}, PODS, False),
+        ({"userGroups": ["dev", "ops"]}, PODS, True),
+        ({"userGroups": ["dev"]}, PODS, False),
+        ({"verbs": ["list"]}, PODS, True),
+        ({"verbs": ["get"]}, PODS, False),
+        ({"namespaces": ["web"]}, PODS, True),
+        ({"namespaces": [""]}, PODS, False),
+        ({"namespaces": [""]}, "/api/v1/nodes", True),
+        ({"resources": [{"group": ""}]}, PODS, True),
+        ({"resources": [{"group": "apps"}]}, PODS, False),
+        ({"resources": [{"resources": ["pods"]}]}, f"{PODS}/a", True),
+        ({"resources": [{"resources": ["pods"]}]}, f"{PODS}/a/log", False),
+        ({"resources": [{"resources": ["pods/log"]}]}, f"{PODS}/a/log", True),
+        ({"resources": [{"resources": ["pods/*"]}]}, f"{PODS}/a/log", True),
+        ({"resources": [{"resources": ["*/log"]}]}, f"{PODS}/a/log", True),
+        ({"resources": [{"resources": ["*/log"]}]}, f"{PODS}/a", False),
+        ({"resources": [{"resources": ["*"]}]}, f"{PODS}/a/log", True),
+        ({"resources": [{"resources": ["pods"], "resourceNames": ["a"]}]}, f"{PODS}/a", True),
+        ({"resources": [{"resources": ["pods"], "resourceNames": ["a"]}]}, f"{PODS}/b", False),
+        ({"resources": [{"group": ""}]}, "/healthz", False),
+        ({"nonResourceURLs": ["/healthz"]}, "/healthz", True),
+        ({"nonResourceURLs": ["/health*"]}, "/healthz", True),
+        ({"nonResourceURLs": ["/livez"]}, "/healthz", False),
+        ({"nonResourceURLs": ["*"]}, PODS, False),
+    ],
+)
+def test_a_rule_matches_what_it_says(rule: dict[str, Any], path: str, kept: bool) -> None:
+    assert bool(level(rule, path)) is kept
+
+
+def test_who_is_not_known_matches_no_rule_about_users() -> None:
+    assert level({"userGroups": ["ops"]}, PODS, user=None) == level({"users": ["admin"]}, PODS, user=None) == 0
+    assert level({}, PODS, user=None) == Level.Metadata
+
+
+def test_the_first_rule_counts_and_adds_to_what_holds_everywhere() -> None:
+    found = policy(
+        {"level": "Request", "omitStages": ["Panic"], "omitManagedFields": False, "verbs": ["list"]},
+        {"level": "None"},
+        omitStages=["RequestReceived"],
+        omitManagedFields=True,
+    )
+
+    decision = found.decide(ADMIN, parse_path("GET", PODS, Query("")))
+    assert decision.level is Level.Request
+    assert decision.omit_stages == {"Panic", "RequestReceived"}
+    assert decision.omit_managed_fields is False
+    assert found.decide(ADMIN, parse_path("POST", PODS, Query(""))).level is Level.None_
+
+
+def test_all_that_is_wrong_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        """
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [Foo]
+rules:
+- level: Foo
+- nonResourceURLs: ["a", "/a*b"]
+  level: None
+  namespaces: [a]
+- level: None
+  resources: [{group: a.b/v1}, {resourceNames: [x]}]
+"""
+    )
+    with pytest.raises(AuditError) as error:
+        load_policy(file)
+
+    text = str(error.value)
+    assert text.startswith("loading audit policy file: [omitStages[0]: Invalid value: ")
+    assert text.endswith(f"]: from file {file}")
+    for part in (
+        'omitStages[0]: Invalid value: "Foo": allowed stages are RequestReceived,ResponseStarted,',
+        'rules[0].level: Unsupported value: "Foo": supported values: "None", "Metadata", "Request", "RequestResponse"',
+        "non-resource URL rules must begin with a '/' character",
+        "non-resource URL wildcards '*' must be the final character of the rule",
+        "rules cannot apply to both regular resources and non-resource URLs",
+        "a lowercase RFC 1123 subdomain",
+        "using resourceNames requires at least one resource",
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{apiVersion: audit.k8s.io/v1, kind: Policy}", "loaded illegal policy with 0 rules"),
+        ("{apiVersion: audit.k8s.io/v1beta1, kind: Policy}", 'no kind "Policy" is registered for version'),
+        ("{apiVersion: audit.k8s.io/v1, kind: Policy, rules: 3}", "failed decoding: .*rules"),
+        ("[", "failed decoding"),
+    ],
+)
+def test_a_file_that_is_no_policy_is_refused(text: str, message: str) -> None:
+    with pytest.raises(AuditError, match=message):
+        read_policy(text.encode())
+
+
+def test_an_unknown_field_is_told_and_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    policy({"level": "None", "user": ["a"]})
+
+    assert 'unknown field "rules[0].user"' in caplog.text
