@@ -140,18 +140,26 @@ def _remove_files(pods: Path, status: RuntimeContainerStatus) -> int:
     freed = 0
     for path in [*_logs(status.log_path), *_messages(pods, status)]:
         try:
-            freed += path.lstat().st_size
-            path.unlink(missing_ok=True)
+            size = path.lstat().st_size
+            path.unlink()
         except OSError:
             continue
+        freed += size
     return freed
 
 
 def _logs(log_path: str) -> list[Path]:
     log = Path(log_path)
+    if not log.is_absolute():  # a container without a log: nothing near the working directory is its own
+        return []
     try:
         with os.scandir(log.parent) as entries:
-            return [Path(e.path) for e in entries if e.name == log.name or e.name.startswith(f"{log.name}.")]
+            return [
+                Path(entry.path)
+                for entry in entries
+                if (entry.name == log.name or entry.name.startswith(f"{log.name}."))
+                and not entry.is_dir(follow_symlinks=False)
+            ]
     except OSError:
         return []
 
@@ -160,4 +168,8 @@ def _messages(pods: Path, status: RuntimeContainerStatus) -> list[Path]:
     """Return the mounted files that lie in ``<pods>/<uid>/containers/<name>/``."""
     wanted = ("containers", status.name)
     files = (Path(mount.host_path) for mount in status.mounts)
-    return [file for file in files if file.is_relative_to(pods) and file.relative_to(pods).parts[1:-1] == wanted]
+    return [
+        file
+        for file in files
+        if file.is_relative_to(pods) and file.relative_to(pods).parts[1:-1] == wanted and ".." not in file.parts
+    ]

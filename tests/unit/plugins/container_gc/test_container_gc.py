@@ -186,6 +186,22 @@ async def test_logs_and_last_words_go_with_the_container(node):
     assert left == ["logs/main/1.log", f"pods/{pod.uid}/volumes/main/kept"]
 
 
+@pytest.mark.parametrize("log_path", ["", ".", "0.log"])
+async def test_a_container_without_a_log_takes_no_files_with_it(node, monkeypatch, log_path):
+    directory = node.root / "here"
+    directory.mkdir()
+    for name in (".kept", "..kept", "0.log", "0.log.1"):
+        (directory / name).touch()
+    monkeypatch.chdir(directory)
+    await node.dead(node.pod("ended", "Succeeded"), 2, log_path=log_path)
+
+    async with node.collecting():
+        pass
+
+    assert await node.left() == ["ended/main/1"]
+    assert len(list(directory.iterdir())) == 4
+
+
 async def test_a_container_in_unknown_state_is_stopped_first(node):
     pod = node.pod("ended", "Failed")
     await node.dead(pod, 2)
