@@ -1,30 +1,48 @@
 """Admission by what the node is: operating system, room, affinity, name, ports and taints.
 
+A critical pod that lacks nothing but room gets it: pods that matter less are ended for it.
+
 The scheduler has usually checked the same before; the node decides, because it knows what runs on it now.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nodeagent_plugins.pod_admission.predicates import NodeView, UsedResources, check_node, check_os, check_sidecars
+from nodeagent_plugins.pod_admission.predicates import (
+    NodeView,
+    UsedResources,
+    check_os,
+    check_place,
+    check_sidecars,
+    lacking,
+    out_of,
+    requests_in_nanos,
+)
+from nodeagent_plugins.pod_admission.preemption import victims
 
 from nodeagent import hookimpl
 from nodeagent.base import identity
 from nodeagent.base.quantity import Quantity
-from nodeagent.config.reservations import without_reserved
+from nodeagent.config.reservations import pod_capacity, without_reserved
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.pods import Rejection
+from nodeagent.contracts.events import EventType
+from nodeagent.contracts.pods import KillReason, Rejection
 from nodeagent.model.pod import Pod
-from nodeagent.model.resources import CPU, MEMORY, Amounts, amounts
+from nodeagent.model.qos import is_critical
+from nodeagent.model.resources import CPU, MEMORY, PODS, Amounts, amounts
 
 if TYPE_CHECKING:
     from nodeagent.pluginmanager import PluginManager
 
+_log = logging.getLogger(__name__)
+
 _OS = "linux"
+_PREEMPTED = "Preempted in order to admit critical pod"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
 
@@ -39,26 +57,48 @@ class NodeAdmission:
     def __init__(self, context: AgentContext) -> None:
         self._context = context
         self._used = UsedResources()
+        self._preempted: set[str] = set()
+        """UIDs of pods that end for another one: their room is given away already."""
 
     @hookimpl(trylast=True)
     async def nodeagent_admit_pod(self, pod: Pod, active: Sequence[Pod]) -> Rejection | None:
         node = self._view()
-        others = [other for other in active if other.uid != pod.uid]
+        self._preempted.intersection_update(other.uid for other in active)
+        others = [other for other in active if other.uid != pod.uid and other.uid not in self._preempted]
         return (
             check_os(pod, node.labels)
             or check_sidecars(pod, allowed=self._context.gates.enabled("SidecarContainers"))
-            or check_node(pod, node, others, self._used)
+            or self._check_room(pod, node, others)
         )
+
+    def _check_room(self, pod: Pod, node: NodeView, others: Sequence[Pod]) -> Rejection | None:
+        used = self._used.of(others)
+        short, misplaced = lacking(pod, node, used), check_place(pod, node, others)
+        if not short:
+            return misplaced
+        ending = victims(pod, others, short, requests_in_nanos) if is_critical(pod) and misplaced is None else []
+        if not ending:
+            return out_of(next(iter(short)), pod, node, used)
+        for victim in ending:
+            _log.info("Pod makes room for a critical one", extra={"pod": victim.full_name, "for": pod.full_name})
+            self._preempted.add(victim.uid)
+            self._context.recorder.record(victim.reference(), EventType.WARNING, "Preempting", _PREEMPTED)
+            self._context.pods.kill(
+                victim.uid, KillReason.PREEMPTED, _PREEMPTED, status_reason=KillReason.PREEMPTED.value
+            )
+        return None
 
     def _view(self) -> NodeView:
         """Return the node as the API shows it, or as the configuration tells while it shows nothing."""
         node: Mapping[str, Any] = self._context.node() or {}
         allocatable = (node.get("status") or {}).get("allocatable")
+        config = self._context.config
+        room = amounts(allocatable) if allocatable else own_allocatable(config)
         return NodeView(
             name=self._context.node_name,
             labels=(node.get("metadata") or {}).get("labels") or self._own_labels(),
             taints=(node.get("spec") or {}).get("taints") or (),
-            allocatable=amounts(allocatable) if allocatable else own_allocatable(self._context.config),
+            allocatable={**room, PODS: Quantity(pod_capacity(config, cores=os.cpu_count() or 1))},
         )
 
     def _own_labels(self) -> dict[str, str]:

@@ -12,10 +12,10 @@ from nodeagent.base import identity
 from nodeagent.contracts.pods import Rejection
 from nodeagent.model.pod import Pod, Toleration
 from nodeagent.model.qos import is_static_or_mirror
-from nodeagent.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Amounts, pod_requests
+from nodeagent.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Amounts, pod_requests
 
 _OS = "linux"
-_FIRST = (CPU, MEMORY, EPHEMERAL_STORAGE)
+_FIRST = (PODS, CPU, MEMORY, EPHEMERAL_STORAGE)
 _ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104  compared, not listened on
 _MILLI_NANOS, _UNIT_NANOS = 10**6, 10**9
 
@@ -51,8 +51,9 @@ class UsedResources:
 
 
 def requests_in_nanos(pod: Pod) -> dict[str, int]:
-    """Return what *pod* requests, in billionths."""
-    return {name: amount.nanos for name, amount in pod_requests(pod).items() if amount.nanos > 0}
+    """Return what *pod* requests, in billionths; itself is one of the resource ``pods``."""
+    requests = {name: amount.nanos for name, amount in pod_requests(pod).items() if amount.nanos > 0}
+    return {**requests, PODS: _UNIT_NANOS}
 
 
 def check_os(pod: Pod, labels: Mapping[str, str]) -> Rejection | None:
@@ -79,10 +80,8 @@ def check_sidecars(pod: Pod, *, allowed: bool) -> Rejection | None:
     return None
 
 
-def check_node(pod: Pod, node: NodeView, others: Sequence[Pod], used: UsedResources) -> Rejection | None:
-    """Refuse pods for which the node has no room, or that do not belong on it."""
-    if (short := _missing_resource(pod, node, used.of(others))) is not None:
-        return short
+def check_place(pod: Pod, node: NodeView, others: Sequence[Pod]) -> Rejection | None:
+    """Refuse pods that do not belong on the node, however much room it has."""
     if not fits_affinity(pod, node.labels, node.name):
         return _failed("NodeAffinity")
     if pod.spec.node_name and pod.spec.node_name != node.name:
@@ -98,22 +97,28 @@ def _failed(predicate: str) -> Rejection:
     return Rejection(predicate, f"Predicate {predicate} failed")
 
 
-def _missing_resource(pod: Pod, node: NodeView, used: Mapping[str, int]) -> Rejection | None:
-    """Return the first resource of which there is too little; what the node does not list is not counted."""
-    requests = requests_in_nanos(pod)
+def lacking(pod: Pod, node: NodeView, used: Mapping[str, int]) -> dict[str, int]:
+    """Return of which resources *pod* wants more than is left, and how much more, in billionths.
+
+    What the node does not list is not counted. The first one in order is that which a refusal names.
+    """
+    requests, found = requests_in_nanos(pod), {}
     for name in dict.fromkeys((*_FIRST, *requests)):
-        requested = requests.get(name, 0)
-        capacity = node.allocatable.get(name)
-        if not requested or capacity is None or requested <= capacity.nanos - used.get(name, 0):
-            continue
-        unit = _MILLI_NANOS if name == CPU else _UNIT_NANOS
-        have = used.get(name, 0)
-        return Rejection(
-            f"OutOf{name}",
-            f"Node didn't have enough resource: {name}, requested: {requested // unit}, used: {have // unit}, "
-            f"capacity: {capacity.nanos // unit}",
-        )
-    return None
+        requested, capacity = requests.get(name, 0), node.allocatable.get(name)
+        if requested and capacity is not None and (missing := requested + used.get(name, 0) - capacity.nanos) > 0:
+            found[name] = missing
+    return found
+
+
+def out_of(name: str, pod: Pod, node: NodeView, used: Mapping[str, int]) -> Rejection:
+    """Refuse *pod* for want of the resource *name*."""
+    unit = _MILLI_NANOS if name == CPU else _UNIT_NANOS
+    requested, have, capacity = requests_in_nanos(pod)[name], used.get(name, 0), node.allocatable[name].nanos
+    return Rejection(
+        f"OutOf{name}",
+        f"Node didn't have enough resource: {name}, requested: {requested // unit}, used: {have // unit}, "
+        f"capacity: {capacity // unit}",
+    )
 
 
 def _port_taken(pod: Pod, others: Sequence[Pod]) -> bool:

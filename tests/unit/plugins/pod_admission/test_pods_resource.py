@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from nodeagent_plugins import pod_limit
+from nodeagent_plugins import pod_admission
 
 from nodeagent.testing import admit, load_plugin, make_config, make_context, make_pod
 
@@ -13,7 +13,7 @@ def pods(count):
 
 
 def manager(tmp_path, **config):
-    return load_plugin(pod_limit, context=make_context(tmp_path, config=make_config(**config)))
+    return load_plugin(pod_admission, context=make_context(tmp_path, config=make_config(**config)))
 
 
 @pytest.mark.row("config.maxPods")
@@ -29,7 +29,7 @@ async def test_refuses_what_exceeds_the_maximum(tmp_path):
 
 @pytest.mark.row("config.podsPerCore")
 async def test_refuses_what_exceeds_the_cores(tmp_path, monkeypatch):
-    monkeypatch.setattr(pod_limit.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(pod_admission.os, "cpu_count", lambda: 2)
     plugins = manager(tmp_path, max_pods=100, pods_per_core=2)
 
     assert await admit(plugins, make_pod("new"), *pods(3)) is None
