@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def _serve(options: Options) -> int:
     from apiserver_stub.audit.policy import AuditError
-    from apiserver_stub.authn.token_file import TokenFileError
+    from apiserver_stub.authn.build import AuthenticationError
     from apiserver_stub.launch import start_with
     from apiserver_stub.store import StoreUnavailable
     from nodeagent.base.tls import TlsError
@@ -66,7 +66,7 @@ async def _serve(options: Options) -> int:
         ready.unlink(missing_ok=True)
     try:
         running = await start_with(options)
-    except (OSError, StoreUnavailable, TlsError, TokenFileError, AuditError) as error:
+    except (OSError, StoreUnavailable, TlsError, AuthenticationError, AuditError) as error:
         _log.error("Cannot start", extra={"err": error})
         return EXIT_FAILED
     gc.collect()

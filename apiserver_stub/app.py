@@ -14,6 +14,8 @@ from apiserver_stub import discovery, exposition, health, issuer, media, openapi
 from apiserver_stub.admission import Admission
 from apiserver_stub.audit.trail import Audit, Trail
 from apiserver_stub.authn import Authenticator
+from apiserver_stub.authn.certificates import presented_by
+from apiserver_stub.authn.impersonation import NoUserNamed, impersonate, is_asked_for
 from apiserver_stub.authn.service_account import ServiceAccountTokens
 from apiserver_stub.authz import Chain
 from apiserver_stub.controllers.namespaces import fill_namespace
@@ -178,12 +180,13 @@ class ApiServer:
             return await wire.send(http, refusal, warnings, compress=False)
         try:
             info = parse_path(http.method, path, query)
-            certificate = http.transport.get_extra_info("peercert") if http.transport is not None else None
-            user = self.authenticator.authenticate(http.headers, certificate)
+            user = await self.authenticator.authenticate(http.headers, presented_by(http.transport))
             known = True
             self.metrics.authenticated += 1
             if self.audit is not None and (trail := self.audit.begin(http, info, user)) is not None:
                 await trail.received()
+            if is_asked_for(http.headers):
+                user = self._impersonated(user, http)
             resource = self._find(info)
             format_ = _negotiate(http, info, query, resource)
             self._authorize(user, info, trail)
@@ -195,8 +198,8 @@ class ApiServer:
             request = self._request(http, info, query, body, user, format_)
             warnings = request.warnings
             rendered = await self._limited(request, resource)
-        except PlainNotFound as error:
-            rendered = Rendered(404, "text/plain; charset=utf-8", [error.message.encode() + b"\n"], _NOSNIFF)
+        except PlainError as error:
+            rendered = Rendered(error.code, "text/plain; charset=utf-8", [error.message.encode() + b"\n"], _NOSNIFF)
         except ApiError as error:
             rendered = render_error(error, format_)
         except StoreUnavailable as error:
@@ -224,6 +227,14 @@ class ApiServer:
         seconds, size = time.perf_counter() - started, sum(map(len, rendered.pieces))
         self.metrics.count(info, http.method, resource, rendered.code, seconds, size, dry_run)
         return await wire.send(http, rendered, warnings, compress=http.method == "GET" and self._compresses)
+
+    def _impersonated(self, user: User, http: web.BaseRequest) -> User:
+        """Return whom *user* asks to act as, each part of it allowed on its own."""
+        try:
+            return impersonate(http.headers, lambda wanted: self._authorize(user, wanted, None)) or user
+        except NoUserNamed:
+            text = f'Internal Server Error: "{http.path_qs}": requested impersonation without impersonating a user'
+            raise PlainError(500, "InternalError", text) from None
 
     def _find(self, info: RequestInfo) -> Resource | None:
         if not info.is_resource:
@@ -381,7 +392,11 @@ class ApiServer:
         return response
 
 
-class PlainNotFound(ApiError):
+class PlainError(ApiError):
+    """What is answered in plain text."""
+
+
+class PlainNotFound(PlainError):
     """A path that nobody serves: the answer is text, as it is not known whether an API client asks."""
 
     def __init__(self) -> None:

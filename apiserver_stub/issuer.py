@@ -26,14 +26,14 @@ def answer(server: ApiServer, request: Request) -> Reply | None:
     if path not in (DOCUMENT_PATH, KEYS_PATH) or not _is_https(server.tokens.issuer):
         return None
     if path == KEYS_PATH:
-        body = objects.encode({"keys": server.tokens.public_keys()})
+        body = objects.encode({"keys": [key.jwk() for key in server.tokens.keys]})
         return Reply(200, body=body, content_type="application/jwk-set+json", headers=_CACHED)
     document = {
         "issuer": server.tokens.issuer,
         "jwks_uri": server.options.service_account_jwks_uri or _own_keys(server),
         "response_types_supported": ["id_token"],
         "subject_types_supported": ["public"],
-        "id_token_signing_alg_values_supported": sorted({key["alg"] for key in server.tokens.public_keys()}),
+        "id_token_signing_alg_values_supported": sorted({key.algorithm for key in server.tokens.keys}),
     }
     return Reply(200, body=objects.encode(document), headers=_CACHED)
 

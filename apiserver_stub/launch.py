@@ -27,10 +27,8 @@ from apiserver_stub.admission.plugins import (
 )
 from apiserver_stub.app import MAX_BODY_BYTES, ApiServer
 from apiserver_stub.audit.build import build_audit
-from apiserver_stub.authn import Authenticator
-from apiserver_stub.authn.jwt import SigningKey
-from apiserver_stub.authn.service_account import ServiceAccountTokens
-from apiserver_stub.authn.token_file import TokenFile
+from apiserver_stub.authn.build import build_authentication
+from apiserver_stub.authn.publish import keep_published, publish
 from apiserver_stub.authz import AlwaysAllow, AlwaysDeny, Authorizer, Chain
 from apiserver_stub.authz.builtin import Builtin
 from apiserver_stub.controllers import own_service
@@ -84,7 +82,7 @@ async def start(data_dir: Path, *, port: int = 0, options: Options | None = None
 
     :raises StoreUnavailable: the database cannot be opened.
     :raises TlsError: certificate files are no good.
-    :raises TokenFileError: the token file is no good.
+    :raises AuthenticationError: a file that authentication needs is no good.
     :raises AuditError: the audit policy or a destination of audit events is no good.
     :raises OSError: the port or a directory cannot be used.
     """
@@ -96,7 +94,6 @@ async def start_with(options: Options) -> Running:
     data = options.data_dir
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     certificates = await asyncio.to_thread(Certificates, options)
-    key = await asyncio.to_thread(SigningKey.load_or_create, data / "service-account.key")
     tokens_file = await asyncio.to_thread(_own_tokens, data / "tokens.csv", options.node_name)
     async with AsyncExitStack() as stack:
         store = SqliteStore(data / "store.db")
@@ -105,16 +102,12 @@ async def start_with(options: Options) -> Running:
         if audit is not None:
             stack.push_async_callback(audit.close)
         await store.open()
-        tokens = ServiceAccountTokens(store, key, options.service_account_issuer)
-        methods: list[Any] = [TokenFile(tokens_file), tokens]
-        if options.token_auth_file is not None:
-            methods.insert(0, TokenFile(options.token_auth_file))
-        anonymous = options.anonymous_auth and "AlwaysAllow" not in options.authorization_mode
+        authentication = await build_authentication(options, store, tokens_file, stack)
         server = ApiServer(
             options,
             store,
             build_registry(options),
-            authenticator=Authenticator(methods, anonymous=anonymous),
+            authenticator=authentication.authenticator,
             authorizer=Chain([_AUTHORIZERS[name]() for name in options.authorization_mode]),
             admission=Admission(
                 [
@@ -125,13 +118,15 @@ async def start_with(options: Options) -> Running:
                     DefaultTolerationSeconds(),
                 ]
             ),
-            tokens=tokens,
+            tokens=authentication.service_accounts,
             ca_certificate=certificates.authority.read_text(),
             audit=audit,
         )
         await create_system_objects(server)
+        await publish(server, authentication)
         tasks = await stack.enter_async_context(TaskOwner("apiserver"))
         tasks.start(certificates.keep_current(), "certificates")
+        tasks.start(keep_published(server, authentication), "publish-authentication")
         tasks.start(empty_namespaces(server), "namespaces")
         if options.enable_garbage_collector:
             tasks.start(collect_garbage(server), "garbage")

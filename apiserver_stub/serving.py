@@ -36,6 +36,8 @@ class Certificates:
 
     def __init__(self, options: Options) -> None:
         self._options = options
+        files = (options.client_ca_file, options.requestheader_client_ca_file)
+        self._authorities = [path for path in files if path is not None]
         directory = options.certificates
         if options.tls_cert_file is not None and options.tls_private_key_file is not None:
             self._certificate, self._key = options.tls_cert_file, options.tls_private_key_file
@@ -62,8 +64,8 @@ class Certificates:
         try:
             self._build()  # first aside: loading half a pair would spoil the context in use
             self.context.load_cert_chain(self._certificate, self._key)
-            if self._options.client_ca_file is not None:
-                self.context.load_verify_locations(self._options.client_ca_file)
+            for path in self._authorities:
+                self.context.load_verify_locations(path)
         except (TlsError, OSError, ssl.SSLError) as error:
             _log.error("Changed certificate files are not taken up", extra={"err": error})
             return False
@@ -72,9 +74,9 @@ class Certificates:
 
     def _read_stamps(self) -> list[tuple[int, int, int]]:
         found = []
-        for path in (self._certificate, self._key, self._options.client_ca_file):
+        for path in (self._certificate, self._key, *self._authorities):
             try:
-                state = path.stat() if path is not None else None
+                state = path.stat()
             except OSError:
                 state = None
             found.append((state.st_mtime_ns, state.st_size, state.st_ino) if state is not None else (0, 0, 0))
@@ -82,9 +84,13 @@ class Certificates:
 
     def _build(self) -> ssl.SSLContext:
         options = self._options
-        context = server_context(
-            self._certificate, self._key, client_ca_file=options.client_ca_file, min_version=options.tls_min_version
-        )
+        context = server_context(self._certificate, self._key, min_version=options.tls_min_version)
+        for path in self._authorities:
+            try:
+                context.load_verify_locations(path)
+            except (OSError, ssl.SSLError) as error:
+                raise TlsError(f"client CA {path}: {error}") from error
+            context.verify_mode = ssl.CERT_OPTIONAL
         choose_ciphers(context, options.tls_cipher_suites)
         return context
 

@@ -1,81 +1,86 @@
-"""The order of authentication: client certificate, bearer token (file, then service accounts), anonymous."""
+"""The order of authentication: request headers, client certificate, bearer token, WebSocket token, anonymous."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Protocol
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
+from apiserver_stub.authn.jwt import decode_part
+from apiserver_stub.authn.methods import Rejected
+from apiserver_stub.authn.tokens import Tokens, authenticated
 from apiserver_stub.request import ANONYMOUS, User
 from apiserver_stub.status import unauthorized
+from nodeagent.base import identity
 
-_CACHE_SECONDS = 10.0
-_CACHE_SIZE = 4096
-_EVERYONE = "system:authenticated"
+if TYPE_CHECKING:
+    from apiserver_stub.authn.certificates import ClientCertificates, Presented
+    from apiserver_stub.authn.request_header import RequestHeaders
 
-
-class TokenMethod(Protocol):
-    """Knows the callers of some bearer tokens."""
-
-    def authenticate(self, token: str, audiences: Sequence[str] = ()) -> User | None:
-        """Return whose *token* it is, or ``None`` when it is not for this method or no good."""
-        ...
+_log = logging.getLogger(__name__)
 
 
 class Authenticator:
     """Finds the caller of a request; *anonymous* lets those without credentials in under a name of their own."""
 
-    def __init__(self, methods: Sequence[TokenMethod], *, anonymous: bool) -> None:
-        self._methods, self._anonymous = methods, anonymous
-        self._cache: dict[str, tuple[float, User]] = {}
+    def __init__(
+        self,
+        tokens: Tokens,
+        *,
+        anonymous: bool,
+        certificates: ClientCertificates | None = None,
+        headers: RequestHeaders | None = None,
+    ) -> None:
+        self.tokens = tokens
+        self._anonymous, self._certificates, self._headers = anonymous, certificates, headers
 
-    def authenticate(self, headers: Mapping[str, str], certificate: Mapping[str, Any] | None) -> User:
+    async def authenticate(self, headers: Mapping[str, str], presented: Presented | None) -> User:
         """Return the caller.
 
+        :param presented: the certificates that came with the connection, unverified.
         :raises ApiError: 401, the credentials are no good, or there are none and anonymous callers are not let in.
         """
-        if certificate and (user := user_of_certificate(certificate)):
-            return user
-        scheme, _, token = headers.get("Authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and token.strip():
-            found = self.user_of_token(token.strip())
-            if found is None:
-                raise unauthorized()
-            return found
-        if self._anonymous:
+        problems: list[str] = []
+        if presented is not None:
+            for method in (self._headers, self._certificates):
+                if method is None:
+                    continue
+                try:
+                    user = method.user_of(headers, presented)
+                except Rejected as error:
+                    problems.append(str(error))
+                    continue
+                if user is not None:
+                    return authenticated(user)
+        token = _bearer_token(headers)
+        if token:
+            try:
+                return (await self.tokens.authenticate(token)).user
+            except Rejected as error:
+                problems.append(str(error))
+        if problems:
+            _log.info("Unable to authenticate the request", extra={"err": "; ".join(problems)})
+        elif self._anonymous:
             return ANONYMOUS
         raise unauthorized()
 
-    def user_of_token(self, token: str, audiences: Sequence[str] = ()) -> User | None:
-        """Return whose *token* it is, for one of *audiences* if some are given."""
-        now = time.monotonic()
-        key = token if not audiences else f"{token} {' '.join(audiences)}"
-        cached = self._cache.get(key)
-        if cached is not None and cached[0] > now:
-            return cached[1]
-        for method in self._methods:
-            user = method.authenticate(token, audiences)
-            if user is not None:
-                user = _authenticated(user)
-                if len(self._cache) >= _CACHE_SIZE:
-                    self._cache.clear()
-                self._cache[key] = (now + _CACHE_SECONDS, user)
-                return user
-        return None
+
+def _bearer_token(headers: Mapping[str, str]) -> str:
+    scheme, _, token = headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and (token := token.strip()):
+        return token
+    protocols = headers.get("Sec-WebSocket-Protocol")
+    return _websocket_token(protocols) if protocols else ""
 
 
-def user_of_certificate(certificate: Mapping[str, Any]) -> User | None:
-    """Return the user that a verified client certificate names: CN, with every O as a group."""
-    name, groups = "", []
-    for relative in certificate.get("subject", ()):
-        for attribute, value in relative:
-            if attribute == "commonName":
-                name = value
-            elif attribute == "organizationName":
-                groups.append(value)
-    return _authenticated(User(name, groups=tuple(groups))) if name else None
-
-
-def _authenticated(user: User) -> User:
-    return user if _EVERYONE in user.groups else replace(user, groups=(*user.groups, _EVERYONE))
+def _websocket_token(protocols: str) -> str:
+    """Return the token that browsers hide among the sub-protocols; it needs a real one beside it."""
+    names = [name.strip() for name in protocols.split(",")]
+    prefix = f"base64url.bearer.{identity.current().group('authorization')}."
+    hidden = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+    if len(hidden) != 1 or len(names) < 2:
+        return ""
+    try:
+        return decode_part(hidden[0]).decode()
+    except ValueError:
+        return ""

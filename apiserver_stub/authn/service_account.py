@@ -1,95 +1,235 @@
-"""Service account tokens: issued for an account, perhaps bound to a pod, good as long as both exist."""
+"""Service account tokens: issued for an account, perhaps bound to an object, good as long as both exist."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from apiserver_stub import objects
-from apiserver_stub.authn.jwt import SigningKey, TokenError
+from apiserver_stub.authn import jwt
+from apiserver_stub.authn.keys import PublicKey, SigningKey
+from apiserver_stub.authn.methods import Known, Rejected
 from apiserver_stub.objects import Object
 from apiserver_stub.request import User
 from apiserver_stub.store import Store
 from nodeagent.base import identity
 
-_LEEWAY_SECONDS = 60
+if TYPE_CHECKING:
+    from nodeagent.base.gates import FeatureGates
+
+LEEWAY_SECONDS = 60
+EXTENDED_SECONDS = 365 * 24 * 3600
+EXTENDABLE_SECONDS = 3607
+"""What node agents ask for when they fill a pod's token volume; nobody else asks for just that."""
 _BOUND = {"pod": "core/pods", "secret": "core/secrets"}
+_INVALIDATED = "service account token has been invalidated"
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A new token, for how long and until when (seconds since the epoch) it says to be good, and what to know."""
+
+    token: str
+    seconds: int
+    expires_at: float
+    warnings: tuple[str, ...] = ()
 
 
 class ServiceAccountTokens:
-    """Issues tokens and knows those it issued; *issuer* is also the audience of the API itself."""
+    """Issues tokens as the first of *issuers* and knows those of all of them.
 
-    def __init__(self, store: Store, key: SigningKey, issuer: str, *, now: Callable[[], float] = time.time) -> None:
-        self._store, self._key, self._issuer, self._now = store, key, issuer, now
+    spec: opt.service-account-issuer, opt.service-account-key-file, opt.service-account-signing-key-file,
+    opt.service-account-max-token-expiration, opt.service-account-extend-token-expiration, opt.api-audiences
+    """
 
-    @property
-    def api_audiences(self) -> list[str]:
-        return [self._issuer]
+    def __init__(
+        self,
+        store: Store,
+        signing_key: SigningKey,
+        issuers: Sequence[str],
+        *,
+        gates: FeatureGates,
+        verifying_keys: Sequence[PublicKey] = (),
+        api_audiences: Sequence[str] = (),
+        max_seconds: int = 0,
+        extend: bool = True,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Remember what tokens are made of.
+
+        :param verifying_keys: the keys that are believed; the signing key alone when there are none.
+        :param api_audiences: the issuers when there are none.
+        :param max_seconds: the longest validity; 0 is no limit.
+        """
+        self._store, self._signing_key, self._issuers, self._now = store, signing_key, tuple(issuers), now
+        self.keys = tuple({key.key_id: key for key in verifying_keys or (signing_key.public,)}.values())
+        self.api_audiences = tuple(api_audiences) or self._issuers
+        self._max_seconds, self._extend = max_seconds, extend
+        self.gates = gates
 
     @property
     def issuer(self) -> str:
-        return self._issuer
-
-    def public_keys(self) -> list[dict[str, str]]:
-        """Return the keys by which others can verify tokens."""
-        return [self._key.public_jwk()]
+        """Return who issues new tokens."""
+        return self._issuers[0]
 
     def issue(
         self, account: Object, audiences: Sequence[str], seconds: int, bound: tuple[str, Object] | None
-    ) -> tuple[str, float]:
-        """Return a token for *account* and when it expires (seconds since the epoch); *bound* is a kind and object."""
-        metadata, issued = account["metadata"], int(self._now())
+    ) -> Issued:
+        """Return a token for *account* that is good for *seconds*; *bound* is the kind and object it goes with."""
+        metadata, now = account["metadata"], int(self._now())
+        warnings: tuple[str, ...] = ()
+        if self._max_seconds and seconds > self._max_seconds:
+            text = f"requested expiration of {seconds} seconds shortened to {self._max_seconds} seconds"
+            warnings, seconds = (text,), self._max_seconds
+        lifetime, warn_after = seconds, 0
+        in_pod = bound is not None and bound[0] == "Pod"
+        if in_pod and self._extend and seconds == EXTENDABLE_SECONDS and set(audiences) <= set(self.api_audiences):
+            lifetime, warn_after = EXTENDED_SECONDS, now + seconds
         about: dict[str, Any] = {"namespace": metadata["namespace"]}
         if bound is not None:
             kind, obj = bound
-            about[kind.lower()] = {"name": obj["metadata"]["name"], "uid": obj["metadata"]["uid"]}
-        about["serviceaccount"] = {"name": metadata["name"], "uid": metadata["uid"]}
+            about[kind.lower()] = _reference(obj)
+            node = (obj.get("spec") or {}).get("nodeName") if in_pod else None
+            if node and self.gates.enabled("ServiceAccountTokenPodNodeInfo"):
+                found = self._find("core/nodes", "", node)
+                about["node"] = _reference(found) if found else {"name": node}
+        about["serviceaccount"] = _reference(account)
+        if warn_after:
+            about["warnafter"] = warn_after
         claims = {
             "aud": list(audiences),
-            "exp": issued + seconds,
-            "iat": issued,
-            "iss": self._issuer,
+            "exp": now + lifetime,
+            "iat": now,
+            "iss": self.issuer,
             identity.current().label_domain: about,
-            "nbf": issued,
+            "nbf": now,
             "sub": f"system:serviceaccount:{metadata['namespace']}:{metadata['name']}",
         }
-        return self._key.sign(claims), float(issued + seconds)
+        if self.gates.enabled("ServiceAccountTokenJTI"):
+            claims["jti"] = objects.new_uid()
+        return Issued(jwt.sign(self._signing_key, claims), seconds, float(now + seconds), warnings)
 
-    def authenticate(self, token: str, audiences: Sequence[str] = ()) -> User | None:
-        """Return the account of *token*, unless it expired or what it is bound to is gone."""
-        if token.count(".") != 2:
+    async def authenticate(self, token: str, audiences: Sequence[str]) -> Known | None:
+        """Return the account of *token*, ``None`` when somebody else issued it.
+
+        :raises Rejected: nobody we know signed it, it expired, is for others, or what it is bound to is gone.
+        """
+        try:
+            parsed = jwt.parse(token)
+        except jwt.TokenError:
+            return None
+        claims = parsed.claims
+        if claims.get("iss") not in self._issuers:
             return None
         try:
-            claims = self._key.verify(token)
-        except TokenError:
-            return None
-        now = self._now()
-        if claims.get("iss") != self._issuer or not _number(claims, "nbf") - _LEEWAY_SECONDS <= now:
-            return None
-        if now > _number(claims, "exp") + _LEEWAY_SECONDS:
-            return None
-        if not set(claims.get("aud") or ()).intersection(audiences or self.api_audiences):
-            return None
-        about = claims.get(identity.current().label_domain) or {}
-        namespace, account = about.get("namespace", ""), about.get("serviceaccount") or {}
-        if not self._exists("core/serviceaccounts", namespace, account):
-            return None
-        if not all(self._exists(_BOUND[kind], namespace, about[kind]) for kind in _BOUND if kind in about):
-            return None
-        extra = {}
-        if pod := about.get("pod"):
-            extra = {
-                identity.current().label("pod-name", "authentication"): (pod["name"],),
-                identity.current().label("pod-uid", "authentication"): (pod["uid"],),
-            }
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
-        return User(claims["sub"], account["uid"], groups, extra)
+            parsed.verify(self.keys)
+        except jwt.TokenError as error:
+            raise Rejected(str(error)) from None
+        good_for = _audiences(claims, audiences, self.api_audiences)
+        self._check_times(claims)
+        return Known(self._account_of(claims), good_for)
 
-    def _exists(self, collection: str, namespace: str, reference: Object) -> bool:
-        name = reference.get("name") or ""
+    def _check_times(self, claims: dict[str, Any]) -> None:
+        now = self._now()
+        if now > _number(claims, "exp") + LEEWAY_SECONDS:
+            raise Rejected("service account token has expired")
+        if now < _number(claims, "nbf") - LEEWAY_SECONDS:
+            raise Rejected("service account token is not valid yet")
+        if now < _number(claims, "iat") - LEEWAY_SECONDS:
+            raise Rejected("service account token is issued in the future")
+
+    def _account_of(self, claims: dict[str, Any]) -> User:
+        about = _member(claims, identity.current().label_domain)
+        namespace, account = str(about.get("namespace") or ""), _member(about, "serviceaccount")
+        name, uid = str(account.get("name") or ""), account.get("uid")
+        found = self._find("core/serviceaccounts", namespace, name)
+        if found is None:
+            raise Rejected(f'serviceaccounts "{name}" not found')
+        if found["metadata"]["uid"] != uid:
+            raise Rejected(f"service account UID ({found['metadata']['uid']}) does not match claim ({uid})")
+        if self._is_deleted(found):
+            raise Rejected(f"service account {namespace}/{name} has been deleted")
+        for kind, collection in _BOUND.items():
+            if about.get(kind) is not None:
+                self._check_bound(kind, self._find(collection, namespace, _name_of(about, kind)), about)
+        extra = {}
+        if pod := _member(about, "pod"):
+            extra["pod-name"], extra["pod-uid"] = (str(pod["name"]),), (str(pod["uid"]),)
+        if (node := _member(about, "node")) and self._check_node(node, about):
+            extra["node-name"] = (str(node["name"]),)
+            if node.get("uid"):
+                extra["node-uid"] = (str(node["uid"]),)
+        if claims.get("jti") and self.gates.enabled("ServiceAccountTokenJTI"):
+            extra["credential-id"] = (f"JTI={claims['jti']}",)
+        keys = identity.current()
+        return account_user(
+            namespace, name, str(uid), {keys.label(key, "authentication"): value for key, value in extra.items()}
+        )
+
+    def _check_node(self, node: dict[str, Any], about: dict[str, Any]) -> bool:
+        """Return whether the token tells the node of its caller; one bound to a node is good while that exists."""
+        if "pod" in about:
+            return self.gates.enabled("ServiceAccountTokenPodNodeInfo")
+        gate = "ServiceAccountTokenNodeBindingValidation"
+        if not self.gates.enabled(gate):
+            raise Rejected(f"token is bound to a Node object but the {gate} feature gate is disabled")
+        self._check_bound("node", self._find("core/nodes", "", _name_of(about, "node")), about)
+        return True
+
+    def _check_bound(self, kind: str, found: Object | None, about: dict[str, Any]) -> None:
+        if found is None or self._is_deleted(found):
+            raise Rejected(_INVALIDATED)
+        uid, claimed = found["metadata"]["uid"], _member(about, kind).get("uid")
+        if uid != claimed:
+            raise Rejected(f"{kind} UID ({uid}) does not match service account {kind} ref claim ({claimed})")
+
+    def _is_deleted(self, obj: Object) -> bool:
+        moment = objects.parse_time(obj["metadata"].get("deletionTimestamp"))
+        return moment is not None and moment < datetime.fromtimestamp(self._now() - LEEWAY_SECONDS, UTC)
+
+    def _find(self, collection: str, namespace: str, name: str) -> Object | None:
         record = self._store.collection(collection).get(objects.key_of(namespace, name))
-        return record is not None and objects.decode(record.data)["metadata"]["uid"] == reference.get("uid")
+        return None if record is None else objects.decode(record.data)
+
+
+def account_user(namespace: str, name: str, uid: str, extra: dict[str, tuple[str, ...]] | None = None) -> User:
+    """Return the user that a service account is."""
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+    return User(f"system:serviceaccount:{namespace}:{name}", uid, groups, extra or {})
+
+
+def split_account(name: str) -> tuple[str, str] | None:
+    """Return namespace and name of the service account that the user *name* is, ``None`` for anyone else."""
+    parts = name.split(":")
+    if len(parts) != 4 or parts[:2] != ["system", "serviceaccount"] or not parts[2] or not parts[3]:
+        return None
+    return parts[2], parts[3]
+
+
+def _audiences(claims: dict[str, Any], wanted: Sequence[str], implicit: Sequence[str]) -> tuple[str, ...]:
+    claimed = claims.get("aud")
+    meant = [claimed] if isinstance(claimed, str) else claimed if isinstance(claimed, list) else []
+    good_for = tuple(audience for audience in meant or implicit if audience in wanted)
+    if not good_for:
+        quoted = [" ".join(f'"{name}"' for name in names) for names in (meant, wanted)]
+        raise Rejected(f"token audiences [{quoted[0]}] is invalid for the target audiences [{quoted[1]}]")
+    return good_for
+
+
+def _reference(obj: Object) -> dict[str, str]:
+    return {"name": obj["metadata"]["name"], "uid": obj["metadata"]["uid"]}
+
+
+def _member(holder: dict[str, Any], name: str) -> dict[str, Any]:
+    value = holder.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _name_of(about: dict[str, Any], kind: str) -> str:
+    return str(_member(about, kind).get("name") or "")
 
 
 def _number(claims: dict[str, Any], name: str) -> float:

@@ -16,6 +16,8 @@ from apiserver_stub.options import (
     logs,
     metrics,
     names,
+    oidc,
+    service_accounts,
     serving,
     storage,
     this_server,
@@ -28,8 +30,10 @@ from apiserver_stub.options.features import FeatureOptions
 from apiserver_stub.options.limits import LimitOptions
 from apiserver_stub.options.logs import LogOptions
 from apiserver_stub.options.metrics import MetricOptions
+from apiserver_stub.options.oidc import OidcOptions
 from apiserver_stub.options.parser import OptionsError, Parser
 from apiserver_stub.options.pending import PENDING
+from apiserver_stub.options.service_accounts import ServiceAccountOptions
 from apiserver_stub.options.serving import ServingOptions
 from apiserver_stub.options.storage import StorageOptions
 from apiserver_stub.options.this_server import ServerOptions
@@ -40,6 +44,8 @@ _GROUPS: tuple[Any, ...] = (
     serving,
     tls,
     authentication,
+    oidc,
+    service_accounts,
     authorization,
     storage,
     audit,
@@ -58,6 +64,8 @@ class Options(
     ServingOptions,
     TlsOptions,
     AuthenticationOptions,
+    OidcOptions,
+    ServiceAccountOptions,
     AuthorizationOptions,
     StorageOptions,
     AuditOptions,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub import objects
+from apiserver_stub.authn.methods import Rejected
 from apiserver_stub.objects import Object
 from apiserver_stub.reply import Reply
 from apiserver_stub.request import RequestInfo, User
@@ -42,15 +43,15 @@ async def review_token(server: ApiServer, request: Request, resource: Resource) 
     spec = review.get("spec") or {}
     if not spec.get("token"):
         raise bad_request("token is required for TokenReview in authentication")
-    audiences = spec.get("audiences") or []
-    user = server.authenticator.user_of_token(spec["token"], audiences)
-    if user is None:
-        review["status"] = {"user": {}, "error": "invalid bearer token"}
+    try:
+        known = await server.authenticator.tokens.authenticate(spec["token"], spec.get("audiences") or ())
+    except Rejected as error:
+        review["status"] = {"user": {}, "error": str(error)}
     else:
         review["status"] = {
             "authenticated": True,
-            "user": _user_info(user),
-            "audiences": audiences or server.tokens.api_audiences,
+            "user": _user_info(known.user),
+            "audiences": list(known.audiences),
         }
     return Reply(201, obj=review)
 

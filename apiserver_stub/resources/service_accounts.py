@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _DEFAULT_SECONDS = 3600
 _SHORTEST_SECONDS = 600
 _LONGEST_SECONDS = 1 << 32
-_BOUND = {("v1", "Pod"): "pods", ("v1", "Secret"): "secrets"}
+_BOUND = {("v1", "Pod"): "pods", ("v1", "Secret"): "secrets", ("v1", "Node"): "nodes"}
+_NODE_GATE = "ServiceAccountTokenNodeBinding"
 
 
 def resources(options: Options) -> list[Resource]:
@@ -74,16 +75,17 @@ async def create_token(server: ApiServer, request: Request, resource: Resource) 
         raise invalid(identity.current().group("authentication"), "TokenRequest", "", [wrong])
     reference = spec.get("boundObjectRef")
     bound = _bound_object(server, info.namespace, info.name, reference) if reference else None
-    token, expires_at = server.tokens.issue(account, audiences, seconds, bound)
+    issued = server.tokens.issue(account, audiences, seconds, bound)
+    request.warnings.extend(issued.warnings)
     metadata = {"name": info.name, "namespace": info.namespace, "creationTimestamp": objects.now()}
     answer: Object = {
         "kind": "TokenRequest",
         "apiVersion": identity.current().group("authentication") + "/v1",
         "metadata": metadata,
-        "spec": {"audiences": list(audiences), "expirationSeconds": seconds, "boundObjectRef": reference},
+        "spec": {"audiences": list(audiences), "expirationSeconds": issued.seconds, "boundObjectRef": reference},
         "status": {
-            "token": token,
-            "expirationTimestamp": objects.format_time(datetime.fromtimestamp(expires_at, UTC)),
+            "token": issued.token,
+            "expirationTimestamp": objects.format_time(datetime.fromtimestamp(issued.expires_at, UTC)),
         },
     }
     return Reply(201, obj=answer)
@@ -99,8 +101,11 @@ def _bound_object(server: ApiServer, namespace: str, account: str, reference: Ob
     if plural is None:
         group, _, version = api_version.rpartition("/")
         raise bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
+    if kind == "Node" and not server.options.gates.enabled(_NODE_GATE):
+        raise bad_request(f'cannot bind token to a Node object as the "{_NODE_GATE}" feature-gate is disabled')
     name = reference.get("name") or ""
-    record = server.store.collection(f"core/{plural}").get(objects.key_of(namespace, name))
+    where = "" if kind == "Node" else namespace
+    record = server.store.collection(f"core/{plural}").get(objects.key_of(where, name))
     if record is None:
         raise not_found("", plural, name)
     obj: Object = objects.decode(record.data)

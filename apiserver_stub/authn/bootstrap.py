@@ -1,0 +1,82 @@
+"""Bootstrap tokens (spec: opt.enable-bootstrap-token-auth): secrets that let new nodes in."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import logging
+import re
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from apiserver_stub import objects
+from apiserver_stub.objects import Object
+from apiserver_stub.request import User
+from apiserver_stub.store import Store
+from nodeagent.base import identity
+
+_log = logging.getLogger(__name__)
+
+_TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
+_GROUP = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]")
+_EVERY_GROUP = "system:bootstrappers"
+
+
+class BootstrapTokens:
+    """Knows the tokens that secrets of the system namespace hold; why one is refused only the log tells."""
+
+    def __init__(self, store: Store, *, now: Callable[[], float] = time.time) -> None:
+        self._store, self._now = store, now
+
+    async def user_of(self, token: str) -> User | None:
+        """Return the user of *token*, ``None`` when it is no bootstrap token or no good."""
+        match = _TOKEN.fullmatch(token)
+        if match is None:
+            return None
+        token_id, token_secret = match.groups()
+        name = f"bootstrap-token-{token_id}"
+        record = self._store.collection("core/secrets").get(objects.key_of(identity.current().system_namespace, name))
+        if record is None:
+            _log.info("Bootstrap token is refused", extra={"secret": name, "err": "no such secret"})
+            return None
+        secret: Object = objects.decode(record.data)
+        data = _decoded(secret)
+        groups = [group.strip() for group in data.get("auth-extra-groups", "").split(",") if group.strip()]
+        problem = self._problem(secret, data, token_id, token_secret, groups)
+        if problem:
+            _log.info("Bootstrap token is refused", extra={"secret": name, "err": problem})
+            return None
+        return User(f"system:bootstrap:{token_id}", groups=(_EVERY_GROUP, *sorted(set(groups))))
+
+    def _problem(
+        self, secret: Object, data: dict[str, str], token_id: str, token_secret: str, groups: list[str]
+    ) -> str:
+        if secret["metadata"].get("deletionTimestamp"):
+            return "it is being deleted"
+        if secret.get("type") != identity.current().label("token", "bootstrap"):
+            return "the secret has another type"
+        if not hmac.compare_digest(data.get("token-secret", "").encode(), token_secret.encode()):
+            return "the secret part differs"
+        if data.get("token-id") != token_id:
+            return "token-id differs from the name of the secret"
+        if "expiration" in data:
+            moment = objects.parse_time(data["expiration"])
+            if moment is None or moment <= datetime.fromtimestamp(self._now(), UTC):
+                return "it has expired"
+        if data.get("usage-bootstrap-authentication") != "true":
+            return "it is not meant for authentication"
+        if wrong := next((group for group in groups if not _GROUP.fullmatch(group)), None):
+            return f"group {wrong!r} is not one that such tokens may have"
+        return ""
+
+
+def _decoded(secret: Object) -> dict[str, str]:
+    found = {}
+    for key, value in (secret.get("data") or {}).items():
+        try:
+            found[key] = base64.b64decode(value).decode()
+        except (binascii.Error, ValueError):
+            continue
+    return found

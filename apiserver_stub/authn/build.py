@@ -1,0 +1,148 @@
+"""Which methods of authentication the options ask for, put together once at start."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from apiserver_stub.authn import jwt_config
+from apiserver_stub.authn.bootstrap import BootstrapTokens
+from apiserver_stub.authn.certificates import Authorities, ClientCertificates
+from apiserver_stub.authn.chain import Authenticator
+from apiserver_stub.authn.jwt_config import JwtConfigError
+from apiserver_stub.authn.key_set import HttpsFetcher
+from apiserver_stub.authn.keys import KeyFileError, PublicKey, SigningKey, load_public_keys
+from apiserver_stub.authn.legacy_account import LegacyTokens
+from apiserver_stub.authn.methods import ForTheApi, TokenMethod
+from apiserver_stub.authn.oidc import OidcTokens
+from apiserver_stub.authn.request_header import RequestHeaders
+from apiserver_stub.authn.service_account import ServiceAccountTokens
+from apiserver_stub.authn.token_file import TokenFile, TokenFileError
+from apiserver_stub.authn.tokens import Tokens
+from apiserver_stub.authn.webhook import WebhookTokens
+from apiserver_stub.options import Options
+from apiserver_stub.store import Store
+from apiserver_stub.webhook import Webhook
+from nodeagent.base.aio import TaskOwner
+from nodeagent.base.kubeconfig import KubeconfigError
+from nodeagent.base.tls import TlsError
+
+
+class AuthenticationError(ValueError):
+    """A file that an option of authentication names is no good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authentication:
+    """Who finds callers, who issues tokens to service accounts, and the bundles behind certificates."""
+
+    authenticator: Authenticator
+    service_accounts: ServiceAccountTokens
+    client_authorities: Authorities | None
+    proxy_authorities: Authorities | None
+
+
+async def build_authentication(
+    options: Options, store: Store, own_tokens: Path, stack: AsyncExitStack
+) -> Authentication:
+    """Return what *options* ask for; what it needs while it works is closed with *stack*.
+
+    :param own_tokens: the file of tokens that this server made for the admin and the node.
+    :raises AuthenticationError: a file is no good; every problem on a line of its own.
+    """
+    tasks = await stack.enter_async_context(TaskOwner("authentication"))
+    try:
+        client_authorities = await _authorities(options.client_ca_file, "client-ca-bundle", tasks)
+        proxy_authorities = await _authorities(options.requestheader_client_ca_file, "request-header", tasks)
+        service_accounts = await asyncio.to_thread(_service_accounts, options, store)
+        methods = await _token_methods(options, store, own_tokens, service_accounts, tasks, stack)
+    except (TlsError, KeyFileError, TokenFileError, JwtConfigError, KubeconfigError, ssl.SSLError) as error:
+        raise AuthenticationError(str(error)) from error
+    authenticator = Authenticator(
+        Tokens(methods, service_accounts.api_audiences),
+        anonymous=options.anonymous_auth and "AlwaysAllow" not in options.authorization_mode,
+        certificates=ClientCertificates(client_authorities) if client_authorities else None,
+        headers=RequestHeaders(proxy_authorities, options) if proxy_authorities else None,
+    )
+    return Authentication(authenticator, service_accounts, client_authorities, proxy_authorities)
+
+
+async def _authorities(path: Path | None, label: str, tasks: TaskOwner) -> Authorities | None:
+    if path is None:
+        return None
+    authorities = await asyncio.to_thread(Authorities, path, label)
+    tasks.start(authorities.keep_current(), label)
+    return authorities
+
+
+def _service_accounts(options: Options, store: Store) -> ServiceAccountTokens:
+    signing_file = options.service_account_signing_key_file
+    if signing_file is not None:
+        try:
+            key = SigningKey.load(signing_file)
+        except KeyFileError as error:
+            raise KeyFileError(f"failed to parse service-account-issuer-key-file: {error}") from error
+    else:
+        key = SigningKey.load_or_create(options.data_dir / "service-account.key")
+    verifying = [public for path in options.service_account_key_file for public in load_public_keys(path)]
+    if not options.service_account_key_file:
+        verifying += _serving_key(options.tls_private_key_file)
+    if signing_file is None:
+        verifying.append(key.public)
+    return ServiceAccountTokens(
+        store,
+        key,
+        options.service_account_issuer,
+        gates=options.gates,
+        verifying_keys=verifying,
+        api_audiences=options.api_audiences,
+        max_seconds=int(options.service_account_max_token_expiration_seconds),
+        extend=options.service_account_extend_token_expiration,
+    )
+
+
+def _serving_key(path: Path | None) -> list[PublicKey]:
+    try:
+        return load_public_keys(path) if path is not None else []
+    except KeyFileError:
+        return []
+
+
+async def _token_methods(
+    options: Options,
+    store: Store,
+    own_tokens: Path,
+    service_accounts: ServiceAccountTokens,
+    tasks: TaskOwner,
+    stack: AsyncExitStack,
+) -> list[TokenMethod]:
+    audiences = service_accounts.api_audiences
+    methods: list[TokenMethod] = []
+    for path in (options.token_auth_file, own_tokens):
+        if path is not None:
+            methods.append(ForTheApi(await asyncio.to_thread(TokenFile, path), audiences))
+    legacy = LegacyTokens(store, service_accounts.keys, lookup=options.service_account_lookup, gates=options.gates)
+    methods += [ForTheApi(legacy, audiences), service_accounts]
+    if options.enable_bootstrap_token_auth:
+        methods.append(ForTheApi(BootstrapTokens(store), audiences))
+    config = await asyncio.to_thread(jwt_config.from_options, options)
+    if config is not None:
+        oidc = OidcTokens(config, await asyncio.to_thread(HttpsFetcher, config.authority), tasks)
+        oidc.start()
+        methods.append(ForTheApi(oidc, audiences))
+    if options.authentication_token_webhook_config_file is not None:
+        webhook = await asyncio.to_thread(Webhook, options.authentication_token_webhook_config_file)
+        service = await stack.enter_async_context(webhook)
+        methods.append(
+            WebhookTokens(
+                service,
+                audiences,
+                tasks,
+                version=options.authentication_token_webhook_version,
+                ttl_seconds=options.authentication_token_webhook_cache_ttl_seconds,
+            )
+        )
+    return methods

@@ -1,0 +1,227 @@
+"""Client certificates (spec: opt.client-ca-file): CN is the user, every O a group.
+
+TLS hands over what the client presented; here it is verified against a bundle of authorities as that is now, so a
+changed bundle counts for connections that are open already. A chain is verified once a connection and bundle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from apiserver_stub.authn.methods import Rejected
+from apiserver_stub.request import User
+from nodeagent.base.tls import TlsError
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+_log = logging.getLogger(__name__)
+
+POLL_SECONDS = 2.0
+_MAX_CHAIN = 8
+
+
+@dataclass(eq=False, slots=True)
+class Presented:
+    """The certificates of one connection, DER, the client's own first; and what was found out about them."""
+
+    chain: tuple[bytes, ...]
+    verdicts: dict[Authorities, tuple[int, Subject | str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Whom a verified certificate names, and until when (seconds since the epoch)."""
+
+    common_name: str
+    organizations: tuple[str, ...]
+    expires_at: float
+
+
+class Authorities:
+    """A bundle of authorities in *path*, taken up again when the file changes."""
+
+    def __init__(self, path: Path, label: str, *, now: Callable[[], float] = time.time) -> None:
+        """Read the bundle.
+
+        :param label: how messages call the bundle.
+        :raises TlsError: it holds no usable certificate.
+        """
+        self._path, self._name, self._now = path, f"{label}::{path}", now
+        self._stamp = _stamp(path)
+        self._generation = 0
+        self._store, self.pem = self._load()
+
+    @property
+    def generation(self) -> int:
+        """Return a number that grows whenever the bundle changes."""
+        return self._generation
+
+    def subject_of(self, presented: Presented) -> Subject:
+        """Return whom the certificate names.
+
+        :raises Rejected: no authority of the bundle stands behind it, it is not valid now or not for clients.
+        """
+        known = presented.verdicts.get(self)
+        if known is None or known[0] != self._generation:
+            known = presented.verdicts[self] = (self._generation, self._verify(presented))
+        verdict = known[1]
+        if isinstance(verdict, str):
+            raise Rejected(verdict)
+        if verdict.expires_at < self._now():
+            raise Rejected("x509: certificate has expired or is not yet valid")
+        return verdict
+
+    async def keep_current(self) -> None:
+        """Take up changed files until cancelled."""
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.to_thread(self.reload)
+
+    def reload(self) -> bool:
+        """Take up the file if it changed; one that is no good is told and the bundle in use stays."""
+        stamp = _stamp(self._path)
+        if stamp == self._stamp:
+            return False
+        self._stamp = stamp
+        try:
+            self._store, self.pem = self._load()
+        except TlsError as error:
+            _log.error("Changed CA bundle is not taken up", extra={"err": error})
+            return False
+        self._generation += 1
+        _log.info("Took up a changed CA bundle", extra={"bundle": self._name})
+        return True
+
+    def _load(self) -> tuple[Any, str]:
+        from cryptography import x509
+        from cryptography.x509 import verification
+
+        try:
+            data = self._path.read_bytes()
+            certificates = x509.load_pem_x509_certificates(data)
+            return verification.Store(certificates), data.decode(errors="replace")
+        except OSError as error:
+            raise TlsError(f'error loading CA bundle for "{self._name}": {error}') from error
+        except ValueError:
+            rule = "data does not contain any valid RSA or ECDSA certificates"
+            raise TlsError(f'error loading CA bundle for "{self._name}": {rule}') from None
+
+    def _verify(self, presented: Presented) -> Subject | str:
+        from cryptography import x509
+        from cryptography.x509 import verification
+
+        try:
+            leaf, *others = (x509.load_der_x509_certificate(der) for der in presented.chain)
+            verifier = (
+                verification.PolicyBuilder()
+                .store(self._store)
+                .time(datetime.fromtimestamp(self._now(), UTC))
+                .max_chain_depth(_MAX_CHAIN)
+                .extension_policies(ca_policy=_authority_policy(), ee_policy=verification.ExtensionPolicy.permit_all())
+                .build_client_verifier()
+            )
+            verified = verifier.verify(leaf, others)
+            for certificate in verified.chain[:-1] if len(verified.chain) > 1 else verified.chain:
+                _check_client_usage(certificate)
+        except (verification.VerificationError, ValueError) as error:
+            return f"x509: {str(error).splitlines()[0]}"
+        names = leaf.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+        groups = leaf.subject.get_attributes_for_oid(x509.NameOID.ORGANIZATION_NAME)
+        return Subject(
+            str(names[-1].value) if names else "",
+            tuple(str(group.value) for group in groups),
+            min(certificate.not_valid_after_utc.timestamp() for certificate in verified.chain),
+        )
+
+
+class ClientCertificates:
+    """Knows the callers whose certificates *authorities* stand behind."""
+
+    def __init__(self, authorities: Authorities) -> None:
+        self.authorities = authorities
+
+    def user_of(self, headers: Mapping[str, str], presented: Presented) -> User | None:
+        """Return the user that the certificate names.
+
+        :raises Rejected: it is no good.
+        """
+        subject = self.authorities.subject_of(presented)
+        return User(subject.common_name, groups=subject.organizations) if subject.common_name else None
+
+
+_presented: weakref.WeakKeyDictionary[Any, Presented] = weakref.WeakKeyDictionary()
+
+
+def presented_by(transport: Any) -> Presented | None:
+    """Return what the client at the other end of *transport* presented, ``None`` without a certificate."""
+    if transport is None or not transport.get_extra_info("peercert"):
+        return None
+    connection = transport.get_extra_info("ssl_object")
+    known = _presented.get(connection)
+    if known is None:
+        known = _presented[connection] = Presented(_chain_of(connection), {})
+    return known
+
+
+def _chain_of(connection: Any) -> tuple[bytes, ...]:
+    own = connection.getpeercert(True)
+    if hasattr(connection, "get_unverified_chain"):  # public since Python 3.13
+        return tuple(connection.get_unverified_chain()) or (own,)
+    from _ssl import ENCODING_DER
+
+    inner = getattr(connection, "_sslobj", None)
+    chain = inner.get_unverified_chain() if inner is not None else None
+    return tuple(certificate.public_bytes(ENCODING_DER) for certificate in chain or ()) or (own,)
+
+
+def _authority_policy() -> Any:
+    from cryptography import x509
+    from cryptography.x509 import verification
+
+    def is_authority(policy: Any, certificate: x509.Certificate, found: x509.BasicConstraints) -> None:
+        if not found.ca:
+            raise ValueError("certificate is not authorized to sign other certificates")
+
+    def may_sign(policy: Any, certificate: x509.Certificate, found: x509.KeyUsage | None) -> None:
+        if found is not None and not found.key_cert_sign:
+            raise ValueError("certificate is not authorized to sign other certificates")
+
+    agnostic = verification.Criticality.AGNOSTIC
+    return (
+        verification.ExtensionPolicy.permit_all()
+        .require_present(x509.BasicConstraints, agnostic, is_authority)
+        .may_be_present(x509.KeyUsage, agnostic, may_sign)
+    )
+
+
+def _check_client_usage(certificate: x509.Certificate) -> None:
+    """Refuse a certificate that says what it is for and does not mean clients.
+
+    :raises ValueError: it does.
+    """
+    from cryptography import x509
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    try:
+        usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return
+    if not {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}.intersection(usages):
+        raise ValueError("certificate specifies an incompatible key usage")
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    try:
+        state = path.stat()
+    except OSError:
+        return (0, 0, 0)
+    return (state.st_mtime_ns, state.st_size, state.st_ino)

@@ -1,0 +1,79 @@
+"""Acting as somebody else: ``Impersonate-*`` headers, each allowed by the authorizer on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from urllib.parse import unquote
+
+from apiserver_stub.authn.request_header import values_of
+from apiserver_stub.authn.service_account import account_user, split_account
+from apiserver_stub.authn.tokens import EVERYONE
+from apiserver_stub.request import ANONYMOUS, RequestInfo, User
+from nodeagent.base import identity
+
+_PREFIX = "impersonate-"
+_EXTRA = "impersonate-extra-"
+_NOBODY = "system:unauthenticated"
+
+
+class NoUserNamed(Exception):
+    """Headers ask for groups, a uid or more of somebody without saying of whom."""
+
+
+def is_asked_for(headers: Mapping[str, str]) -> bool:
+    """Return whether any header asks to act as somebody else."""
+    return any(name[:12].lower() == _PREFIX for name in headers)
+
+
+def impersonate(headers: Mapping[str, str], authorize: Callable[[RequestInfo], None]) -> User | None:
+    """Return the user that *headers* ask to act as, ``None`` when they ask for nothing.
+
+    :param authorize: raises when the caller may not do what it is asked about.
+    :raises NoUserNamed: there is no user among what is asked for.
+    """
+    name, uid = headers.get("Impersonate-User", ""), headers.get("Impersonate-Uid", "")
+    groups = tuple(values_of(headers, "Impersonate-Group"))
+    extra = _extra_of(headers)
+    if not name:
+        if groups or uid or extra:
+            raise NoUserNamed
+        return None
+    for info in _questions(name, uid, groups, extra):
+        authorize(info)
+    account = split_account(name)
+    if account is not None and not groups:
+        groups = account_user(*account, "").groups
+    if name == ANONYMOUS.name:
+        groups = groups if _NOBODY in groups else (*groups, _NOBODY)
+    elif EVERYONE not in groups and _NOBODY not in groups:
+        groups = (*groups, EVERYONE)
+    return User(name, uid, groups, extra)
+
+
+def _questions(
+    name: str, uid: str, groups: tuple[str, ...], extra: Mapping[str, tuple[str, ...]]
+) -> Iterator[RequestInfo]:
+    """Yield what the caller must be allowed."""
+    group = identity.current().group("authentication")
+    account = split_account(name)
+    if account is not None:
+        yield RequestInfo("impersonate", "", "", "v1", "serviceaccounts", "", account[0], account[1])
+    else:
+        yield RequestInfo("impersonate", "", "", "v1", "users", name=name)
+    for asked in groups:
+        yield RequestInfo("impersonate", "", "", "v1", "groups", name=asked)
+    for key, values in extra.items():
+        for value in values:
+            yield RequestInfo("impersonate", "", group, "v1", "userextras", key, name=value)
+    if uid:
+        yield RequestInfo("impersonate", "", group, "v1", "uids", name=uid)
+
+
+def _extra_of(headers: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for header, value in headers.items():
+        lowered = header.lower()
+        if lowered.startswith(_EXTRA):
+            key = unquote(lowered.removeprefix(_EXTRA))
+            found[key] = (*found.get(key, ()), value)
+    return found

@@ -1,0 +1,157 @@
+"""An issuer's document and its keys, fetched when they are needed and again when a token names an unknown key.
+
+Nothing is followed: no redirect, and no key set that is not served over TLS. Answers and waits are bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+from apiserver_stub.authn import jwt
+from apiserver_stub.authn.keys import PublicKey, from_jwk
+from nodeagent.base.aio import Clock, TaskOwner, TokenBucket
+
+_log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 10.0
+_TIMEOUT = aiohttp.ClientTimeout(total=30.0)
+_MAX_BYTES = 1 << 20
+_REFRESH_QPS, _REFRESH_BURST = 0.5, 10
+"""How often strangers' tokens can make this server ask the issuer."""
+
+
+class IssuerError(Exception):
+    """The issuer did not answer usefully."""
+
+
+class Fetcher(Protocol):
+    """Gets small JSON documents over HTTP."""
+
+    async def fetch(self, url: str, bearer: str = "") -> bytes:
+        """Return the body of *url*.
+
+        :raises IssuerError: there is none.
+        """
+        ...
+
+
+class HttpsFetcher:
+    """Gets documents over TLS, verified by *authority* (PEM; empty: the system's)."""
+
+    def __init__(self, authority: str) -> None:
+        """Take up the authority.
+
+        :raises ssl.SSLError: it is no PEM.
+        """
+        self._context = ssl.create_default_context(cadata=authority or None)
+
+    async def fetch(self, url: str, bearer: str = "") -> bytes:
+        if urlsplit(url).scheme != "https":
+            raise IssuerError(f"{url}: only https is asked")
+        headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=_TIMEOUT, trust_env=False) as session,
+                session.get(url, headers=headers, ssl=self._context, allow_redirects=False) as response,
+            ):
+                if response.status != 200:
+                    raise IssuerError(f"{url}: answered {response.status}")
+                data = b""
+                async for piece in response.content.iter_any():
+                    data += piece
+                    if len(data) > _MAX_BYTES:
+                        raise IssuerError(f"{url}: answered more than {_MAX_BYTES} bytes")
+                return data
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise IssuerError(f"{url}: {type(error).__name__}: {error}") from error
+
+
+class KeySet:
+    """The keys of *issuer*."""
+
+    def __init__(self, issuer: str, fetcher: Fetcher, tasks: TaskOwner, clock: Clock) -> None:
+        self._issuer, self._fetcher, self._tasks, self._clock = issuer, fetcher, tasks, clock
+        self._address = ""
+        self._keys: list[PublicKey] = []
+        self._budget = TokenBucket(_REFRESH_QPS, _REFRESH_BURST, clock)
+        self._refreshing: asyncio.Task[None] | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Return whether the issuer's document was read."""
+        return bool(self._address)
+
+    async def discover(self) -> None:
+        """Read the issuer's document, again and again until that works."""
+        while not self._address:
+            try:
+                await self.discover_once()
+            except IssuerError as error:
+                _log.error("oidc authenticator: initializing plugin", extra={"err": error})
+                await self._clock.sleep(RETRY_SECONDS)
+
+    async def discover_once(self) -> None:
+        """Read the issuer's document.
+
+        :raises IssuerError: it cannot be read or is that of somebody else.
+        """
+        url = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
+        document = _object(await self._fetcher.fetch(url), url)
+        if document.get("issuer") != self._issuer:
+            raise IssuerError(f"issuer did not match: expected {self._issuer!r}, got {document.get('issuer')!r}")
+        address = document.get("jwks_uri")
+        if not isinstance(address, str) or urlsplit(address).scheme != "https":
+            raise IssuerError(f"{url}: jwks_uri must be an https URL")
+        self._address = address
+
+    async def verify(self, token: jwt.Token, algorithms: tuple[str, ...]) -> None:
+        """Return when one of the keys signed *token*; an unknown key makes the set be read again.
+
+        :raises TokenError: none did.
+        :raises IssuerError: the keys cannot be read.
+        """
+        if self._verified(token, algorithms):
+            return
+        if not self._budget.try_take():
+            raise jwt.TokenError("failed to verify signature: the keys were read just now")
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = self._tasks.start(self._read_keys(), "key-set")
+        await asyncio.shield(self._refreshing)
+        if not self._verified(token, algorithms):
+            raise jwt.TokenError("failed to verify signature")
+
+    def _verified(self, token: jwt.Token, algorithms: tuple[str, ...]) -> bool:
+        wanted = token.key_id
+        keys = [key for key in self._keys if not wanted or key.key_id == wanted]
+        try:
+            token.verify(keys, algorithms)
+        except jwt.TokenError:
+            return False
+        return True
+
+    async def _read_keys(self) -> None:
+        try:
+            document = _object(await self._fetcher.fetch(self._address), self._address)
+        except IssuerError as error:
+            _log.error("Keys of an issuer cannot be read", extra={"err": error})
+            return
+        entries = document.get("keys")
+        found = [from_jwk(entry) for entry in entries] if isinstance(entries, list) else []
+        self._keys = [key for key in found if key is not None]
+
+
+def _object(data: bytes, url: str) -> dict[str, Any]:
+    try:
+        document = msgspec.json.decode(data)
+    except (ValueError, RecursionError) as error:
+        raise IssuerError(f"{url}: answered no JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise IssuerError(f"{url}: answered no object")
+    return document

@@ -1,0 +1,246 @@
+"""Keys that sign and verify tokens: RSA and elliptic curves, from PEM files and from key sets."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nodeagent.base.tls import write_private
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+ALGORITHMS = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512")
+_CURVES = {
+    "secp256r1": ("ES256", "P-256", 32),
+    "secp384r1": ("ES384", "P-384", 48),
+    "secp521r1": ("ES512", "P-521", 66),
+}
+_BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.DOTALL)
+
+
+class KeyFileError(ValueError):
+    """A file of keys cannot be read or holds none."""
+
+
+class PublicKey:
+    """The public half of a key.
+
+    *key_id* and *algorithm*, where given, are what a key set says about the key.
+    """
+
+    def __init__(
+        self, key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey, *, key_id: str | None = None, algorithm: str = ""
+    ) -> None:
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        self._key, self._given_id, self._algorithm = key, key_id, algorithm
+        self._curve = _CURVES[key.curve.name] if isinstance(key, ec.EllipticCurvePublicKey) else None
+
+    @cached_property
+    def key_id(self) -> str:
+        """Return the name of the key: the digest of its DER form, unless a key set gave it one."""
+        from cryptography.hazmat.primitives import serialization
+
+        if self._given_id is not None:
+            return self._given_id
+        form = serialization.PublicFormat.SubjectPublicKeyInfo
+        return _text(hashlib.sha256(self._key.public_bytes(serialization.Encoding.DER, form)).digest())
+
+    @property
+    def algorithm(self) -> str:
+        """Return the algorithm that this server signs with when the key is its own."""
+        return self._curve[0] if self._curve else "RS256"
+
+    def jwk(self) -> dict[str, str]:
+        """Return the key as key sets carry it."""
+        numbers: Any = self._key.public_numbers()
+        head = {"use": "sig", "kty": "EC" if self._curve else "RSA", "kid": self.key_id}
+        if self._curve:
+            algorithm, curve, size = self._curve
+            x, y = (_text(number.to_bytes(size, "big")) for number in (numbers.x, numbers.y))
+            return {**head, "crv": curve, "alg": algorithm, "x": x, "y": y}
+        return {**head, "alg": "RS256", "n": _number(numbers.n), "e": _number(numbers.e)}
+
+    def verifies(self, algorithm: str, data: bytes, signature: bytes) -> bool:
+        """Return whether this key signed *data*; the algorithm must be one for such keys."""
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric import ec, padding, utils
+
+        if algorithm not in ALGORITHMS or self._algorithm not in ("", algorithm):
+            return False
+        key: Any = self._key
+        digest = _digest(algorithm)
+        try:
+            if self._curve:
+                name, _, size = self._curve
+                if algorithm != name or len(signature) != 2 * size:
+                    return False
+                r, s = (int.from_bytes(part, "big") for part in (signature[:size], signature[size:]))
+                key.verify(utils.encode_dss_signature(r, s), data, ec.ECDSA(digest))
+            elif algorithm[0] == "E":
+                return False
+            elif algorithm[0] == "P":
+                key.verify(signature, data, padding.PSS(padding.MGF1(digest), padding.PSS.AUTO), digest)
+            else:
+                key.verify(signature, data, padding.PKCS1v15(), digest)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """A private key and the public half that verifies what it signed."""
+
+    private: Any
+    public: PublicKey
+
+    def __repr__(self) -> str:
+        return f"SigningKey({self.public.key_id})"
+
+    @property
+    def algorithm(self) -> str:
+        return self.public.algorithm
+
+    def sign(self, data: bytes) -> bytes:
+        """Return the signature in the form that tokens carry."""
+        from cryptography.hazmat.primitives.asymmetric import ec, padding, utils
+
+        digest = _digest(self.algorithm)
+        if not isinstance(self.private, ec.EllipticCurvePrivateKey):
+            signature: bytes = self.private.sign(data, padding.PKCS1v15(), digest)
+            return signature
+        r, s = utils.decode_dss_signature(self.private.sign(data, ec.ECDSA(digest)))
+        size = _CURVES[self.private.curve.name][2]
+        return r.to_bytes(size, "big") + s.to_bytes(size, "big")
+
+    @classmethod
+    def load(cls, path: Path) -> SigningKey:
+        """Return the first private key in *path*.
+
+        :raises KeyFileError: it cannot be read or holds no key that can sign tokens.
+        """
+        try:
+            found = next((key for key in map(_private, _blocks(path.read_bytes())) if key is not None), None)
+        except OSError as error:
+            raise KeyFileError(f"error reading private key file {path}: {error}") from error
+        if found is None:
+            rule = "data does not contain a valid RSA or ECDSA private key"
+            raise KeyFileError(f"error reading private key file {path}: {rule}")
+        return cls(found, PublicKey(found.public_key()))
+
+    @classmethod
+    def load_or_create(cls, path: Path) -> SigningKey:
+        """Return the key in *path*, which is generated when it is missing."""
+        if not path.exists():
+            from cryptography.hazmat.primitives import serialization
+            from cryptography.hazmat.primitives.asymmetric import ec
+
+            pem = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+            write_private(path, pem)
+        return cls.load(path)
+
+
+def load_public_keys(path: Path) -> list[PublicKey]:
+    """Return every key in *path*: public keys, private keys, certificates.
+
+    :raises KeyFileError: it cannot be read or holds none.
+    """
+    try:
+        found = [key for key in map(_public, _blocks(path.read_bytes())) if key is not None]
+    except OSError as error:
+        raise KeyFileError(f"error reading public key file {path}: {error}") from error
+    if not found:
+        rule = "data does not contain any valid RSA or ECDSA public keys"
+        raise KeyFileError(f"error reading public key file {path}: {rule}")
+    return found
+
+
+def from_jwk(jwk: Any) -> PublicKey | None:
+    """Return the key of one entry of a key set, ``None`` for one that cannot verify tokens."""
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+    if not isinstance(jwk, dict) or jwk.get("use", "sig") != "sig":
+        return None
+    key_id, algorithm = jwk.get("kid", ""), jwk.get("alg", "")
+    if not isinstance(key_id, str) or not isinstance(algorithm, str):
+        return None
+    try:
+        if jwk.get("kty") == "RSA":
+            key: Any = rsa.RSAPublicNumbers(_integer(jwk["e"]), _integer(jwk["n"])).public_key()
+        elif jwk.get("kty") == "EC":
+            curve: Any = {"P-256": ec.SECP256R1, "P-384": ec.SECP384R1, "P-521": ec.SECP521R1}[jwk["crv"]]
+            key = ec.EllipticCurvePublicNumbers(_integer(jwk["x"]), _integer(jwk["y"]), curve()).public_key()
+        else:
+            return None
+    except (KeyError, ValueError, TypeError, AttributeError):
+        return None
+    return PublicKey(key, key_id=key_id, algorithm=algorithm)
+
+
+def _blocks(data: bytes) -> list[bytes]:
+    return [match.group(0) for match in _BLOCK.finditer(data)]
+
+
+def _private(block: bytes) -> Any:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import serialization
+
+    try:
+        key = serialization.load_pem_private_key(block, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return None
+    return key if _usable(key) else None
+
+
+def _public(block: bytes) -> PublicKey | None:
+    from cryptography import x509
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import serialization
+
+    try:
+        if b"CERTIFICATE" in block[:40]:
+            key: Any = x509.load_pem_x509_certificate(block).public_key()
+        elif (private := _private(block)) is not None:
+            key = private.public_key()
+        else:
+            key = serialization.load_pem_public_key(block)
+    except (ValueError, UnsupportedAlgorithm):
+        return None
+    return PublicKey(key) if _usable(key) else None
+
+
+def _usable(key: object) -> bool:
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+    if isinstance(key, ec.EllipticCurvePrivateKey | ec.EllipticCurvePublicKey):
+        return key.curve.name in _CURVES
+    return isinstance(key, rsa.RSAPrivateKey | rsa.RSAPublicKey)
+
+
+def _digest(algorithm: str) -> hashes.HashAlgorithm:
+    from cryptography.hazmat.primitives import hashes
+
+    sizes: dict[str, hashes.HashAlgorithm] = {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()}
+    return sizes[algorithm[2:]]
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _number(number: int) -> str:
+    return _text(number.to_bytes((number.bit_length() + 7) // 8, "big"))
+
+
+def _integer(text: str) -> int:
+    return int.from_bytes(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), "big")

@@ -1,0 +1,133 @@
+"""Service account tokens that lie in secrets and never expire (spec: opt.service-account-lookup).
+
+They are signed like other tokens; with lookup on, one is good only while the secret holds it and its account exists.
+The day of its last use is written on the secret, so that somebody can find those that nobody uses.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import logging
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from apiserver_stub import objects
+from apiserver_stub.authn import jwt
+from apiserver_stub.authn.keys import PublicKey
+from apiserver_stub.authn.methods import Rejected
+from apiserver_stub.authn.service_account import account_user, split_account
+from apiserver_stub.objects import Object
+from apiserver_stub.request import User
+from apiserver_stub.store import Keep, Outcome, Put, Record, Store, StoreUnavailable
+from nodeagent.base import identity
+from nodeagent.base.gates import FeatureGates
+
+_log = logging.getLogger(__name__)
+
+ISSUER = "kubernetes/serviceaccount"
+_SECRETS = "core/secrets"
+
+
+class LegacyTokens:
+    """Knows the tokens of secrets that one of *keys* signed."""
+
+    def __init__(
+        self,
+        store: Store,
+        keys: Sequence[PublicKey],
+        *,
+        lookup: bool,
+        gates: FeatureGates,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._store, self._keys, self._lookup, self._gates, self._now = store, keys, lookup, gates, now
+
+    async def user_of(self, token: str) -> User | None:
+        """Return the account of *token*, ``None`` when it is no token of a secret.
+
+        :raises Rejected: nobody we know signed it, or the secret or the account is not what it was.
+        """
+        try:
+            parsed = jwt.parse(token)
+        except jwt.TokenError:
+            return None
+        claims = parsed.claims
+        if claims.get("iss") != ISSUER:
+            return None
+        try:
+            parsed.verify(self._keys)
+        except jwt.TokenError as error:
+            raise Rejected(str(error)) from None
+        namespace, secret, name, uid = (
+            _claim(claims, part) for part in ("namespace", "secret.name", "service-account.name", "service-account.uid")
+        )
+        if split_account(str(claims.get("sub"))) != (namespace, name):
+            raise Rejected("sub claim is invalid")
+        if self._lookup:
+            await self._look_up(token, namespace, secret, name, uid)
+        return account_user(namespace, name, uid)
+
+    async def _look_up(self, token: str, namespace: str, secret: str, name: str, uid: str) -> None:
+        found = self._find(_SECRETS, namespace, secret)
+        if found is None or found["metadata"].get("deletionTimestamp"):
+            raise Rejected("Token has been invalidated")
+        if not hmac.compare_digest(_content(found), token.encode(errors="surrogateescape")):
+            raise Rejected("Token does not match server's copy")
+        account = self._find("core/serviceaccounts", namespace, name)
+        if account is None:
+            raise Rejected(f'serviceaccounts "{name}" not found')
+        if account["metadata"].get("deletionTimestamp"):
+            raise Rejected(f"ServiceAccount {namespace}/{name} has been deleted")
+        if account["metadata"]["uid"] != uid:
+            raise Rejected(f"ServiceAccount UID ({account['metadata']['uid']}) does not match claim ({uid})")
+        await self._mark_used(namespace, found)
+        marked = identity.current().label("legacy-token-invalid-since")
+        if _labels(found).get(marked) and self._gates.enabled("LegacyServiceAccountTokenCleanUp"):
+            raise Rejected(
+                f"the token in secret {namespace}/{secret} for service account {namespace}/{name} has been marked "
+                f"invalid; use the TokenRequest API, or remove the '{marked}' label to allow it for a while"
+            )
+
+    async def _mark_used(self, namespace: str, secret: Object) -> None:
+        label, today = identity.current().label("legacy-token-last-used"), datetime.fromtimestamp(self._now(), UTC)
+        days = [(today + timedelta(days=offset)).strftime("%Y-%m-%d") for offset in (0, 1)]
+        if _labels(secret).get(label) in days:
+            return
+
+        def decide(current: Record | None) -> Outcome:
+            found: Object | None = None if current is None else objects.decode(current.data)
+            if found is None or found["metadata"]["uid"] != secret["metadata"]["uid"]:
+                return Keep()
+            found["metadata"]["labels"] = {**_labels(found), label: days[0]}
+            return Put(objects.encode_for_store(found))
+
+        try:
+            await self._store.update(_SECRETS, objects.key_of(namespace, secret["metadata"]["name"]), decide)
+        except StoreUnavailable as error:
+            _log.error("Last use of a token was not written down", extra={"err": error})
+
+    def _find(self, collection: str, namespace: str, name: str) -> Object | None:
+        record = self._store.collection(collection).get(objects.key_of(namespace, name))
+        return None if record is None else objects.decode(record.data)
+
+
+def _claim(claims: dict[str, Any], name: str) -> str:
+    value = claims.get(identity.current().label(f"serviceaccount/{name}"))
+    if not isinstance(value, str) or not value:
+        raise Rejected(f"{name} claim is missing")
+    return value
+
+
+def _content(secret: Object) -> bytes:
+    try:
+        return base64.b64decode((secret.get("data") or {}).get("token") or "")
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _labels(obj: Object) -> dict[str, str]:
+    return obj["metadata"].get("labels") or {}

@@ -1,0 +1,62 @@
+"""Identities that a proxy vouches for in headers (spec: opt.requestheader-client-ca-file and its siblings).
+
+Headers count only on connections whose certificate the bundle of the proxies stands behind; from anyone else they are
+text like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from apiserver_stub.authn.certificates import Authorities, Presented
+from apiserver_stub.authn.methods import Rejected
+from apiserver_stub.request import User
+
+if TYPE_CHECKING:
+    from apiserver_stub.options import Options
+
+
+class RequestHeaders:
+    """Believes proxies behind *authorities*, all of them or those with one of the allowed common names."""
+
+    def __init__(self, authorities: Authorities, options: Options) -> None:
+        self.authorities = authorities
+        self._allowed = options.requestheader_allowed_names
+        self._users = options.requestheader_username_headers
+        self._groups = options.requestheader_group_headers
+        self._extra = tuple(prefix.lower() for prefix in options.requestheader_extra_headers_prefix)
+
+    def user_of(self, headers: Mapping[str, str], presented: Presented) -> User | None:
+        """Return the user whom the headers name, ``None`` when they name none.
+
+        :raises Rejected: the certificate is not that of a proxy.
+        """
+        subject = self.authorities.subject_of(presented)
+        if self._allowed and subject.common_name not in self._allowed:
+            raise Rejected(f"x509: subject with cn={subject.common_name} is not in the allowed list")
+        name = next((value for header in self._users if (value := headers.get(header, ""))), "")
+        if not name:
+            return None
+        groups = [value for header in self._groups for value in values_of(headers, header)]
+        return User(name, groups=tuple(groups), extra=self._extra_of(headers))
+
+    def _extra_of(self, headers: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+        found: dict[str, tuple[str, ...]] = {}
+        for header, value in headers.items():
+            lowered = header.lower()
+            for prefix in self._extra:
+                if lowered.startswith(prefix):
+                    key = unquote(lowered.removeprefix(prefix))
+                    found[key] = (*found.get(key, ()), value)
+        return found
+
+
+def values_of(headers: Mapping[str, str], name: str) -> Iterable[str]:
+    """Return every value of the header *name*."""
+    every = getattr(headers, "getall", None)
+    if every is not None:
+        values: Sequence[str] = every(name, ())
+        return values
+    return (headers[name],) if name in headers else ()

@@ -1,0 +1,61 @@
+"""Expressions in CEL, compiled once and evaluated within a budget; the one home of the library.
+
+The library is imported when the first expression is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+DYN, BOOL = "dyn", "bool"
+
+
+class CelError(ValueError):
+    """An expression does not compile, or its evaluation failed; one line."""
+
+
+class Expression:
+    """One compiled expression over *variables*, each an object with text keys."""
+
+    def __init__(self, text: str, variables: tuple[str, ...], returns: str = DYN) -> None:
+        """Compile *text*.
+
+        :param returns: ``BOOL`` refuses what cannot be a boolean.
+        :raises CelError: it does not compile.
+        """
+        from cel_expr_python import cel
+        from cel_expr_python.ext import ext_optional, ext_strings
+
+        self.text = text
+        self._error = cel.Type.ERROR
+        kind = cel.Type.Map(cel.Type.STRING, cel.Type.DYN)
+        try:
+            environment = cel.NewEnv(
+                variables=dict.fromkeys(variables, kind),
+                extensions=[ext_strings.ExtStrings(), ext_optional.ExtOptional()],
+            )
+            self._program = environment.compile(text)
+        except RuntimeError as error:
+            raise CelError(f"compilation failed: {_line(error)}") from None
+        if returns == BOOL and self._program.return_type() != cel.Type.BOOL:
+            raise CelError("must evaluate to bool")
+
+    def evaluate(self, data: Mapping[str, Any]) -> Any:
+        """Return the value as plain data.
+
+        :raises CelError: it has none for *data*, or needs too many steps.
+        """
+        try:
+            value = self._program.eval(data=data)
+            if value.type() == self._error:
+                raise CelError(_line(value.plain_value()))
+            return value.plain_value()
+        except (RuntimeError, TypeError, ValueError, OverflowError) as error:
+            if isinstance(error, CelError):
+                raise
+            raise CelError(_line(error)) from None
+
+
+def _line(error: object) -> str:
+    return str(error).splitlines()[0].strip() if str(error) else "unknown"

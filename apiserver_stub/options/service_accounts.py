@@ -1,0 +1,111 @@
+"""Tokens of service accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from apiserver_stub.options import values
+from apiserver_stub.options.declare import Extend, Group
+
+TITLE = "Service account tokens"
+_YEAR_SECONDS = 365 * 24 * 3600
+_WARN_SECONDS = 3607
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 3600, 1 << 32
+
+
+@dataclass(frozen=True)
+class ServiceAccountOptions:
+    api_audiences: tuple[str, ...] = ()
+    """Empty means the issuers."""
+    service_account_issuer: tuple[str, ...] = ("https://kubernetes.default.svc",)
+    """The first issues tokens, all are believed."""
+    service_account_jwks_uri: str = ""
+    """Where the issuer document says that the keys are; empty means at this server."""
+    service_account_key_file: tuple[Path, ...] = ()
+    service_account_signing_key_file: Path | None = None
+    """``None`` means a key that this server makes for itself."""
+    service_account_lookup: bool = True
+    service_account_max_token_expiration_seconds: float = 0
+    service_account_extend_token_expiration: bool = True
+
+
+def declare(group: Group) -> None:
+    group.add("api-audiences", values.strings, "Audiences of this API. Default: the issuers.", action=Extend)
+    group.add("service-account-issuer", _one, "Issuer of tokens; of several the first issues.", action=Extend)
+    group.add("service-account-jwks-uri", str, "Where the issuer document says that the keys are. Default: here.")
+    group.add(
+        "service-account-key-file",
+        _one_path,
+        "PEM keys that verify tokens; repeatable. Default: --tls-private-key-file and the key that signs.",
+        action=Extend,
+    )
+    group.add("service-account-signing-key-file", Path, "PEM key that signs tokens. Default: one of this server's own.")
+    group.add("service-account-lookup", values.boolean, "Tokens of secrets must still be stored there. Default true.")
+    group.add(
+        "service-account-max-token-expiration",
+        values.duration,
+        "Longest validity of tokens. Default: no limit.",
+        dest="service_account_max_token_expiration_seconds",
+    )
+    group.add(
+        "service-account-extend-token-expiration",
+        values.boolean,
+        "Tokens that node agents put into pods stay good for a year. Default true.",
+    )
+
+
+def check(options: ServiceAccountOptions) -> Iterator[str]:
+    seen: set[str] = set()
+    for issuer in options.service_account_issuer:
+        if not issuer:
+            yield "service-account-issuer should not be an empty string"
+        elif ":" in issuer and (problem := _url_problem(issuer)):
+            yield f"service-account-issuer \"{issuer}\" contained a ':' but was not a valid URL: {problem}"
+        elif issuer in seen:
+            yield f'service-account-issuer "{issuer}" is already specified'
+        seen.add(issuer)
+    if uri := options.service_account_jwks_uri:
+        if problem := _url_problem(uri):
+            yield f"service-account-jwks-uri must be a valid URL: {problem}"
+        elif urlsplit(uri).scheme != "https":
+            yield f"service-account-jwks-uri requires https scheme, parsed as: {uri}"
+    if options.service_account_signing_key_file is not None and not options.service_account_key_file:
+        yield "service-account-key-file is a required flag"
+    seconds = options.service_account_max_token_expiration_seconds
+    if seconds and not _SHORTEST_SECONDS <= seconds <= _LONGEST_SECONDS:
+        yield "the service-account-max-token-expiration must be between 1 hour and 2^32 seconds"
+
+
+def warnings(options: ServiceAccountOptions) -> Iterator[str]:
+    seconds = options.service_account_max_token_expiration_seconds
+    if seconds and options.service_account_extend_token_expiration and seconds < _YEAR_SECONDS:
+        if seconds < _WARN_SECONDS:
+            yield (
+                "service-account-extend-token-expiration is true, in order to correctly trigger safe transition "
+                f"logic, service-account-max-token-expiration must be set longer than {_WARN_SECONDS} seconds"
+            )
+        yield (
+            f"service-account-extend-token-expiration is true, enabling tokens valid up to {_YEAR_SECONDS} seconds, "
+            f"which is longer than service-account-max-token-expiration set to {seconds:.0f} seconds"
+        )
+
+
+def _one(text: str) -> tuple[str, ...]:
+    return (text,)
+
+
+def _one_path(text: str) -> tuple[Path, ...]:
+    return (Path(text),)
+
+
+def _url_problem(text: str) -> str:
+    if text.startswith(":"):
+        return f'parse "{text}": missing protocol scheme'
+    try:
+        urlsplit(text).port  # noqa: B018 - raises when it is no number
+    except ValueError as error:
+        return f'parse "{text}": {error}'
+    return ""

@@ -1,0 +1,148 @@
+"""A certificate counts while an authority of the bundle stands behind it and it is meant for clients."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apiserver_stub.authn.certificates import Authorities, ClientCertificates, Presented
+from apiserver_stub.authn.methods import Rejected
+from apiserver_stub.authn.request_header import RequestHeaders
+from apiserver_stub.options import parse
+from apiserver_stub.request import User
+from nodeagent.base.tls import KeyPair, TlsError, generate_ca, issue
+
+CA, OTHER = generate_ca("ca"), generate_ca("ca")
+PREFIX = "X-Remote-Extra-"
+
+
+def presented(pair: KeyPair) -> Presented:
+    return Presented((ssl.PEM_cert_to_DER_cert(pair.certificate.decode()),), {})
+
+
+def client(ca: KeyPair = CA, name: str = "carol", **options: Any) -> Presented:
+    return presented(issue(ca, name, **{"organizations": ["dev", "ops"], "client": True} | options))
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    path = tmp_path / "ca.crt"
+    path.write_bytes(CA.certificate)
+    return path
+
+
+@pytest.fixture
+def certificates(bundle: Path) -> ClientCertificates:
+    return ClientCertificates(Authorities(bundle, "client-ca-bundle"))
+
+
+@pytest.mark.row("opt.client-ca-file")
+def test_a_verified_certificate_names_its_user(certificates: ClientCertificates) -> None:
+    assert certificates.user_of({}, client()) == User("carol", groups=("dev", "ops"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [client(OTHER), client(client=False, server=True), presented(generate_ca("self")), Presented((b"junk",), {})],
+    ids=["foreign", "for servers", "self-signed", "junk"],
+)
+def test_any_other_certificate_is_refused(certificates: ClientCertificates, wrong: Presented) -> None:
+    with pytest.raises(Rejected, match="x509"):
+        certificates.user_of({}, wrong)
+
+
+def test_an_end_certificate_signs_for_nobody(certificates: ClientCertificates) -> None:
+    carol = issue(CA, "carol", client=True)
+    forged = issue(carol, "admin", client=True)
+    chain = tuple(ssl.PEM_cert_to_DER_cert(pair.certificate.decode()) for pair in (forged, carol))
+
+    with pytest.raises(Rejected):
+        certificates.user_of({}, Presented(chain, {}))
+
+
+def test_an_expired_certificate_is_refused_even_on_an_old_connection(bundle: Path) -> None:
+    now = [time.time()]
+    certificates = ClientCertificates(Authorities(bundle, "client-ca-bundle", now=lambda: now[0]))
+    connection = client(days=1)
+    assert certificates.user_of({}, connection)
+
+    now[0] += 2 * 24 * 3600
+
+    for late in (connection, client(days=1)):
+        with pytest.raises(Rejected):
+            certificates.user_of({}, late)
+
+
+def test_a_changed_bundle_counts_for_open_connections(bundle: Path, certificates: ClientCertificates) -> None:
+    old, new = client(), client(OTHER)
+    assert certificates.user_of({}, old)
+
+    bundle.write_bytes(b"nonsense")
+    assert not certificates.authorities.reload()
+    assert certificates.user_of({}, old)
+    bundle.write_bytes(OTHER.certificate + b"\n")
+    assert certificates.authorities.reload()
+
+    assert certificates.user_of({}, new)
+    with pytest.raises(Rejected):
+        certificates.user_of({}, old)
+
+
+def test_a_bundle_without_certificates_is_named(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("x")
+
+    with pytest.raises(TlsError, match=r'"client-ca-bundle::.*/f": data does not contain any valid'):
+        Authorities(tmp_path / "f", "client-ca-bundle")
+    with pytest.raises(TlsError, match="No such file"):
+        Authorities(tmp_path / "nope", "client-ca-bundle")
+
+
+# Identities in headers
+
+
+def proxies(bundle: Path, *names: str) -> RequestHeaders:
+    options = parse(
+        [
+            f"--requestheader-allowed-names={','.join(names)}",
+            "--requestheader-username-headers=X-First,X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            f"--requestheader-extra-headers-prefix={PREFIX}",
+        ]
+    )
+    return RequestHeaders(Authorities(bundle, "request-header"), options)
+
+
+@pytest.mark.row(
+    "opt.requestheader-client-ca-file",
+    "opt.requestheader-username-headers",
+    "opt.requestheader-group-headers",
+    "opt.requestheader-extra-headers-prefix",
+)
+def test_a_proxy_names_the_user_in_headers(bundle: Path) -> None:
+    headers = {
+        "X-First": "",
+        "X-Remote-User": "dave",
+        "X-Remote-Group": "dev",
+        f"{PREFIX}Foo-Bar": "v",
+        f"{PREFIX}Acme.io%2fTeam": "w",
+    }
+
+    user = proxies(bundle).user_of(headers, client(name="proxy"))
+
+    assert user == User("dave", groups=("dev",), extra={"foo-bar": ("v",), "acme.io/team": ("w",)})
+    assert proxies(bundle).user_of({"X-Other": "dave"}, client(name="proxy")) is None
+    with pytest.raises(Rejected):
+        proxies(bundle).user_of(headers, client(OTHER, name="proxy"))
+
+
+@pytest.mark.row("opt.requestheader-allowed-names")
+def test_only_proxies_of_the_allowed_names_may(bundle: Path) -> None:
+    headers = {"X-Remote-User": "dave"}
+
+    assert proxies(bundle, "proxy", "front").user_of(headers, client(name="front"))
+    with pytest.raises(Rejected, match="cn=carol is not in the allowed list"):
+        proxies(bundle, "proxy").user_of(headers, client(name="carol"))

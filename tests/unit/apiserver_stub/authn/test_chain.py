@@ -1,0 +1,176 @@
+"""Callers are known by headers of a proxy, certificate, token or not at all, in this order."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apiserver_stub.authn import Authenticator
+from apiserver_stub.authn.certificates import Presented
+from apiserver_stub.authn.methods import ForTheApi, Known, Rejected
+from apiserver_stub.authn.token_file import TokenFile, TokenFileError
+from apiserver_stub.authn.tokens import REMEMBERED_SECONDS, Tokens
+from apiserver_stub.request import ANONYMOUS, User
+from apiserver_stub.status import ApiError
+from nodeagent.testing.clock import FakeClock
+
+API = ("https://api",)
+PRESENTED = Presented((b"leaf",), {})
+
+
+class Saying:
+    """A method that knows users by header or certificate; ``None`` has nothing to say, a text refuses."""
+
+    def __init__(self, answer: User | str | None) -> None:
+        self._answer = answer
+
+    def user_of(self, headers: Mapping[str, str], presented: Presented) -> User | None:
+        if isinstance(self._answer, str):
+            raise Rejected(self._answer)
+        return self._answer
+
+
+class Counting:
+    """A token method that counts how often it is asked."""
+
+    def __init__(self, answer: Known | str | None) -> None:
+        self.answer, self.asked = answer, 0
+
+    async def authenticate(self, token: str, audiences: Sequence[str]) -> Known | None:
+        self.asked += 1
+        if isinstance(self.answer, str):
+            raise Rejected(self.answer)
+        return self.answer
+
+
+@pytest.fixture
+def token_file(tmp_path: Path) -> TokenFile:
+    path = tmp_path / "tokens.csv"
+    path.write_text('abc,alice,u1,"dev, ops"\n\nabc,alice2,u2\n,empty,u3\ndef,bob,u4\n')
+    return TokenFile(path)
+
+
+@pytest.fixture
+def tokens(token_file: TokenFile) -> Tokens:
+    return Tokens([ForTheApi(token_file, API)], API)
+
+
+@pytest.mark.row("opt.token-auth-file")
+async def test_a_token_file_names_users(token_file: TokenFile) -> None:
+    assert await token_file.user_of("abc") == User("alice2", "u2")
+    assert await token_file.user_of("def") == User("bob", "u4")
+    assert await token_file.user_of("") is None
+
+
+def test_a_broken_token_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("a,b\n")
+
+    with pytest.raises(TokenFileError, match="must have at least 3 columns"):
+        TokenFile(tmp_path / "t")
+    with pytest.raises(TokenFileError, match="nope"):
+        TokenFile(tmp_path / "nope")
+
+
+async def test_the_order_of_authentication(tokens: Tokens) -> None:
+    proxy, certificate = User("proxied"), User("carol", groups=("dev",))
+
+    async def name(headers: dict[str, str], by_header: Any, by_certificate: Any) -> str:
+        authenticator = Authenticator(
+            tokens,
+            anonymous=True,
+            certificates=Saying(by_certificate),
+            headers=Saying(by_header),  # type: ignore[arg-type]
+        )
+        return (await authenticator.authenticate(headers, PRESENTED)).name
+
+    wrong = {"Authorization": "bearer wrong"}
+    assert await name(wrong, proxy, certificate) == "proxied"
+    assert await name(wrong, "no proxy", certificate) == "carol"
+    assert await name({"Authorization": "Bearer def"}, "no proxy", "unknown authority") == "bob"
+    assert await name({}, None, None) == ANONYMOUS.name
+
+
+@pytest.mark.row("opt.anonymous-auth")
+async def test_only_those_without_any_credentials_are_anonymous(tokens: Tokens) -> None:
+    async def code(headers: dict[str, str], *, anonymous: bool = True, certificate: str | None = None) -> int:
+        authenticator = Authenticator(tokens, anonymous=anonymous, certificates=Saying(certificate))  # type: ignore[arg-type]
+        try:
+            user = await authenticator.authenticate(headers, PRESENTED if certificate else None)
+        except ApiError as error:
+            return error.code
+        assert user is ANONYMOUS
+        return 200
+
+    assert await code({}) == 200
+    assert await code({"Authorization": "Basic abc"}) == 200
+    assert await code({}, anonymous=False) == 401
+    assert await code({"Authorization": "Bearer wrong"}) == 401
+    assert await code({}, certificate="unknown authority") == 401
+
+
+async def test_everyone_known_is_in_the_group_of_everyone(tokens: Tokens) -> None:
+    user = await Authenticator(tokens, anonymous=True).authenticate({"Authorization": "Bearer def"}, None)
+
+    assert user.groups == ("system:authenticated",)
+
+
+async def test_browsers_hide_the_token_among_sub_protocols(tokens: Tokens) -> None:
+    hidden = "base64url.bearer.authorization.k8s.io." + base64.urlsafe_b64encode(b"def").decode().rstrip("=")
+    authenticator = Authenticator(tokens, anonymous=False)
+
+    async def passes(protocols: str) -> bool:
+        try:
+            return (await authenticator.authenticate({"Sec-WebSocket-Protocol": protocols}, None)).name == "bob"
+        except ApiError:
+            return False
+
+    assert await passes(f"{hidden}, v5.channel.k8s.io")
+    assert not await passes(hidden)
+    assert not await passes(f"{hidden}, {hidden}, v5.channel.k8s.io")
+    assert not await passes(f"{hidden}%, v5.channel.k8s.io")
+
+
+async def test_who_was_found_is_remembered_for_a_moment_and_failures_are_not() -> None:
+    clock, method = FakeClock(), Counting(Known(User("a"), API))
+    tokens = Tokens([method], API, clock=clock)
+
+    for _ in range(3):
+        await tokens.authenticate("t")
+    assert method.asked == 1
+    await tokens.authenticate("t", ["https://api", "other"])
+    assert method.asked == 2
+    await clock.advance(REMEMBERED_SECONDS + 1)
+    await tokens.authenticate("t")
+    assert method.asked == 3
+    method.answer = "it has expired"
+    for _ in range(2):
+        with pytest.raises(Rejected, match="it has expired"):
+            await tokens.authenticate("other")
+    assert method.asked == 5
+
+
+async def test_each_problem_is_told_once_and_a_later_method_may_still_know() -> None:
+    with pytest.raises(Rejected, match=r"^\[one, two\]$"):
+        await Tokens([Counting("one"), Counting("two"), Counting("one"), Counting(None)], API).authenticate("t")
+    with pytest.raises(Rejected, match="invalid bearer token"):
+        await Tokens([Counting(None)], API).authenticate("t")
+
+    assert (await Tokens([Counting("one"), Counting(Known(User("b"), API))], API).authenticate("t")).user.name == "b"
+
+
+async def test_plain_tokens_are_for_the_api_alone(tokens: Tokens) -> None:
+    assert (await tokens.authenticate("def", ["x", "https://api"])).audiences == API
+    with pytest.raises(Rejected):
+        await tokens.authenticate("def", ["x"])
+
+
+async def test_a_token_without_end_is_not_looked_at() -> None:
+    method = Counting(Known(User("a"), API))
+
+    with pytest.raises(Rejected):
+        await Tokens([method], API).authenticate("x" * 100_000)
+    assert method.asked == 0

@@ -1,0 +1,101 @@
+"""Tokens verify with the keys that signed them, of every kind that files and key sets carry, and with no others."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apiserver_stub.authn import jwt
+from apiserver_stub.authn.keys import KeyFileError, PublicKey, SigningKey, from_jwk, load_public_keys
+from nodeagent.base.tls import generate_ca
+
+RSA = rsa.generate_private_key(65537, 2048)
+KEYS = {
+    "RS256": RSA,
+    "ES256": ec.generate_private_key(ec.SECP256R1()),
+    "ES384": ec.generate_private_key(ec.SECP384R1()),
+    "ES512": ec.generate_private_key(ec.SECP521R1()),
+}
+
+
+def private_pem(key: Any, form: Any = serialization.PrivateFormat.PKCS8) -> bytes:
+    pem: bytes = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    return pem
+
+
+def signing_key(path: Path, key: Any) -> SigningKey:
+    path.write_bytes(private_pem(key))
+    return SigningKey.load(path)
+
+
+@pytest.mark.parametrize("algorithm", KEYS)
+def test_each_kind_of_key_signs_and_verifies(tmp_path: Path, algorithm: str) -> None:
+    key = signing_key(tmp_path / "key", KEYS[algorithm])
+    token = jwt.parse(jwt.sign(key, {"sub": "x"}))
+
+    token.verify([from_jwk(key.public.jwk())])  # type: ignore[list-item]
+    assert token.header == {"alg": algorithm, "kid": key.public.key_id}
+    assert token.claims == {"sub": "x"}
+    for other, private in KEYS.items():
+        if other != algorithm:
+            with pytest.raises(jwt.TokenError):
+                token.verify([signing_key(tmp_path / other, private).public])
+    with pytest.raises(jwt.TokenError, match="unexpected algorithm"):
+        token.verify([key.public], ["RS512"])
+
+
+def test_rsa_keys_verify_every_algorithm_of_theirs_unless_the_key_set_says_otherwise() -> None:
+    public = PublicKey(RSA.public_key())
+    signature = RSA.sign(b"x", padding.PSS(padding.MGF1(hashes.SHA384()), 48), hashes.SHA384())
+
+    assert public.verifies("PS384", b"x", signature)
+    assert not public.verifies("PS256", b"x", signature)
+    assert not public.verifies("none", b"x", b"")
+    assert not public.verifies("HS256", b"x", signature)
+    assert not from_jwk({**public.jwk(), "alg": "RS256"}).verifies("PS384", b"x", signature)  # type: ignore[union-attr]
+    assert from_jwk({**public.jwk(), "use": "enc"}) is None
+    assert from_jwk({"kty": "oct", "k": "AAAA"}) is None
+
+
+def test_changed_tokens_do_not_verify(tmp_path: Path) -> None:
+    key = SigningKey.load_or_create(tmp_path / "key")
+    assert SigningKey.load_or_create(tmp_path / "key").public.key_id == key.public.key_id
+    head, body, signature = jwt.sign(key, {"sub": "x"}).split(".")
+    other = jwt.sign(SigningKey.load_or_create(tmp_path / "other"), {"sub": "x"})
+
+    none = jwt.encode_part(b'{"alg":"none"}')
+    for bad in (f"{head}.{body}A.{signature}", f"{head}.{body}.", "a.b.c", other, "", f"{none}.{body}."):
+        with pytest.raises(jwt.TokenError):
+            jwt.parse(bad).verify([key.public])
+
+
+@given(st.text(max_size=200) | st.from_regex(r"[A-Za-z0-9_=-]*\.[A-Za-z0-9_=-]*\.[A-Za-z0-9_=-]*", fullmatch=True))
+def test_any_text_is_a_token_or_refused(text: str) -> None:
+    with contextlib.suppress(jwt.TokenError):
+        jwt.parse(text)
+
+
+def test_files_may_hold_keys_in_every_common_form(tmp_path: Path) -> None:
+    form = serialization.PrivateFormat.TraditionalOpenSSL
+    public = RSA.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    path = tmp_path / "keys"
+    path.write_bytes(
+        b"\n".join((private_pem(KEYS["ES384"], form), private_pem(KEYS["ES256"]), public, generate_ca("x").certificate))
+    )
+
+    assert [key.jwk()["alg"] for key in load_public_keys(path)] == ["ES384", "ES256", "RS256", "ES256"]
+    path.write_bytes(public)
+    with pytest.raises(KeyFileError, match="does not contain a valid RSA or ECDSA private key"):
+        SigningKey.load(path)
+    path.write_bytes(b"nothing")
+    with pytest.raises(KeyFileError, match="does not contain any valid RSA or ECDSA public keys"):
+        load_public_keys(path)
+    with pytest.raises(KeyFileError, match="nope"):
+        load_public_keys(tmp_path / "nope")
