@@ -1,0 +1,69 @@
+"""The kernel tells when memory crosses a threshold."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from nodeagent_plugins.eviction.memory import REARM_SECONDS, MemoryFiles, MemoryWatch
+
+from nodeagent.base.aio import TaskOwner
+from nodeagent.base.quantity import Quantity
+from nodeagent.model.eviction_thresholds import Amount, Signal, Threshold
+from nodeagent.testing import FakeClock
+from nodeagent.testing.clock import eventually
+
+MI = 1024 * 1024
+EATER = """
+import sys
+sys.stdin.readline()
+held = b"x" * (64 << 20)
+sys.stdin.readline()
+"""
+
+
+class OneCgroup(MemoryFiles):
+    """A machine on which one cgroup is everything that uses memory."""
+
+    def __init__(self, cgroup: Path) -> None:
+        super().__init__()
+        self.cgroup = cgroup
+
+
+@pytest.fixture
+def cgroup() -> Iterator[Path]:
+    mount = MemoryFiles().cgroup
+    assert mount is not None, "needs cgroup v1"
+    place = mount / f"eviction-test-{os.getpid()}"
+    place.mkdir()
+    yield place
+    place.rmdir()
+
+
+@pytest.mark.row("config.kernelMemcgNotification")
+async def test_a_crossed_threshold_is_told_by_the_kernel_without_any_polling(cgroup: Path, clock: FakeClock) -> None:
+    files, told = OneCgroup(cgroup), list[int]()
+    left = Amount(Quantity(files.read().capacity - 32 * MI))
+    watch = MemoryWatch([Threshold(Signal.MEMORY, left)], files, clock, lambda: told.append(1), kernel=True)
+    eater = subprocess.Popen([sys.executable, "-c", EATER], stdin=subprocess.PIPE)
+    assert eater.stdin is not None
+    (cgroup / "cgroup.procs").write_text(str(eater.pid))
+    try:
+        async with TaskOwner("test") as tasks:
+            tasks.start(watch.run(), "watch")
+            await clock.settle()
+            assert told == []
+
+            eater.stdin.write(b"\n")
+            eater.stdin.flush()
+            await eventually(lambda: told)  # while the clock of the watch stands still
+
+            told.clear()
+            await clock.advance(REARM_SECONDS)
+            assert told  # what was crossed before it listened is told when it begins to
+    finally:
+        eater.communicate(b"\n", timeout=10)
