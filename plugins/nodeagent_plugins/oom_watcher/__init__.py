@@ -1,0 +1,120 @@
+"""Tells of processes that the kernel killed for want of memory, and of which container they were.
+
+A victim outside all containers is an event of the node (``SystemOOM``), one of a container an event of its pod. Where
+the kernel's log may not be read, the kill counters of the pods' cgroups are looked at now and then: they tell neither
+process nor what happened outside pods, and a container that went with its cgroup shows it in its status alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nodeagent_plugins.oom_watcher.counters import cgroup_dir, count_kills, memory_root
+from nodeagent_plugins.oom_watcher.kernel_log import KernelLog, OomKill
+
+from nodeagent import hookimpl
+from nodeagent.contracts.background import BackgroundLoop
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.events import EventType
+from nodeagent.model.pod import Pod
+
+if TYPE_CHECKING:
+    from nodeagent.pluginmanager import PluginManager
+
+_log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 10.0
+SYSTEM_REASON = "SystemOOM"
+CONTAINER_REASON = "OOMKilled"
+
+
+@hookimpl
+def nodeagent_configure(context: AgentContext, plugins: PluginManager) -> None:
+    plugins.register(OomWatcher(context, KernelLog()), name="oom_watcher.loop")
+
+
+class OomWatcher:
+    """Follows the kernel's log; without it, the counters of cgroups."""
+
+    name = "OOM watcher"
+
+    def __init__(self, context: AgentContext, log: KernelLog, *, cgroups: Path | None = None) -> None:
+        self._context, self._kernel = context, log
+        self._cgroups = cgroups
+
+    @hookimpl
+    def nodeagent_provide_background_loops(self) -> Sequence[BackgroundLoop]:
+        return [self]
+
+    async def run(self) -> None:
+        """Tell of kills until cancelled."""
+        try:
+            await self._kernel.follow(self.tell)
+        except OSError as error:
+            _log.warning("Kernel log cannot be read; kills are counted by cgroup instead", extra={"err": str(error)})
+        await self._count()
+
+    # --- the kernel's log -----------------------------------------------------------------------------------
+
+    def tell(self, kill: OomKill) -> None:
+        """Record what *kill* means to the node or to a pod."""
+        context = self._context
+        _log.info(
+            "Process killed for want of memory",
+            extra={"process": kill.process, "pid": kill.pid, "cgroup": kill.cgroup, "limit": kill.limit},
+        )
+        found = self._owner(kill.cgroup)
+        if found is not None:
+            pod, container = found
+            why = "reached its memory limit" if kill.limit else "the node ran out of memory"
+            whose = f"Container {container}" if container else "Pod"
+            note = f"{whose}: process {kill.process} (pid {kill.pid}) was killed, {why}"
+            context.recorder.record(pod.reference(), EventType.WARNING, CONTAINER_REASON, note)
+        elif kill.cgroup == "/" or not kill.limit:
+            note = f"System OOM encountered, victim process: {kill.process}, pid: {kill.pid}"
+            context.recorder.record(context.node_reference(), EventType.WARNING, SYSTEM_REASON, note)
+
+    def _owner(self, cgroup: str) -> tuple[Pod, str] | None:
+        """Return the pod of a cgroup with the name of the container, which is empty for the pod itself."""
+        for pod in self._context.pods.active():
+            observed = self._context.pods.observed(pod.uid)
+            for container in observed.containers if observed is not None else ():
+                if container.id in cgroup:
+                    return pod, container.name
+            if pod.uid in cgroup or pod.uid.replace("-", "_") in cgroup:
+                return pod, ""
+        return None
+
+    # --- counters -------------------------------------------------------------------------------------------
+
+    async def _count(self) -> None:
+        root = self._cgroups if self._cgroups is not None else memory_root()
+        before: dict[str, int] | None = None
+        while True:
+            pods = self._context.pods.active()
+            parents = [parent for pod in pods if (parent := self._context.cgroups.parent_of(pod))]
+            now = await asyncio.to_thread(_look, root, parents)
+            for cgroup, kills in now.items():
+                if before is not None and kills > before.get(cgroup, 0):
+                    self._tell_counted(cgroup, kills - before.get(cgroup, 0))
+            before = now
+            await self._context.clock.sleep(LOOK_SECONDS)
+
+    def _tell_counted(self, cgroup: str, kills: int) -> None:
+        found = self._owner(cgroup)
+        if found is not None:
+            pod, container = found
+            whose = f"Container {container}" if container else "Pod"
+            note = f"{whose}: {kills} processes were killed for want of memory"
+            self._context.recorder.record(pod.reference(), EventType.WARNING, CONTAINER_REASON, note)
+
+
+def _look(root: Path, parents: Sequence[str]) -> dict[str, int]:
+    kills: dict[str, int] = {}
+    for parent in parents:
+        kills.update(count_kills(cgroup_dir(root, parent)))
+    return kills

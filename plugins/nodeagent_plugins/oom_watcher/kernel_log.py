@@ -1,0 +1,121 @@
+"""Processes that the kernel killed for want of memory, as its log tells of them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+KERNEL_LOG = Path("/dev/kmsg")
+_RECORD_BYTES = 8192
+_KERNEL = 0
+_FACILITY_SHIFT = 3
+_RECORDS_AT_ONCE = 200
+
+_SUMMARY = re.compile(r"oom-kill:constraint=(\w+),.*?task_memcg=(.*),task=(.*),pid=(\d+),uid=\d+")
+_OLD_CGROUP = re.compile(r"Task in (\S+) killed as a result of limit of (\S+)")
+_OLD_VICTIM = re.compile(r"Killed process (\d+),? .*?\((.*)\),? total-vm")
+_IN_CGROUP = "CONSTRAINT_MEMCG"
+
+
+@dataclass(frozen=True, slots=True)
+class OomKill:
+    """One process that was killed.
+
+    :ivar cgroup: the process's memory cgroup, ``/`` for none.
+    :ivar limit: whether a cgroup reached its limit, instead of the machine.
+    """
+
+    process: str
+    pid: int
+    cgroup: str
+    limit: bool
+
+
+class OomParser:
+    """Finds kills in the records of the kernel's log, whichever way its version tells of them."""
+
+    def __init__(self) -> None:
+        self._cgroup: str | None = None
+        self._told = 0
+
+    def feed(self, text: str) -> OomKill | None:
+        """Take the next record; return the kill that it completes.
+
+        Kernels since 5.0 tell all in one record; older ones name the cgroup in one and the process in another, where
+        the machine has run out of memory only the process.
+        """
+        if (found := _SUMMARY.search(text)) is not None:
+            constraint, cgroup, process, pid = found.groups()
+            self._told = int(pid)
+            return OomKill(process, int(pid), cgroup, constraint == _IN_CGROUP)
+        if (found := _OLD_CGROUP.search(text)) is not None:
+            self._cgroup = found[1]
+            return None
+        if (found := _OLD_VICTIM.search(text)) is None:
+            return None
+        pid, process, cgroup = int(found[1]), found[2], self._cgroup
+        self._cgroup, told, self._told = None, self._told, 0
+        if pid == told:  # the record before has told already
+            return None
+        return OomKill(process, pid, cgroup or "/", cgroup is not None)
+
+
+def record_text(record: bytes) -> str:
+    """Return the text of one record of ``/dev/kmsg``; empty for what programs have written there."""
+    head, _, text = record.partition(b";")
+    try:
+        facility = int(head.split(b",", 1)[0]) >> _FACILITY_SHIFT
+    except ValueError:
+        return ""
+    return text.partition(b"\n")[0].decode(errors="replace") if facility == _KERNEL else ""
+
+
+class KernelLog:
+    """Follows the kernel's log from now on.
+
+    :raises OSError: from :meth:`follow`: the log may not be read here.
+    """
+
+    def __init__(self, path: Path = KERNEL_LOG) -> None:
+        self._path = path
+
+    async def follow(self, killed: Callable[[OomKill], None]) -> None:
+        """Call *killed* for each kill until cancelled."""
+        descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        loop, parser = asyncio.get_running_loop(), OomParser()
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def read() -> None:
+            try:
+                for _ in range(_RECORDS_AT_ONCE):
+                    record = _next(descriptor)
+                    if record and (kill := parser.feed(record_text(record))) is not None:
+                        killed(kill)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if not ended.done():
+                    ended.set_exception(error)
+
+        try:
+            os.lseek(descriptor, 0, os.SEEK_END)
+            loop.add_reader(descriptor, read)
+            await ended
+        finally:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+
+
+def _next(descriptor: int) -> bytes:
+    """Return the next record; empty when records were overwritten before they could be read."""
+    try:
+        return os.read(descriptor, _RECORD_BYTES)
+    except OSError as error:
+        if error.errno in (errno.EPIPE, errno.EINVAL):
+            return b""
+        raise

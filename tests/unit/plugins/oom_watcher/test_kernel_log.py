@@ -1,0 +1,73 @@
+"""Kills are found in the kernel's log, as old and new kernels tell of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from nodeagent_plugins.oom_watcher.kernel_log import KernelLog, OomKill, OomParser, record_text
+
+NEW = (
+    "python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
+    "Memory cgroup stats for /kubepods/poda/c1:",
+    "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg=/kubepods/poda,"
+    "task_memcg=/kubepods/poda/c1,task=my, odd) task,pid=6202,uid=0",
+    "Memory cgroup out of memory: Killed process 6202 (my, odd) task) total-vm:82104kB, anon-rss:16256kB",
+)
+MACHINE = (
+    "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/,"
+    "task=tail,pid=77,uid=1000",
+    "Out of memory: Killed process 77 (tail) total-vm:1kB",
+)
+OLD = (
+    "Task in /kubepods/poda/c1 killed as a result of limit of /kubepods/poda",
+    "Memory cgroup out of memory: Kill process 8 (stress) score 1000 or sacrifice child",
+    "Killed process 8 (stress) total-vm:1kB, anon-rss:1kB",
+)
+OLD_MACHINE = (
+    "Out of memory: Kill process 9 (stress) score 900 or sacrifice child",
+    "Killed process 9, UID 1000, (stress) total-vm:1kB",
+)
+
+
+@pytest.mark.parametrize(
+    ("records", "kill"),
+    [
+        (NEW, OomKill("my, odd) task", 6202, "/kubepods/poda/c1", True)),
+        (MACHINE, OomKill("tail", 77, "/", False)),
+        (OLD, OomKill("stress", 8, "/kubepods/poda/c1", True)),
+        (OLD_MACHINE, OomKill("stress", 9, "/", False)),
+        (("veth1: entered promiscuous mode",), None),
+    ],
+    ids=["limit", "machine", "old limit", "old machine", "something else"],
+)
+def test_finds_each_kill_once(records: tuple[str, ...], kill: OomKill | None) -> None:
+    parser = OomParser()
+
+    found = [parser.feed(record) for record in records]
+
+    assert [one for one in found if one is not None] == ([kill] if kill else [])
+
+
+def test_only_the_kernel_is_believed() -> None:
+    assert record_text(b"6,79497,13883795173,-;oom-kill:x\n SUBSYSTEM=y\n") == "oom-kill:x"
+    assert record_text(b"30,79497,13883795173,-;oom-kill:x\n") == ""  # facility 3: a daemon wrote it
+    assert record_text(b"torn") == ""
+
+
+async def test_a_log_that_may_not_be_read_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        await KernelLog(tmp_path / "kmsg").follow(lambda _kill: None)
+
+
+async def test_a_log_that_cannot_be_waited_for_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "kmsg").write_text("")
+    before = len(os.listdir("/proc/self/fd"))
+
+    with pytest.raises(OSError, match="not permitted"):
+        async with asyncio.timeout(5):
+            await KernelLog(tmp_path / "kmsg").follow(lambda _kill: None)
+
+    assert len(os.listdir("/proc/self/fd")) == before

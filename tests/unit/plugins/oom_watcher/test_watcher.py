@@ -1,0 +1,112 @@
+"""A kill is told to whom it concerns: the pod whose container it was, or the node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from nodeagent_plugins import oom_watcher
+from nodeagent_plugins.oom_watcher import LOOK_SECONDS, OomWatcher
+from nodeagent_plugins.oom_watcher.counters import cgroup_dir, memory_root
+from nodeagent_plugins.oom_watcher.kernel_log import KernelLog, OomKill
+
+from nodeagent.contracts.context import AgentContext
+from nodeagent.testing import FakeClock, FakeRuntime, load_plugin, make_context, make_pod
+
+POD = make_pod("web", uid="11-22")
+
+
+@pytest.fixture
+def context(tmp_path: Path, clock: FakeClock) -> AgentContext:
+    """A node that runs one pod."""
+    runtime = FakeRuntime(clock)
+    built = make_context(tmp_path, clock=clock, runtime=runtime)
+    runtime.start("main", POD)
+    built.pods.add(POD, observed=runtime.pod(POD.uid))  # type: ignore[attr-defined]
+    return built
+
+
+def container_id(context: AgentContext) -> str:
+    observed = context.pods.observed(POD.uid)
+    assert observed is not None
+    return observed.containers[0].id
+
+
+def events(context: AgentContext) -> list[tuple[str, str, str]]:
+    return [(e.regarding.name, e.reason, e.note) for e in context.recorder.events]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "limit", "told"),
+    [
+        (
+            "/kubepods/pod11-22/cri-containerd-{id}.scope",
+            True,
+            ("web", "OOMKilled", "Container main: process eat (pid 5) was killed, reached its memory limit"),
+        ),
+        (
+            "/kubepods.slice/kubepods-pod11_22.slice/gone",
+            False,
+            ("web", "OOMKilled", "Pod: process eat (pid 5) was killed, the node ran out of memory"),
+        ),
+        ("/", False, ("node-1", "SystemOOM", "System OOM encountered, victim process: eat, pid: 5")),
+        (
+            "/system.slice/ssh.service",
+            False,
+            ("node-1", "SystemOOM", "System OOM encountered, victim process: eat, pid: 5"),
+        ),
+        ("/system.slice/limited.service", True, None),
+    ],
+)
+def test_tells_whom_it_concerns(
+    context: AgentContext, cgroup: str, limit: bool, told: tuple[str, str, str] | None
+) -> None:
+    kill = OomKill("eat", 5, cgroup.format(id=container_id(context)), limit)
+
+    OomWatcher(context, KernelLog()).tell(kill)
+
+    assert events(context) == ([told] if told else [])
+
+
+async def test_counts_by_cgroup_where_the_log_may_not_be_read(
+    tmp_path: Path, context: AgentContext, clock: FakeClock
+) -> None:
+    pod = tmp_path / "cgroup/pods/11-22"
+    main = pod / container_id(context)
+    main.mkdir(parents=True)
+    (main / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
+    watcher = OomWatcher(context, KernelLog(tmp_path / "no log"), cgroups=tmp_path / "cgroup")
+    loop = asyncio.create_task(watcher.run())
+    await clock.advance(LOOK_SECONDS)
+    assert events(context) == []  # those were before this agent
+
+    (main / "memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
+    (pod / "memory.events.local").write_text("oom 1\noom_kill 4\n")
+    await clock.advance(LOOK_SECONDS)
+
+    assert events(context) == [
+        ("web", "OOMKilled", "Container main: 1 processes were killed for want of memory"),
+        ("web", "OOMKilled", "Pod: 4 processes were killed for want of memory"),
+    ]
+    loop.cancel()
+
+
+def test_finds_the_cgroups_of_pods(tmp_path: Path) -> None:
+    assert memory_root(tmp_path) == tmp_path
+    (tmp_path / "memory").mkdir()
+    assert memory_root(tmp_path) == tmp_path / "memory"
+    directory: Callable[[str], str] = lambda parent: str(cgroup_dir(Path("/c"), parent))  # noqa: E731
+    assert directory("/kubepods/burstable/pod1") == "/c/kubepods/burstable/pod1"
+    assert directory("kubepods-burstable-pod1_2.slice") == (
+        "/c/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice"
+    )
+
+
+def test_is_a_loop_of_the_agent(context: AgentContext) -> None:
+    manager = load_plugin(oom_watcher, name="oom_watcher", context=context)
+
+    [answer] = manager.provide_all("nodeagent_provide_background_loops")
+
+    assert [loop.name for loop in answer.value] == ["OOM watcher"]
