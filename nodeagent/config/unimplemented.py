@@ -31,7 +31,6 @@ FIELDS = frozenset(
         "reservedSystemCPUs",
         "rotateCertificates",
         "serverTLSBootstrap",
-        "showHiddenMetricsForVersion",
         "systemCgroups",
         "systemReserved",
         "systemReservedCgroup",

@@ -25,9 +25,7 @@ ACCESS_SECONDS = 20.0
 DEBUG_DISABLED = "Debug endpoints are disabled."
 
 
-def build_app(
-    routes: Iterable[Route], *, access: Access | None, debugging: bool, statistics: Statistics
-) -> web.Application:
+def build_app(routes: Iterable[Route], *, access: Access | None, debugging: bool) -> web.Application:
     """Return the application of the secured port, or, without *access*, of the read-only port.
 
     :param debugging: whether paths that reach into containers and logs are served
@@ -35,7 +33,7 @@ def build_app(
     """
     read_only = access is None
     by_route: dict[web.AbstractRoute, Route] = {}
-    kind = "readonly" if read_only else "readwrite"
+    statistics = Statistics("readonly" if read_only else "readwrite")
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -43,7 +41,7 @@ def build_app(
             request.protocol.request_came()
         route = by_route.get(request.match_info.route)
         started = time.monotonic()
-        statistics.begin()
+        counted = statistics.begin(request.method, _first_segment(route), route is not None and route.streams)
         user, answer, sent = "", None, SentBytes()
         SENT_BYTES.set(sent)
         try:
@@ -61,7 +59,7 @@ def build_app(
             raise
         finally:
             seconds = time.monotonic() - started
-            statistics.end(request.method, _first_segment(route), kind, route is not None and route.streams, seconds)
+            statistics.end(counted, seconds)
             if route is not None and route.streams:
                 _log_access(request, user, answer, sent, seconds)
 

@@ -8,9 +8,26 @@ from collections.abc import Callable, Mapping, Sequence
 from aiohttp import web
 
 from nodeagent.base.logging import active
+from nodeagent.base.metrics import Counter, Gauge
 from nodeagent.contracts.server import Reach, Route
 
 _log = logging.getLogger(__name__)
+
+STATE = Gauge(
+    "kubernetes_healthcheck",
+    "This metric records the result of a single healthcheck.",
+    ("name", "type"),
+    prefixed=False,
+    page="slis",
+)
+RESULTS = Counter(
+    "kubernetes_healthchecks_total",
+    "This metric records the results of all healthcheck.",
+    ("name", "type", "status"),
+    prefixed=False,
+    page="slis",
+)
+_TYPE = "healthz"
 
 Check = Callable[[], str]
 """Returns what is wrong, or an empty text."""
@@ -28,7 +45,9 @@ def health_routes(checks: Mapping[str, Check]) -> Sequence[Route]:
         chosen = {name: check for name, check in checks.items() if name not in excluded}
         lines, failed = [], False
         for name, check in chosen.items():
-            if problem := check():
+            problem = check()
+            _count(name, problem)
+            if problem:
                 _log.warning("Health check failed", extra={"check": name, "err": problem})
                 failed = True
             lines.append(f"[-]{name} failed: reason withheld" if problem else f"[+]{name} ok")
@@ -42,7 +61,9 @@ def health_routes(checks: Mapping[str, Check]) -> Sequence[Route]:
         check = checks.get(request.match_info["check"])
         if check is None:
             return web.Response(status=404, text="no such check\n")
-        if problem := check():
+        problem = check()
+        _count(request.match_info["check"], problem)
+        if problem:
             return web.Response(status=500, text=f"internal server error: {problem}\n")
         return web.Response(text="ok")
 
@@ -50,6 +71,11 @@ def health_routes(checks: Mapping[str, Check]) -> Sequence[Route]:
         Route("GET", "/healthz", everything, Reach.READ_ONLY),
         Route("GET", "/healthz/{check}", one, Reach.READ_ONLY),
     )
+
+
+def _count(check: str, problem: str) -> None:
+    STATE.set(int(not problem), check, _TYPE)
+    RESULTS.inc(check, _TYPE, "error" if problem else "success")
 
 
 class _LogCheck:

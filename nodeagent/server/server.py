@@ -20,7 +20,6 @@ from nodeagent.server.tls_files import TlsFiles
 if TYPE_CHECKING:
     from nodeagent.server.access import Access
     from nodeagent.server.listener import Listener
-    from nodeagent.server.statistics import Statistics
 
 _log = logging.getLogger(__name__)
 
@@ -63,9 +62,8 @@ class AgentServer:
         from nodeagent.server.access import Access
         from nodeagent.server.healthz import health_routes
         from nodeagent.server.metrics import metrics_routes
-        from nodeagent.server.statistics import Statistics
 
-        config, statistics = self._context.config, Statistics()
+        config = self._context.config
         guard: Access | None = None
         tls = self._tls()
         if config.enable_server:
@@ -73,24 +71,22 @@ class AgentServer:
                 guard = Access(self._context.node_name, *self._ask_access(), tls.believes)
             except ServerRefused as error:
                 _log.error("Secured port is not served", extra={"err": str(error)})
-        routes = [*health_routes(self._checks), *metrics_routes(self._context, statistics), *self._ask_routes()]
+        routes = [*health_routes(self._checks), *metrics_routes(self._context), *self._ask_routes()]
         async with asyncio.TaskGroup() as group:
             if guard is not None:
-                group.create_task(self._serve(routes, guard, tls, statistics), name="secured port")
+                group.create_task(self._serve(routes, guard, tls), name="secured port")
             if config.read_only_port:
-                group.create_task(self._serve(routes, None, None, statistics), name="read-only port")
+                group.create_task(self._serve(routes, None, None), name="read-only port")
             await asyncio.Event().wait()
 
-    async def _serve(
-        self, routes: Sequence[Route], access: Access | None, tls: TlsFiles | None, statistics: Statistics
-    ) -> None:
+    async def _serve(self, routes: Sequence[Route], access: Access | None, tls: TlsFiles | None) -> None:
         from aiohttp import web
 
         from nodeagent.server.app import build_app
         from nodeagent.server.listener import Connection, Listener
 
         config = self._context.config
-        app = build_app(routes, access=access, debugging=config.enable_debugging_handlers, statistics=statistics)
+        app = build_app(routes, access=access, debugging=config.enable_debugging_handlers)
         runner = web.AppRunner(
             app,
             access_log=None,

@@ -1,42 +1,34 @@
-"""Counts of requests, kept as numbers until somebody asks for metrics."""
+"""Counts of requests."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter
-from dataclasses import dataclass, field
+from nodeagent.base.metrics import Counter, Gauge, Histogram
 
-BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
+_LABELS = ("method", "path", "server_type", "long_running")
 
-Labels = tuple[str, str, str, str]
-"""method, path, server_type, long_running"""
-
-
-@dataclass(slots=True)
-class Timing:
-    """A histogram: requests a bucket (the last is beyond every bound), and seconds in all."""
-
-    buckets: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
-    seconds: float = 0.0
+REQUESTS = Counter("http_requests_total", "Requests that were answered.", _LABELS)
+INFLIGHT = Gauge("http_inflight_requests", "Requests that are being answered.", _LABELS)
+DURATIONS = Histogram("http_requests_duration_seconds", "How long requests took.", _LABELS)
 
 
 class Statistics:
-    """What all ports of the server have answered."""
+    """What one port answers.
 
-    def __init__(self) -> None:
-        self.requests: Counter[Labels] = Counter()
-        self.timings: dict[Labels, Timing] = {}
-        self.inflight = 0
+    :param server_type: ``readonly`` or ``readwrite``.
+    """
 
-    def begin(self) -> None:
-        self.inflight += 1
+    def __init__(self, server_type: str) -> None:
+        self._type = server_type
 
-    def end(self, method: str, path: str, server_type: str, long_running: bool, seconds: float) -> None:
-        """Count one request; unknown methods share one name."""
-        self.inflight -= 1
-        labels = (method if method in _METHODS else "other", path, server_type, str(long_running).lower())
-        self.requests[labels] += 1
-        timing = self.timings.setdefault(labels, Timing())
-        timing.buckets[bisect_left(BUCKETS, seconds)] += 1
-        timing.seconds += seconds
+    def begin(self, method: str, path: str, long_running: bool) -> tuple[str, ...]:
+        """Note that a request came; return what :meth:`end` wants. Unknown methods share one name."""
+        labels = (method if method in _METHODS else "other", path, self._type, str(long_running).lower())
+        INFLIGHT.inc(*labels)
+        return labels
+
+    def end(self, labels: tuple[str, ...], seconds: float) -> None:
+        """Note that the request was answered."""
+        INFLIGHT.inc(*labels, by=-1)
+        REQUESTS.inc(*labels)
+        DURATIONS.observe(seconds, *labels)

@@ -121,6 +121,7 @@ class _PodProbes:
     def close(self) -> None:
         for running in self._workers.values():
             running.task.cancel()
+            running.worker.forget_counts()
         self._workers.clear()
         for container_id in self._containers.values():
             self._results.pop(container_id, None)
@@ -139,6 +140,14 @@ class _PodProbes:
     @property
     def uid(self) -> str:
         return self._pod.uid
+
+    @property
+    def name(self) -> str:
+        return self._pod.name
+
+    @property
+    def namespace(self) -> str:
+        return self._pod.namespace
 
     def pod_ip(self) -> str:
         status = self._context.pods.status(self.uid)

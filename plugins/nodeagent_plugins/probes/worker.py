@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from nodeagent_plugins.probes.actions import Actions, Target
 from nodeagent_plugins.probes.outcome import Outcome, ProbeError, Streak, Verdict
 
+from nodeagent.base.metrics import Counter, Histogram
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus
@@ -23,12 +24,34 @@ _START_SECONDS = 1.0
 """How soon to look again at a container that is just being started."""
 _log = logging.getLogger(__name__)
 
+PROBES = Counter(
+    "prober_probe_total",
+    "Cumulative number of a liveness, readiness or startup probe for a container by result.",
+    ("probe_type", "result", "container", "pod", "namespace", "pod_uid"),
+    prefixed=False,
+    page="probes",
+)
+DURATIONS = Histogram(
+    "prober_probe_duration_seconds",
+    "Duration in seconds for a probe response.",
+    ("probe_type", "container", "pod", "namespace"),
+    prefixed=False,
+    page="probes",
+)
+_RESULTS = ("successful", "failed", "unknown")
+
 
 class ProbedPod(Protocol):
     """What a worker asks of its pod and tells to it."""
 
     @property
     def uid(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def namespace(self) -> str: ...
 
     def pod_ip(self) -> str: ...
 
@@ -126,13 +149,32 @@ class ProbeWorker:
             return left
         if self._started() == (self.kind is ProbeKind.STARTUP):
             return None  # startup is over, or liveness and readiness wait for it
-        outcome = await self._attempt(status.id)
+        outcome = await self._counted_attempt(status.id)
         if outcome is not None and self._container_id == status.id:
             self._count(ProbeResult.FAILURE if outcome.verdict is Verdict.FAILURE else ProbeResult.SUCCESS)
         return self._period
 
     def _started(self) -> bool:
         return self._pod.result(self._container_id, ProbeKind.STARTUP) in (None, ProbeResult.SUCCESS)
+
+    def forget_counts(self) -> None:
+        """Show no metrics of this probe any more."""
+        for result in _RESULTS:
+            PROBES.forget(*self._labels(result))
+        DURATIONS.forget(self.kind, self._container.name, self._pod.name, self._pod.namespace)
+
+    async def _counted_attempt(self, container_id: str) -> Outcome | None:
+        began = self._clock.now()
+        outcome = await self._attempt(container_id)
+        result = "unknown" if outcome is None else "failed" if outcome.verdict is Verdict.FAILURE else "successful"
+        PROBES.inc(*self._labels(result))
+        seconds = self._clock.now() - began
+        DURATIONS.observe(seconds, self.kind, self._container.name, self._pod.name, self._pod.namespace)
+        return outcome
+
+    def _labels(self, result: str) -> tuple[str, ...]:
+        pod = self._pod
+        return self.kind, result, self._container.name, pod.name, pod.namespace, pod.uid
 
     async def _attempt(self, container_id: str) -> Outcome | None:
         """Probe once, again at once if the probe itself fails; ``None`` when nothing was found out."""

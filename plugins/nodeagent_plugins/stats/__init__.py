@@ -15,6 +15,7 @@ from nodeagent import hookimpl
 if TYPE_CHECKING:
     from nodeagent.contracts.background import BackgroundLoop
     from nodeagent.contracts.context import AgentContext
+    from nodeagent.contracts.server import Route
     from nodeagent.contracts.stats import StatsProvider
 
 NAME = "stats"
@@ -45,3 +46,10 @@ def nodeagent_provide_stats(context: AgentContext) -> StatsProvider:
 @hookimpl
 def nodeagent_provide_background_loops(context: AgentContext) -> Sequence[BackgroundLoop]:
     return [context.stats.volumes] if isinstance(context.stats, MeasuredStats) else []
+
+
+@hookimpl
+def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
+    from nodeagent_plugins.stats.cadvisor import cadvisor_routes
+
+    return cadvisor_routes(context, context.stats) if isinstance(context.stats, MeasuredStats) else []

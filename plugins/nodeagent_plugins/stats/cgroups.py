@@ -38,7 +38,7 @@ class CgroupReader:
     """
 
     def __init__(self, mounts: Mapping[str, str], machine: Machine) -> None:
-        self._unified = "" in mounts
+        self.unified = "" in mounts
         self._machine = machine
         self._mounts = mounts
 
@@ -62,7 +62,7 @@ class CgroupReader:
 
     def account(self, name: str) -> Account | None:
         """Return what the cgroup uses, or ``None`` where there is no such cgroup."""
-        account = self._account_v2(name) if self._unified else self._account_v1(name)
+        account = self._account_v2(name) if self.unified else self._account_v1(name)
         if account.cpu_nanoseconds is None and account.memory_bytes is None:
             return None
         return account
@@ -92,6 +92,15 @@ class CgroupReader:
             return Path(place).stat().st_mtime_ns if place else 0
         return 0
 
+    def children(self, name: str) -> list[str]:
+        """Return the cgroups directly below."""
+        place = self.place("memory" if "memory" in self._mounts else "cpuacct", name)
+        try:
+            found = sorted(entry.name for entry in Path(place or "/nowhere").iterdir() if entry.is_dir())
+        except OSError:
+            return []
+        return [f"{name.rstrip('/')}/{child}" for child in found]
+
     def exists(self, name: str) -> bool:
         place = self.place("memory" if "memory" in self._mounts else "cpuacct", name)
         return place is not None and Path(place).is_dir()
@@ -104,11 +113,11 @@ class CgroupReader:
         for line in (read(self._machine.root / f"proc/{pid}/cgroup") or b"").decode(errors="replace").splitlines():
             _, controllers, name = line.split(":", 2)
             found.update(dict.fromkeys(controllers.split(","), name))
-        return found.get("" if self._unified else "memory", "/")
+        return found.get("" if self.unified else "memory", "/")
 
     def place(self, controller: str, name: str) -> str | None:
         """Return the directory of a cgroup, or ``None`` where the controller is not mounted."""
-        mount = self._mounts.get("" if self._unified else controller)
+        mount = self._mounts.get("" if self.unified else controller)
         return None if mount is None else mount + name if name != "/" else mount
 
     def file(self, controller: str, name: str, file: str) -> bytes | None:

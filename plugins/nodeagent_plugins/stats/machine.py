@@ -58,6 +58,16 @@ class Machine:
         parts = (read(self.root / "proc/loadavg") or b"").split()
         return int(parts[3].split(b"/")[1]) if len(parts) > 3 else None
 
+    def identity(self) -> tuple[str, str, str]:
+        """Return boot id, machine id and system UUID; empty where the machine does not tell."""
+        files = ("proc/sys/kernel/random/boot_id", "etc/machine-id", "sys/class/dmi/id/product_uuid")
+        boot, machine, system = ((read(self.root / file) or b"").decode().strip() for file in files)
+        return boot, machine, system
+
+    def shows(self, interface: str) -> bool:
+        """Tell whether an interface carries something from or to the outside."""
+        return not interface.startswith(_NO_INTERFACES_OF_THE_NODE)
+
     def interfaces(self, pid: int | str = 1) -> list[InterfaceStats]:
         """Return the interfaces in the network namespace of a process, ``eth0`` first."""
         found = parse_interfaces(read(self.root / f"proc/{pid}/net/dev") or b"")

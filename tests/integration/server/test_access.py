@@ -32,6 +32,11 @@ WHO = {
 NEEDS = {
     ("GET", "/healthz"): ("get", "proxy"),
     ("GET", "/metrics"): ("get", "metrics"),
+    ("GET", "/metrics/resource"): ("get", "metrics"),
+    ("GET", "/metrics/probes"): ("get", "metrics"),
+    ("GET", "/metrics/slis"): ("get", "metrics"),
+    ("GET", "/stats/summary"): ("get", "stats"),
+    ("POST", "/stats/summary"): ("create", "stats"),
     ("GET", "/logs/"): ("get", "log"),
     ("GET", "/pods"): ("get", "proxy"),
     ("GET", "/configz"): ("get", "proxy"),

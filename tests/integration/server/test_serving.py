@@ -11,10 +11,12 @@ import ssl
 import pytest
 
 from nodeagent.base.tls import generate_ca, issue
+from nodeagent.contracts.stats import ContainerUsage, FilesystemStats, PodUsage, VolumeUsage
 from nodeagent.model.pod import PodStatus
 from nodeagent.server import listener
 from nodeagent.server.serving_certificate import ensure_self_signed
-from nodeagent.testing import FakePodDirectory, FakeRuntime, make_pod
+from nodeagent.server.statistics import REQUESTS
+from nodeagent.testing import FakePodDirectory, FakeRuntime, FakeStats, make_pod
 from tests.integration.server.conftest import ALWAYS_ALLOW, problems, serving
 
 
@@ -191,9 +193,13 @@ async def test_metrics_carry_the_field_s_names(pki, tmp_path):
     pod = make_pod("web")
     static = make_pod("etcd", annotations={"kubernetes.io/config.source": "file"})
     runtime, pods = FakeRuntime(), FakePodDirectory(pod, static)
-    runtime.start("main", pod)
+    container_id = runtime.start("main", pod)
     pods.runtime_pods[pod.uid] = runtime.pod(pod.uid)
-    async with serving(pki, tmp_path, parts={"pods": pods, "runtime": runtime}) as node:
+    volume = VolumeUsage("data", FilesystemStats(1, used_bytes=7), claim=("default", "claim"))
+    logs = ContainerUsage("main", 1, logs=FilesystemStats(1, used_bytes=8), container_id=container_id)
+    stats = FakeStats(pods=[PodUsage(pod.uid, "default", "web", 1, containers=[logs], volumes=[volume])])
+    asked = {path: REQUESTS.value("GET", path, "readwrite", "false") for path in ("pods", "other")}
+    async with serving(pki, tmp_path, parts={"pods": pods, "runtime": runtime, "stats": stats}) as node:
         await node.ask("/pods", token="admin-token")
         await node.ask("/made/up/path", token="admin-token")
         status, text, headers = await node.ask("/metrics", token="scraper-token")
@@ -206,15 +212,21 @@ async def test_metrics_carry_the_field_s_names(pki, tmp_path):
     assert headers["Content-Type"].startswith("text/plain")
     assert opened["Content-Type"].startswith("application/openmetrics-text")
     for expected in (
-        'kubelet_node_name{node="node-1"} 1.0',
-        'kubelet_desired_pods{static="true"} 1.0',
-        'kubelet_desired_pods{static=""} 1.0',
-        'kubelet_active_pods{static=""} 1.0',
-        "kubelet_running_pods 1.0",
-        'kubelet_running_containers{container_state="running"} 1.0',
-        'kubelet_http_requests_total{long_running="false",method="GET",path="pods",server_type="readwrite"} 1.0',
-        'kubelet_http_requests_total{long_running="false",method="GET",path="other",server_type="readwrite"} 1.0',
-        "kubelet_http_inflight_requests 1.0",
+        'kubelet_node_name{node="node-1"} 1',
+        'kubelet_desired_pods{static="true"} 1',
+        'kubelet_desired_pods{static=""} 1',
+        'kubelet_active_pods{static=""} 1',
+        "kubelet_running_pods 1",
+        'kubelet_running_containers{container_state="running"} 1',
+        *(
+            f'kubelet_http_requests_total{{method="GET",path="{path}",server_type="readwrite",long_running="false"}} '
+            f"{count + 1:g}"
+            for path, count in asked.items()
+        ),
+        'kubelet_http_inflight_requests{method="GET",path="metrics",server_type="readwrite",long_running="false"} 1',
+        'kubelet_volume_stats_used_bytes{namespace="default",persistentvolumeclaim="claim"} 7',
+        "kubelet_container_log_filesystem_used_bytes"
+        f'{{uid="{pod.uid}",namespace="default",pod="web",container="main"}} 8',
     ):
         assert expected in lines
     assert any(line.startswith("process_resident_memory_bytes ") for line in lines)

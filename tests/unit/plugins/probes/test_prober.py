@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from nodeagent_plugins import probes
 from nodeagent_plugins.probes.prober import ProbeManager
+from nodeagent_plugins.probes.worker import DURATIONS, PROBES
 
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import ContainerState, ExecResult
@@ -406,3 +407,27 @@ async def test_sidecars_are_probed_and_plain_init_containers_are_not(node: Node,
 
 async def test_the_plugin_provides_a_prober(node: Node) -> None:
     assert isinstance(probes.nodeagent_provide_prober(node.context), ProbeManager)
+
+
+async def test_results_of_probes_are_counted_as_long_as_the_pod_is_there(node: Node, clock: FakeClock) -> None:
+    pod = make_pod("counted", containers=[make_container(readiness_probe={"exec": {"command": ["check"]}})])
+    node.runtime.start("main", pod)
+    labels = ("main", "counted", "default", pod.uid)
+
+    def counted() -> list[float]:
+        return [PROBES.value("Readiness", result, *labels) for result in ("successful", "failed", "unknown")]
+
+    node.look(pod)
+    await clock.settle()
+    assert counted() == [1, 0, 0]
+    node.healthy = False
+    await clock.advance(10)
+    assert counted() == [1, 1, 0]
+    node.runtime.fail("exec_sync", RuntimeUnavailable("gone"), times=None)
+    await clock.advance(10)
+    assert counted() == [1, 1, 1]
+    assert DURATIONS.count("Readiness", "main", "counted", "default") == 3
+
+    node.prober.remove_pod(pod.uid)
+    assert counted() == [0, 0, 0]
+    assert DURATIONS.count("Readiness", "main", "counted", "default") == 0

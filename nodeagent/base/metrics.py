@@ -1,0 +1,228 @@
+"""Numbers that a program counts about itself, and the text by which collectors read them.
+
+An instrument is made once, where its module is loaded, and counts for a whole process::
+
+    _RELISTS = Histogram("pleg_relist_duration_seconds", "How long a listing of the runtime took.")
+    _RELISTS.observe(0.02)
+
+Counting is an addition in a dictionary; text is made only for who asks. Everything happens in the loop's thread, or
+with a lock of one's own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from math import inf, isinf
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Bounds for lengths of time that nothing better is known of."""
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+_TOTAL = "_total"
+
+
+class Family:
+    """All samples of one name.
+
+    :param kind: ``counter``, ``gauge`` or ``histogram``.
+    :param labels: names of the labels, in the order in which values are given.
+    :param deprecated: the release since which the metric is on its way out; it is then shown on demand only.
+    """
+
+    __slots__ = ("deprecated", "kind", "labels", "name", "rows", "text")
+
+    def __init__(self, name: str, kind: str, text: str, labels: Sequence[str] = (), *, deprecated: str = "") -> None:
+        self.name, self.kind, self.labels, self.deprecated = name, kind, tuple(labels), deprecated
+        self.text = f"(Deprecated since {deprecated}) {text}" if deprecated else text
+        self.rows: list[tuple[str, str, float, int]] = []
+        """Suffix of the name, labels as text, value, and epoch nanoseconds of its measure or 0."""
+
+    def add(self, value: float, *values: str, at: int = 0) -> None:
+        """Add a sample with these label values, measured at *at* (epoch nanoseconds, 0 is not told)."""
+        self.rows.append(("", _pairs(self.labels, values), value, at))
+
+    def add_histogram(
+        self, values: Sequence[str], bounds: Sequence[float], counts: Sequence[int], total: float
+    ) -> None:
+        """Add a histogram; *counts* are those of each bucket alone, with one for what is beyond every bound."""
+        pairs = _pairs(self.labels, values)
+        cumulated = list(accumulate(counts))
+        for bound, count in zip((*bounds, inf), cumulated, strict=True):
+            limit = f'le="{_number(bound)}"'
+            self.rows.append(("_bucket", f"{pairs},{limit}" if pairs else limit, count, 0))
+        self.rows.append(("_sum", pairs, total, 0))
+        self.rows.append(("_count", pairs, cumulated[-1], 0))
+
+
+class _Instrument:
+    """Registers itself under its name.
+
+    :param prefixed: whether it is shown with the program's prefix.
+    :param page: where it is shown; empty is the main page.
+    """
+
+    kind = ""
+
+    def __init__(
+        self, name: str, text: str, labels: Sequence[str] = (), *, prefixed: bool = True, page: str = ""
+    ) -> None:
+        self.name, self.text, self.labels, self.prefixed, self.page = name, text, tuple(labels), prefixed, page
+        _INSTRUMENTS[name] = self
+
+    def family(self, prefix: str = "") -> Family:
+        """Return what was counted until now."""
+        family = Family(prefix + self.name if self.prefixed else self.name, self.kind, self.text, self.labels)
+        self.fill(family)
+        return family
+
+    def fill(self, family: Family) -> None:
+        raise NotImplementedError
+
+
+class Counter(_Instrument):
+    """Goes up."""
+
+    kind = "counter"
+
+    def __init__(
+        self, name: str, text: str, labels: Sequence[str] = (), *, prefixed: bool = True, page: str = ""
+    ) -> None:
+        super().__init__(name, text, labels, prefixed=prefixed, page=page)
+        self._counts: dict[tuple[str, ...], float] = {} if labels else {(): 0}
+
+    def inc(self, *values: str, by: float = 1) -> None:
+        """Count one more, or *by*, under these label values."""
+        self._counts[values] = self._counts.get(values, 0) + by
+
+    def value(self, *values: str) -> float:
+        return self._counts.get(values, 0)
+
+    def forget(self, *values: str) -> None:
+        """Show nothing under these label values any more."""
+        self._counts.pop(values, None)
+
+    def fill(self, family: Family) -> None:
+        for values, count in self._counts.items():
+            family.add(count, *values)
+
+
+class Gauge(Counter):
+    """Goes up and down."""
+
+    kind = "gauge"
+
+    def set(self, value: float, *values: str) -> None:
+        self._counts[values] = value
+
+
+class Histogram(_Instrument):
+    """Counts how often a value fell below each of *bounds*."""
+
+    kind = "histogram"
+
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        labels: Sequence[str] = (),
+        *,
+        bounds: Sequence[float] = SECONDS,
+        prefixed: bool = True,
+        page: str = "",
+    ) -> None:
+        super().__init__(name, text, labels, prefixed=prefixed, page=page)
+        self._bounds = tuple(bounds)
+        self._series: dict[tuple[str, ...], tuple[list[int], list[float]]] = {}
+        if not labels:
+            self._of(())
+
+    def observe(self, value: float, *values: str) -> None:
+        counts, total = self._of(values)
+        counts[bisect_left(self._bounds, value)] += 1
+        total[0] += value
+
+    def count(self, *values: str) -> int:
+        return sum(self._series[values][0]) if values in self._series else 0
+
+    def forget(self, *values: str) -> None:
+        """Show nothing under these label values any more."""
+        self._series.pop(values, None)
+
+    def fill(self, family: Family) -> None:
+        for values, (counts, total) in self._series.items():
+            family.add_histogram(values, self._bounds, counts, total[0])
+
+    def _of(self, values: tuple[str, ...]) -> tuple[list[int], list[float]]:
+        found = self._series.get(values)
+        if found is None:
+            found = self._series[values] = ([0] * (len(self._bounds) + 1), [0.0])
+        return found
+
+
+_INSTRUMENTS: dict[str, _Instrument] = {}
+
+
+def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
+    """Return *count* bounds, each *factor* times the one before."""
+    return tuple(start * factor**power for power in range(count))
+
+
+def instruments(prefix: str = "", page: str = "") -> Iterator[Family]:
+    """Return what all instruments of a page have counted, in the order of their names."""
+    for name in sorted(_INSTRUMENTS):
+        if _INSTRUMENTS[name].page == page:
+            yield _INSTRUMENTS[name].family(prefix)
+
+
+def expose(families: Iterable[Family], accept: str = "", *, deprecated: bool = False) -> tuple[bytes, str]:
+    """Return the text and its media type: OpenMetrics for who accepts it, else the plain text format.
+
+    :param accept: the request's header ``Accept``.
+    :param deprecated: whether metrics that are on their way out are shown.
+    """
+    shown = (family for family in families if family.rows and (deprecated or not family.deprecated))
+    if "application/openmetrics-text" in accept:
+        return "".join([*_open_lines(shown), "# EOF\n"]).encode(), OPEN_METRICS
+    return "".join(_text_lines(shown)).encode(), TEXT
+
+
+def _text_lines(families: Iterable[Family]) -> Iterator[str]:
+    for family in families:
+        yield f"# HELP {family.name} {_help(family)}\n# TYPE {family.name} {family.kind}\n"
+        for suffix, pairs, value, at in family.rows:
+            braces = f"{{{pairs}}}" if pairs else ""
+            yield f"{family.name}{suffix}{braces} {_number(value)}{f' {at // 1_000_000}' if at else ''}\n"
+
+
+def _open_lines(families: Iterable[Family]) -> Iterator[str]:
+    for family in families:
+        counts = family.kind == "counter"
+        name = family.name.removesuffix(_TOTAL) if counts else family.name
+        yield f"# HELP {name} {_help(family)}\n# TYPE {name} {family.kind}\n"
+        for suffix, pairs, value, at in family.rows:
+            braces = f"{{{pairs}}}" if pairs else ""
+            when = f" {at / 1e9:.3f}" if at else ""
+            yield f"{name}{_TOTAL if counts else suffix}{braces} {_number(value)}{when}\n"
+
+
+def _help(family: Family) -> str:
+    return family.text.replace("\\", r"\\").replace("\n", r"\n")
+
+
+def _pairs(labels: Sequence[str], values: Sequence[str]) -> str:
+    return ",".join(f'{label}="{_escaped(value)}"' for label, value in zip(labels, values, strict=True))
+
+
+def _escaped(value: str) -> str:
+    return value.translate(_ESCAPES) if "\\" in value or '"' in value or "\n" in value else value
+
+
+def _number(value: float) -> str:
+    if isinstance(value, int):
+        return str(value)
+    if isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)

@@ -1,0 +1,57 @@
+"""``/stats/summary`` and the pages of metrics beside ``/metrics``: what uses how much, probes, service levels.
+
+spec: config.showHiddenMetricsForVersion
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from aiohttp import web
+from nodeagent_plugins.routes_stats.resource import resource_families
+from nodeagent_plugins.routes_stats.summary import cpu_and_memory, summary
+
+from nodeagent import hookimpl
+from nodeagent.base.metrics import Family, expose, instruments
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.server import Handler, Reach, Route
+from nodeagent.errors import NodeAgentError
+
+
+@hookimpl
+def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
+    async def stats(request: web.Request) -> web.Response:
+        asked = [*request.query.getall("only_cpu_and_memory", ())]
+        if request.method == "POST" and request.content_type == "application/x-www-form-urlencoded":
+            asked += [str(value) for value in (await request.post()).getall("only_cpu_and_memory", ())]
+        brief = asked == ["true"]
+        node, pods = await context.stats.node(), await context.stats.pods(volumes=not brief)
+        shown = cpu_and_memory(context.node_name, node, pods) if brief else summary(context.node_name, node, pods)
+        return web.Response(body=msgspec.json.encode(shown), content_type="application/json")
+
+    async def resources(request: web.Request) -> web.Response:
+        try:
+            families = resource_families(await context.stats.node(), await context.stats.pods(volumes=False))
+        except NodeAgentError:
+            families = resource_families(None, ())
+        return _page(context, request, families)
+
+    def page(name: str) -> Handler:
+        async def counted(request: web.Request) -> web.Response:
+            return _page(context, request, instruments(page=name))
+
+        return counted
+
+    return (
+        *(Route(method, "/stats/summary", stats, Reach.READ_ONLY, ("stats",)) for method in ("GET", "POST")),
+        Route("GET", "/metrics/resource", resources, Reach.READ_ONLY, ("metrics",)),
+        Route("GET", "/metrics/probes", page("probes"), Reach.READ_ONLY, ("metrics",)),
+        Route("GET", "/metrics/slis", page("slis"), Reach.READ_ONLY, ("metrics",)),
+    )
+
+
+def _page(context: AgentContext, request: web.Request, families: Iterable[Family]) -> web.Response:
+    shown = bool(context.config.show_hidden_metrics_for_version)
+    body, content_type = expose(families, request.headers.get("Accept", ""), deprecated=shown)
+    return web.Response(body=body, headers={"Content-Type": content_type})

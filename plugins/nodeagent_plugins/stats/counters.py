@@ -1,0 +1,138 @@
+"""What cgroups and processes count beside CPU and memory: throttling, disks, tasks, interfaces, open files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nodeagent_plugins.stats.cgroups import CgroupReader
+from nodeagent_plugins.stats.machine import Machine, field, number, read
+
+_MANY_FILES = 1000
+"""A process with more open files than this has its sockets not counted one by one."""
+_NETWORK = {
+    "receive_bytes": 0,
+    "receive_packets": 1,
+    "receive_errors": 2,
+    "receive_packets_dropped": 3,
+    "transmit_bytes": 8,
+    "transmit_packets": 9,
+    "transmit_errors": 10,
+    "transmit_packets_dropped": 11,
+}
+"""Columns of ``/proc/<pid>/net/dev`` by their metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class Throttling:
+    """Enforcement periods of a CPU quota, and how long tasks were held back."""
+
+    periods: int
+    throttled: int
+    nanoseconds: int
+
+
+@dataclass(slots=True)
+class IoCounts:
+    """What a cgroup read from and wrote to one device."""
+
+    read_bytes: int = 0
+    written_bytes: int = 0
+    reads: int = 0
+    writes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CpuLimits:
+    """Limits in microseconds and v1's shares; ``None`` where there is none."""
+
+    quota: int | None = None
+    period: int | None = None
+    shares: int | None = None
+
+
+def throttling(cgroups: CgroupReader, name: str) -> Throttling | None:
+    """Return how the CPU quota was enforced."""
+    text = cgroups.file("cpu", name, "cpu.stat")
+    if text is None:
+        return None
+    text = b"\n" + text
+    held = field(text, b"\nthrottled_usec ") * 1000 if cgroups.unified else field(text, b"\nthrottled_time ")
+    return Throttling(field(text, b"\nnr_periods "), field(text, b"\nnr_throttled "), held)
+
+
+def limits(cgroups: CgroupReader, name: str) -> CpuLimits:
+    """Return the CPU limits of a cgroup."""
+    if cgroups.unified:
+        quota, _, period = (cgroups.file("", name, "cpu.max") or b"").decode().partition(" ")
+        weight = number(cgroups.file("", name, "cpu.weight"))
+        shares = 2 + (weight - 1) * 262142 // 9999 if weight else None
+        return CpuLimits(int(quota) if quota.isdecimal() else None, int(period) if period.strip() else None, shares)
+    limit = number(cgroups.file("cpu", name, "cpu.cfs_quota_us"))
+    return CpuLimits(
+        limit if limit is not None and limit > 0 else None,
+        number(cgroups.file("cpu", name, "cpu.cfs_period_us")),
+        number(cgroups.file("cpu", name, "cpu.shares")),
+    )
+
+
+def oom_kills(cgroups: CgroupReader, name: str) -> int | None:
+    """Return how often the kernel killed a process of the cgroup because its memory was used up."""
+    text = cgroups.file("memory", name, "memory.events" if cgroups.unified else "memory.oom_control")
+    return None if text is None else field(b"\n" + text, b"\noom_kill ")
+
+
+def io_counts(cgroups: CgroupReader, name: str) -> dict[str, IoCounts]:
+    """Return what was read and written by device number, such as ``8:0``."""
+    found: dict[str, IoCounts] = {}
+    if cgroups.unified:
+        for line in (cgroups.file("", name, "io.stat") or b"").decode().splitlines():
+            device, *pairs = line.split()
+            counts = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+            found[device] = IoCounts(*(int(counts.get(key, 0)) for key in ("rbytes", "wbytes", "rios", "wios")))
+        return found
+    for file, names in (
+        ("blkio.throttle.io_service_bytes_recursive", ("read_bytes", "written_bytes")),
+        ("blkio.throttle.io_serviced_recursive", ("reads", "writes")),
+    ):
+        for line in (cgroups.file("blkio", name, file) or b"").decode().splitlines():
+            parts = line.split()
+            if len(parts) == 3 and parts[1] in ("Read", "Write"):
+                counted = found.setdefault(parts[0], IoCounts())
+                setattr(counted, names[parts[1] == "Write"], int(parts[2]))
+    return found
+
+
+def task_counts(cgroups: CgroupReader, name: str) -> tuple[int | None, int]:
+    """Return how many tasks there are, and how many there may be; 0 is no limit."""
+    return number(cgroups.file("pids", name, "pids.current")), number(cgroups.file("pids", name, "pids.max")) or 0
+
+
+def network_counts(machine: Machine, pid: int) -> dict[str, dict[str, int]]:
+    """Return the counters of the interfaces in a process' network namespace, loopback left out."""
+    found = {}
+    for line in (read(machine.root / f"proc/{pid}/net/dev") or b"").decode().splitlines()[2:] if pid else ():
+        name, _, rest = line.partition(":")
+        counters = rest.split()
+        if len(counters) > 11 and machine.shows(name.strip()):
+            found[name.strip()] = {metric: int(counters[column]) for metric, column in _NETWORK.items()}
+    return found
+
+
+def descriptors(machine: Machine, pids: Iterable[int]) -> tuple[int, int]:
+    """Return how many files processes have open, and how many of these are sockets."""
+    files = sockets = 0
+    for pid in pids:
+        place = f"{machine.root}/proc/{pid}/fd"
+        try:
+            names = os.listdir(place)  # noqa: PTH208  a hundred times a scrape
+        except OSError:
+            continue
+        files += len(names)
+        for name in names[:_MANY_FILES]:
+            try:
+                sockets += os.readlink(f"{place}/{name}").startswith("socket:")  # noqa: PTH115
+            except OSError:
+                continue
+    return files, sockets

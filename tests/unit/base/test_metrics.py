@@ -1,0 +1,113 @@
+"""What is counted is told in the formats that collectors read."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from nodeagent.base import metrics
+from nodeagent.base.metrics import Counter, Family, Gauge, Histogram, exponential, expose, instruments
+
+OPEN = "application/openmetrics-text; version=1.0.0"
+
+
+@pytest.fixture(autouse=True)
+def no_others(monkeypatch):
+    monkeypatch.setattr(metrics, "_INSTRUMENTS", {})
+
+
+def samples(accept=""):
+    parse = parse_open if accept else parse_text
+    body, _ = expose(instruments("test_"), accept)
+    return {
+        (sample.name, tuple(sample.labels.values())): sample.value
+        for family in parse(body.decode())
+        for sample in family.samples
+    }
+
+
+@pytest.mark.parametrize("accept", ["", OPEN])
+def test_all_kinds_are_read_back(accept):
+    counter, gauge = Counter("asked_total", "Asked.", ("who",)), Gauge("open", "Open.", prefixed=False)
+    histogram = Histogram("length_seconds", "Length.", bounds=(1, 2.5))
+    counter.inc('a"\\\n')
+    counter.inc("b", by=2)
+    gauge.set(7)
+    gauge.inc(by=-3)
+    for value in (0.5, 1, 2, 9):
+        histogram.observe(value)
+
+    found = samples(accept)
+
+    assert found["test_asked_total", ('a"\\\n',)] == 1
+    assert found["test_asked_total", ("b",)] == 2
+    assert found["open", ()] == 4
+    buckets = [value for (name, _), value in found.items() if name == "test_length_seconds_bucket"]
+    assert buckets == [2, 3, 4]
+    assert (found["test_length_seconds_sum", ()], found["test_length_seconds_count", ()]) == (12.5, 4)
+
+
+def test_a_counter_keeps_the_name_that_dashboards_ask_for_and_openmetrics_adds_its_ending():
+    Counter("evictions", "Evicted.", ("signal",)).inc("memory.available")
+
+    text, _ = expose(instruments("test_"))
+    opened, kind = expose(instruments("test_"), OPEN)
+
+    assert b"# TYPE test_evictions counter\n" in text
+    assert b'test_evictions{signal="memory.available"} 1\n' in text
+    assert b'test_evictions_total{signal="memory.available"} 1\n' in opened
+    assert opened.endswith(b"# EOF\n")
+    assert kind.startswith("application/openmetrics-text")
+
+
+def test_what_has_no_labels_is_there_from_the_start_and_what_has_is_not():
+    Counter("asked_total", "Asked.")
+    Counter("failed_total", "Failed.", ("why",))
+    Histogram("length_seconds", "Length.", bounds=(1,))
+
+    assert {name: value for (name, _), value in samples().items()} == {
+        "test_asked_total": 0,
+        "test_length_seconds_bucket": 0,
+        "test_length_seconds_count": 0,
+        "test_length_seconds_sum": 0,
+    }
+
+
+def test_a_gauge_can_lose_a_series():
+    gauge = Gauge("open", "Open.", ("what",))
+    gauge.set(1, "a")
+    gauge.set(math.inf, "b")
+    gauge.forget("a")
+
+    assert samples() == {("test_open", ("b",)): math.inf}
+
+
+def test_times_of_measures_are_milliseconds_in_text_and_seconds_in_openmetrics():
+    family = Family("used", "gauge", "Used.")
+    family.add(1, at=1_700_000_000_123_000_000)
+
+    assert expose([family])[0].endswith(b"used 1 1700000000123\n")
+    assert b"used 1 1700000000.123\n" in expose([family], OPEN)[0]
+
+
+def test_what_is_on_its_way_out_is_shown_on_demand():
+    family = Family("old", "gauge", "Old.", deprecated="1.29")
+    family.add(1)
+
+    assert expose([family])[0] == b""
+    assert b"# HELP old (Deprecated since 1.29) Old.\n" in expose([family], deprecated=True)[0]
+
+
+def test_values_are_found_again():
+    counter, histogram = Counter("asked_total", "Asked.", ("who",)), Histogram("length", "Length.", ("who",))
+    counter.inc("a")
+    histogram.observe(1, "a")
+
+    assert (counter.value("a"), counter.value("b"), histogram.count("a"), histogram.count("b")) == (1, 0, 1, 0)
+
+
+def test_bounds_grow_by_a_factor():
+    assert exponential(1, 2, 3) == (1, 2, 4)

@@ -1,0 +1,150 @@
+"""Accounts of cgroups are told under the names that dashboards ask for."""
+
+from __future__ import annotations
+
+import pytest
+from nodeagent_plugins.stats import cadvisor
+from nodeagent_plugins.stats.cadvisor import cadvisor_routes
+from prometheus_client.parser import text_string_to_metric_families
+
+from nodeagent.contracts.runtime import ContainerStats
+from nodeagent.contracts.server import Reach
+from tests.unit.plugins.stats.test_provider import SECOND, Bench
+
+
+class Request:
+    def __init__(self):
+        self.headers = {}
+
+
+async def scrape(bench):
+    (route,) = cadvisor_routes(bench.context, bench.stats)
+    assert (route.path, route.reach, route.subresources) == ("/metrics/cadvisor", Reach.READ_ONLY, ("metrics",))
+    answer = await route.handler(Request())
+    return [sample for family in text_string_to_metric_families(answer.body.decode()) for sample in family.samples]
+
+
+def of(samples, **labels):
+    """Return the samples of a subject by name, with what distinguishes those of one name."""
+    subject = {"container": "", "name": "", "pod": "", **labels}
+    found = {}
+    for sample in samples:
+        if all(sample.labels.get(key) == value for key, value in subject.items()):
+            extra = [v for k, v in sample.labels.items() if k not in cadvisor.LABELS]
+            found[" ".join([sample.name, *extra])] = sample.value
+    return found
+
+
+@pytest.fixture
+def bench(tmp_path, clock, fake):
+    fake.v1()
+    mounts = (fake.root / "proc/self/mountinfo").read_text()
+    for controller in ("cpu", "pids", "blkio"):
+        mounts += f"40 24 0:30 / /sys/fs/cgroup/{controller} rw - cgroup cgroup rw,{controller}\n"
+    fake.put("proc/self/mountinfo", mounts)
+    bench = Bench(tmp_path, clock, fake)
+    bench.use(cpu=2 * SECOND)
+    place = f"{bench.parent}/{bench.main}"
+    fake.put(f"sys/fs/cgroup/cpu{place}/cpu.stat", "nr_periods 9\nnr_throttled 4\nthrottled_time 3000000000\n")
+    fake.put(f"sys/fs/cgroup/cpu{place}/cpu.cfs_quota_us", "50000\n")
+    fake.put(f"sys/fs/cgroup/cpu{place}/cpu.cfs_period_us", "100000\n")
+    fake.put(f"sys/fs/cgroup/cpu{place}/cpu.shares", "512\n")
+    fake.put(f"sys/fs/cgroup/memory{place}/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n")
+    fake.put(f"sys/fs/cgroup/pids{place}/pids.current", "6\n")
+    fake.put(f"sys/fs/cgroup/pids{place}/pids.max", "max\n")
+    service = "8:0 Read 100\n8:0 Write 200\n8:0 Total 300\nTotal 300\n"
+    fake.put(f"sys/fs/cgroup/blkio{place}/blkio.throttle.io_service_bytes_recursive", service)
+    fake.put(f"sys/fs/cgroup/blkio{place}/blkio.throttle.io_serviced_recursive", "8:0 Read 1\n8:0 Write 2\n")
+    (fake.root / "sys/dev/block").mkdir(parents=True)
+    (fake.root / "sys/dev/block/8:0").symlink_to("../../devices/pci/block/sda")
+    files = fake.root / "proc/11/fd"
+    files.mkdir(parents=True)
+    (files / "0").symlink_to("/dev/null")
+    (files / "1").symlink_to("socket:[5]")
+    fake.put("proc/sys/kernel/random/boot_id", "boot\n")
+    return bench
+
+
+async def test_a_container_tells_its_whole_account(bench):
+    bench.runtime.stats[bench.main] = ContainerStats(bench.main, "main", bench.pod.uid, writable_layer_bytes=1000)
+
+    found = of(await scrape(bench), container="main", name=bench.main, pod="web", namespace="default", image="image")
+
+    expected = {
+        "container_cpu_usage_seconds_total total": 2,
+        "container_cpu_cfs_periods_total": 9,
+        "container_cpu_cfs_throttled_periods_total": 4,
+        "container_cpu_cfs_throttled_seconds_total": 3,
+        "container_memory_usage_bytes": 10_000,
+        "container_memory_working_set_bytes": 9_000,
+        "container_memory_rss": 5000,
+        "container_memory_cache": 4000,
+        "container_memory_mapped_file": 70,
+        "container_memory_swap": 30,
+        "container_memory_failures_total pgfault hierarchy": 80,
+        "container_memory_failures_total pgmajfault hierarchy": 9,
+        "container_spec_memory_limit_bytes": 0,
+        "container_spec_cpu_quota": 50_000,
+        "container_spec_cpu_period": 100_000,
+        "container_spec_cpu_shares": 512,
+        "container_oom_events_total": 3,
+        "container_processes": 2,
+        "container_threads": 6,
+        "container_threads_max": 0,
+        "container_file_descriptors": 2,
+        "container_sockets": 1,
+        "container_fs_reads_bytes_total /dev/sda": 100,
+        "container_fs_writes_bytes_total /dev/sda": 200,
+        "container_fs_reads_total /dev/sda": 1,
+        "container_fs_writes_total /dev/sda": 2,
+        "container_fs_usage_bytes ": 1000,
+    }
+    assert {name: found.get(name) for name in expected} == expected
+    assert {"container_last_seen", "container_start_time_seconds"} <= set(found)
+
+
+async def test_the_network_of_a_pod_is_told_under_its_sandbox(bench):
+    samples = await scrape(bench)
+
+    sandbox = of(samples, name=bench.sandbox, pod="web")
+    assert sandbox["container_network_receive_bytes_total eth0"] == 70
+    assert sandbox["container_network_transmit_bytes_total eth0"] == 80
+    assert not any("network" in name for name in of(samples, container="main", name=bench.main, pod="web"))
+
+
+async def test_pods_the_root_and_the_machine_have_accounts_of_their_own(bench):
+    samples = await scrape(bench)
+
+    assert of(samples, id=bench.parent, pod="web")["container_memory_usage_bytes"] == 30_000
+    assert of(samples, id="/")["container_memory_usage_bytes"] == 100_000
+    assert of(samples, id="/kubepods")["container_memory_usage_bytes"] == 40_000
+    machine = {s.name: (s.value, s.labels["boot_id"]) for s in samples if s.name.startswith("machine_")}
+    assert machine["machine_memory_bytes"] == (1000 * 1024, "boot")
+    assert machine["machine_cpu_cores"][0] >= 1
+
+
+async def test_v2_is_told_alike(tmp_path, clock, fake):
+    fake.v2()
+    bench = Bench(tmp_path, clock, fake)
+    place = f"{bench.parent}/{bench.main}"
+    fake.cgroup_v2(place, cpu=2 * SECOND, memory=10_000, limit=20_000, pids="11\n")
+    fake.put(
+        f"sys/fs/cgroup{place}/cpu.stat", "usage_usec 2000000\nnr_periods 9\nnr_throttled 4\nthrottled_usec 3000000\n"
+    )
+    fake.put(f"sys/fs/cgroup{place}/cpu.max", "50000 100000\n")
+    fake.put(f"sys/fs/cgroup{place}/cpu.weight", "20\n")
+    fake.put(f"sys/fs/cgroup{place}/memory.events", "low 0\noom 5\noom_kill 3\n")
+    fake.put(f"sys/fs/cgroup{place}/io.stat", "8:0 rbytes=100 wbytes=200 rios=1 wios=2 dbytes=0 dios=0\n")
+
+    found = of(await scrape(bench), container="main", name=bench.main, pod="web")
+
+    expected = {
+        "container_cpu_usage_seconds_total total": 2,
+        "container_cpu_cfs_throttled_seconds_total": 3,
+        "container_spec_memory_limit_bytes": 20_000,
+        "container_spec_cpu_quota": 50_000,
+        "container_spec_cpu_shares": 500,
+        "container_oom_events_total": 3,
+        "container_fs_writes_bytes_total 8:0": 200,
+    }
+    assert {name: found.get(name) for name in expected} == expected
