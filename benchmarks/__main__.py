@@ -8,7 +8,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import api_pods, api_server, machine, one_pod, record, runtime, start_up, static_pods, watchers
+from benchmarks import (
+    api_pods,
+    api_server,
+    eviction,
+    machine,
+    one_pod,
+    record,
+    runtime,
+    start_up,
+    static_pods,
+    watchers,
+)
 from benchmarks.figures import REFERENCE, Benchmark, table
 from benchmarks.node import Programs
 
@@ -18,6 +29,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "api_pods": api_pods,
     "one_pod": one_pod,
     "start_up": start_up,
+    "eviction": eviction,
     "api_server": api_server,
     "watchers": watchers,
 }

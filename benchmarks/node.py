@@ -87,8 +87,8 @@ class RuntimePods:
 
 
 @contextlib.contextmanager
-def started_node(*, with_api: bool) -> Iterator[Node]:
-    """Start a node and wait until it takes pods; everything is removed afterwards."""
+def started_node(*, with_api: bool, **config: Any) -> Iterator[Node]:
+    """Start a node with the given configuration and wait until it takes pods; everything is removed afterwards."""
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(quick_directory())
         runtime = stack.enter_context(started_runtime())
@@ -100,7 +100,7 @@ def started_node(*, with_api: bool) -> Iterator[Node]:
             api.start()
         agent = Programs.new_agent(directory, runtime.endpoint, api)
         stack.callback(stop, agent)
-        agent.start()
+        agent.start(**config)
         if api is not None:
             with Client(api) as client:
                 wait_until(lambda: client.node_ready(agent.node), "the node is ready")

@@ -1,0 +1,98 @@
+"""Pods that eat memory, one after another: how soon each is evicted, and whether anything else suffers."""
+
+from __future__ import annotations
+
+import datetime
+import statistics
+import threading
+import time
+
+from nodeagent_plugins.eviction.memory import MemoryFiles
+
+from benchmarks.api import Client
+from benchmarks.figures import Figure
+from benchmarks.node import Node, bench_pod, started_node
+from tests.integration.programs import ApiServer, simple_pod, wait_until
+
+PODS = 20
+NEIGHBOURS = 5
+EATEN_MIB = 1024
+SAMPLE_SECONDS = 0.002
+POD_SECONDS = 60.0
+MIB = 1 << 20
+
+FIGURES = (
+    Figure("right", "runs in which the pod that ate memory went, and no other", "of 20", at_least=20),
+    Figure("decided", "memory threshold crossed → pod evicted, median", "s"),
+    Figure("decided_max", "the slowest", "s", "up to 10", at_most=1.0),
+    Figure("reported", "memory threshold crossed → pod Failed in the API, median; a grace of 1 s is in it", "s"),
+)
+
+
+def run() -> dict[str, float]:
+    limit = MemoryFiles().read().available - EATEN_MIB // 2 * MIB
+    config = {"evictionHard": {"memory.available": str(limit)}, "evictionPressureTransitionPeriod": "0s"}
+    decided, reported, right = [], [], 0
+    with started_node(with_api=True, **config) as node, Client(node.server) as client:
+        neighbours = [f"bench-neighbour-{number}" for number in range(NEIGHBOURS)]
+        for name in neighbours:
+            client.create_pod(bench_pod(name, nodeName=node.agent.node))
+        wait_until(lambda: node.pods.running() >= set(neighbours), "the neighbours run", POD_SECONDS)
+        for number in range(PODS):
+            with Crossing(limit) as crossing:
+                at, failed_at = _eat(node, client, f"bench-greedy-{number:02d}")
+            assert crossing.at is not None, "memory never went below the threshold"
+            decided.append(at - crossing.at)
+            reported.append(failed_at - crossing.at)
+            right += node.pods.running() == set(neighbours)
+    return {
+        "right": right,
+        "decided": statistics.median(decided),
+        "decided_max": max(decided),
+        "reported": statistics.median(reported),
+    }
+
+
+class Crossing:
+    """Notes when less memory is left than *limit*, for the first time since the ``with`` was entered."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._files = limit, MemoryFiles()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self.at: float | None = None
+        """Epoch seconds."""
+
+    def __enter__(self) -> Crossing:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._stop.wait(SAMPLE_SECONDS):
+            if self._files.read().available < self._limit:
+                self.at = time.time()
+                return
+
+
+def _eat(node: Node, client: Client, name: str) -> tuple[float, float]:
+    """Run a greedy pod until it has failed; return when it was evicted and when that was seen, in epoch seconds."""
+    hold = f"dd if=/dev/zero bs={EATEN_MIB}M count=1 2>/dev/null | sleep 1000000"
+    client.create_pod(
+        simple_pod(name, hold, container={"resources": {"requests": {"memory": "1Mi"}}}, nodeName=node.agent.node)
+    )
+    wait_until(lambda: _phase(node.server, name) == "Failed", f"{name} is evicted", POD_SECONDS, every=0.02)
+    failed_at = time.time()
+    event = wait_until(
+        lambda: next((each for each in node.server.events(name) if each["reason"] == "Evicted"), None), "it is told"
+    )
+    client.delete_pod(name)
+    wait_until(lambda: name not in node.pods.present(), f"{name} is gone", POD_SECONDS)
+    return datetime.datetime.fromisoformat(event["eventTime"]).timestamp(), failed_at
+
+
+def _phase(server: ApiServer, name: str) -> str:
+    return str((server.pod(name) or {}).get("status", {}).get("phase", ""))
