@@ -38,6 +38,10 @@ class CgroupManager(Protocol):
         """Kill what is left in the pod's cgroup and remove it; repeatable."""
         ...
 
+    async def kill_container(self, pod_uid: str, container_id: str) -> None:
+        """Kill what still runs of a container that the runtime takes for dead; nothing happens where nothing does."""
+        ...
+
     async def pods(self) -> Sequence[str]:
         """Return the UIDs of pods that have a cgroup."""
         ...

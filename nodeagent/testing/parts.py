@@ -127,6 +127,7 @@ class FakeCgroups(Faults):
         super().__init__()
         self.made: dict[str, Pod] = {}
         self.removed: list[str] = []
+        self.killed: list[tuple[str, str]] = []
         self.parent = "/pods/{uid}"
         self.resources: Callable[[Pod, Container | None], LinuxResources] = lambda _pod, _container: LinuxResources()
 
@@ -144,6 +145,10 @@ class FakeCgroups(Faults):
         await self._pass("remove_pod")
         self.made.pop(pod_uid, None)
         self.removed.append(pod_uid)
+
+    async def kill_container(self, pod_uid: str, container_id: str) -> None:
+        await self._pass("kill_container")
+        self.killed.append((pod_uid, container_id))
 
     async def pods(self) -> Sequence[str]:
         await self._pass("pods")

@@ -53,6 +53,10 @@ class CgroupDriver(Protocol):
         """Return the UIDs of pods whose cgroups directly below *above* this agent made."""
         ...
 
+    async def kill_below(self, name: CgroupName, part: str) -> None:
+        """Kill what runs in the cgroups directly below *name* whose names contain *part*."""
+        ...
+
     async def remove(self, name: CgroupName) -> None:
         """Kill what runs in a cgroup and remove it.
 
@@ -88,6 +92,9 @@ class FileDriver:
     async def pods(self, above: CgroupName) -> list[str]:
         found = await asyncio.to_thread(self._files.children, above)
         return [uid for child in found if (uid := pod_uid(child, above, Driver.CGROUPFS))]
+
+    async def kill_below(self, name: CgroupName, part: str) -> None:
+        await asyncio.to_thread(self._files.kill_below, name, part)
 
     async def remove(self, name: CgroupName) -> None:
         await asyncio.to_thread(self._files.remove, name)

@@ -110,6 +110,10 @@ class CgroupFiles:
                 return
             time.sleep(_ROUND_SECONDS)
 
+    def kill_below(self, name: CgroupName, part: str) -> None:
+        """Kill what runs in the cgroups directly below *name* whose names contain *part*."""
+        kill_all([child for place in self.hierarchy.places(name) for child in directories(place) if part in child.name])
+
     def remove(self, name: CgroupName) -> None:
         """Kill what runs in a cgroup and below, and remove it; repeatable.
 

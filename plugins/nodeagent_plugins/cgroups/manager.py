@@ -54,6 +54,9 @@ class PlainCgroups:
     async def remove_pod(self, pod_uid: str) -> None:
         return None
 
+    async def kill_container(self, pod_uid: str, container_id: str) -> None:
+        return None
+
     async def pods(self) -> Sequence[str]:
         return ()
 
@@ -155,6 +158,10 @@ class TreeCgroups(PlainCgroups):
         for qos in [known[0]] if known else QosClass:
             await self._cgroups().remove(names.pod_name(self._root, qos, pod_uid))
         self._made.pop(pod_uid, None)
+
+    async def kill_container(self, pod_uid: str, container_id: str) -> None:
+        for qos in QosClass:
+            await self._cgroups().kill_below(names.pod_name(self._root, qos, pod_uid), container_id)
 
     async def pods(self) -> Sequence[str]:
         """Return the UIDs of pods whose cgroups this agent made, in this run or an earlier one."""

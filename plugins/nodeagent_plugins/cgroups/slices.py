@@ -73,6 +73,9 @@ class SliceDriver:
         found = await asyncio.to_thread(self._files.children, slice_place(above))
         return [uid for child in found if (uid := pod_uid(child, above, Driver.SYSTEMD))]
 
+    async def kill_below(self, name: CgroupName, part: str) -> None:
+        await asyncio.to_thread(self._files.kill_below, slice_place(name), part)
+
     async def remove(self, name: CgroupName) -> None:
         place = slice_place(name)
         await asyncio.to_thread(self._files.kill, place)

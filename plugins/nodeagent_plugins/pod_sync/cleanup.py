@@ -16,7 +16,7 @@ from nodeagent_plugins.pod_sync.subpaths import release_subpaths
 
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, RuntimePod
-from nodeagent.errors import NodeAgentError
+from nodeagent.errors import NodeAgentError, RuntimeFailure, RuntimeUnavailable
 
 _log = logging.getLogger(__name__)
 _DEAD = (ContainerState.EXITED, ContainerState.CREATED)
@@ -99,8 +99,18 @@ class PodCleaner:
         await asyncio.to_thread(self._remove_orphaned_logs, known)
 
     async def remove_container(self, paths: PodPaths, status: RuntimeContainerStatus) -> None:
-        """Remove a dead container with its log and last words; repeatable."""
-        await self._context.runtime.remove_container(status.id)
+        """Remove a dead container with its log and last words; repeatable.
+
+        A start that was cut off can leave a process that the runtime has lost and that keeps it from removing the
+        container: it is ended, and the removal succeeds the next time.
+        """
+        try:
+            await self._context.runtime.remove_container(status.id)
+        except RuntimeUnavailable:
+            raise
+        except RuntimeFailure:
+            await self._context.cgroups.kill_container(paths.uid, status.id)
+            raise
         await asyncio.to_thread(_remove_files, paths, status)
 
     async def _remove_directories(self, paths: PodPaths, containers: list[tuple[str, str]]) -> None:

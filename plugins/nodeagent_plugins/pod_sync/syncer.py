@@ -115,6 +115,8 @@ class BundledPodSyncer:
         elif actions.kills:
             await self._kill(step, actions.kills)
         if not actions.create_sandbox and not actions.starts:
+            if not actions.stop_pod:
+                await self._prepare_node(step, new=False)  # limits that an earlier run of the agent did not know
             await self._prepare_volumes(step)  # fresh content for what runs
             return
         for status in actions.discards:

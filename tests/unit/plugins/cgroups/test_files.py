@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,18 @@ def test_a_read_only_file_system_is_explained(tmp_path, monkeypatch):
     with pytest.raises(CgroupError, match="set cgroupsPerQOS to false") as caught:
         files.make(("kubepods",))
     assert "/kubepods" in str(caught.value)
+
+
+def test_what_runs_of_one_container_is_ended_and_nothing_else(kernel, monkeypatch):
+    ended = []
+    monkeypatch.setattr(os, "kill", lambda pid, _signal: ended.append(pid))
+    files = opened(kernel)
+    for name, pid in (("cri-containerd-abc.scope", 4001), ("cri-containerd-def.scope", 4002)):
+        files.make(("a", "pod1", name))
+        for place in kernel.directories(f"/a/pod1/{name}"):
+            (place / "cgroup.procs").write_text(str(pid))
+
+    files.kill_below(("a", "pod1"), "abc")
+    files.kill_below(("a", "pod2"), "abc")
+
+    assert set(ended) == {4001}

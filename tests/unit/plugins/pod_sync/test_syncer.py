@@ -374,3 +374,20 @@ async def test_hook_container_stopped(bench):
     await bench.terminate(pod)
 
     assert bench.moments.announced[-1] == ("nodeagent_container_stopped", "main")
+
+
+async def test_a_process_that_the_runtime_has_lost_is_ended(bench, clock):
+    pod = make_pod("web")
+    await bench.sync(pod)
+    first = bench.id_of(pod, "main")
+    bench.runtime.exit(first, 1)
+    await bench.sync(pod)
+    bench.runtime.exit(bench.id_of(pod, "main"), 1)
+    bench.runtime.fail("remove_container", RuntimeFailure("cannot delete running task"))
+    await clock.advance(10)
+
+    await bench.sync(pod)
+    assert bench.context.cgroups.killed == [(pod.uid, first)]
+
+    await bench.sync(pod)
+    assert first not in [container.id for container in bench.runtime.pod(pod.uid).containers]
