@@ -53,8 +53,11 @@ async def _serve(options: Options) -> int:
     from apiserver_stub.authn.build import AuthenticationError
     from apiserver_stub.launch import start_with
     from apiserver_stub.store import StoreUnavailable
+    from nodeagent.base.aio import SystemClock, TaskOwner
+    from nodeagent.base.service_manager import ServiceManager
     from nodeagent.base.tls import TlsError
 
+    manager = ServiceManager()
     for warning in warnings(options):
         _log.warning(warning)
     stop = asyncio.Event()
@@ -73,9 +76,14 @@ async def _serve(options: Options) -> int:
     gc.freeze()
     sys.stdout.write(f"Serving on {running.url}\nexport KUBECONFIG={running.kubeconfig.absolute()}\n")
     sys.stdout.flush()
-    await stop.wait()
-    _log.info("Stopping")
-    await running.stop()
+    serving = f"Serving on {running.url}"
+    manager.ready(serving)
+    async with TaskOwner("service manager") as tasks:
+        tasks.start(manager.keep_told(lambda: serving, SystemClock()), "signs of life")
+        await stop.wait()
+        _log.info("Stopping")
+        manager.stopping()
+        await running.stop()
     with contextlib.suppress(OSError):
         ready.unlink(missing_ok=True)
     return 0

@@ -24,6 +24,7 @@ from nodeagent.pleg.generic import GenericPleg
 from nodeagent.plugin_report import PluginReport
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.podworker.desired import ChangeKind, DesiredPods, is_static
+from nodeagent.podworker.first_sync import FirstSync
 from nodeagent.podworker.housekeeping import Housekeeping
 from nodeagent.podworker.run_once import RunOnce
 from nodeagent.podworker.worker import PodWorker, WorkerParts
@@ -49,6 +50,7 @@ class Agent:
 
     :param loaded: the validated configuration with everything that came with it.
     :param plugins: the loaded plugins.
+    :param ready: called once the first sync is done.
     :raises ConfigError: a plugin or the API client cannot work with the configuration.
     :raises PluginError: a part is missing, or a plugin failed.
     """
@@ -163,6 +165,10 @@ class Agent:
         """End :meth:`run`; pods go on."""
         self._stop.set()
 
+    def describe(self) -> str:
+        """Return one line for people on how the agent does."""
+        return f"{len(self._pods.all())} pods; {self._pleg.health.problem or 'the runtime answers'}"
+
     async def _run_pods(self) -> None:
         """Learn what runs, then take what is wanted: nothing that runs is started twice.
 
@@ -182,7 +188,7 @@ class Agent:
         self._start("housekeeping", self._housekeeping.run())
         if self._config.run_once:
             self._start("run once", self._run_once(), may_end=True)
-        self._ready()
+        self._start("first sync", FirstSync(self._pods, self._clock, self._ready).run(), may_end=True)
         await self._pods.run()
 
     async def _run_once(self) -> None:
@@ -224,7 +230,7 @@ class Agent:
         _log.info("Agent stops; pods go on")
         sources = {name for name in self._tasks if name.startswith("source ")}
         await self._cancel(sources)
-        await self._cancel({"pods", "housekeeping", "pleg", "evented pleg", "run once"})
+        await self._cancel({"pods", "first sync", "housekeeping", "pleg", "evented pleg", "run once"})
         if self.context.api is not None:
             await self._status.flush(FLUSH_SECONDS)
         await self._cancel(set(self._tasks))

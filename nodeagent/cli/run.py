@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from nodeagent.base import identity
+from nodeagent.base.aio import SystemClock, TaskOwner
+from nodeagent.base.service_manager import ServiceManager
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.config.load import load_configuration
 from nodeagent.config.rules.node import logging_settings
@@ -54,18 +56,26 @@ def run(argv: Sequence[str]) -> int:
 async def _serve(loaded: Loaded, plugins: PluginManager, settings: dict[str, dict[str, object]]) -> int:
     from nodeagent.agent import Agent
 
-    agent = Agent(loaded, plugins, plugin_settings=settings)
+    manager = ServiceManager()
+
+    def ready() -> None:
+        manager.ready(agent.describe())
+
+    agent = Agent(loaded, plugins, plugin_settings=settings, ready=ready)
     loop = asyncio.get_running_loop()
 
     def stop(name: str) -> None:
         _log.info("Signal received, stopping", extra={"signal": name})
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)  # a second signal ends the process at once
+        manager.stopping()
         agent.stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number.name)
-    return await agent.run()
+    async with TaskOwner("service manager") as tasks:
+        tasks.start(manager.keep_told(agent.describe, SystemClock()), "signs of life")
+        return await agent.run()
 
 
 def _start_logging(loaded: Loaded) -> Logging:

@@ -1,4 +1,4 @@
-"""``python -m nodeagent_plugins.embedded_runtime --root DIR --listen unix:///path``: the runtime's own process."""
+"""``nodeagent-runtime --root DIR --listen unix:///path``: the embedded runtime's own process."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nodeagent_plugins.embedded_runtime.daemon import Daemon
 
 
 def main() -> int:
     """Run the runtime until SIGTERM; exit with 2 when it cannot start as asked."""
-    parser = argparse.ArgumentParser(prog="nodeagent-embedded-runtime", description=__doc__)
+    parser = argparse.ArgumentParser(prog="nodeagent-runtime", description=__doc__)
     parser.add_argument("--root", type=Path, help="where images, containers and their state live")
     parser.add_argument("--listen", required=True, help="unix:///path of the socket to serve CRI on")
     parser.add_argument("--runner", default="", help="crun, runc or own; the first of these that works, if not given")
@@ -71,10 +75,26 @@ def main() -> int:
     except (ValueError, OSError, InUseError) as error:
         print(f"embedded runtime: {error}", file=sys.stderr)
         return 2
-    uvloop.run(daemon.run(ready))
+    uvloop.run(_serve(daemon, ready))
     if daemon.empty:
         release(root)
     return 0
+
+
+async def _serve(daemon: Daemon, ready: Callable[[], None]) -> None:
+    from nodeagent.base.aio import SystemClock, TaskOwner
+    from nodeagent.base.service_manager import ServiceManager
+
+    manager = ServiceManager()
+
+    def serving() -> None:
+        ready()
+        manager.ready(daemon.describe())
+
+    async with TaskOwner("service manager") as tasks:
+        tasks.start(manager.keep_told(daemon.describe, SystemClock()), "signs of life")
+        await daemon.run(serving)
+        manager.stopping()
 
 
 def _import(endpoint: str, archive: Path) -> int:

@@ -126,6 +126,10 @@ class Daemon:
                 await self._network.remove()
             _log.info("Runtime stops; pods run on", extra={"pods": len(self._sandboxes.records.all())})
 
+    def describe(self) -> str:
+        """Return one line for people on what runs."""
+        return f"{len(self._sandboxes.records.all())} sandboxes, {len(self._containers.records.all())} containers"
+
     @property
     def empty(self) -> bool:
         """Whether there is no pod, so that nothing has to outlive this process."""

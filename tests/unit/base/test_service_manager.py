@@ -1,0 +1,79 @@
+"""What the service manager is told, and by whom."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from nodeagent.base.service_manager import ServiceManager
+
+
+class Recorded(ServiceManager):
+    """Keeps what would be sent."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        super().__init__(environment)
+        self.sent: list[tuple[str, ...]] = []
+
+    def _send(self, *messages: str) -> None:
+        self.sent.append(messages)
+
+
+def test_takes_the_variables_out_so_that_no_child_speaks_for_the_program() -> None:
+    environment = {
+        "NOTIFY_SOCKET": "/run/notify",
+        "WATCHDOG_USEC": "6000000",
+        "WATCHDOG_PID": str(os.getpid()),
+        "A": "",
+    }
+
+    manager = ServiceManager(environment)
+
+    assert environment == {"A": ""}
+    assert manager.present
+    assert manager.watchdog_seconds == 6.0
+
+
+@pytest.mark.parametrize(
+    ("environment", "seconds"),
+    [({}, 0.0), ({"WATCHDOG_USEC": "soon"}, 0.0), ({"WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "1"}, 0.0)],
+)
+def test_keeps_no_watchdog_that_is_not_ours(environment: dict[str, str], seconds: float) -> None:
+    assert ServiceManager(dict(environment)).watchdog_seconds == seconds
+
+
+async def test_without_a_manager_nothing_is_sent_or_waited_for(clock) -> None:
+    manager = ServiceManager({"NOTIFY_SOCKET": "vsock:2:1234"})
+
+    assert not manager.present
+    manager.ready("serves")
+    await manager.keep_told(lambda: "", clock)
+
+
+async def test_signs_of_life_come_thrice_in_the_time_allowed_and_a_status_when_it_changes(clock) -> None:
+    manager = Recorded({"NOTIFY_SOCKET": "@notify", "WATCHDOG_USEC": "6000000"})
+    states = ["1 pod", "1 pod", "2 pods"]
+    manager.ready("1 pod")
+    task = asyncio.create_task(manager.keep_told(lambda: states.pop(0), clock))
+    for _ in range(2):
+        await clock.advance(2.0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert manager.sent == [
+        ("READY=1", "STATUS=1 pod"),
+        ("WATCHDOG=1",),
+        ("WATCHDOG=1",),
+        ("WATCHDOG=1", "STATUS=2 pods"),
+    ]
+
+
+def test_a_status_is_one_line() -> None:
+    manager = Recorded({"NOTIFY_SOCKET": "@notify"})
+
+    manager.ready("one\nREADY=0")
+    manager.stopping()
+
+    assert manager.sent == [("READY=1", "STATUS=one READY=0"), ("STOPPING=1", "STATUS=Stopping")]
