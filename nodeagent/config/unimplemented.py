@@ -46,8 +46,6 @@ FIELDS = frozenset(
 FLAGS = frozenset(
     {
         "bootstrap-kubeconfig",
-        "exit-on-lock-contention",
-        "lock-file",
         "runtime-cgroups",
     }
 )
