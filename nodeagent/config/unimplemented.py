@@ -12,28 +12,13 @@ from nodeagent.config.types import NodeAgentConfiguration
 
 FIELDS = frozenset(
     {
-        "cgroupDriver",
-        "cgroupRoot",
-        "cgroupsPerQOS",
         "cpuManagerPolicy",
         "cpuManagerPolicyOptions",
         "cpuManagerReconcilePeriod",
-        "enforceNodeAllocatable",
         "memoryManagerPolicy",
-        "memorySwap",
-        "memoryThrottlingFactor",
-        "nodeagentCgroups",
-        "platformReserved",
-        "platformReservedCgroup",
-        "podPidsLimit",
-        "qosReserved",
         "reservedMemory",
-        "reservedSystemCPUs",
         "rotateCertificates",
         "serverTLSBootstrap",
-        "systemCgroups",
-        "systemReserved",
-        "systemReservedCgroup",
         "topologyManagerPolicy",
         "topologyManagerPolicyOptions",
         "topologyManagerScope",
@@ -46,7 +31,6 @@ FIELDS = frozenset(
 FLAGS = frozenset(
     {
         "bootstrap-kubeconfig",
-        "runtime-cgroups",
     }
 )
 """Flags without a field that are checked and change nothing yet."""
@@ -65,8 +49,10 @@ GATES_IN_USE = frozenset(
         "LoggingAlphaOptions",
         "LoggingBetaOptions",
         "MemoryManager",
+        "MemoryQoS",
         "NodeAgentInUserNamespace",
         "NodeAgentSeparateDiskGC",
+        "NodeAgentCgroupDriverFromCRI",
         "NodeAgentTracing",
         "NodeLogQuery",
         "NodeSwap",

@@ -28,6 +28,9 @@ def logging_settings(logging: LoggingConfiguration) -> LoggingSettings:
     )
 
 
+_NAMED_CGROUPS = ("nodeagentCgroups", "systemCgroups", "systemReservedCgroup", "platformReservedCgroup")
+
+
 def check_node(check: Check) -> None:
     """Report every broken rule of the fields that none of the other modules has."""
     _check_cgroups(check)
@@ -49,15 +52,20 @@ def check_node(check: Check) -> None:
 
 def _check_cgroups(check: Check) -> None:
     config = check.config
-    for path in ("nodeagentCgroups", "systemCgroups"):
-        if check.value(path) and not check.value(path).startswith("/"):
+    for path in (*_NAMED_CGROUPS, "cgroupRoot"):
+        name = check.value(path)
+        if name and (not name.startswith("/") or {".", ".."} & set(name.split("/"))):
             check.fail(path, "must be an absolute cgroup name")
-    if config.system_cgroups:
-        if config.system_cgroups.strip("/") == "":
-            check.fail("systemCgroups", "must not be the root cgroup")
-        if not config.cgroup_root:
-            check.fail("systemCgroups", "needs cgroupRoot")
+        elif name and not name.strip("/") and path != "cgroupRoot":
+            check.fail(path, "must not be the root cgroup")
+    if config.system_cgroups and not config.cgroup_root:
+        check.fail("systemCgroups", "needs cgroupRoot")
     check.one_of("cgroupDriver", ("cgroupfs", "systemd"))
+    if not config.cgroups_per_qos:
+        if config.qos_reserved:
+            check.fail("qosReserved", "needs cgroupsPerQOS")
+        if config.pod_pids_limit > 0:
+            check.fail("podPidsLimit", "needs cgroupsPerQOS")
     if check.gates.enabled("NodeSwap"):
         check.one_of("memorySwap.swapBehavior", ("", "LimitedSwap", "UnlimitedSwap"))
     elif config.memory_swap.swap_behavior:

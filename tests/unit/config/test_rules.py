@@ -169,6 +169,18 @@ WRONG = [
     ("systemCgroups: system\ncgroupRoot: /", "systemCgroups", "must be an absolute cgroup name"),
     ("systemCgroups: /system", "systemCgroups", "needs cgroupRoot"),
     ("systemCgroups: /\ncgroupRoot: /", "systemCgroups", "must not be the root cgroup"),
+    ("nodeagentCgroups: /", "nodeagentCgroups", "must not be the root cgroup"),
+    ("cgroupRoot: pods", "cgroupRoot", "must be an absolute cgroup name"),
+    ("cgroupRoot: /a/../b", "cgroupRoot", "must be an absolute cgroup name"),
+    ("systemReservedCgroup: system.slice", "systemReservedCgroup", "must be an absolute cgroup name"),
+    ("platformReservedCgroup: /", "platformReservedCgroup", "must not be the root cgroup"),
+    (
+        "cgroupsPerQOS: false\nenforceNodeAllocatable: []\n"
+        "qosReserved: {memory: 50%}\nfeatureGates: {QOSReserved: true}",
+        "qosReserved",
+        "needs cgroupsPerQOS",
+    ),
+    ("cgroupsPerQOS: false\nenforceNodeAllocatable: []\npodPidsLimit: 5", "podPidsLimit", "needs cgroupsPerQOS"),
     ("cgroupDriver: docker", "cgroupDriver", "must be one of cgroupfs, systemd"),
     ("cpuCFSQuotaPeriod: 50ms", "cpuCFSQuotaPeriod", "needs the feature gate CustomCPUCFSQuotaPeriod"),
     (
