@@ -1,0 +1,58 @@
+"""What the kernel grants an agent and the pods of a real runtime."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.containerd import Containerd
+from tests.integration.programs import NodeAgent, simple_pod, wait_until
+
+LOGS = Path("/var/log/pods")
+
+
+@pytest.fixture
+def agent(containerd: Containerd, tmp_path: Path) -> Iterator[NodeAgent]:
+    """An agent without an API server."""
+    made = NodeAgent(tmp_path, containerd.endpoint, node=f"prepared-{os.getpid()}")
+    yield made
+    made.kill()
+    containerd.remove_pods()
+
+
+@pytest.mark.row("config.oomScoreAdj", "config.maxOpenFiles")
+def test_the_process_gets_its_score_and_its_open_files(agent: NodeAgent) -> None:
+    agent.start(oomScoreAdj=777, maxOpenFiles=4321)
+
+    process = Path(f"/proc/{agent.pid}")
+    wait_until(lambda: (process / "oom_score_adj").read_text() == "777\n", "the agent has its OOM score")
+    limits = (process / "limits").read_text()
+    assert re.search(r"^Max open files +4321 +4321 ", limits, re.MULTILINE)
+
+
+@pytest.mark.row("config.allowedUnsafeSysctls")
+def test_a_pod_sets_what_is_allowed_and_nothing_else(agent: NodeAgent) -> None:
+    agent.write_pod(_pod("allowed", {"name": "net.core.somaxconn", "value": "555"}))
+    agent.write_pod(_pod("refused", {"name": "kernel.msgmax", "value": "555"}))
+
+    agent.start(allowedUnsafeSysctls=["net.core.*"])
+
+    wait_until(lambda: _log(agent, "allowed") == "555", "the pod tells its parameter")
+    wait_until(lambda: "SysctlForbidden" in agent.log.read_text(), "the other pod is refused")
+    assert not list(LOGS.glob(f"default_refused-{agent.node}_*"))
+
+
+def _pod(name: str, sysctl: dict[str, str]) -> dict[str, object]:
+    command = "cat /proc/sys/net/core/somaxconn; exec sleep 1000000"
+    return simple_pod(name, command, securityContext={"sysctls": [sysctl]})
+
+
+def _log(agent: NodeAgent, pod: str) -> str:
+    """Return what the newest pod of that name has written."""
+    files = sorted(LOGS.glob(f"default_{pod}-{agent.node}_*/main/0.log"), key=lambda file: file.stat().st_mtime)
+    lines = files[-1].read_text().splitlines() if files else []
+    return "\n".join(line.split(" ", 3)[3] for line in lines)
