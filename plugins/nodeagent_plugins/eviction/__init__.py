@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nodeagent_plugins.eviction.admission import check_admission
+from nodeagent_plugins.eviction.disk import DiskWatch
 from nodeagent_plugins.eviction.manager import EvictionManager
 from nodeagent_plugins.eviction.memory import MemoryFiles, MemoryWatch
 from nodeagent_plugins.eviction.server import PlanServer
@@ -59,6 +60,9 @@ class Eviction:
         watch = MemoryWatch(self.manager.thresholds, MemoryFiles(), context.clock, self.manager.wake, kernel=kernel)
         if watch.wanted:
             loops.append(_Loop("memory", watch))
+        disk = DiskWatch(self.manager.thresholds, context.root_dir, context.clock, self.manager.wake)
+        if disk.wanted:
+            loops.append(_Loop("disk", disk))
         return loops
 
     @hookimpl(tryfirst=True)
@@ -83,7 +87,7 @@ class Eviction:
 class _Loop:
     """A named loop."""
 
-    def __init__(self, name: str, part: EvictionManager | MemoryWatch) -> None:
+    def __init__(self, name: str, part: EvictionManager | MemoryWatch | DiskWatch) -> None:
         self.name, self._part = name, part
 
     async def run(self) -> None:

@@ -13,13 +13,18 @@ from pathlib import Path
 from nodeagent.base.aio import Clock
 from nodeagent.model.eviction_thresholds import Signal, Threshold
 
-POLL_SECONDS = 0.25
+SHORTEST_POLL_SECONDS = 0.25
+LONGEST_POLL_SECONDS = 0.75
+"""Short enough for a round within a second of the crossing, whatever takes memory how fast."""
+FASTEST_USE = 8 << 30
+"""Bytes a second; while more than what can be taken at this pace is left, memory is read less often."""
 REPEAT_SECONDS = 1.0
 """How often a threshold that stays crossed is reported again."""
 REARM_SECONDS = 10.0
 
 _log = logging.getLogger(__name__)
 _MEMINFO = "proc/meminfo"
+_BUFFER = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ class MemoryFiles:
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
-        self._meminfo = root / _MEMINFO
+        self._meminfo = str(root / _MEMINFO)
         self.cgroup = _find_memory_cgroup(root)
         """Mount point of the memory controller of cgroup v1; ``None`` with v2."""
 
@@ -52,13 +57,14 @@ class MemoryFiles:
         :raises OSError: a file is not there.
         :raises ValueError: a file does not say what it should.
         """
-        meminfo = _values(self._meminfo)
-        capacity = meminfo["MemTotal"] * 1024
+        meminfo = _read(self._meminfo)
+        capacity = _number(meminfo, b"MemTotal:") * 1024
         if self.cgroup is None:
-            free, inactive = meminfo["MemFree"] * 1024, meminfo["Inactive(file)"] * 1024
+            free, inactive = _number(meminfo, b"\nMemFree:") * 1024, _number(meminfo, b"\nInactive(file):") * 1024
             return MemoryReading(capacity, capacity - free, inactive)
-        usage = int((self.cgroup / "memory.usage_in_bytes").read_text())
-        return MemoryReading(capacity, usage, _values(self.cgroup / "memory.stat")["total_inactive_file"])
+        usage = int(_read(f"{self.cgroup}/memory.usage_in_bytes"))
+        inactive = _number(_read(f"{self.cgroup}/memory.stat"), b"\ntotal_inactive_file ")
+        return MemoryReading(capacity, usage, inactive)
 
 
 class MemoryWatch:
@@ -101,11 +107,18 @@ class MemoryWatch:
 
     async def _poll(self) -> None:
         hard = [each for each in self._thresholds if each.hard]
-        reported = float("-inf")
+        if not hard:
+            await asyncio.Event().wait()  # the ordinary rounds are enough for soft ones
+        reported, pause = float("-inf"), SHORTEST_POLL_SECONDS
         while True:
-            await self._clock.sleep(POLL_SECONDS)
+            await self._clock.sleep(pause)
             reading = await self._read()
-            if reading is None or not any(reading.available < each.limit.of(reading.capacity) for each in hard):
+            if reading is None:
+                pause = LONGEST_POLL_SECONDS
+                continue
+            left = min(reading.available - each.limit.of(reading.capacity) for each in hard)
+            pause = min(LONGEST_POLL_SECONDS, max(SHORTEST_POLL_SECONDS, left / FASTEST_USE))
+            if left >= 0:
                 reported = float("-inf")
             elif self._clock.now() - reported >= REPEAT_SECONDS:
                 reported = self._clock.now()
@@ -127,7 +140,7 @@ class MemoryWatch:
     async def _read(self) -> MemoryReading | None:
         try:
             reading = await asyncio.to_thread(self._files.read)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError) as error:
             if not self._failing:
                 _log.error("Memory of the node cannot be read", extra={"err": repr(error)})
             self._failing = True
@@ -179,10 +192,18 @@ def _find_memory_cgroup(root: Path) -> Path | None:
     return None
 
 
-def _values(file: Path) -> dict[str, int]:
-    """Read lines of a name and a number."""
-    found = {}
-    for line in file.read_text().splitlines():
-        name, _, rest = line.partition(" ")
-        found[name.rstrip(":")] = int(rest.strip().partition(" ")[0])
-    return found
+def _read(file: str) -> bytes:
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, _BUFFER)
+    finally:
+        os.close(descriptor)
+
+
+def _number(text: bytes, key: bytes) -> int:
+    """Return the number behind *key*.
+
+    :raises ValueError: it is not there.
+    """
+    start = text.index(key) + len(key)
+    return int(text[start : start + 32].strip().partition(b"\n")[0].partition(b" ")[0])

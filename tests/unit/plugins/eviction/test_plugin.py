@@ -88,9 +88,15 @@ async def test_pressure_is_reported_and_keeps_new_pods_out_but_not_those_that_ru
 
 
 @pytest.mark.parametrize(
-    ("hard", "names"), [({"memory.available": "1Gi"}, ["rounds", "plans", "memory"]), ({}, ["rounds", "plans"])]
+    ("hard", "names"),
+    [
+        ({"memory.available": "1Gi"}, ["rounds", "plans", "memory"]),
+        ({"nodefs.inodesFree": "5%"}, ["rounds", "plans", "disk"]),
+        ({"imagefs.available": "5%"}, ["rounds", "plans"]),
+        ({}, ["rounds", "plans"]),
+    ],
 )
-def test_memory_is_watched_where_a_threshold_needs_it(
+def test_memory_and_disk_are_watched_where_a_threshold_needs_it(
     tmp_path: Path, clock: FakeClock, hard: dict[str, str], names: Sequence[str]
 ):
     context = make_context(tmp_path, clock=clock, config=make_config(eviction_hard=hard))

@@ -1,0 +1,62 @@
+"""The node's disk is looked at each second, and a crossed threshold is told once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from nodeagent_plugins.eviction.disk import POLL_SECONDS, DiskWatch
+
+from nodeagent.base.aio import TaskOwner
+from nodeagent.model.eviction_thresholds import Signal, Threshold, parse_amount
+from nodeagent.testing import FakeClock
+
+MI = 1024 * 1024
+SPACE = Threshold(Signal.NODEFS, parse_amount("10%"))
+INODES = Threshold(Signal.NODEFS_INODES, parse_amount("5"))
+
+
+class Disk(NamedTuple):
+    """What ``statvfs`` tells of 1000 MiB and 100 inodes."""
+
+    f_bavail: int
+    f_ffree: int = 100
+    f_blocks: int = 1000
+    f_files: int = 100
+    f_frsize: int = MI
+
+
+@pytest.fixture
+def show(monkeypatch: pytest.MonkeyPatch) -> Callable[[Disk | OSError], None]:
+    def show(disk: Disk | OSError) -> None:
+        def statvfs(place: Path) -> Disk:
+            if isinstance(disk, OSError):
+                raise disk
+            return disk
+
+        monkeypatch.setattr(os, "statvfs", statvfs)
+
+    return show
+
+
+@pytest.mark.parametrize("low", [Disk(99), Disk(900, f_ffree=4)])
+async def test_a_crossing_is_told_once(show: Callable[[Disk | OSError], None], clock: FakeClock, low: Disk):
+    told: list[float] = []
+    watch = DiskWatch([SPACE, INODES], Path("/agent"), clock, lambda: told.append(clock.now()))
+    async with TaskOwner("test") as tasks:
+        tasks.start(watch.run(), "watch")
+
+        for disk, times in ((Disk(100), 0), (low, 1), (OSError("gone"), 1), (low, 1), (Disk(100), 1), (low, 2)):
+            show(disk)
+            await clock.advance(POLL_SECONDS)
+            assert len(told) == times
+
+
+def test_soft_thresholds_and_other_signals_are_for_the_rounds(clock: FakeClock):
+    others = [Threshold(Signal.NODEFS, parse_amount("10%"), False, 5.0), Threshold(Signal.PID, parse_amount("1k"))]
+
+    assert not DiskWatch(others, Path("/agent"), clock, lambda: None).wanted
+    assert DiskWatch([SPACE], Path("/agent"), clock, lambda: None).wanted
