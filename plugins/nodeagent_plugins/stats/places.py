@@ -10,19 +10,26 @@ _POD_ROOT = "kubepods"
 
 
 class Places:
-    """Finds cgroups, and remembers those of containers, which stay where they are."""
+    """Finds cgroups, and remembers them: what runs stays where it is."""
 
     def __init__(self, context: AgentContext, cgroups: CgroupReader) -> None:
         self._context, self._cgroups = context, cgroups
+        self._pods: dict[str, str] = {}
         self._containers: dict[str, str] = {}
 
     def pod(self, uid: str) -> str:
         """Return the cgroup of a pod; empty when it has none of its own, or is not known."""
+        known = self._pods.get(uid)
+        if known is not None:
+            return known
         if not self._context.config.cgroups_per_qos:
             return ""
         pod = self._context.pods.get(uid)
         parent = path_of(self._context.cgroups.parent_of(pod)) if pod is not None else ""
-        return parent if parent and self._cgroups.exists(parent) else ""
+        if not parent or not self._cgroups.exists(parent):
+            return ""
+        self._pods[uid] = parent
+        return parent
 
     def container(self, uid: str, container_id: str) -> str:
         """Return the cgroup of a container or sandbox; empty when it is not found."""
@@ -37,10 +44,11 @@ class Places:
                 return place
         return ""
 
-    def keep(self, container_ids: set[str]) -> None:
+    def keep(self, uids: set[str], container_ids: set[str]) -> None:
         """Forget everything else."""
-        for gone in self._containers.keys() - container_ids:
-            del self._containers[gone]
+        for known, kept in ((self._pods, uids), (self._containers, container_ids)):
+            for gone in known.keys() - kept:
+                del known[gone]
 
     def all_pods(self) -> str:
         """Return the cgroup that all pods live in; empty when that is the whole machine."""

@@ -77,8 +77,9 @@ class Meter:
             layers[mountpoint] = filesystem(mountpoint, now)
         shared = filesystem(self._context.root_dir, now) or FilesystemStats(now)
         found = [self._measure_pod(pod, containers, sandboxes.get(pod.sandbox.id), layers, shared) for pod in pods]
-        self._places.keep({c.id for pod in pods for c in pod.containers} | {pod.sandbox.id for pod in pods})
-        self._rates.keep({c.id for pod in pods for c in pod.containers} | {pod.sandbox.uid for pod in pods})
+        uids, ids = {pod.sandbox.uid for pod in pods}, {c.id for pod in pods for c in pod.containers}
+        self._places.keep(uids, ids | {pod.sandbox.id for pod in pods})
+        self._rates.keep(uids | ids)
         return found
 
     def _measure_pod(
@@ -95,14 +96,13 @@ class Meter:
         containers, pids, count = [], [], 0
         for container in pod.containers:
             counted = stats.get(container.id)
-            usage, found = self._measure_container(uid, container, counted, now, from_runtime=whole is not None)
-            log = use_of_files(f"{logs}/{container.name}")
-            layer = layers.get(counted.writable_layer_mountpoint) if counted is not None else None
-            usage = replace(
-                usage,
-                logs=replace(shared, time=now, used_bytes=log.bytes, inodes_used=log.inodes),
-                rootfs=_writable_layer(counted, layer, now) if counted is not None else None,
-            )
+            cpu, memory, found = self._measure_container(uid, container, counted, now, from_runtime=whole is not None)
+            rootfs = None
+            if counted is not None:
+                used = DiskUse(counted.writable_layer_bytes, counted.writable_layer_inodes)
+                rootfs = _part(layers.get(counted.writable_layer_mountpoint), now, used)
+            log = _part(shared, now, use_of_files(f"{logs}/{container.name}"))
+            usage = ContainerUsage(container.name, container.created_at, cpu, memory, rootfs, log, container.id)
             containers.append(usage)
             pids += found[:1]
             count += len(found)
@@ -117,31 +117,29 @@ class Meter:
             cpu=cpu,
             memory=memory,
             interfaces=interfaces,
-            ephemeral_storage=_ephemeral(containers, beside, replace(shared, time=now)),
+            ephemeral_storage=_ephemeral(containers, beside, shared, now),
             process_count=processes,
         )
 
     def _measure_container(
         self, uid: str, container: ContainerInfo, counted: ContainerStats | None, now: int, *, from_runtime: bool
-    ) -> tuple[ContainerUsage, list[int]]:
+    ) -> tuple[CpuStats | None, MemoryStats | None, list[int]]:
         """Return its use with its processes, which only cgroups tell."""
-        usage = ContainerUsage(container.name, container.created_at, container_id=container.id)
         if not from_runtime:
             place = self._places.container(uid, container.id)
             account = self._cgroups.account(place) if place else None
             if account is not None:
                 rate = self._rates.update(container.id, now, account.cpu_nanoseconds)
-                usage = replace(usage, cpu=cpu_stats(account, now, rate), memory=memory_stats(account, now))
-                return usage, self._cgroups.processes(place)
+                return cpu_stats(account, now, rate), memory_stats(account, now), self._cgroups.processes(place)
         if counted is None:
-            return usage, []
+            return None, None, []
         rate = self._rates.update(container.id, counted.timestamp, counted.cpu_usage_core_nanoseconds)
         cpu = CpuStats(
             counted.timestamp,
             counted.cpu_usage_nanocores if counted.cpu_usage_nanocores is not None else rate,
             counted.cpu_usage_core_nanoseconds,
         )
-        return replace(usage, cpu=cpu, memory=_runtime_memory(counted)), []
+        return cpu, _runtime_memory(counted), []
 
     def _whole_pod(
         self,
@@ -228,22 +226,26 @@ def _sandbox_memory(whole: SandboxStats) -> MemoryStats:
     )
 
 
-def _writable_layer(counted: ContainerStats, layer: FilesystemStats | None, now: int) -> FilesystemStats:
-    return replace(
-        layer or FilesystemStats(now),
-        used_bytes=counted.writable_layer_bytes,
-        inodes_used=counted.writable_layer_inodes,
+def _part(whole: FilesystemStats | None, now: int, use: DiskUse) -> FilesystemStats:
+    """Return the file system *whole* as one user of it sees it."""
+    if whole is None:
+        return FilesystemStats(now, used_bytes=use.bytes, inodes_used=use.inodes)
+    return FilesystemStats(
+        now, whole.available_bytes, whole.capacity_bytes, use.bytes, whole.inodes_free, whole.inodes, use.inodes
     )
 
 
-def _ephemeral(containers: Sequence[ContainerUsage], beside: DiskUse, shared: FilesystemStats) -> FilesystemStats:
+def _ephemeral(
+    containers: Sequence[ContainerUsage], beside: DiskUse, shared: FilesystemStats, now: int
+) -> FilesystemStats:
     """Return what logs, writable layers and the pod's own files take together."""
-    parts = [part for container in containers for part in (container.rootfs, container.logs) if part is not None]
-    return replace(
-        shared,
-        used_bytes=beside.bytes + sum(part.used_bytes or 0 for part in parts),
-        inodes_used=beside.inodes + sum(part.inodes_used or 0 for part in parts),
-    )
+    size, inodes = beside.bytes, beside.inodes
+    for container in containers:
+        for part in (container.rootfs, container.logs):
+            if part is not None:
+                size += part.used_bytes or 0
+                inodes += part.inodes_used or 0
+    return _part(shared, now, DiskUse(size, inodes))
 
 
 def _sum_cpu(containers: Sequence[ContainerUsage], now: int) -> CpuStats | None:

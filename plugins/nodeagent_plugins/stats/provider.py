@@ -17,13 +17,15 @@ from nodeagent_plugins.stats.system import SystemContainers
 from nodeagent_plugins.stats.volumes import VolumeMeter
 
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.runtime import FilesystemUsage, SandboxStats
+from nodeagent.contracts.runtime import ContainerStats, FilesystemUsage, SandboxStats
 from nodeagent.contracts.stats import FilesystemStats, NodeUsage, PodUsage
 from nodeagent.errors import RuntimeFailure
 
 _log = logging.getLogger(__name__)
 
 MAX_AGE_SECONDS = 5.0
+LAYER_SECONDS = 9.0
+"""How long what the runtime counts is good for: writable layers, which it measures every ten seconds itself."""
 
 
 class MeasuredStats:
@@ -49,6 +51,8 @@ class MeasuredStats:
         self._system = SystemContainers(context, self.machine, self.cgroups, self.places, self._node_rates)
         self._from_runtime = context.gates.enabled("PodAndContainerStatsFromCRI")
         self._runtime_counts_pods = True
+        self._counted: Mapping[str, ContainerStats] = {}
+        self._counted_until = 0.0
         self._node_lock, self._pods_lock = asyncio.Lock(), asyncio.Lock()
         self._node: NodeUsage | None = None
         self._node_at = 0.0
@@ -95,10 +99,26 @@ class MeasuredStats:
                 self._runtime_counts_pods = False
                 _log.warning("The runtime does not count the use of pods; the kernel's accounts are used instead")
         if counted:
-            containers = {c.id: c for stats in counted.values() for c in stats.containers}
+            containers: Mapping[str, ContainerStats] = {c.id: c for s in counted.values() for c in s.containers}
         else:
-            containers = {stats.id: stats for stats in await self._context.runtime.container_stats()}
+            containers = await self._ask_for_containers(pods)
         return await asyncio.to_thread(self._meter.measure, pods, containers, counted)
+
+    async def _ask_for_containers(self, pods: Sequence[RunningPod]) -> Mapping[str, ContainerStats]:
+        """Return what the runtime counts of containers; it takes longer to say so than all else here together.
+
+        It is asked again after some seconds, for a container that is new, and for one without a cgroup of its own.
+        """
+        now = self._context.clock.now()
+        known = all(
+            container.id in self._counted and self.places.container(pod.sandbox.uid, container.id)
+            for pod in pods
+            for container in pod.containers
+        )
+        if now >= self._counted_until or not known:
+            self._counted = {stats.id: stats for stats in await self._context.runtime.container_stats()}
+            self._counted_until = now + LAYER_SECONDS
+        return self._counted
 
     async def _image_filesystems(self) -> Sequence[FilesystemUsage]:
         try:

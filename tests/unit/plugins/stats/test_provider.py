@@ -272,3 +272,17 @@ def test_volumes_are_measured_by_a_loop_of_the_plugin(tmp_path):
 
 def test_hook_settings_schema(tmp_path):
     assert set(stats_plugin.nodeagent_settings_schema()["properties"]) == {"max_age_seconds"}
+
+
+async def test_the_runtime_is_asked_for_writable_layers_every_ten_seconds_or_for_new_containers(bench):
+    for _ in range(2):
+        await bench.stats.pods(fresh=True)
+    assert len(bench.runtime.called("container_stats")) == 1
+
+    await bench.clock.advance(10)
+    await bench.stats.pods(fresh=True)
+    assert len(bench.runtime.called("container_stats")) == 2
+
+    bench.runtime.start("late", bench.context.pods.add(make_pod("late")))
+    await bench.stats.pods(fresh=True)
+    assert len(bench.runtime.called("container_stats")) == 3
