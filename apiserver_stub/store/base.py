@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+import msgspec
+
 from apiserver_stub.store.collection import Collection
 
 _METADATA = b'"metadata":{'
@@ -20,29 +22,30 @@ class StoreUnavailable(Exception):
     """A write could not be made durable (disk full, I/O error); nothing of it is visible."""
 
 
-class Record:
-    """One object as it is served: its key (``ns/name`` or ``name``), revision and JSON bytes."""
+class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """One object as it is served: its key (``ns/name`` or ``name``), revision and JSON bytes.
 
-    __slots__ = ("data", "key", "revision")
+    Records are many and hold no cycles, so the garbage collector never looks at them.
+    """
 
-    def __init__(self, key: str, revision: int, data: bytes) -> None:
-        self.key, self.revision, self.data = key, revision, data
+    key: str
+    revision: int
+    data: bytes
 
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
-class Change:
+class Change(msgspec.Struct, gc=False, eq=False):
     """One revision of a collection; *record* of a deletion is the last state with the deletion's revision.
 
     ``shared`` holds what watchers derive from the change (decoded objects, encoded frames), so that it is derived once.
     """
 
-    __slots__ = ("previous", "record", "shared", "type")
-
-    def __init__(self, type_: ChangeType, record: Record, previous: Record | None) -> None:
-        self.type, self.record, self.previous = type_, record, previous
-        self.shared: dict[Any, Any] | None = None
+    type: ChangeType
+    record: Record
+    previous: Record | None
+    shared: dict[Any, Any] | None = None
 
     @property
     def revision(self) -> int:

@@ -23,19 +23,29 @@ from apiserver_stub.store.collection import Collection
 _log = logging.getLogger(__name__)
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS objects (
-    collection TEXT NOT NULL, key TEXT NOT NULL, revision INTEGER NOT NULL, expires_at REAL, data BLOB NOT NULL,
-    PRIMARY KEY (collection, key)
+CREATE TABLE IF NOT EXISTS records (
+    revision INTEGER PRIMARY KEY, collection TEXT NOT NULL, key TEXT NOT NULL, expires_at REAL, data BLOB NOT NULL
 );
 CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
 """
-_PUT = "INSERT OR REPLACE INTO objects (collection, key, revision, expires_at, data) VALUES (?, ?, ?, ?, ?)"
-_REMOVE = "DELETE FROM objects WHERE collection = ? AND key = ?"
+"""Rows are found by revision alone: what is written lies side by side at the end, and a commit touches few pages."""
+_FROM_OLDER = """
+BEGIN IMMEDIATE;
+INSERT INTO records SELECT revision, collection, key, expires_at, data FROM objects;
+DROP TABLE objects;
+COMMIT;
+"""
+_PUT = "INSERT INTO records (revision, collection, key, expires_at, data) VALUES (?, ?, ?, ?, ?)"
+_REMOVE = "DELETE FROM records WHERE revision = ?"
 _COUNT = "INSERT OR REPLACE INTO counters (name, value) VALUES ('revision', ?)"
 
 EXPIRY_SWEEP_SECONDS = 1.0
 EXPIRY_BATCH = 250
 CHECKPOINT_SECONDS = 2.0
+CHECKPOINT_BYTES = 4 << 20
+"""A shorter log is left alone."""
+BUSY_BYTES = 64 << 20
+"""While writes come, a log is left alone until it is longer: moving it makes them wait for the disk."""
 WAL_LIMIT_BYTES = 256 << 20
 
 
@@ -193,11 +203,13 @@ class SqliteStore:
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA wal_autocheckpoint = 0")  # by _checkpoint, beside the writes
         db.executescript(_SCHEMA)
+        if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'objects'").fetchone():
+            db.executescript(_FROM_OLDER)
         stored = db.execute("SELECT value FROM counters WHERE name = 'revision'").fetchone()
-        newest = db.execute("SELECT max(revision) FROM objects").fetchone()[0]
+        newest = db.execute("SELECT max(revision) FROM records").fetchone()[0]
         self._revision = self._next = max(stored[0] if stored else 1, newest or 1)
         rows: Iterable[tuple[str, str, int, float | None, bytes]] = db.execute(
-            "SELECT collection, key, revision, expires_at, data FROM objects"
+            "SELECT collection, key, revision, expires_at, data FROM records"
         )
         for name, key, revision, expires_at, data in rows:
             self.collection(name).load(Record(key, revision, data))
@@ -208,14 +220,18 @@ class SqliteStore:
     def _commit(self, batch: list[_Write]) -> None:
         if (db := self._db) is None:
             raise sqlite3.ProgrammingError("store is closed")
-        final = {(write.collection, write.change.record.key): write for write in batch}
-        puts, removes = [], []
-        for (name, key), write in final.items():
-            if write.change.type == "DELETED":
-                removes.append((name, key))
-            else:
-                record = write.change.record
-                puts.append((name, key, record.revision, write.expires_at, record.data))
+        final: dict[tuple[str, str], _Write] = {}
+        removes = []
+        for write in batch:
+            place, previous = (write.collection, write.change.record.key), write.change.previous
+            if place not in final and previous is not None:  # of several writes to one key only the last is stored
+                removes.append((previous.revision,))
+            final[place] = write
+        puts = [
+            (write.change.revision, name, key, write.expires_at, write.change.record.data)
+            for (name, key), write in final.items()
+            if write.change.type != "DELETED"
+        ]
         db.execute("BEGIN IMMEDIATE")
         try:
             if removes:
@@ -269,12 +285,14 @@ class SqliteStore:
 
     async def _checkpoint(self) -> None:
         wal = self._path.with_name(self._path.name + "-wal")
+        seen = self._next
         while True:
             await asyncio.sleep(CHECKPOINT_SECONDS)
+            worth, seen = BUSY_BYTES if self._next > seen else CHECKPOINT_BYTES, self._next
             if not self._healthy:
                 await self._probe()
             try:
-                await asyncio.to_thread(_checkpoint, self._path, wal)
+                await asyncio.to_thread(_checkpoint, self._path, wal, worth)
             except (OSError, sqlite3.Error) as error:
                 _log.warning("Checkpoint failed", extra={"path": str(self._path), "error": str(error)})
 
@@ -298,10 +316,10 @@ def without_revision(data: bytes) -> bytes:
     return b'%s"metadata":{%s' % (head, rest.removeprefix(b","))
 
 
-def _checkpoint(path: Path, wal: Path) -> None:
-    """Move the log into the database from a connection of its own, so that writers do not wait for it."""
+def _checkpoint(path: Path, wal: Path, worth: int) -> None:
+    """Move a log of at least *worth* bytes into the database, from a connection of its own beside the writes."""
     size = wal.stat().st_size if wal.exists() else 0
-    if size < 4 << 20:
+    if size < worth:
         return
     db = sqlite3.connect(path, isolation_level=None, timeout=1)
     try:

@@ -157,3 +157,31 @@ async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 async def test_the_file_is_for_the_owner_alone(tmp_path: Path) -> None:
     async with opened(tmp_path):
         assert (tmp_path / "store.db").stat().st_mode & 0o077 == 0
+
+
+async def test_a_store_of_the_older_form_is_taken_over(tmp_path: Path) -> None:
+    db = sqlite3.connect(tmp_path / "store.db")
+    db.execute(
+        "CREATE TABLE objects (collection TEXT NOT NULL, key TEXT NOT NULL, revision INTEGER NOT NULL, "
+        "expires_at REAL, data BLOB NOT NULL, PRIMARY KEY (collection, key))"
+    )
+    db.execute("INSERT INTO objects VALUES ('core/pods', 'ns/a', 7, NULL, ?)", (with_revision(DATA % b"a", 7),))
+    db.commit()
+    db.close()
+
+    for _ in range(2):
+        async with opened(tmp_path) as store:
+            assert [record.key for record in store.collection("core/pods").select()] == ["ns/a"]
+            assert store.revision >= 7
+
+
+async def test_of_several_writes_to_one_key_the_last_is_kept(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.update("core/pods", "ns/a", put())
+        await asyncio.gather(*(store.update("core/pods", "ns/a", put(DATA % b"x")) for _ in range(5)))
+        newest = store.revision
+
+    async with opened(tmp_path) as store:
+        (record,) = store.collection("core/pods").select()
+        assert record.revision == newest
+        assert sqlite3.connect(tmp_path / "store.db").execute("SELECT count(*) FROM records").fetchone() == (1,)
