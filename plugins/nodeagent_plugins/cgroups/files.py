@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from nodeagent_plugins.cgroups.formulas import cpu_weight
@@ -45,7 +45,6 @@ class CgroupFiles:
 
     hierarchy: Hierarchy
     owner: str
-    _enabled: set[Path] = field(default_factory=set)
 
     def make(self, name: CgroupName, limits: CgroupLimits | None = None, *, mark: bool = False) -> None:
         """Create a cgroup with those above it and set its limits; repeatable.
@@ -151,15 +150,13 @@ class CgroupFiles:
                     (place / file).write_text((above / file).read_text())
 
     def _enable_down_to(self, place: Path, root: Path) -> None:
-        """Hand controllers down to a cgroup that others made, which may have left some out."""
+        """Hand controllers down to a cgroup that is there; who made it, or systemd since, may have left some out."""
         if place != root:
             self._enable_down_to(place.parent, root)
         self._enable(place)
 
     def _enable(self, above: Path) -> None:
         """Hand the controllers that are there down to the children of *above* (v2)."""
-        if above in self._enabled:
-            return
         there = set((above / "cgroup.controllers").read_text().split())
         on = set((above / "cgroup.subtree_control").read_text().split())
         wanted = [f"+{name}" for name in UNIFIED_CONTROLLERS if name in there - on]
@@ -171,7 +168,6 @@ class CgroupFiles:
                     raise
                 pids = ", ".join(map(str, processes_in(above)[:5]))
                 raise OSError(errno.EBUSY, f"processes live in {above} itself (such as {pids})") from error
-        self._enabled.add(above)
 
     def _limit(self, name: CgroupName, limits: CgroupLimits) -> None:
         unified = self.hierarchy.unified

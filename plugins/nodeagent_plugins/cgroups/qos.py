@@ -80,5 +80,8 @@ def class_limits(
 
 
 def _asked(pod: Pod) -> Asked:
-    requests = pod_requests(pod)
+    try:
+        requests = pod_requests(pod)
+    except ValueError:  # one that cannot be read must not hold up all others
+        return Asked()
     return Asked(requests.get(CPU, _ZERO).milli_value(), requests.get(MEMORY, _ZERO).value())

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from nodeagent_plugins.cgroups.files import CgroupFiles
-from nodeagent_plugins.cgroups.formulas import cpu_weight
+from nodeagent_plugins.cgroups.formulas import DEFAULT_PERIOD_US, cpu_weight
 from nodeagent_plugins.cgroups.limits import UNLIMITED, CgroupLimits
 from nodeagent_plugins.cgroups.names import CgroupName, Driver, parse_slice, pod_uid, slice_name, slice_place
 
@@ -91,6 +91,8 @@ def limit_properties(limits: CgroupLimits, unified: bool) -> list[Property]:
         found.append(("CPUWeight" if unified else "CPUShares", "t", weight))
     if limits.cpu_quota is not None:
         found.append(("CPUQuotaPerSecUSec", "t", _quota_per_second(limits.cpu_quota, limits.cpu_period)))
+        if limits.cpu_period != DEFAULT_PERIOD_US:
+            found.append(("CPUQuotaPeriodUSec", "t", limits.cpu_period))
     if limits.memory_bytes is not None:
         found.append(("MemoryMax" if unified else "MemoryLimit", "t", _or_infinity(limits.memory_bytes)))
     if limits.pids is not None:

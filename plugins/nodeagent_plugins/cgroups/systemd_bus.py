@@ -20,6 +20,25 @@ _EXISTS = "org.freedesktop.systemd1.UnitExists"
 _UNKNOWN = "org.freedesktop.systemd1.NoSuchUnit"
 _CALL_SECONDS = 30.0
 _GOOD = ("done", "skipped")
+_CHANGEABLE = frozenset(
+    {
+        "BlockIOAccounting",
+        "CPUAccounting",
+        "CPUQuotaPerSecUSec",
+        "CPUQuotaPeriodUSec",
+        "CPUShares",
+        "CPUWeight",
+        "IOAccounting",
+        "MemoryAccounting",
+        "MemoryHigh",
+        "MemoryLimit",
+        "MemoryMax",
+        "MemoryMin",
+        "TasksAccounting",
+        "TasksMax",
+    }
+)
+"""Properties of a unit that exists which can be set."""
 
 
 class SystemdBus:
@@ -129,26 +148,6 @@ class SystemdBus:
         waiting = self._jobs.get(unit)
         if waiting is not None and not waiting.done():
             waiting.set_result(result)
-
-
-_CHANGEABLE = frozenset(
-    {
-        "BlockIOAccounting",
-        "CPUAccounting",
-        "CPUQuotaPerSecUSec",
-        "CPUShares",
-        "CPUWeight",
-        "IOAccounting",
-        "MemoryAccounting",
-        "MemoryHigh",
-        "MemoryLimit",
-        "MemoryMax",
-        "MemoryMin",
-        "TasksAccounting",
-        "TasksMax",
-    }
-)
-"""Properties of a unit that exists which can be set."""
 
 
 def _variants(properties: Sequence[Property]) -> list[list[Any]]:

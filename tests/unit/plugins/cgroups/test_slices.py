@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 from nodeagent_plugins import cgroups
+from nodeagent_plugins.cgroups.limits import CgroupLimits
+from nodeagent_plugins.cgroups.slices import limit_properties
 
 from nodeagent.errors import ConfigError
 from nodeagent.testing import make_container, make_pod
@@ -91,3 +93,11 @@ async def test_reserved_slices_get_their_limits(agent, kernel, systemd):
     )
     await manager.start()
     assert systemd.units["system.slice"] == {("MemoryLimit" if kernel.version == 1 else "MemoryMax"): GI}
+
+
+def test_systemd_learns_of_another_period():
+    limits = CgroupLimits(cpu_quota=15_000, cpu_period=10_000)
+    assert limit_properties(limits, unified=True) == [
+        ("CPUQuotaPerSecUSec", "t", 1_500_000),
+        ("CPUQuotaPeriodUSec", "t", 10_000),
+    ]

@@ -318,3 +318,22 @@ def test_a_machine_without_cgroups_is_told_what_to_set(agent, kernel):
     with pytest.raises(ConfigError, match="set cgroupsPerQOS to false"):
         agent()
     assert isinstance(agent(cgroups_per_qos=False)[1], PlainCgroups)
+
+
+async def test_controllers_that_were_taken_back_are_handed_down_again(agent, kernel_v2):
+    _, manager = agent()
+    await manager.start()
+    await manager.ensure_pod(guaranteed("a"))
+    control = kernel_v2.file("/kubepods", "cgroup.subtree_control")
+    with control.open("w") as file:
+        file.write("memory")
+    await manager.ensure_pod(guaranteed("b"))
+    assert {"cpu", "memory", "hugetlb"} <= set(control.read_text().split())
+
+
+async def test_a_pod_whose_requests_cannot_be_read_holds_up_no_other(agent, kernel_v1):
+    context, manager = agent()
+    context.pods.add(burstable("bad", "a lot"))
+    context.pods.add(burstable("good", "100m"))
+    await manager.start()
+    assert weight(kernel_v1, "/kubepods/burstable") == "102"
