@@ -7,12 +7,13 @@ BIN := $(VENV)/bin
 # Two stamps: running needs less than developing, and the first run should be quick.
 RUN_READY := $(VENV)/.run-ready
 DEV_READY := $(VENV)/.dev-ready
+export DESTDIR PREFIX UNITDIR RUNTIME PYTHON
 SOURCES := $(wildcard nodeagent plugins apiserver_stub tools tests benchmarks)
 
-.PHONY: help run test unit check fmt docs bench clean
+.PHONY: help run test unit check fmt docs bench install uninstall clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(RUN_READY) ## Start an API server, a runtime, the agent and a pod here; ONCE=1 stops again, ENDPOINT=unix:///… names a runtime
 	$(BIN)/python -m nodeagent demo $(if $(ONCE),--once) $(if $(ENDPOINT),--endpoint $(ENDPOINT))
@@ -42,13 +43,19 @@ docs: $(DEV_READY) ## Make docs/hooks.md and docs/configuration.md from the code
 bench: $(DEV_READY) ## Measure speed and size on this machine
 	$(BIN)/python -m benchmarks $(ARGS)
 
+install: ## Install programs, units and a first configuration, as root; DESTDIR, PREFIX and RUNTIME as tools/install tells
+	tools/install
+
+uninstall: ## Take away what install put there; state and changed files stay
+	tools/install --remove
+
 clean: ## Remove what was built, the environment too
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 $(RUN_READY): pyproject.toml tools/bootstrap
-	tools/bootstrap $(VENV) .
+	tools/bootstrap $(VENV) --editable .
 	@touch $@
 
 $(DEV_READY): $(RUN_READY)
-	tools/bootstrap $(VENV) '.[dev]'
+	tools/bootstrap $(VENV) --editable '.[dev]'
 	@touch $@
