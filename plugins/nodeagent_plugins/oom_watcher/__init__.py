@@ -65,7 +65,7 @@ class OomWatcher:
         context = self._context
         _log.info(
             "Process killed for want of memory",
-            extra={"process": kill.process, "pid": kill.pid, "cgroup": kill.cgroup, "limit": kill.limit},
+            extra={"victim": kill.process, "pid": kill.pid, "cgroup": kill.cgroup, "limit": kill.limit},
         )
         found = self._owner(kill.cgroup)
         if found is not None:
