@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, overload
 
 if TYPE_CHECKING:
     from apiserver_stub.store.base import Change, Record
@@ -50,8 +50,13 @@ class Collection:
 
     def select(self, prefix: str = "", after: str = "") -> list[Record]:
         """Return the records whose key starts with *prefix* and is at least *after*, in key order."""
-        records = self._records
-        return [records[key] for key in _range(self._keys(), prefix, after)]
+        return list(self.view(prefix, after))
+
+    def view(self, prefix: str = "", after: str = "") -> RecordView:
+        """Return the same without copying; good until the next change."""
+        keys = self._keys()
+        start, end = _range(keys, prefix, after)
+        return RecordView(self._records, keys, start, end)
 
     def select_at(self, revision: int, prefix: str = "", after: str = "") -> list[Record]:
         """Return the same as it was at *revision*.
@@ -68,7 +73,8 @@ class Collection:
         if not past:
             return self.select(prefix, after)
         found = {record.key: record for record in self.select(prefix, after)}
-        for key in _range(sorted(past), prefix, after):
+        changed = sorted(past)
+        for key in changed[slice(*_range(changed, prefix, after))]:
             record = past[key]
             if record is None:
                 found.pop(key, None)
@@ -163,9 +169,33 @@ def _cost(change: Change) -> int:
     return len(change.previous.data) if change.previous is not None else 0
 
 
-def _range(keys: list[str], prefix: str, after: str) -> list[str]:
+class RecordView(Sequence["Record"]):
+    """Records of a range of sorted keys: as long as the range, and only what is looked at is read."""
+
+    __slots__ = ("_end", "_keys", "_records", "_start")
+
+    def __init__(self, records: dict[str, Record], keys: list[str], start: int, end: int) -> None:
+        self._records, self._keys, self._start, self._end = records, keys, start, max(start, end)
+
+    def __len__(self) -> int:
+        return self._end - self._start
+
+    def __iter__(self) -> Iterator[Record]:
+        return map(self._records.__getitem__, self._keys[self._start : self._end])
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Record]: ...
+
+    def __getitem__(self, index: int | slice) -> Record | list[Record]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        return self._records[self._keys[range(self._start, self._end)[index]]]
+
+
+def _range(keys: list[str], prefix: str, after: str) -> tuple[int, int]:
+    """Return where the keys that start with *prefix* and are at least *after* begin and end."""
     start = bisect_left(keys, max(prefix, after))
-    if not prefix:
-        return keys[start:] if start else keys
-    end = bisect_left(keys, prefix[:-1] + chr(ord(prefix[-1]) + 1))
-    return keys[start:end]
+    return start, bisect_left(keys, prefix[:-1] + chr(ord(prefix[-1]) + 1)) if prefix else len(keys)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -142,7 +142,7 @@ def select(server: ApiServer, request: Request, resource: Resource) -> Page:
             revision, exact = wanted, True
     if chosen.name is not None and not exact and not after and (chosen.namespace or not resource.namespaced):
         record = collection.get(resource.key(chosen.namespace, chosen.name))
-        found = [record] if record is not None else []
+        found: Sequence[Record] = [record] if record is not None else []
     elif exact and revision < server.store.revision:
         try:
             found = collection.select_at(revision, prefix, after)
@@ -151,7 +151,7 @@ def select(server: ApiServer, request: Request, resource: Resource) -> Page:
                 raise expired(_LIST_TOO_OLD) from None
             raise _expired_token(after[len(prefix) :]) from None
     else:
-        found = collection.select(prefix, after)
+        found = collection.view(prefix, after)
     return _page(found, chosen, revision, limit, len(prefix))
 
 
@@ -184,19 +184,19 @@ def check_list_options(request: Request) -> None:
         raise invalid_options("ListOptions", wrong)
 
 
-def _page(found: list[Record], chosen: Selection, revision: int, limit: int, prefix_length: int) -> Page:
+def _page(found: Sequence[Record], chosen: Selection, revision: int, limit: int, prefix_length: int) -> Page:
     metadata: Object = {"resourceVersion": str(revision)}
-    selected = found if chosen.everything else _filter(found, chosen.matches, limit)
+    selected: Sequence[Record] = found if chosen.everything else _filter(found, chosen.matches, limit)
     if limit and len(selected) > limit:
         last = selected[limit - 1].key[prefix_length:]
         metadata["continue"] = _token(revision, last + "\0")
         if chosen.everything:
             metadata["remainingItemCount"] = len(selected) - limit
         selected = selected[:limit]
-    return Page(selected, metadata)
+    return Page(list(selected), metadata)
 
 
-def _filter(found: list[Record], matches: Callable[[Record], bool], limit: int) -> list[Record]:
+def _filter(found: Sequence[Record], matches: Callable[[Record], bool], limit: int) -> list[Record]:
     if not limit:
         return [record for record in found if matches(record)]
     selected = []

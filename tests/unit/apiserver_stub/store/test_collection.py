@@ -117,3 +117,16 @@ async def test_waiting_ends_with_the_next_change(pods: Collection) -> None:
 def small_history(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HISTORY_CHANGES", 3)
     monkeypatch.setattr(module, "HISTORY_BYTES", 100)
+
+
+def test_a_view_is_a_range_of_what_is_there() -> None:
+    collection = Collection("core/pods", 0)
+    for number, key in enumerate(("a/1", "a/2", "b/1", "b/2", "b/3", "c/1")):
+        collection.load(Record(key, number + 1, b""))
+
+    view = collection.view("b/", "b/2")
+
+    assert [record.key for record in view] == ["b/2", "b/3"]
+    assert (len(view), view[0].key, view[-1].key) == (2, "b/2", "b/3")
+    assert [record.key for record in view[1:5]] == ["b/3"]
+    assert list(collection.view("d/")) == []
