@@ -131,6 +131,8 @@ class ShutdownManager:
                         ending = None
                         self._tell(CANCELLED, shutting_down=False)
                         await session.inhibit()
+                if ending is not None:  # the lock holds without the bus, and what was begun is brought to its end
+                    await asyncio.wait({ending})
             finally:
                 await _cancel(ending)
         raise LogindError("the connection to the system's message bus was lost")

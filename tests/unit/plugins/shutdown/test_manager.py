@@ -210,10 +210,23 @@ async def test_a_lost_bus_is_joined_again_and_the_lock_taken_again(house: House)
     assert house.authority.log == ["delay 30", "inhibit"] * 2
 
 
-async def test_a_shutdown_that_was_called_off_unheard_is_over(house: House) -> None:
-    house.add("web")
+async def test_what_was_begun_ends_without_the_bus(house: House) -> None:
+    web = house.add("web")
+    house.add("dns", CRITICAL)
     await house.say(True)
     await house.say(None)
+
+    await house.end(web)
+
+    assert house.killed == {"web": 20, "dns": 10}
+    assert house.authority.tries == 1
+
+
+async def test_a_shutdown_that_was_called_off_unheard_is_over(house: House) -> None:
+    web = house.add("web")
+    await house.say(True)
+    await house.say(None)
+    await house.end(web)
 
     await house.clock.advance(1)
 
