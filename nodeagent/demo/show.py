@@ -124,6 +124,7 @@ class Demo:
         arguments = ["--config", str(self.directory / "config.yaml"), "--kubeconfig", facts["nodeKubeconfig"]]
         arguments += ["--plugin-config", str(self.directory / "plugins.yaml"), "--hostname-override", NODE]
         arguments += ["--root-dir", str(self.directory / "root"), "--cert-dir", str(self.directory / "pki")]
+        arguments += ["--disable-plugin", "kernel_tunables"]
         return start_agent(self.directory, arguments, ports.health)
 
     async def _stop_programs(self) -> None:
@@ -283,7 +284,8 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
     return not tasks[0].cancelled()
 
 
-# The demo shares the machine with its owner: it evicts nothing, collects no images, and makes no cgroups.
+# The demo shares the machine with its owner: it evicts nothing, collects no images, makes no cgroups, and
+# leaves kernel and firewall as they are.
 _GENTLE = {
     "cgroupsPerQOS": False,
     "enforceNodeAllocatable": [],
