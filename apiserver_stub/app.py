@@ -186,7 +186,7 @@ class ApiServer:
             if self.audit is not None and (trail := self.audit.begin(http, info, user)) is not None:
                 await trail.received()
             if is_asked_for(http.headers):
-                user = self._impersonated(user, http)
+                user = self._impersonated(user, http, trail)
             resource = self._find(info)
             format_ = _negotiate(http, info, query, resource)
             self._authorize(user, info, trail)
@@ -228,13 +228,16 @@ class ApiServer:
         self.metrics.count(info, http.method, resource, rendered.code, seconds, size, dry_run)
         return await wire.send(http, rendered, warnings, compress=http.method == "GET" and self._compresses)
 
-    def _impersonated(self, user: User, http: web.BaseRequest) -> User:
+    def _impersonated(self, user: User, http: web.BaseRequest, trail: Trail | None) -> User:
         """Return whom *user* asks to act as, each part of it allowed on its own."""
         try:
-            return impersonate(http.headers, lambda wanted: self._authorize(user, wanted, None)) or user
+            other = impersonate(http.headers, lambda wanted: self._authorize(user, wanted, trail))
         except NoUserNamed:
             text = f'Internal Server Error: "{http.path_qs}": requested impersonation without impersonating a user'
             raise PlainError(500, "InternalError", text) from None
+        if trail is not None and other is not None:
+            trail.impersonated(other)
+        return other or user
 
     def _find(self, info: RequestInfo) -> Resource | None:
         if not info.is_resource:

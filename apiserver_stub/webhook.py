@@ -98,6 +98,8 @@ class Webhook:
             ) as response:
                 answer = await _read(response)
                 status, retry_after = response.status, response.headers.get("Retry-After", "")
+        except aiohttp.ClientSSLError as error:  # the same certificate would come again
+            raise WebhookError(f"{type(error).__name__}: {error}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _Transient(f"{type(error).__name__}: {error}") from error
         except KubeconfigError as error:

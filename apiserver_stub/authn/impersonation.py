@@ -22,7 +22,10 @@ class NoUserNamed(Exception):
 
 def is_asked_for(headers: Mapping[str, str]) -> bool:
     """Return whether any header asks to act as somebody else."""
-    return any(name[:12].lower() == _PREFIX for name in headers)
+    for name in headers:  # noqa: SIM110 - on every request, where any() costs twice as much
+        if name[:1] in "iI" and name[:12].lower() == _PREFIX:
+            return True
+    return False
 
 
 def impersonate(headers: Mapping[str, str], authorize: Callable[[RequestInfo], None]) -> User | None:

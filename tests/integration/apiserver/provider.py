@@ -1,0 +1,62 @@
+"""A small TLS server that plays the services which an API server asks."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from nodeagent.base.tls import KeyPair, generate_ca, issue
+
+Answer = Callable[[Any], tuple[int, Any]]
+
+
+class Provider:
+    """Answers each path with what :attr:`paths` holds for it, and keeps what it was asked."""
+
+    def __init__(self, directory: Path) -> None:
+        authority: KeyPair = generate_ca("provider-ca")
+        pair = issue(authority, "provider", names=["127.0.0.1"], server=True)
+        self.ca_file, both = directory / "provider-ca.crt", directory / "provider.pem"
+        self.ca_file.write_bytes(authority.certificate)
+        both.write_bytes(pair.key + pair.certificate)
+        self.paths: dict[str, Answer] = {}
+        self.asked: list[tuple[str, Any]] = []
+        provider = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                size = int(self.headers.get("Content-Length") or 0)
+                body = json.loads(self.rfile.read(size)) if size else None
+                provider.asked.append((self.path, body))
+                code, answer = provider.paths.get(self.path.partition("?")[0], lambda _: (404, {}))(body)
+                data = json.dumps(answer).encode()
+                self.send_response(code)
+                if code // 100 == 3:
+                    self.send_header("Location", answer)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            do_POST = do_GET
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(both)
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"https://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

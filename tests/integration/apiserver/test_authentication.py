@@ -1,0 +1,330 @@
+"""Every way to say who one is, over TLS, at one server that knows them all."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from apiserver_stub.authn import jwt
+from apiserver_stub.authn.keys import SigningKey
+from nodeagent.base.tls import KeyPair, generate_ca, issue, write_private
+from tests.integration.apiserver.conftest import Server
+from tests.integration.apiserver.provider import Provider
+
+SELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default/token"
+ISSUERS = ("https://sa.example", "https://old.example")
+
+
+class Site:
+    """A server, the services it asks, and the authorities that it knows.
+
+    PROVIDER in an argument stands for the address of those services.
+    """
+
+    def __init__(self, directory: Path, *more: str) -> None:
+        self.directory = directory
+        self.provider = Provider(directory)
+        self.clients, self.proxies = generate_ca("clients"), generate_ca("proxies")
+        for name, authority in (("clients", self.clients), ("proxies", self.proxies)):
+            (directory / f"{name}.crt").write_bytes(authority.certificate)
+        self.keys = {name: SigningKey.load_or_create(directory / f"{name}.key") for name in ("sign", "old", "oidc")}
+        (directory / "tokens.csv").write_text('filetoken,frank,u-frank,"dev,ops"\n')
+        self._play()
+        self.server = Server(
+            directory / "data",
+            f"--client-ca-file={directory / 'clients.crt'}",
+            f"--requestheader-client-ca-file={directory / 'proxies.crt'}",
+            "--requestheader-allowed-names=front",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            f"--token-auth-file={directory / 'tokens.csv'}",
+            "--enable-bootstrap-token-auth",
+            f"--authentication-token-webhook-config-file={directory / 'webhook.kubeconfig'}",
+            "--authentication-token-webhook-cache-ttl=1h",
+            "--authentication-token-webhook-version=v1",
+            f"--service-account-key-file={directory / 'sign.key'}",
+            f"--service-account-key-file={directory / 'old.key'}",
+            f"--service-account-signing-key-file={directory / 'sign.key'}",
+            *(f"--service-account-issuer={issuer}" for issuer in ISSUERS),
+            "--api-audiences=https://api.example,https://old.example",
+            "--service-account-max-token-expiration=2h",
+            *(argument.replace("PROVIDER", self.provider.url) for argument in more),
+        )
+
+    def _play(self) -> None:
+        url, paths = self.provider.url, self.provider.paths
+        document = {"issuer": url, "jwks_uri": f"{url}/keys"}
+        paths["/.well-known/openid-configuration"] = lambda _: (200, document)
+        paths["/keys"] = lambda _: (200, {"keys": [self.keys["oidc"].public.jwk()]})
+        paths["/review"] = self._review
+        cluster = {"server": f"{url}/review", "certificate-authority": str(self.provider.ca_file)}
+        config = {
+            "clusters": [{"name": "a", "cluster": cluster}],
+            "contexts": [{"name": "a", "context": {"cluster": "a"}}],
+            "current-context": "a",
+        }
+        (self.directory / "webhook.kubeconfig").write_text(yaml.safe_dump(config))
+
+    def _review(self, body: Any) -> tuple[int, Any]:
+        token = body["spec"]["token"]
+        if token == "moved":
+            return 307, f"{self.provider.url}/keys"
+        status: dict[str, Any] = {"authenticated": False}
+        if token.startswith("remote"):
+            user = {"username": "rita", "uid": "u-rita", "groups": ["far"], "extra": {"k": ["v"]}}
+            status = {"authenticated": True, "user": user}
+        return 200, {"kind": "TokenReview", "apiVersion": body["apiVersion"], "status": status}
+
+    def reviews_of(self, token: str) -> list[Any]:
+        return [body for _, body in self.provider.asked if body and body["spec"]["token"] == token]
+
+    def oidc_token(self, **claims: Any) -> str:
+        full = {"iss": self.provider.url, "aud": "cid", "sub": "olga", "exp": int(time.time()) + 600, **claims}
+        return jwt.sign(self.keys["oidc"], full)
+
+    def ask(
+        self, token: str = "", *, pair: KeyPair | None = None, headers: dict[str, str] | None = None, path: str = SELF
+    ) -> tuple[int, Any]:
+        """Return the answer to one request on a connection of its own."""
+        context = ssl.create_default_context(cafile=self.server.ready["caFile"])
+        if pair is not None:
+            write_private(self.directory / "pair.pem", pair.key + pair.certificate)
+            context.load_cert_chain(self.directory / "pair.pem")
+        parts = urlsplit(self.server.ready["url"])
+        connection = http.client.HTTPSConnection(parts.hostname or "", parts.port or 0, timeout=30, context=context)
+        given = {"Content-Type": "application/json", **(headers or {})}
+        if token:
+            given["Authorization"] = f"Bearer {token}"
+        try:
+            connection.request("POST" if path == SELF else "GET", path, b"{}" if path == SELF else None, given)
+            response = connection.getresponse()
+            body = response.read()
+            return response.status, json.loads(body) if body[:1] == b"{" else body.decode()
+        finally:
+            connection.close()
+
+    def who(self, token: str = "", **options: Any) -> Any:
+        """Return the user that the server takes the caller for, or the code of its refusal."""
+        code, answer = self.ask(token, **options)
+        return answer["status"]["userInfo"] if code == 201 else code
+
+    def close(self) -> None:
+        assert self.server.stop() == 0
+        self.provider.close()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    directory = tmp_path_factory.mktemp("authentication")
+    directory.joinpath("data").mkdir()
+    arguments = [
+        "--oidc-issuer-url=PROVIDER",
+        "--oidc-client-id=cid",
+        f"--oidc-ca-file={directory / 'provider-ca.crt'}",
+        "--oidc-groups-claim=groups",
+        "--oidc-groups-prefix=idp:",
+        "--oidc-signing-algs=ES256",
+    ]
+    found = Site(directory, *arguments)
+    yield found
+    found.close()
+
+
+@pytest.mark.row("opt.client-ca-file")
+def test_a_client_certificate_beats_a_token(site: Site) -> None:
+    pair = issue(site.clients, "carol", organizations=["dev"], client=True)
+
+    for token in ("", "filetoken", "wrong"):
+        assert site.who(token, pair=pair) == {"username": "carol", "groups": ["dev", "system:authenticated"]}
+
+
+@pytest.mark.row(
+    "opt.requestheader-client-ca-file",
+    "opt.requestheader-allowed-names",
+    "opt.requestheader-username-headers",
+    "opt.requestheader-group-headers",
+    "opt.requestheader-extra-headers-prefix",
+)
+def test_a_proxy_speaks_for_others_and_nobody_else_does(site: Site) -> None:
+    headers = {"X-Remote-User": "dave", "X-Remote-Group": "dev", "X-Remote-Extra-Team": "a"}
+    front = issue(site.proxies, "front", client=True)
+
+    assert site.who(pair=front, headers=headers) == {
+        "username": "dave",
+        "groups": ["dev", "system:authenticated"],
+        "extra": {"team": ["a"]},
+    }
+    assert site.who(pair=front) == 401
+    assert site.who(pair=issue(site.proxies, "back", client=True), headers=headers) == 401
+    assert site.who(pair=issue(site.clients, "front", client=True), headers=headers)["username"] == "front"
+    assert site.who("filetoken", headers=headers)["username"] == "frank"
+    published = site.server.api().ok(
+        "GET", "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+    )
+    assert published["data"]["requestheader-username-headers"] == '["X-Remote-User"]'
+    assert published["data"]["client-ca-file"].encode() == site.clients.certificate
+
+
+@pytest.mark.row("opt.token-auth-file")
+def test_tokens_of_the_file(site: Site) -> None:
+    user = {"username": "frank", "uid": "u-frank", "groups": ["dev", "ops", "system:authenticated"]}
+
+    assert site.who("filetoken") == user
+    assert site.who("filetokem") == 401
+
+
+@pytest.mark.row("opt.enable-bootstrap-token-auth")
+def test_bootstrap_tokens_come_and_go_with_their_secret(site: Site) -> None:
+    admin, collection = site.server.api(), "/api/v1/namespaces/kube-system/secrets"
+    data = {
+        "token-id": "abcdef",
+        "token-secret": "0123456789abcdef",
+        "usage-bootstrap-authentication": "true",
+        "auth-extra-groups": "system:bootstrappers:workers",
+    }
+    name = "bootstrap-token-abcdef"
+    assert site.who("abcdef.0123456789abcdef") == 401
+    admin.ok(
+        "POST", collection, {"metadata": {"name": name}, "type": "bootstrap.kubernetes.io/token", "stringData": data}
+    )
+
+    found = site.who("abcdef.0123456789abcdef")
+
+    assert found["username"] == "system:bootstrap:abcdef"
+    assert found["groups"] == ["system:bootstrappers", "system:bootstrappers:workers", "system:authenticated"]
+
+
+@pytest.mark.row(
+    "opt.authentication-token-webhook-config-file",
+    "opt.authentication-token-webhook-version",
+)
+def test_a_remote_service_knows_tokens(site: Site) -> None:
+    user = {"username": "rita", "uid": "u-rita", "groups": ["far", "system:authenticated"], "extra": {"k": ["v"]}}
+
+    assert site.who("remote-1") == user
+    (review,) = site.reviews_of("remote-1")
+    assert review["apiVersion"] == "authentication.k8s.io/v1"
+    assert review["spec"]["audiences"] == ["https://api.example", "https://old.example"]
+    for _ in range(2):
+        assert site.who("unknown-1") == 401
+    assert len(site.reviews_of("unknown-1")) == 1
+    assert site.who("moved") == 401
+    assert site.reviews_of("filetoken") == []
+
+
+@pytest.mark.row(
+    "opt.oidc-issuer-url",
+    "opt.oidc-client-id",
+    "opt.oidc-ca-file",
+    "opt.oidc-groups-claim",
+    "opt.oidc-groups-prefix",
+    "opt.oidc-signing-algs",
+)
+def test_tokens_of_a_provider(site: Site) -> None:
+    until = time.monotonic() + 15
+    while (found := site.who(site.oidc_token(groups=["dev"]))) == 401:
+        assert time.monotonic() < until, "the provider was not found"
+        time.sleep(0.05)
+
+    assert found == {"username": f"{site.provider.url}#olga", "groups": ["idp:dev", "system:authenticated"]}
+    assert site.who(site.oidc_token(aud="other")) == 401
+    site.keys["oidc"] = SigningKey.load_or_create(site.directory / "rotated.key")
+    assert site.who(site.oidc_token(groups="ops"))["groups"] == ["idp:ops", "system:authenticated"]
+
+
+@pytest.mark.row(
+    "opt.service-account-issuer",
+    "opt.service-account-key-file",
+    "opt.service-account-signing-key-file",
+    "opt.service-account-max-token-expiration",
+    "opt.api-audiences",
+)
+def test_accounts_have_tokens_of_the_configured_issuer(site: Site) -> None:
+    admin = site.server.api()
+    code, headers, body = admin.raw("POST", ACCOUNT, {"spec": {"expirationSeconds": 10000}})
+    asked = json.loads(body)
+    token = jwt.parse(asked["status"]["token"])
+
+    assert (code, headers["warning"]) == (
+        201,
+        '299 - "requested expiration of 10000 seconds shortened to 7200 seconds"',
+    )
+    assert asked["spec"]["audiences"] == ["https://api.example", "https://old.example"]
+    assert asked["spec"]["expirationSeconds"] == token.claims["exp"] - token.claims["iat"] == 7200
+    assert (token.claims["iss"], token.key_id) == (ISSUERS[0], site.keys["sign"].public.key_id)
+    old = jwt.sign(site.keys["old"], token.claims | {"iss": ISSUERS[1]})
+    for text in (asked["status"]["token"], old):
+        assert site.who(text)["username"] == "system:serviceaccount:default:default"
+    for strange in (
+        jwt.sign(site.keys["oidc"], token.claims),
+        jwt.sign(site.keys["old"], token.claims | {"aud": ["x"]}),
+        jwt.sign(site.keys["old"], token.claims | {"iss": "https://x"}),
+    ):
+        assert site.who(strange) == 401
+    keys = admin.ok("GET", "/openid/v1/jwks")["keys"]
+    assert {key["kid"] for key in keys} == {site.keys[name].public.key_id for name in ("sign", "old")}
+    assert admin.ok("GET", "/.well-known/openid-configuration")["issuer"] == ISSUERS[0]
+
+
+def test_reviews_are_for_the_audiences_asked_about(site: Site) -> None:
+    admin = site.server.api()
+    token = admin.ok("POST", ACCOUNT, {"spec": {"audiences": ["vault", "https://api.example"]}})["status"]["token"]
+
+    def review(text: str, *audiences: str) -> Any:
+        return admin.ok("POST", REVIEWS, {"spec": {"token": text, "audiences": list(audiences)}})["status"]
+
+    assert review(token, "vault", "x")["audiences"] == ["vault"]
+    assert review(token)["audiences"] == ["https://api.example"]
+    assert review(token, "x") == {
+        "user": {},
+        "error": 'token audiences ["vault" "https://api.example"] is invalid for the target audiences ["x"]',
+    }
+    assert review("filetoken", "https://old.example")["audiences"] == ["https://old.example"]
+    assert review("filetoken", "x") == {"user": {}, "error": "invalid bearer token"}
+
+
+@pytest.mark.row("opt.anonymous-auth")
+def test_nobody_is_anonymous_and_wrong_credentials_are_not(site: Site) -> None:
+    assert site.ask(path="/version")[0] == 200
+    assert site.ask(path="/api")[0] == 403
+    for path in ("/version", "/api"):
+        assert site.ask("wrong", path=path)[0] == 401
+        assert site.ask("x" * 7000, path=path)[0] == 401
+
+
+def test_browsers_bring_the_token_as_a_sub_protocol(site: Site) -> None:
+    hidden = base64.urlsafe_b64encode(b"filetoken").decode().rstrip("=")
+    protocols = f"base64url.bearer.authorization.k8s.io.{hidden}, v4.channel.k8s.io"
+
+    assert site.who(headers={"Sec-WebSocket-Protocol": protocols})["username"] == "frank"
+
+
+def test_the_admin_may_act_as_others_and_others_may_not(site: Site) -> None:
+    admin = site.server.ready["token"]
+
+    assert site.who(admin, headers={"Impersonate-User": "alice", "Impersonate-Group": "dev"}) == {
+        "username": "alice",
+        "groups": ["dev", "system:authenticated"],
+    }
+    code, refused = site.ask("filetoken", headers={"Impersonate-User": "alice"})
+    assert code == 403
+    assert refused["message"] == (
+        'users "alice" is forbidden: User "frank" cannot impersonate resource "users" in API group "" '
+        "at the cluster scope"
+    )
+    code, text = site.ask(admin, headers={"Impersonate-Group": "dev"})
+    assert (code, text[:22]) == (500, "Internal Server Error:")
+    assert site.ask(admin, headers={"Impersonate-User": "alice"}, path="/api/v1/nodes")[0] == 403

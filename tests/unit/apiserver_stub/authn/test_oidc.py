@@ -1,0 +1,346 @@
+"""Tokens of a provider are believed when its keys signed them for us, and make the users that the options say."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from apiserver_stub.authn import jwt
+from apiserver_stub.authn.jwt_config import JwtConfig, Mapped, Rule, from_options, load
+from apiserver_stub.authn.key_set import RETRY_SECONDS, IssuerError
+from apiserver_stub.authn.keys import SigningKey
+from apiserver_stub.authn.methods import Rejected
+from apiserver_stub.authn.oidc import OidcTokens
+from apiserver_stub.cel import Expression
+from apiserver_stub.options import parse
+from apiserver_stub.request import User
+from nodeagent.base.aio import TaskOwner
+from nodeagent.base.tls import generate_ca
+from nodeagent.testing.clock import FakeClock
+
+ISSUER = "https://id.example"
+BASE = [f"--oidc-issuer-url={ISSUER}", "--oidc-client-id=cid", "--oidc-signing-algs=ES256"]
+NOW = int(time.time())
+
+
+class Provider:
+    """A provider in memory."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self._directory = tmp_path
+        self.documents: dict[str, Any] = {}
+        self.asked: list[tuple[str, str]] = []
+        self.describe(ISSUER)
+        self.key = self.rotate("one")
+
+    def describe(self, issuer: str) -> None:
+        document = {"issuer": issuer, "jwks_uri": f"{issuer}/keys"}
+        self.documents[f"{issuer}/.well-known/openid-configuration"] = document
+
+    def rotate(self, name: str, issuer: str = ISSUER) -> SigningKey:
+        key = SigningKey.load_or_create(self._directory / name)
+        self.documents[f"{issuer}/keys"] = {"keys": [{"kty": "oct"}, key.public.jwk()]}
+        return key
+
+    def token(self, key: SigningKey | None = None, **claims: Any) -> str:
+        full = {"iss": ISSUER, "aud": "cid", "sub": "u1", "exp": NOW + 600, **claims}
+        return jwt.sign(key or self.key, {name: value for name, value in full.items() if value is not None})
+
+    async def fetch(self, url: str, bearer: str = "") -> bytes:
+        self.asked.append((url, bearer))
+        if url not in self.documents:
+            raise IssuerError(f"{url}: answered 404")
+        document = self.documents[url]
+        return document if isinstance(document, bytes) else msgspec.json.encode(document)
+
+
+@pytest.fixture
+def provider(tmp_path: Path) -> Provider:
+    return Provider(tmp_path)
+
+
+@pytest.fixture
+async def tasks() -> AsyncIterator[TaskOwner]:
+    async with TaskOwner("test") as owner:
+        yield owner
+
+
+@pytest.fixture
+def make(provider: Provider, tasks: TaskOwner, clock: FakeClock) -> Any:
+    async def made(*arguments: str, config: JwtConfig | None = None) -> OidcTokens:
+        wanted = config or from_options(parse([*BASE, *arguments]))
+        assert wanted is not None
+        tokens = OidcTokens(wanted, provider, tasks, clock=clock, now=lambda: NOW)
+        tokens.start()
+        await clock.advance(0.1)
+        return tokens
+
+    return made
+
+
+async def refusal(tokens: OidcTokens, token: str) -> str:
+    with pytest.raises(Rejected) as error:
+        await tokens.user_of(token)
+    return str(error.value)
+
+
+@pytest.mark.row("opt.oidc-issuer-url", "opt.oidc-client-id")
+async def test_only_tokens_of_the_issuer_for_this_client_are_believed(provider: Provider, make: Any) -> None:
+    tokens = await make()
+
+    assert (await tokens.user_of(provider.token())).name == f"{ISSUER}#u1"
+    assert (await tokens.user_of(provider.token(aud=["x", "cid"]))).name == f"{ISSUER}#u1"
+    assert await tokens.user_of(provider.token(iss="https://other")) is None
+    assert await tokens.user_of("no token") is None
+    assert 'expected audience "cid" got ["zz"]' in await refusal(tokens, provider.token(aud=["zz"]))
+    assert "expired" in await refusal(tokens, provider.token(exp=NOW - 1))
+    assert "expired" in await refusal(tokens, provider.token(exp=None))
+    assert "not valid yet" in await refusal(tokens, provider.token(nbf=NOW + 400))
+
+
+@pytest.mark.row("opt.oidc-signing-algs")
+async def test_only_listed_algorithms_are_believed(provider: Provider, make: Any) -> None:
+    tokens = await make("--oidc-signing-algs=RS256")
+    assert await tokens.user_of(provider.token())  # the option adds up with what came before
+
+    config = from_options(parse([*BASE[:2], "--oidc-signing-algs=ES384,RS256"]))
+    assert "unsupported algorithm 'ES256'" in await refusal(await make(config=config), provider.token())
+
+
+@pytest.mark.row("opt.oidc-username-claim", "opt.oidc-username-prefix")
+@pytest.mark.parametrize(
+    ("arguments", "claims", "name"),
+    [
+        (["--oidc-username-claim=nick"], {"nick": "eve"}, f"{ISSUER}#eve"),
+        (["--oidc-username-claim=nick", "--oidc-username-prefix=idp:"], {"nick": "eve"}, "idp:eve"),
+        (["--oidc-username-prefix=-"], {}, "u1"),
+        (["--oidc-username-claim=email"], {"email": "e@x"}, "e@x"),
+        (["--oidc-username-claim=email"], {"email": "e@x", "email_verified": True}, "e@x"),
+    ],
+)
+async def test_a_claim_names_the_user(
+    provider: Provider, make: Any, arguments: list[str], claims: dict[str, Any], name: str
+) -> None:
+    assert (await (await make(*arguments)).user_of(provider.token(**claims))).name == name
+
+
+async def test_a_missing_name_or_an_unverified_address_refuses(provider: Provider, make: Any) -> None:
+    tokens = await make("--oidc-username-claim=email")
+
+    assert "claim not present" in await refusal(tokens, provider.token())
+    for unverified in (False, "true", None):
+        token = jwt.sign(
+            provider.key,
+            {"iss": ISSUER, "aud": "cid", "exp": NOW + 9, "email": "e@x", "email_verified": unverified},
+        )
+        assert await refusal(tokens, token) == "oidc: email not verified"
+
+
+@pytest.mark.row("opt.oidc-groups-claim", "opt.oidc-groups-prefix")
+async def test_groups_are_a_text_or_a_list(provider: Provider, make: Any) -> None:
+    tokens = await make("--oidc-groups-claim=roles", "--oidc-groups-prefix=idp:")
+
+    assert (await tokens.user_of(provider.token(roles="dev"))).groups == ("idp:dev",)
+    assert (await tokens.user_of(provider.token(roles=["dev", "ops"]))).groups == ("idp:dev", "idp:ops")
+    assert (await tokens.user_of(provider.token())).groups == ()
+    assert "parse groups claim" in await refusal(tokens, provider.token(roles={"a": 1}))
+    assert (await (await make()).user_of(provider.token(roles="dev"))).groups == ()
+
+
+@pytest.mark.row("opt.oidc-required-claim")
+async def test_required_claims_must_be_equal(provider: Provider, make: Any) -> None:
+    tokens = await make("--oidc-required-claim=hd=x", "--oidc-required-claim=tier=1")
+
+    assert await tokens.user_of(provider.token(hd="x", tier="1"))
+    wrong = "oidc: required claim hd value does not match. Got = z, want = x"
+    assert await refusal(tokens, provider.token(hd="z", tier="1")) == wrong
+    assert "hd not present" in await refusal(tokens, provider.token(tier="1"))
+    assert "want text" in await refusal(tokens, provider.token(hd="x", tier=1))
+
+
+async def test_keys_may_rotate_and_strangers_cannot_make_us_ask_without_end(
+    provider: Provider, make: Any, tmp_path: Path, clock: FakeClock
+) -> None:
+    tokens = await make()
+    assert await tokens.user_of(provider.token())
+    old = provider.key
+    new = provider.rotate("two")
+
+    assert await tokens.user_of(provider.token(new))
+    assert "failed to verify signature" in await refusal(tokens, provider.token(old))
+    before = len(provider.asked)
+    forged = provider.token(SigningKey.load_or_create(tmp_path / "forger"))
+    for _ in range(100):
+        assert "failed to verify signature" in await refusal(tokens, forged)
+    assert len(provider.asked) - before <= 10
+    await clock.advance(10)
+    assert await tokens.user_of(provider.token(provider.rotate("three")))
+
+
+async def test_a_provider_may_come_up_later_and_must_be_who_it_should_be(
+    provider: Provider, make: Any, clock: FakeClock
+) -> None:
+    address = f"{ISSUER}/.well-known/openid-configuration"
+    document = provider.documents.pop(address)
+    tokens = await make()
+    assert await refusal(tokens, provider.token()) == "oidc: authenticator not initialized"
+    for wrong in ({**document, "issuer": "https://other"}, {**document, "jwks_uri": "http://id.example/keys"}, b"[]"):
+        provider.documents[address] = wrong
+        await clock.advance(RETRY_SECONDS + 1)
+        assert await refusal(tokens, provider.token()) == "oidc: authenticator not initialized"
+
+    provider.documents[address] = document
+    await clock.advance(RETRY_SECONDS + 1)
+
+    assert await tokens.user_of(provider.token())
+
+
+async def test_groups_may_be_kept_elsewhere(provider: Provider, make: Any) -> None:
+    tokens = await make("--oidc-groups-claim=groups")
+    other = "https://groups.example"
+    provider.describe(other)
+    signer = provider.rotate("groups", other)
+    answer = provider.token(signer, iss=other, groups=["dev"])
+    provider.documents[f"{other}/u1"] = answer.encode()
+    where = {"endpoint": f"{other}/u1", "access_token": "secret"}
+    token = provider.token(_claim_names={"groups": "src"}, _claim_sources={"src": where})
+
+    assert (await tokens.user_of(token)).groups == ("dev",)
+    assert (f"{other}/u1", "secret") in provider.asked
+
+    provider.documents[f"{other}/u1"] = provider.token(provider.key, iss=other, groups=["admin"]).encode()
+    assert "failed to verify" in await refusal(tokens, token)
+    del provider.documents[f"{other}/u1"]
+    assert "404" in await refusal(tokens, token)
+
+
+async def test_expressions_make_users_and_refuse_them(provider: Provider, make: Any) -> None:
+    config = JwtConfig(
+        issuer=ISSUER,
+        audiences=("cid", "other"),
+        username=Mapped(expression=Expression("claims.sub + '@x'", ("claims",))),
+        groups=Mapped(expression=Expression("claims.roles.split(',')", ("claims",))),
+        uid=Mapped("sub"),
+        extra=(("x.io/team", Expression("claims.?team.orValue('')", ("claims",))),),
+        claim_rules=(Rule(Expression("claims.hd == 'x'", ("claims",)), "wrong domain"),),
+        user_rules=(Rule(Expression("!user.username.startsWith('system:')", ("user",)), "reserved"),),
+        algorithms=("ES256",),
+    )
+    tokens = await make(config=config)
+
+    user = await tokens.user_of(provider.token(aud="other", hd="x", roles="a,b", team="t"))
+    assert user == User("u1@x", "u1", ("a", "b"), {"x.io/team": ("t",)})
+    assert (await tokens.user_of(provider.token(hd="x", roles="a"))).extra == {}
+    assert "failed: wrong domain" in await refusal(tokens, provider.token(hd="y", roles="a"))
+    assert "failed: reserved" in await refusal(tokens, provider.token(sub="system:x", hd="x", roles="a"))
+    assert "error evaluating expression" in await refusal(tokens, provider.token(hd="x"))
+    assert "return a string" in await refusal(
+        await make(
+            config=JwtConfig(
+                ISSUER, ("cid",), Mapped(expression=Expression("claims.n", ("claims",))), algorithms=("ES256",)
+            )
+        ),
+        provider.token(n=1),
+    )
+
+
+# The file
+
+
+def written(tmp_path: Path, entry: dict[str, Any], **more: Any) -> Path:
+    document = {"apiVersion": "apiserver.config.k8s.io/v1alpha1", "kind": "AuthenticationConfiguration", **more}
+    path = tmp_path / "authn.yaml"
+    path.write_bytes(msgspec.json.encode({**document, "jwt": [entry]} if "jwt" not in more else document))
+    return path
+
+
+GOOD: dict[str, Any] = {
+    "issuer": {"url": ISSUER, "audiences": ["cid"]},
+    "claimMappings": {"username": {"claim": "sub", "prefix": ""}},
+}
+
+
+def test_a_file_describes_one_issuer(tmp_path: Path) -> None:
+    authority = generate_ca("x").certificate.decode()
+    entry = {
+        "issuer": {
+            "url": ISSUER,
+            "audiences": ["a", "b"],
+            "audienceMatchPolicy": "MatchAny",
+            "certificateAuthority": authority,
+        },
+        "claimValidationRules": [{"claim": "hd", "requiredValue": "x"}, {"expression": "claims.n > 1", "message": "m"}],
+        "claimMappings": {
+            "username": {"claim": "sub", "prefix": "p:"},
+            "groups": {"expression": "claims.g"},
+            "uid": {"claim": "id"},
+            "extra": [{"key": "x.io/k", "valueExpression": "claims.k"}],
+        },
+        "userValidationRules": [{"expression": "user.username != ''"}],
+    }
+
+    config = load(written(tmp_path, entry))
+
+    assert (config.issuer, config.audiences, config.authority) == (ISSUER, ("a", "b"), authority)
+    assert config.username == Mapped("sub", "p:")
+    assert config.groups.expression is not None
+    assert config.uid == Mapped("id")
+    assert config.required == (("hd", "x"),)
+    assert [rule.message for rule in config.claim_rules] == ["m"]
+    assert [key for key, _ in config.extra] == ["x.io/k"]
+    assert len(config.user_rules) == 1
+    assert config.algorithms == ("RS256",)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"issuer": {"audiences": ["a"]}}, "jwt[0].issuer.url: Required value: URL is required"),
+        (
+            {"issuer": {"url": "http://x", "audiences": ["a"]}},
+            'Invalid value: "http://x": URL scheme must be https',
+        ),
+        ({"issuer": {"url": "https://u:p@x?q#f", "audiences": ["a"]}}, "must not contain a fragment"),
+        ({"issuer": {"url": ISSUER}}, "jwt[0].issuer.audiences: Required value"),
+        ({"issuer": {"url": ISSUER, "audiences": ["a", "a"]}}, "audienceMatchPolicy must be MatchAny for multiple"),
+        ({"issuer": {"url": ISSUER, "audiences": ["a"], "certificateAuthority": "x"}}, '"<omitted>": data does not'),
+        ({"claimMappings": {}}, "claimMappings.username: Required value: claim or expression is required"),
+        ({"claimMappings": {"username": {"claim": "sub"}}}, "username.prefix: Required value: prefix is required"),
+        (
+            {"claimMappings": {"username": {"claim": "sub", "expression": "claims.x"}}},
+            "claim and expression can't both be set",
+        ),
+        ({"claimMappings": {"username": {"expression": "claims."}}}, "username.expression: Invalid value"),
+        ({"claimValidationRules": [{}]}, "claimValidationRules[0]: Required value: claim or expression is required"),
+        ({"claimValidationRules": [{"expression": "claims.sub + 'x'"}]}, "must evaluate to bool"),
+        ({"claimValidationRules": [{"claim": "a"}, {"claim": "a"}]}, '[1].claim: Duplicate value: "a"'),
+        ({"userValidationRules": [{"expression": "claims.x == 1"}]}, "userValidationRules[0].expression"),
+        ({"unknown": 1}, 'unknown field "jwt[0].unknown"'),
+        ({"issuer": {"url": 1, "audiences": ["a"]}}, '"jwt[0].issuer.url" must be text'),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_each_mistake_in_a_file_is_named(tmp_path: Path, change: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError) as error:
+        load(written(tmp_path, GOOD | change))
+    assert problem in str(error.value)
+
+
+def test_a_file_holds_exactly_one_issuer_of_the_known_kind(tmp_path: Path) -> None:
+    assert load(written(tmp_path, GOOD)).issuer == ISSUER
+    for more, problem in (
+        ({"jwt": []}, "at least one jwt is required"),
+        ({"jwt": [GOOD, GOOD]}, "Too many: 2: must have at most 1 items"),
+        ({"kind": "Config"}, "expected AuthenticationConfiguration"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            load(written(tmp_path, GOOD, **more))
+    (tmp_path / "bad").write_text("{")
+    for name in ("bad", "nope"):
+        with pytest.raises(ValueError, match=name):
+            load(tmp_path / name)
