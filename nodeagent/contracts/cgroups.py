@@ -27,6 +27,13 @@ class CgroupManager(Protocol):
         """Return the ``cgroup_parent`` that the runtime is given; empty leaves it to the runtime."""
         ...
 
+    async def holds(self, pod: Pod) -> bool:
+        """Tell whether the cgroup that the pod's containers belong into is there.
+
+        When it is not and they run, they were started under another configuration and nothing limits them.
+        """
+        ...
+
     async def ensure_pod(self, pod: Pod) -> None:
         """Create the pod's cgroup with its limits; repeatable.
 

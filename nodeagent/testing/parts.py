@@ -128,6 +128,8 @@ class FakeCgroups(Faults):
         self.made: dict[str, Pod] = {}
         self.removed: list[str] = []
         self.killed: list[tuple[str, str]] = []
+        self.elsewhere: set[str] = set()
+        """UIDs of pods whose containers run in other cgroups."""
         self.parent = "/pods/{uid}"
         self.resources: Callable[[Pod, Container | None], LinuxResources] = lambda _pod, _container: LinuxResources()
 
@@ -137,9 +139,14 @@ class FakeCgroups(Faults):
     def parent_of(self, pod: Pod) -> str:
         return self.parent.format(uid=pod.uid)
 
+    async def holds(self, pod: Pod) -> bool:
+        await self._pass("holds")
+        return pod.uid not in self.elsewhere
+
     async def ensure_pod(self, pod: Pod) -> None:
         await self._pass("ensure_pod")
         self.made[pod.uid] = pod
+        self.elsewhere.discard(pod.uid)
 
     async def remove_pod(self, pod_uid: str) -> None:
         await self._pass("remove_pod")

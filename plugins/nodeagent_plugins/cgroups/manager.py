@@ -48,6 +48,9 @@ class PlainCgroups:
     def parent_of(self, pod: Pod) -> str:
         return self._spelled(self._root) if self._root else ""
 
+    async def holds(self, pod: Pod) -> bool:
+        return True
+
     async def ensure_pod(self, pod: Pod) -> None:
         return None
 
@@ -134,6 +137,12 @@ class TreeCgroups(PlainCgroups):
 
     def parent_of(self, pod: Pod) -> str:
         return self._spelled(names.pod_name(self._root, qos_class(pod), pod.uid))
+
+    async def holds(self, pod: Pod) -> bool:
+        """Tell whether the pod's cgroup is there."""
+        if pod.uid in self._made:
+            return True
+        return not await self._cgroups().lacks(names.pod_name(self._root, qos_class(pod), pod.uid), ("memory",))
 
     async def ensure_pod(self, pod: Pod) -> None:
         """Create the pod's cgroup with its limits; cheap when they are in force already.

@@ -116,6 +116,10 @@ class BundledPodSyncer:
             await self._kill(step, actions.kills)
         if not actions.create_sandbox and not actions.starts:
             if not actions.stop_pod:
+                if step.observed.alive and not await self._context.cgroups.holds(step.pod):
+                    _log.warning("Pod runs outside its cgroup and is started anew", extra={"pod": step.pod.full_name})
+                    await self._stop_pod(step, None)
+                    return
                 await self._prepare_node(step, new=False)  # limits that an earlier run of the agent did not know
             await self._prepare_volumes(step)  # fresh content for what runs
             return

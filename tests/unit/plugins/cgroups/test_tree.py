@@ -337,3 +337,11 @@ async def test_a_pod_whose_requests_cannot_be_read_holds_up_no_other(agent, kern
     context.pods.add(burstable("good", "100m"))
     await manager.start()
     assert weight(kernel_v1, "/kubepods/burstable") == "102"
+
+
+async def test_a_pod_of_another_root_is_not_where_it_belongs(agent, kernel):
+    kernel.make("/a")
+    _, earlier = agent()
+    await earlier.ensure_pod(guaranteed("a"))
+    assert await agent()[1].holds(guaranteed("a"))
+    assert not await agent(cgroup_root="/a")[1].holds(guaranteed("a"))

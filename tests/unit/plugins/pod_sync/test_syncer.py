@@ -49,6 +49,22 @@ async def test_a_restarted_agent_adopts_what_runs(bench):
     assert not outcome.touched and outcome.error is None
 
 
+async def test_a_pod_that_runs_outside_its_cgroup_is_started_anew(bench):
+    pod = make_pod("web")
+    await bench.sync(pod)
+    first = bench.id_of(pod, "main")
+
+    bench.restart_agent()
+    bench.context.cgroups.elsewhere.add(pod.uid)
+    outcome = await bench.sync(pod)
+
+    assert bench.runtime.running() == []
+    assert first in outcome.touched
+    await bench.sync(pod, times=2)
+    assert bench.runtime.running() == ["web/main"]
+    assert bench.context.cgroups.elsewhere == set()
+
+
 async def test_a_container_that_was_made_but_not_started_is_used(bench):
     pod = make_pod("web")
     bench.runtime.fail("start_container", RuntimeUnavailable("gone"))
