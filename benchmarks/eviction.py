@@ -7,7 +7,7 @@ import statistics
 import threading
 import time
 
-from nodeagent_plugins.eviction.memory import MemoryFiles
+from nodeagent_plugins.eviction.memory import NodeMemory
 
 from benchmarks.api import Client
 from benchmarks.figures import Figure
@@ -30,7 +30,7 @@ FIGURES = (
 
 
 def run() -> dict[str, float]:
-    limit = MemoryFiles().read().available - EATEN_MIB // 2 * MIB
+    limit = NodeMemory().read().available - EATEN_MIB // 2 * MIB
     config = {"evictionHard": {"memory.available": str(limit)}, "evictionPressureTransitionPeriod": "0s"}
     decided, reported, right = [], [], 0
     with started_node(with_api=True, **config) as node, Client(node.server) as client:
@@ -57,7 +57,7 @@ class Crossing:
     """Notes when less memory is left than *limit*, for the first time since the ``with`` was entered."""
 
     def __init__(self, limit: int) -> None:
-        self._limit, self._files = limit, MemoryFiles()
+        self._limit, self._files = limit, NodeMemory()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look)
         self.at: float | None = None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from nodeagent_plugins.eviction.admission import check_admission
 from nodeagent_plugins.eviction.disk import DiskWatch
 from nodeagent_plugins.eviction.manager import EvictionManager
-from nodeagent_plugins.eviction.memory import MemoryFiles, MemoryWatch
+from nodeagent_plugins.eviction.memory import CgroupMemory, MemorySource, MemoryWatch, NodeMemory, pods_cgroup
 from nodeagent_plugins.eviction.server import PlanServer
 from nodeagent_plugins.eviction.signals import Condition
 
@@ -26,6 +26,7 @@ from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.eviction import EVICTION_SOCKET
 from nodeagent.contracts.node import NodeConditionReport, NodeReport
 from nodeagent.contracts.pods import Rejection
+from nodeagent.model.eviction_thresholds import Signal
 from nodeagent.model.pod import Pod
 
 if TYPE_CHECKING:
@@ -56,8 +57,11 @@ class Eviction:
             _Loop("rounds", self.manager),
             PlanServer(context.root_dir / EVICTION_SOCKET, self.manager.plan),
         ]
+        sources: dict[Signal, MemorySource] = {Signal.MEMORY: NodeMemory()}
+        if any(each.signal is Signal.ALLOCATABLE_MEMORY for each in self.manager.thresholds):
+            sources[Signal.ALLOCATABLE_MEMORY] = CgroupMemory(pods_cgroup(context.cgroups))
         kernel = context.config.kernel_memcg_notification
-        watch = MemoryWatch(self.manager.thresholds, MemoryFiles(), context.clock, self.manager.wake, kernel=kernel)
+        watch = MemoryWatch(self.manager.thresholds, sources, context.clock, self.manager.wake, kernel=kernel)
         if watch.wanted:
             loops.append(_Loop("memory", watch))
         disk = DiskWatch(self.manager.thresholds, context.root_dir, context.clock, self.manager.wake)

@@ -6,12 +6,17 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from nodeagent.base.aio import Clock
+from nodeagent.contracts.cgroups import CgroupManager
 from nodeagent.model.eviction_thresholds import Signal, Threshold
+from nodeagent.model.meta import ObjectMeta
+from nodeagent.model.pod import Pod, PodStatus
+from nodeagent.model.qos import QosClass
 
 SHORTEST_POLL_SECONDS = 0.25
 LONGEST_POLL_SECONDS = 0.75
@@ -23,7 +28,6 @@ REPEAT_SECONDS = 1.0
 REARM_SECONDS = 10.0
 
 _log = logging.getLogger(__name__)
-_MEMINFO = "proc/meminfo"
 _BUFFER = 64 * 1024
 
 
@@ -40,54 +44,84 @@ class MemoryReading:
         return self.capacity - max(0, self.usage - self.inactive_file)
 
 
-class MemoryFiles:
-    """Where the kernel tells about the node's memory.
+class MemorySource(Protocol):
+    """Something whose memory is watched."""
 
-    :param root: the root of the file system, for tests.
-    """
-
-    def __init__(self, root: Path = Path("/")) -> None:
-        self._meminfo = str(root / _MEMINFO)
-        self.cgroup = _find_memory_cgroup(root)
-        """Mount point of the memory controller of cgroup v1; ``None`` with v2."""
+    cgroup: Path | None
+    """Where the kernel of cgroup v1 takes orders to tell about it; ``None`` with v2."""
 
     def read(self) -> MemoryReading:
         """Read now; blocks.
 
         :raises OSError: a file is not there.
-        :raises ValueError: a file does not say what it should.
+        :raises ValueError: a file does not say what it should, or memory is not limited.
         """
+        ...
+
+
+class NodeMemory:
+    """The memory of the whole node.
+
+    :param root: the root of the file system, for tests.
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._meminfo = str(root / "proc/meminfo")
+        self.cgroup = _find_mount(root, "cgroup", "memory")
+
+    def read(self) -> MemoryReading:
         meminfo = _read(self._meminfo)
         capacity = _number(meminfo, b"MemTotal:") * 1024
-        if self.cgroup is None:
-            free, inactive = _number(meminfo, b"\nMemFree:") * 1024, _number(meminfo, b"\nInactive(file):") * 1024
-            return MemoryReading(capacity, capacity - free, inactive)
-        usage = int(_read(f"{self.cgroup}/memory.usage_in_bytes"))
-        inactive = _number(_read(f"{self.cgroup}/memory.stat"), b"\ntotal_inactive_file ")
-        return MemoryReading(capacity, usage, inactive)
+        if self.cgroup is not None:
+            usage, inactive = _usage_of_v1(self.cgroup)
+            return MemoryReading(capacity, usage, inactive)
+        free, inactive = _number(meminfo, b"\nMemFree:") * 1024, _number(meminfo, b"\nInactive(file):") * 1024
+        return MemoryReading(capacity, capacity - free, inactive)
+
+
+class CgroupMemory:
+    """The memory that a cgroup with a limit may use, such as that of all pods.
+
+    :param name: its path below the mount point, beginning with ``/``.
+    """
+
+    def __init__(self, name: str, root: Path = Path("/")) -> None:
+        mount = _find_mount(root, "cgroup", "memory")
+        unified = _find_mount(root, "cgroup2", "") or root / "sys/fs/cgroup"
+        self.cgroup = None if mount is None else mount / name.lstrip("/")
+        self._unified = unified / name.lstrip("/")
+
+    def read(self) -> MemoryReading:
+        if self.cgroup is not None:
+            usage, inactive = _usage_of_v1(self.cgroup)
+            return MemoryReading(int(_read(f"{self.cgroup}/memory.limit_in_bytes")), usage, inactive)
+        usage, limit = (int(_read(f"{self._unified}/{file}")) for file in ("memory.current", "memory.max"))
+        return MemoryReading(limit, usage, _number(_read(f"{self._unified}/memory.stat"), b"\ninactive_file "))
 
 
 class MemoryWatch:
     """Calls *crossed* as soon as less memory is left than a threshold allows.
 
-    Hard thresholds are compared with what is left several times a second. With *kernel*, on cgroup v1, the kernel is
+    Hard thresholds are compared with what is left more than once a second. With *kernel*, on cgroup v1, the kernel is
     asked to tell instead, of soft ones too, and told each ten seconds what to look for, because how much of the memory
     in use can be had back changes.
     spec: config.kernelMemcgNotification
+
+    :param sources: what the signals are about; thresholds of other signals are left alone.
     """
 
     def __init__(
         self,
         thresholds: Sequence[Threshold],
-        files: MemoryFiles,
+        sources: Mapping[Signal, MemorySource],
         clock: Clock,
         crossed: Callable[[], None],
         *,
         kernel: bool = False,
     ) -> None:
-        self._thresholds = [each for each in thresholds if each.signal is Signal.MEMORY]
-        self._files, self._clock, self._crossed, self._kernel = files, clock, crossed, kernel
-        self._failing = False
+        self._thresholds = [each for each in thresholds if each.signal in sources]
+        self._sources, self._clock, self._crossed, self._kernel = sources, clock, crossed, kernel
+        self._failing: set[Signal] = set()
 
     @property
     def wanted(self) -> bool:
@@ -96,7 +130,7 @@ class MemoryWatch:
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        if self._kernel and self._files.cgroup is None:
+        if self._kernel and any(source.cgroup is None for source in self._sources.values()):
             _log.info("Memory is polled: cgroup v2 has no notification of thresholds")
         elif self._kernel:
             try:
@@ -112,41 +146,44 @@ class MemoryWatch:
         reported, pause = float("-inf"), SHORTEST_POLL_SECONDS
         while True:
             await self._clock.sleep(pause)
-            reading = await self._read()
-            if reading is None:
-                pause = LONGEST_POLL_SECONDS
-                continue
-            left = min(reading.available - each.limit.of(reading.capacity) for each in hard)
-            pause = min(LONGEST_POLL_SECONDS, max(SHORTEST_POLL_SECONDS, left / FASTEST_USE))
-            if left >= 0:
+            left = [reading.available - each.limit.of(reading.capacity) for each, reading in await self._readings(hard)]
+            pause = min(LONGEST_POLL_SECONDS, max(SHORTEST_POLL_SECONDS, min(left, default=0) / FASTEST_USE))
+            if min(left, default=0) >= 0:
                 reported = float("-inf")
             elif self._clock.now() - reported >= REPEAT_SECONDS:
                 reported = self._clock.now()
                 self._crossed()
 
     async def _listen(self) -> None:
-        assert self._files.cgroup is not None
         while True:
             with contextlib.ExitStack() as armed:
-                reading = await self._read()
-                for each in self._thresholds if reading is not None else ():
-                    assert reading is not None
+                for each, reading in await self._readings(self._thresholds):
+                    cgroup = self._sources[each.signal].cgroup
+                    assert cgroup is not None, "not called with cgroup v2"
                     limit = reading.capacity - each.limit.of(reading.capacity) + reading.inactive_file
-                    armed.enter_context(_Notification(self._files.cgroup, limit, self._crossed))
+                    armed.enter_context(_Notification(cgroup, limit, self._crossed))
                     if each.hard and reading.usage > limit:
                         self._crossed()  # it was crossed while nobody listened
                 await self._clock.sleep(REARM_SECONDS)
 
-    async def _read(self) -> MemoryReading | None:
-        try:
-            reading = await asyncio.to_thread(self._files.read)
-        except (OSError, ValueError) as error:
-            if not self._failing:
-                _log.error("Memory of the node cannot be read", extra={"err": repr(error)})
-            self._failing = True
-            return None
-        self._failing = False
-        return reading
+    async def _readings(self, thresholds: Sequence[Threshold]) -> list[tuple[Threshold, MemoryReading]]:
+        """Return what can be read of each threshold's memory."""
+        signals = {each.signal for each in thresholds}
+        found = await asyncio.to_thread(self._read_all, signals)
+        return [(each, found[each.signal]) for each in thresholds if each.signal in found]
+
+    def _read_all(self, signals: Set[Signal]) -> dict[Signal, MemoryReading]:
+        found = {}
+        for signal in signals:
+            try:
+                found[signal] = self._sources[signal].read()
+            except (OSError, ValueError) as error:
+                if signal not in self._failing:
+                    _log.info("Memory cannot be watched now", extra={"signal": str(signal), "err": repr(error)})
+                self._failing.add(signal)
+            else:
+                self._failing.discard(signal)
+        return found
 
 
 class _Notification:
@@ -179,15 +216,31 @@ class _Notification:
         self._crossed()
 
 
-def _find_memory_cgroup(root: Path) -> Path | None:
+def pods_cgroup(cgroups: CgroupManager) -> str:
+    """Return the cgroup that those of all pods are in: the place of a Guaranteed pod's tells; empty without one."""
+    pod = Pod(metadata=ObjectMeta(name="any", uid="any"), status=PodStatus(qos_class=QosClass.GUARANTEED))
+    parent = cgroups.parent_of(pod)
+    if parent.endswith(".slice") and "/" not in parent.strip("/"):
+        parts = parent.strip("/").removesuffix(".slice").split("-")[:-1]
+        return "".join(f"/{'-'.join(parts[: i + 1])}.slice" for i in range(len(parts)))
+    return parent.rpartition("/")[0]
+
+
+def _usage_of_v1(cgroup: Path) -> tuple[int, int]:
+    """Return the bytes in use and those of them in inactive pages of files."""
+    usage = int(_read(f"{cgroup}/memory.usage_in_bytes"))
+    return usage, _number(_read(f"{cgroup}/memory.stat"), b"\ntotal_inactive_file ")
+
+
+def _find_mount(root: Path, kind: str, controller: str) -> Path | None:
     try:
         lines = (root / "proc/self/mountinfo").read_text().splitlines()
     except OSError:
         return None
     for line in lines:
         fields, _, rest = line.partition(" - ")
-        kind, _, options = rest.partition(" ")
-        if kind == "cgroup" and "memory" in options.split(" ")[-1].split(","):
+        found, _, options = rest.partition(" ")
+        if found == kind and (not controller or controller in options.split(" ")[-1].split(",")):
             return root / fields.split(" ")[4].lstrip("/")
     return None
 

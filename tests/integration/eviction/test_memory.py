@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins.eviction.memory import REARM_SECONDS, MemoryFiles, MemoryWatch
+from nodeagent_plugins.eviction.memory import REARM_SECONDS, MemoryWatch, NodeMemory
 
 from nodeagent.base.aio import TaskOwner
 from nodeagent.base.quantity import Quantity
@@ -26,7 +26,7 @@ sys.stdin.readline()
 """
 
 
-class OneCgroup(MemoryFiles):
+class OneCgroup(NodeMemory):
     """A machine on which one cgroup is everything that uses memory."""
 
     def __init__(self, cgroup: Path) -> None:
@@ -36,7 +36,7 @@ class OneCgroup(MemoryFiles):
 
 @pytest.fixture
 def cgroup() -> Iterator[Path]:
-    mount = MemoryFiles().cgroup
+    mount = NodeMemory().cgroup
     assert mount is not None, "needs cgroup v1"
     place = mount / f"eviction-test-{os.getpid()}"
     place.mkdir()
@@ -48,7 +48,9 @@ def cgroup() -> Iterator[Path]:
 async def test_a_crossed_threshold_is_told_by_the_kernel_without_any_polling(cgroup: Path, clock: FakeClock) -> None:
     files, told = OneCgroup(cgroup), list[int]()
     left = Amount(Quantity(files.read().capacity - 32 * MI))
-    watch = MemoryWatch([Threshold(Signal.MEMORY, left)], files, clock, lambda: told.append(1), kernel=True)
+    watch = MemoryWatch(
+        [Threshold(Signal.MEMORY, left)], {Signal.MEMORY: files}, clock, lambda: told.append(1), kernel=True
+    )
     eater = subprocess.Popen([sys.executable, "-c", EATER], stdin=subprocess.PIPE)
     assert eater.stdin is not None
     (cgroup / "cgroup.procs").write_text(str(eater.pid))

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 import yaml
-from nodeagent_plugins.eviction.memory import MemoryFiles
+from nodeagent_plugins.eviction.memory import NodeMemory
 
 from tests.integration.containerd import Containerd
 from tests.integration.programs import ApiServer, NodeAgent, simple_pod, wait_until
 
 MI = 1024 * 1024
-EATEN_MI = min(1024, MemoryFiles().read().available // MI // 4)
+EATEN_MI = min(1024, NodeMemory().read().available // MI // 4)
 """What the greedy pod takes; the threshold lies half of it below what is there when the test begins."""
 HOLD = f"dd if=/dev/zero bs={EATEN_MI}M count=1 2>/dev/null | sleep 1000000"
 """``dd`` fills its buffer and cannot get rid of it."""
@@ -64,7 +64,7 @@ def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> It
     built = PressedNode(api, agent)
     try:
         api.start()
-        limit = MemoryFiles().read().available - EATEN_MI // 2 * MI
+        limit = NodeMemory().read().available - EATEN_MI // 2 * MI
         agent.start(evictionHard={"memory.available": str(limit)}, volumeStatsAggPeriod="1s")
         wait_until(lambda: built.conditions().get("Ready", {}).get("status") == "True", "the node is Ready")
         yield built

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins.eviction.memory import REPEAT_SECONDS, MemoryFiles, MemoryWatch
+from nodeagent_plugins.eviction.memory import REPEAT_SECONDS, CgroupMemory, MemoryWatch, NodeMemory, pods_cgroup
 
 from nodeagent.base.aio import TaskOwner
 from nodeagent.model.eviction_thresholds import Signal, Threshold, parse_amount
-from nodeagent.testing import FakeClock
+from nodeagent.testing import FakeCgroups, FakeClock
 
 MI = 1024 * 1024
 HARD = Threshold(Signal.MEMORY, parse_amount("100Mi"))
@@ -47,7 +47,7 @@ def machine(tmp_path: Path) -> Machine:
 def test_pages_that_can_be_had_back_are_available(tmp_path: Path, mount: str, version_1: bool):
     machine = Machine(tmp_path, mount)
     machine.set(available=300, inactive=120)
-    files = MemoryFiles(tmp_path)
+    files = NodeMemory(tmp_path)
 
     reading = files.read()
 
@@ -58,7 +58,9 @@ def test_pages_that_can_be_had_back_are_available(tmp_path: Path, mount: str, ve
 
 async def test_a_hard_threshold_is_told_within_a_second_and_again_while_it_lasts(machine: Machine, clock: FakeClock):
     told: list[float] = []
-    watch = MemoryWatch([HARD, SOFT], MemoryFiles(machine.root), clock, lambda: told.append(clock.now()))
+    watch = MemoryWatch(
+        [HARD, SOFT], {Signal.MEMORY: NodeMemory(machine.root)}, clock, lambda: told.append(clock.now())
+    )
     async with TaskOwner("test") as tasks:
         tasks.start(watch.run(), "watch")
 
@@ -77,7 +79,7 @@ async def test_a_hard_threshold_is_told_within_a_second_and_again_while_it_lasts
 
 async def test_files_that_cannot_be_read_for_a_while_are_read_again(machine: Machine, clock: FakeClock):
     told: list[int] = []
-    watch = MemoryWatch([HARD], MemoryFiles(machine.root), clock, lambda: told.append(1))
+    watch = MemoryWatch([HARD], {Signal.MEMORY: NodeMemory(machine.root)}, clock, lambda: told.append(1))
     (machine.root / "proc/meminfo").write_text("nonsense\n")
     async with TaskOwner("test") as tasks:
         tasks.start(watch.run(), "watch")
@@ -91,7 +93,7 @@ async def test_files_that_cannot_be_read_for_a_while_are_read_again(machine: Mac
 
 async def test_a_kernel_that_does_not_notify_is_polled(machine: Machine, clock: FakeClock):
     told: list[int] = []
-    watch = MemoryWatch([HARD], MemoryFiles(machine.root), clock, lambda: told.append(1), kernel=True)
+    watch = MemoryWatch([HARD], {Signal.MEMORY: NodeMemory(machine.root)}, clock, lambda: told.append(1), kernel=True)
     async with TaskOwner("test") as tasks:
         tasks.start(watch.run(), "watch")
 
@@ -113,6 +115,47 @@ async def test_a_kernel_that_does_not_notify_is_polled(machine: Machine, clock: 
 def test_only_what_can_be_crossed_is_watched(
     machine: Machine, clock: FakeClock, thresholds: list[Threshold], kernel: bool, wanted: bool
 ):
-    watch = MemoryWatch(thresholds, MemoryFiles(machine.root), clock, lambda: None, kernel=kernel)
+    watch = MemoryWatch(thresholds, {Signal.MEMORY: NodeMemory(machine.root)}, clock, lambda: None, kernel=kernel)
 
     assert watch.wanted is wanted
+
+
+@pytest.mark.parametrize(("mount", "names"), [(V1, ("memory.limit_in_bytes", "memory.usage_in_bytes")), (V2, ())])
+async def test_the_memory_of_all_pods_is_watched_against_its_limit(
+    tmp_path: Path, clock: FakeClock, mount: str, names: tuple[str, ...]
+):
+    machine, told = Machine(tmp_path, mount), list[int]()
+    pods = tmp_path / ("mem" if names else "sys/fs/cgroup") / "kubepods"
+    pods.mkdir(parents=True)
+    limit, usage = names or ("memory.max", "memory.current")
+    (pods / "memory.stat").write_text(f"cache 1\ninactive_file {50 * MI}\ntotal_inactive_file {50 * MI}\n")
+    (pods / limit).write_text(f"{500 * MI}\n")
+    (pods / usage).write_text(f"{400 * MI}\n")
+    source = CgroupMemory("/kubepods", tmp_path)
+    threshold = Threshold(Signal.ALLOCATABLE_MEMORY, parse_amount("100Mi"))
+    sources = {Signal.MEMORY: NodeMemory(machine.root), Signal.ALLOCATABLE_MEMORY: source}
+    async with TaskOwner("test") as tasks:
+        tasks.start(MemoryWatch([HARD, threshold], sources, clock, lambda: told.append(1)).run(), "watch")
+
+        await clock.advance(5)
+        assert (source.read().capacity, source.read().available, told) == (500 * MI, 150 * MI, [])
+        (pods / usage).write_text(f"{451 * MI}\n")
+        await clock.advance(0.9)
+        assert told == [1]
+
+
+@pytest.mark.parametrize(
+    ("parent", "place"),
+    [
+        ("/kubepods/pod{uid}", "/kubepods"),
+        ("/own/kubepods/pod{uid}", "/own/kubepods"),
+        ("kubepods-pod{uid}.slice", "/kubepods.slice"),
+        ("own-kubepods-pod{uid}.slice", "/own.slice/own-kubepods.slice"),
+        ("", ""),
+    ],
+)
+def test_the_cgroup_of_all_pods_is_found(parent: str, place: str):
+    cgroups = FakeCgroups()
+    cgroups.parent = parent
+
+    assert pods_cgroup(cgroups) == place

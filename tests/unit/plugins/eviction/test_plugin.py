@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from nodeagent_plugins import eviction
 from nodeagent_plugins.eviction.admission import check_admission
+from nodeagent_plugins.eviction.memory import MemoryWatch
 from nodeagent_plugins.eviction.signals import Condition
 
 from nodeagent.contracts.runtime import RuntimePod, SandboxStatus
+from nodeagent.model.eviction_thresholds import Signal
 from nodeagent.model.pod import Pod
 from nodeagent.testing import FakeClock, FakePodDirectory, FakeStats, make_container, make_pod
 from nodeagent.testing.context import make_config, make_context
@@ -105,3 +108,25 @@ def test_memory_and_disk_are_watched_where_a_threshold_needs_it(
     (answer,) = manager.provide_all("nodeagent_provide_background_loops", context=context)
 
     assert [loop.name for loop in answer.value] == names
+
+
+@pytest.mark.row("config.kernelMemcgNotification")
+@pytest.mark.parametrize("kernel", [True, False])
+def test_the_kernel_is_asked_to_tell_where_the_configuration_says_so(
+    tmp_path: Path, clock: FakeClock, kernel: bool, monkeypatch: pytest.MonkeyPatch
+):
+    made: list[tuple[set[Signal], bool]] = []
+
+    class Watch(MemoryWatch):
+        def __init__(self, *arguments: Any, kernel: bool) -> None:
+            made.append((set(arguments[1]), kernel))
+            super().__init__(*arguments, kernel=kernel)
+
+    monkeypatch.setattr(eviction, "MemoryWatch", Watch)
+    config = make_config(kernel_memcg_notification=kernel, enforce_node_allocatable=("pods",))
+    context = make_context(tmp_path, clock=clock, config=config)
+    manager = load_plugin(eviction, name="eviction", context=context)
+
+    manager.provide_all("nodeagent_provide_background_loops", context=context)
+
+    assert made == [({Signal.MEMORY, Signal.ALLOCATABLE_MEMORY}, kernel)]
