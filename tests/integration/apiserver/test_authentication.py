@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from apiserver_stub.authn import jwt
 from apiserver_stub.authn.keys import SigningKey
@@ -328,3 +330,176 @@ def test_the_admin_may_act_as_others_and_others_may_not(site: Site) -> None:
     code, text = site.ask(admin, headers={"Impersonate-Group": "dev"})
     assert (code, text[:22]) == (500, "Internal Server Error:")
     assert site.ask(admin, headers={"Impersonate-User": "alice"}, path="/api/v1/nodes")[0] == 403
+
+
+# A server that is told otherwise
+
+
+CONFIG = {
+    "apiVersion": "apiserver.config.k8s.io/v1alpha1",
+    "kind": "AuthenticationConfiguration",
+    "jwt": [
+        {
+            "issuer": {"audiences": ["cid"]},
+            "claimMappings": {
+                "username": {"expression": "claims.sub + '@idp'"},
+                "groups": {"claim": "roles", "prefix": ""},
+                "extra": [{"key": "idp.example/team", "valueExpression": "claims.?team.orValue('')"}],
+            },
+            "userValidationRules": [{"expression": "!user.username.startsWith('system:')", "message": "reserved"}],
+        }
+    ],
+}
+GATES = (
+    "StructuredAuthenticationConfiguration",
+    "ServiceAccountTokenJTI",
+    "ServiceAccountTokenNodeBinding",
+    "ServiceAccountTokenNodeBindingValidation",
+    "ServiceAccountTokenPodNodeInfo",
+)
+
+
+class _Otherwise(Site):
+    """A site with a file of authenticators, and with what is on by default switched off and the other way round."""
+
+    def _play(self) -> None:
+        super()._play()
+        rsa_key = rsa.generate_private_key(65537, 2048)
+        form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        (self.directory / "rsa.key").write_bytes(rsa_key.private_bytes(*form))
+        self.keys["oidc"] = SigningKey.load(self.directory / "rsa.key")
+        config = json.loads(json.dumps(CONFIG))
+        config["jwt"][0]["issuer"] |= {
+            "url": self.provider.url,
+            "certificateAuthority": self.provider.ca_file.read_text(),
+        }
+        (self.directory / "authn.yaml").write_text(yaml.safe_dump(config))
+
+
+@pytest.fixture(scope="module")
+def otherwise(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    directory = tmp_path_factory.mktemp("otherwise")
+    directory.joinpath("data").mkdir()
+    found = _Otherwise(
+        directory,
+        "--feature-gates=" + ",".join(f"{name}=true" for name in GATES),
+        f"--authentication-config={directory / 'authn.yaml'}",
+        "--authentication-token-webhook-cache-ttl=0s",
+        "--anonymous-auth=false",
+        "--service-account-lookup=false",
+        "--service-account-extend-token-expiration=false",
+    )
+    yield found
+    found.close()
+
+
+@pytest.mark.row("opt.authentication-config", "gate.StructuredAuthenticationConfiguration")
+def test_a_file_describes_whose_tokens_are_believed(otherwise: Site) -> None:
+    until = time.monotonic() + 15
+    while (found := otherwise.who(otherwise.oidc_token(roles=["dev"], team="t"))) == 401:
+        assert time.monotonic() < until, "the provider was not found"
+        time.sleep(0.05)
+
+    groups = ["dev", "system:authenticated"]
+    assert found == {"username": "olga@idp", "groups": groups, "extra": {"idp.example/team": ["t"]}}
+    assert otherwise.who(otherwise.oidc_token(sub="system:admin")) == 401
+
+
+@pytest.mark.row("opt.anonymous-auth")
+def test_nobody_without_credentials_is_let_in(otherwise: Site) -> None:
+    for path in ("/version", "/healthz", "/api"):
+        assert otherwise.ask(path=path)[0] == 401
+    assert otherwise.ask("filetoken", path="/version")[0] == 200
+
+
+@pytest.mark.row("opt.authentication-token-webhook-cache-ttl")
+def test_without_a_time_to_live_the_service_is_asked_again(otherwise: Site) -> None:
+    for _ in range(2):
+        assert otherwise.who("unknown-2") == 401
+
+    assert len(otherwise.reviews_of("unknown-2")) == 2
+
+
+def _pod(site: Site, account: str = "default") -> Any:
+    spec = {"containers": [{"name": "c", "image": "x"}], "nodeName": "n1", "serviceAccountName": account}
+    return site.server.api().ok("POST", "/api/v1/namespaces/default/pods", {"metadata": {"name": "web"}, "spec": spec})
+
+
+@pytest.mark.row(
+    "opt.service-account-extend-token-expiration",
+    "gate.ServiceAccountTokenJTI",
+    "gate.ServiceAccountTokenNodeBinding",
+    "gate.ServiceAccountTokenNodeBindingValidation",
+    "gate.ServiceAccountTokenPodNodeInfo",
+)
+def test_what_tokens_for_pods_and_nodes_tell(site: Site, otherwise: Site) -> None:
+    def issue_for(place: Site, kind: str, name: str) -> tuple[int, Any]:
+        reference = {"apiVersion": "v1", "kind": kind, "name": name}
+        spec = {"expirationSeconds": 3607, "boundObjectRef": reference}
+        return place.server.api().call("POST", ACCOUNT, {"spec": spec})
+
+    found: dict[str, tuple[int, set[str]]] = {}
+    for name, place in (("site", site), ("otherwise", otherwise)):
+        place.server.api().ok("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}})
+        _pod(place)
+        token = issue_for(place, "Pod", "web")[1]["status"]["token"]
+        claims = jwt.parse(token).claims
+        extra = {key.rpartition("/")[2] for key in place.who(token)["extra"]}
+        found[name] = (claims["exp"] - claims["iat"], extra)
+    code, refused = issue_for(site, "Node", "n1")
+    bound = issue_for(otherwise, "Node", "n1")[1]["status"]["token"]
+
+    assert found == {
+        "site": (365 * 24 * 3600, {"pod-name", "pod-uid"}),
+        "otherwise": (3607, {"pod-name", "pod-uid", "node-name", "node-uid", "credential-id"}),
+    }
+    assert code == 400
+    text = 'cannot bind token to a Node object as the "ServiceAccountTokenNodeBinding" feature-gate is disabled'
+    assert refused["message"] == text
+    assert otherwise.who(bound)["extra"]["authentication.kubernetes.io/node-name"] == ["n1"]
+
+
+@pytest.mark.row("opt.service-account-lookup")
+def test_tokens_of_secrets_are_looked_up_unless_told_otherwise(site: Site, otherwise: Site) -> None:
+    prefix = "kubernetes.io/serviceaccount/"
+    claims = {
+        "iss": "kubernetes/serviceaccount",
+        "sub": "system:serviceaccount:default:default",
+        f"{prefix}namespace": "default",
+        f"{prefix}secret.name": "never-was",
+        f"{prefix}service-account.name": "default",
+        f"{prefix}service-account.uid": "u",
+    }
+
+    assert site.who(jwt.sign(site.keys["sign"], claims)) == 401
+    assert otherwise.who(jwt.sign(otherwise.keys["sign"], claims))["username"] == claims["sub"]
+
+
+@pytest.mark.row("gate.LegacyServiceAccountTokenCleanUp")
+def test_tokens_of_secrets_are_good_until_they_are_marked(site: Site) -> None:
+    admin, prefix = site.server.api(), "kubernetes.io/serviceaccount/"
+    account = admin.ok("GET", "/api/v1/namespaces/default/serviceaccounts/default")
+    claims = {
+        "iss": "kubernetes/serviceaccount",
+        "sub": "system:serviceaccount:default:default",
+        f"{prefix}namespace": "default",
+        f"{prefix}secret.name": "old",
+        f"{prefix}service-account.name": "default",
+        f"{prefix}service-account.uid": account["metadata"]["uid"],
+    }
+    token = jwt.sign(site.keys["old"], claims)
+    metadata = {"name": "old", "annotations": {"kubernetes.io/service-account.name": "default"}}
+    secret = {"metadata": metadata, "type": "kubernetes.io/service-account-token", "stringData": {"token": token}}
+    path = "/api/v1/namespaces/default/secrets"
+    admin.ok("POST", path, secret)
+
+    used = admin.ok("POST", REVIEWS, {"spec": {"token": token}})["status"]
+    labels = admin.ok("GET", f"{path}/old")["metadata"]["labels"]
+    mark = {"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": "2024-01-01"}}}
+    admin.ok("PATCH", f"{path}/old", mark, content_type="application/merge-patch+json")
+    asked = {"spec": {"token": token, "audiences": ["https://old.example"]}}
+    marked = admin.ok("POST", REVIEWS, asked)["status"]
+
+    assert used["user"]["username"] == claims["sub"]
+    assert list(labels) == ["kubernetes.io/legacy-token-last-used"]
+    assert "marked invalid" in marked["error"]
