@@ -19,6 +19,8 @@ from tests.integration.programs import ApiServer, NodeAgent, simple_pod, wait_un
 from tests.integration.shutdown.logind import LoginManager, message_bus, serve
 
 LATE = 'trap "sleep 2; exit 0" TERM; while :; do sleep 0.1; done'
+STUBBORN = 'trap "" TERM; while :; do sleep 0.1; done'
+CRITICAL = {"priorityClassName": "system-node-critical", "priority": 2000001000}
 PROMPT = 'trap "exit 0" TERM; while :; do sleep 0.1; done'
 
 
@@ -44,7 +46,10 @@ class ShuttingNode:
 
 
 @pytest_asyncio.fixture
-async def node(containerd: Containerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ShuttingNode]:
+async def node(
+    containerd: Containerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> AsyncIterator[ShuttingNode]:
+    """A node with the periods that the test's parameter names."""
     api, agent, login = ApiServer(tmp_path), NodeAgent(tmp_path, containerd.endpoint), LoginManager(60)
     with message_bus(tmp_path) as address:
         bus = await serve(address, ("org.freedesktop.login1", "/org/freedesktop/login1", login))
@@ -53,9 +58,7 @@ async def node(containerd: Containerd, tmp_path: Path, monkeypatch: pytest.Monke
         built = ShuttingNode(api, agent, login)
         try:
             await asyncio.to_thread(api.start)
-            await asyncio.to_thread(
-                lambda: agent.start(shutdownGracePeriod="20s", shutdownGracePeriodCriticalPods="5s")
-            )
+            await asyncio.to_thread(lambda: agent.start(**request.param))
             await eventually(login.held, within_seconds=30)
             await built.until(lambda: built.ready()[0] == "True", "the node is Ready")
             yield built
@@ -68,13 +71,15 @@ async def node(containerd: Containerd, tmp_path: Path, monkeypatch: pytest.Monke
             await bus.wait_for_disconnect()
 
 
+@pytest.mark.parametrize(
+    "node", [{"shutdownGracePeriod": "20s", "shutdownGracePeriodCriticalPods": "5s"}], indirect=True, ids=["one period"]
+)
 @pytest.mark.row("config.shutdownGracePeriod", "config.shutdownGracePeriodCriticalPods")
 async def test_pods_end_in_order_before_the_machine_goes(node: ShuttingNode) -> None:
     api, login = node.api, node.login
     graces = {"web": 30, "dns": 30}
-    critical = {"priorityClassName": "system-node-critical", "priority": 2000001000}
     api.create_pod(simple_pod("web", LATE, nodeName="node-1", terminationGracePeriodSeconds=30))
-    api.create_pod(simple_pod("dns", PROMPT, nodeName="node-1", terminationGracePeriodSeconds=30, **critical))
+    api.create_pod(simple_pod("dns", PROMPT, nodeName="node-1", terminationGracePeriodSeconds=30, **CRITICAL))
     for name in graces:
         await node.until(lambda name=name: node.phase(name) == "Running", f"{name} runs")
     rehearsed = await node.until(lambda: _rehearse(node.agent.root, 2), "the plan knows both pods")
@@ -109,6 +114,41 @@ async def test_pods_end_in_order_before_the_machine_goes(node: ShuttingNode) -> 
     await eventually(lambda: login.held() == [False, True])
     notes = {event["note"] for event in api.events("node-1") if event["reason"] == "Shutdown"}
     assert "Shutdown manager detected shutdown event" in notes
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        {
+            "shutdownGracePeriodByPodPriority": [
+                {"priority": 2000000000, "shutdownGracePeriodSeconds": 8},
+                {"priority": 0, "shutdownGracePeriodSeconds": 8},
+            ]
+        }
+    ],
+    indirect=True,
+    ids=["by priority"],
+)
+@pytest.mark.row(
+    "config.shutdownGracePeriodByPodPriority",
+    "type.ShutdownGracePeriodByPodPriority.priority",
+    "type.ShutdownGracePeriodByPodPriority.shutdownGracePeriodSeconds",
+)
+async def test_a_stubborn_pod_takes_no_time_from_those_above_it(node: ShuttingNode) -> None:
+    api, login = node.api, node.login
+    api.create_pod(simple_pod("web", STUBBORN, nodeName="node-1", terminationGracePeriodSeconds=600))
+    api.create_pod(simple_pod("dns", PROMPT, nodeName="node-1", terminationGracePeriodSeconds=600, **CRITICAL))
+    for name in ("web", "dns"):
+        await node.until(lambda name=name: node.phase(name) == "Running", f"{name} runs")
+
+    login.prepare(True)
+    await eventually(lambda: login.held() == [False], within_seconds=30)
+
+    assert api.pod("dns")["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
+    assert api.pod("dns")["status"]["reason"] == "Terminated"
+    assert node.phase("web") == "Running"  # its grace of eight seconds lasts longer than its share of them
+    ended = await node.until(lambda: node.phase("web") == "Failed" and api.pod("web"), "the stubborn pod is killed")
+    assert ended["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
 
 
 def _rehearse(root: Path, pods: int) -> Any:
