@@ -85,8 +85,10 @@ class FakeClock:
         while True:
             for _ in range(_ROUNDS):
                 await asyncio.sleep(0)
-            if executor is None or not executor.busy:
+            if executor is None or executor.at_rest == executor.begun:
                 return
+            if not executor.busy:
+                executor.at_rest = executor.begun  # its results may still be on their way to the loop
             await asyncio.sleep(0.001)
 
     def _watch_threads(self) -> _WatchedExecutor | None:
@@ -107,6 +109,7 @@ class _WatchedExecutor(ThreadPoolExecutor):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(max_workers=8, thread_name_prefix="asyncio")
         self.loop = loop
+        self.begun = self.at_rest = 0
         self._under_way: set[Future[Any]] = set()
 
     @property
@@ -114,6 +117,7 @@ class _WatchedExecutor(ThreadPoolExecutor):
         return any(not future.done() for future in set(self._under_way))
 
     def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.begun += 1
         future = super().submit(work, *args, **kwargs)
         self._under_way.add(future)
         future.add_done_callback(self._under_way.discard)
