@@ -12,12 +12,26 @@ from typing import TYPE_CHECKING, Any
 from nodeagent.apiclient.transport import MAX_BODY_BYTES, ConnectionLost, Request, Response, Stream
 from nodeagent.base.aio import Clock
 from nodeagent.base.kubeconfig import Kubeconfig, KubeconfigError
+from nodeagent.base.metrics import Counter, Histogram
 
 if TYPE_CHECKING:
     import aiohttp
 
 CREDENTIALS_SECONDS = 10.0
 """How old read credentials may be: certificates and tokens are replaced while we run."""
+REQUESTS = Counter(
+    "rest_client_requests_total",
+    "Number of HTTP requests, partitioned by status code, method, and host.",
+    ("code", "method", "host"),
+    prefixed=False,
+)
+DURATIONS = Histogram(
+    "rest_client_request_duration_seconds",
+    "Request latency in seconds. Broken down by verb, and host.",
+    ("verb", "host"),
+    bounds=(0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
+    prefixed=False,
+)
 _CONNECTIONS = 100
 _KEEP_ALIVE_SECONDS = 90.0
 _CONNECT_SECONDS = 10.0
@@ -34,6 +48,7 @@ class HttpTransport:
         self._kubeconfig = kubeconfig
         self._credentials = _Credentials(kubeconfig, clock)
         self._session: aiohttp.ClientSession | None = None
+        self._clock, self._host = clock, kubeconfig.server.partition("://")[2].partition("/")[0]
 
     async def request(self, request: Request, deadline_seconds: float) -> Response:
         async with asyncio.timeout(deadline_seconds), self._send(request) as answer:
@@ -64,6 +79,7 @@ class HttpTransport:
         headers = dict(request.headers)
         if self._credentials.authorization:
             headers["Authorization"] = self._credentials.authorization
+        code, began = "<error>", self._clock.now()
         try:
             async with self._open().request(
                 request.method,
@@ -74,6 +90,8 @@ class HttpTransport:
                 server_hostname=self._kubeconfig.tls_server_name or None,
                 allow_redirects=False,
             ) as answer:
+                code = str(answer.status)
+                DURATIONS.observe(self._clock.now() - began, request.method, self._host)
                 yield answer
         except aiohttp.ClientError as error:
             raise ConnectionLost(_say(error)) from error
@@ -83,6 +101,8 @@ class HttpTransport:
             if isinstance(error, TimeoutError):
                 raise
             raise ConnectionLost(error.strerror or str(error)) from error
+        finally:
+            REQUESTS.inc(code, request.method, self._host)
 
     def _url(self, target: str) -> Any:
         from yarl import URL

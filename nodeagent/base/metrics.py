@@ -12,7 +12,8 @@ with a lock of one's own.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from math import inf, isinf
 
@@ -143,6 +144,15 @@ class Histogram(_Instrument):
         counts, total = self._of(values)
         counts[bisect_left(self._bounds, value)] += 1
         total[0] += value
+
+    @contextmanager
+    def time(self, clock: Callable[[], float], *values: str) -> Iterator[None]:
+        """Observe how long the block takes by *clock*, also when it fails."""
+        began = clock()
+        try:
+            yield
+        finally:
+            self.observe(clock() - began, *values)
 
     def count(self, *values: str) -> int:
         return sum(self._series[values][0]) if values in self._series else 0

@@ -57,6 +57,8 @@ class SyncOutcome:
     """Why the step has to be repeated; back-offs that are merely waited out are no error."""
     retry_seconds: float | None = None
     """When something is due next, such as the end of a restart back-off."""
+    image_seconds: float = 0.0
+    """How long the step waited for images."""
 
 
 class PodSyncer(Protocol):

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 
 from nodeagent.base.aio import Backoff, Clock
+from nodeagent.base.metrics import Counter
 from nodeagent.contracts.runtime import ContainerRuntime
 from nodeagent.errors import RuntimeFailure
 from nodeagent.pleg.cache import PodCache
@@ -13,6 +14,15 @@ from nodeagent.pleg.generic import EVENTED_RELIST_SECONDS, RELIST_SECONDS, Gener
 
 _log = logging.getLogger(__name__)
 MAX_RETRIES = 5
+
+CONNECTED = Counter(
+    "evented_pleg_connection_success_count",
+    "The number of times a streaming client was obtained to receive CRI Events.",
+)
+BROKEN = Counter(
+    "evented_pleg_connection_error_count",
+    "The number of errors encountered during the establishment of streaming connection.",
+)
 
 
 class EventedPleg:
@@ -47,6 +57,7 @@ class EventedPleg:
                         failures = 0
                         backoff.reset()
                         self._generic.period_seconds = EVENTED_RELIST_SECONDS
+                        CONNECTED.inc()
                     try:
                         await self._cache.refresh(event.pod_uid)
                     except RuntimeFailure:
@@ -56,6 +67,7 @@ class EventedPleg:
                 _log.info("The runtime has no event stream; pods are listed instead")
                 return
             except RuntimeFailure as error:
+                BROKEN.inc()
                 _log.warning("Event stream of the runtime broke", extra={"err": str(error)})
             finally:
                 self._generic.period_seconds = RELIST_SECONDS

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from nodeagent.base.aio import Clock
+from nodeagent.base.metrics import Gauge, Histogram
 from nodeagent.contracts.runtime import ContainerInfo, ContainerRuntime, SandboxInfo
 from nodeagent.errors import RuntimeFailure
 from nodeagent.pleg.cache import PodCache
@@ -16,6 +17,10 @@ RELIST_SECONDS = 1.0
 EVENTED_RELIST_SECONDS = 300.0
 UNHEALTHY_SECONDS = 180.0
 _PARALLEL_LOOKS = 8
+
+RELIST_DURATION = Histogram("pleg_relist_duration_seconds", "Duration in seconds for relisting pods in PLEG.")
+RELIST_INTERVAL = Histogram("pleg_relist_interval_seconds", "Interval in seconds between relisting in PLEG.")
+LAST_SEEN = Gauge("pleg_last_seen_seconds", "Timestamp in seconds when PLEG was last seen active.")
 
 
 class GenericPleg:
@@ -43,6 +48,7 @@ class GenericPleg:
         self.health = LoopHealth("pleg", clock, UNHEALTHY_SECONDS)
         self._seen: tuple[Sequence[SandboxInfo], Sequence[ContainerInfo]] | None = None
         self._relist_now = asyncio.Event()
+        self._listed_at: float | None = None
 
     async def run(self) -> None:
         """Relist until cancelled; a failed listing is reported and tried again."""
@@ -58,6 +64,16 @@ class GenericPleg:
     async def relist(self) -> bool:
         """List once; return whether the runtime answered."""
         started = self._clock.now()
+        if self._listed_at is not None:
+            RELIST_INTERVAL.observe(started - self._listed_at)
+        self._listed_at = started
+        LAST_SEEN.set(self._clock.wall().timestamp())
+        try:
+            return await self._relist(started)
+        finally:
+            RELIST_DURATION.observe(self._clock.now() - started)
+
+    async def _relist(self, started: float) -> bool:
         try:
             sandboxes, containers = await asyncio.gather(
                 self._runtime().list_sandboxes(), self._runtime().list_containers()

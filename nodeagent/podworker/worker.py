@@ -16,6 +16,7 @@ from nodeagent.contracts.runtime import ContainerState, RuntimePod
 from nodeagent.errors import NodeAgentError, RuntimeFailure
 from nodeagent.model.pod import Pod, PodStatus
 from nodeagent.pluginmanager import PluginManager
+from nodeagent.podworker.metrics import STEPS, StartWatch
 from nodeagent.podworker.state import Phase, Termination, asked_to_end, effective_grace
 
 _log = logging.getLogger(__name__)
@@ -61,12 +62,15 @@ class PodWorker:
         self._retry = Backoff(TERMINATION_RETRY_SECONDS, RETRY_SECONDS)
         self._waiting: Mapping[str, WaitingReason] = {}
         self._error_text = ""
+        self._start = StartWatch(parts.clock, static=static)
+        self._updated = False
 
     # --- what others may do ---------------------------------------------------------------------------------
 
     def update(self, pod: Pod) -> None:
         """Take a newer wanted state."""
         self.pod = pod
+        self._updated = True
         if (ending := asked_to_end(pod)) is not None:
             self.terminate(ending)
         self.wake()
@@ -133,6 +137,7 @@ class PodWorker:
 
     async def _one_step(self) -> None:
         """Take one step; every failure ends here, as a time to try again."""
+        began, operation = self._parts.clock.now(), self._operation()
         try:
             match self.phase:
                 case Phase.SYNC:
@@ -150,6 +155,18 @@ class PodWorker:
             if self._error_text:
                 self._error_text = ""
                 _log.info("Pod goes on", extra={"pod": self.pod.full_name})
+        finally:
+            STEPS.observe(self._parts.clock.now() - began, operation)
+
+    def _operation(self) -> str:
+        """Return what the next step is called in metrics."""
+        updated, self._updated = self._updated, False
+        if self.phase is not Phase.SYNC:
+            return "kill"
+        observed = self._parts.observer.get(self.pod.uid)
+        if self._start.begin(self.pod, runs=bool(observed and observed.sandboxes)):
+            return "create"
+        return "update" if updated else "sync"
 
     def _failed(self, error: Exception, text: str) -> None:
         if text != self._error_text:
@@ -164,6 +181,7 @@ class PodWorker:
         parts, pod = self._parts, self.pod
         observed = parts.observer.get(pod.uid)
         status = parts.status.update(pod, observed, waiting=self._waiting)
+        self._start.look(pod, status)
         if self._over(pod, status):
             return
         answer = await parts.plugins.ask("nodeagent_may_pod_run", subject=pod.full_name, pod=pod)
@@ -180,6 +198,7 @@ class PodWorker:
         nothing = RuntimePod(pod.uid, pod.name, pod.namespace)
         outcome = await parts.syncer().sync_pod(pod, status, observed or nothing)
         self._waiting = outcome.waiting
+        self._start.waited_for_images(outcome.image_seconds)
         if outcome.touched:
             observed = await parts.observer.refresh(pod.uid, outcome.touched)
         status = parts.status.update(pod, observed, waiting=self._waiting)

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from nodeagent.base.aio import Backoff, Clock, TaskOwner
+from nodeagent.base.metrics import Histogram
 from nodeagent.contracts.api import PODS, Api
 from nodeagent.contracts.pods import WaitingReason
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
@@ -24,6 +25,12 @@ from nodeagent.status.patch import status_patch
 _log = logging.getLogger(__name__)
 
 PARALLEL_SENDS = 8
+SYNC_DURATION = Histogram(
+    "pod_status_sync_duration_seconds",
+    "Duration in seconds to sync a pod status update. Measures time from detection of a change to pod status until the "
+    "API is successfully updated for that pod, even if multiple intevening changes to pod status occur.",
+    bounds=(0.010, 0.050, 0.100, 0.500, 1, 5, 10, 20, 30, 45, 60),
+)
 OWNED_CONDITIONS = frozenset({"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"})
 
 
@@ -39,6 +46,8 @@ class _Entry:
     disrupted: bool = False
     terminated: bool = False
     announced: PodStatus | None = None
+    changed_at: float | None = None
+    """When the first change came that is not sent yet."""
     static: bool = False
 
 
@@ -124,6 +133,8 @@ class StatusManager:
         )
         if status != entry.status or status != entry.sent:
             entry.status = status
+            if entry.changed_at is None:
+                entry.changed_at = self._clock.now()
             self._mark(pod.uid)
         return status
 
@@ -222,18 +233,22 @@ class StatusManager:
         target = self._mirror_of(entry.pod) if entry.static else entry.pod
         if target is None:
             return
-        status = entry.status
+        status, changed_at = entry.status, entry.changed_at
+        entry.changed_at = None
         patch = status_patch(target.uid, entry.sent, status)
         try:
             if patch is not None:
                 await api.patch(PODS, target.name, patch, target.namespace, subresource="status", answer=False)
                 entry.sent = status
+                if changed_at is not None:
+                    SYNC_DURATION.observe(self._clock.now() - changed_at)
             if self._may_leave(entry):
                 await api.delete(PODS, target.name, target.namespace, grace_seconds=0, uid=target.uid)
         except ApiNotFound:
             return
         except ApiError as error:
             if error.transient or error.code == 0 or error.code >= 500 or error.code == 429:
+                entry.changed_at = changed_at
                 raise
             _log.error("Pod status refused", extra={"pod": entry.pod.full_name, "err": str(error)})
             entry.sent = status

@@ -25,11 +25,21 @@ from nodeagent_plugins.credential_exec.protocol import (
 
 from nodeagent.base.aio import Clock, TaskOwner
 from nodeagent.base.duration import Duration
+from nodeagent.base.metrics import Counter, Histogram
 from nodeagent.config.types import CredentialProvider as ProviderSettings
 from nodeagent.contracts.images import CredentialInquiry
 from nodeagent.model.registry import matches
 
 _log = logging.getLogger(__name__)
+
+FAILURES = Counter(
+    "credential_provider_plugin_errors", "Number of errors from credential provider plugin", ("plugin_name",)
+)
+DURATIONS = Histogram(
+    "credential_provider_plugin_duration",
+    "Duration of execution in seconds for credential provider plugin",
+    ("plugin_name",),
+)
 
 Run = Callable[[Program, bytes, Limits], Awaitable[Finished]]
 
@@ -106,6 +116,7 @@ class ExecProvider:
         try:
             answer = await self._run_once(request)
         except ProviderFailure as failure:
+            FAILURES.inc(self.name)
             # What it wrote stays out of the log: a traced script writes its secrets there.
             _log.warning(
                 "Credential provider failed", extra={"provider": self.name, "image": image, "err": str(failure)}
@@ -130,7 +141,8 @@ class ExecProvider:
             raise ProviderFailure(str(error)) from error
         environment = os.environ | {variable.name: variable.value for variable in settings.env}
         try:
-            finished = await self._run(Program(str(path), settings.args, environment), request, limits)
+            with DURATIONS.time(self._clock.now, self.name):
+                finished = await self._run(Program(str(path), settings.args, environment), request, limits)
         except TimeoutError:
             raise ProviderFailure(f"did not answer within {limits.seconds:g} s and was killed") from None
         except (OSError, ValueError) as error:  # ValueError: an argument with a null byte

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Mapping
+from time import monotonic
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -11,6 +13,7 @@ from google.protobuf import message_factory
 from nodeagent_plugins.cri import errors
 
 from nodeagent.base.criproto import api_pb2
+from nodeagent.base.metrics import Counter, Histogram, exponential
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 RECONNECT_MS = (100, 3000)
@@ -26,9 +29,27 @@ OPTIONS = (
 )
 
 
+OPERATIONS = Counter(
+    "runtime_operations_total", "Cumulative number of runtime operations by operation type.", ("operation_type",)
+)
+FAILURES = Counter(
+    "runtime_operations_errors_total",
+    "Cumulative number of runtime operation errors by operation type.",
+    ("operation_type",),
+)
+DURATIONS = Histogram(
+    "runtime_operations_duration_seconds",
+    "Duration in seconds of runtime operations. Broken down by operation type.",
+    ("operation_type",),
+    bounds=exponential(0.005, 2.5, 14),
+)
+
+
 class Method(NamedTuple):
     """How one call travels."""
 
+    operation: str
+    """Its name in metrics: ``run_podsandbox``."""
     path: str
     answer: Any
     """Message class of the answer."""
@@ -57,10 +78,15 @@ class Connection:
         :raises RuntimeFailure: translated from what gRPC says.
         """
         bound = self.timeout_seconds if timeout_seconds == 0 else timeout_seconds
+        operation, began = METHODS[name].operation, monotonic()
+        OPERATIONS.inc(operation)
         try:
             return await self._method(name)(request, timeout=bound)
         except grpc.aio.AioRpcError as error:
+            FAILURES.inc(operation)
             raise errors.translate(error, attempt) from error
+        finally:
+            DURATIONS.observe(monotonic() - began, operation)
 
     async def stream(self, name: str, request: Any, attempt: str) -> AsyncGenerator[Any, None]:
         """Send *request* as the call *name* and give each answer as it comes; has no bound.
@@ -68,10 +94,12 @@ class Connection:
         :raises RuntimeFailure: translated from what gRPC says.
         """
         call = self._method(name, stream=True)(request)
+        OPERATIONS.inc(METHODS[name].operation)
         try:
             async for answer in call:
                 yield answer
         except grpc.aio.AioRpcError as error:
+            FAILURES.inc(METHODS[name].operation)
             raise errors.translate(error, attempt) from error
         finally:
             call.cancel()
@@ -101,12 +129,20 @@ def _serialize(request: Any) -> bytes:
     return encoded
 
 
+def _operation(name: str) -> str:
+    """Return the name of a call as the field's metrics have it."""
+    words = re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
+    return words.replace("pod_sandbox", "podsandbox").removesuffix("_resources")
+
+
 def _methods() -> Mapping[str, Method]:
     """Return all calls of both services by name, as their definition has them."""
     return MappingProxyType(
         {
             method.name: Method(
-                f"/{service.full_name}/{method.name}", message_factory.GetMessageClass(method.output_type)
+                _operation(method.name),
+                f"/{service.full_name}/{method.name}",
+                message_factory.GetMessageClass(method.output_type),
             )
             for service in api_pb2.DESCRIPTOR.services_by_name.values()
             for method in service.methods

@@ -14,6 +14,12 @@ from nodeagent_plugins.pod_sync.disk import link_log
 from nodeagent_plugins.pod_sync.environment import Environment, PodFacts, machine_resources, make_environment
 from nodeagent_plugins.pod_sync.hosts import host_names
 from nodeagent_plugins.pod_sync.lifecycle_hooks import HookFailure, LifecycleHooks
+from nodeagent_plugins.pod_sync.metrics import (
+    CONTAINER_TYPES,
+    FAILED_CONTAINERS,
+    HTTP_FALLBACKS,
+    STARTED_CONTAINERS,
+)
 from nodeagent_plugins.pod_sync.mounts import HostsContent, prepare_files, volume_parts
 from nodeagent_plugins.pod_sync.records import container_hash
 from nodeagent_plugins.pod_sync.security import container_security
@@ -67,15 +73,18 @@ class ContainerStarter:
             else:
                 if self._held_back(step, start, reference):
                     return False
+                STARTED_CONTAINERS.inc(CONTAINER_TYPES[start.kind])
                 container_id, attempt = await self._create(step, start, reference)
             await self._run(step, start, container_id, attempt, reference)
         except ImageError as error:
+            FAILED_CONTAINERS.inc(CONTAINER_TYPES[start.kind], error.reason)
             step.waiting[container.name] = WaitingReason(error.reason, str(error))
             if error.reason == "ImagePullBackOff":
                 step.retry_in(IMAGE_RETRY_SECONDS)
             else:
                 step.fail(error)
         except ContainerError as error:
+            FAILED_CONTAINERS.inc(CONTAINER_TYPES[start.kind], error.reason)
             step.waiting[container.name] = WaitingReason(error.reason, str(error))
             if error.reason != "PostStartHookError":
                 self._context.recorder.record(reference, EventType.WARNING, "Failed", f"Error: {error}")
@@ -107,7 +116,11 @@ class ContainerStarter:
         """
         context, pod, container = self._context, step.pod, start.container
         assert step.sandbox is not None
-        image = await context.puller.ensure(pod, start.kind, container, step.sandbox)
+        asked = context.clock.now()
+        try:
+            image = await context.puller.ensure(pod, start.kind, container, step.sandbox)
+        finally:
+            step.image_seconds += context.clock.now() - asked
         try:
             config = await self._configure(step, start, image, reference)
         except (ContainerError, RuntimeFailure):
@@ -203,6 +216,7 @@ class ContainerStarter:
         where = f'Container "{container.name}" in Pod "{pod.name}_{pod.namespace}({pod.uid})"'
 
         def fell_back() -> None:
+            HTTP_FALLBACKS.inc()
             text = "PostStart hook was requested over HTTPS but the server answered in plain HTTP"
             self._context.recorder.record(reference, EventType.WARNING, "LifecycleHTTPFallback", text)
 

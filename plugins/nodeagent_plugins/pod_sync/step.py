@@ -40,6 +40,7 @@ class Step:
     touched: set[str] = field(default_factory=set)
     error: NodeAgentError | None = None
     retry_seconds: float | None = None
+    image_seconds: float = 0.0
 
     def fail(self, error: NodeAgentError) -> None:
         """Note why the step has to be repeated; the first reason is kept."""
@@ -51,4 +52,4 @@ class Step:
         self.retry_seconds = seconds if self.retry_seconds is None else min(self.retry_seconds, seconds)
 
     def outcome(self) -> SyncOutcome:
-        return SyncOutcome(self.waiting, frozenset(self.touched), self.error, self.retry_seconds)
+        return SyncOutcome(self.waiting, frozenset(self.touched), self.error, self.retry_seconds, self.image_seconds)

@@ -12,6 +12,15 @@ from nodeagent_plugins.pod_sync.cleanup import PodCleaner
 from nodeagent_plugins.pod_sync.disk import make_pod_directories
 from nodeagent_plugins.pod_sync.hosts import host_names, kernel_hostname
 from nodeagent_plugins.pod_sync.lifecycle_hooks import LifecycleHooks
+from nodeagent_plugins.pod_sync.metrics import (
+    FAILED_CONTAINERS,
+    FAILED_PODS,
+    FAILED_SANDBOXES,
+    SANDBOX,
+    SANDBOX_DURATIONS,
+    STARTED_CONTAINERS,
+    STARTED_PODS,
+)
 from nodeagent_plugins.pod_sync.node_dns import NodeDns
 from nodeagent_plugins.pod_sync.paths import PodPaths
 from nodeagent_plugins.pod_sync.sandbox import make_sandbox_config
@@ -198,12 +207,20 @@ class BundledPodSyncer:
         if actions.changed_sandbox:
             note = "Pod sandbox changed, it will be killed and re-created."
             context.recorder.record(pod.reference(), EventType.NORMAL, "SandboxChanged", note)
+        STARTED_PODS.inc()
+        STARTED_CONTAINERS.inc(SANDBOX)
+        handler = ""
         try:
             handler = await self._runtime_handler(pod)
             config = await self._sandbox_config(step, actions.sandbox_attempt)
             async with self._creating:
+                began = context.clock.now()
                 step.sandbox_id = await context.runtime.run_sandbox(config, handler)
+                SANDBOX_DURATIONS.observe(context.clock.now() - began, handler)
         except NodeAgentError as error:
+            FAILED_PODS.inc()
+            FAILED_CONTAINERS.inc(SANDBOX, "CreatePodSandboxError")
+            FAILED_SANDBOXES.inc(handler)
             note = f"Failed to create pod sandbox: {error}"
             context.recorder.record(pod.reference(), EventType.WARNING, "FailedCreatePodSandBox", note)
             raise

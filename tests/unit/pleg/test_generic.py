@@ -2,7 +2,7 @@
 
 from nodeagent.errors import RuntimeUnavailable
 from nodeagent.pleg.cache import PodCache
-from nodeagent.pleg.generic import GenericPleg
+from nodeagent.pleg.generic import LAST_SEEN, RELIST_DURATION, RELIST_INTERVAL, GenericPleg
 from nodeagent.testing import FakeRuntime, make_pod
 
 
@@ -107,3 +107,16 @@ async def test_a_pod_that_cannot_be_looked_at_does_not_hold_up_the_others(clock)
     await pleg.relist()
 
     assert {pod.uid for pod in cache.pods()} == {first.uid, second.uid}
+
+
+async def test_listings_are_timed(clock):
+    runtime = FakeRuntime(clock)
+    pleg, *_ = build(runtime, clock)
+    before = RELIST_DURATION.count(), RELIST_INTERVAL.count()
+    await pleg.relist()
+    await clock.advance(1)
+    runtime.fail("*", RuntimeUnavailable("gone"))
+    await pleg.relist()
+
+    assert (RELIST_DURATION.count() - before[0], RELIST_INTERVAL.count() - before[1]) == (2, 1)
+    assert LAST_SEEN.value() == clock.wall().timestamp()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 from nodeagent_plugins.credential_exec.process import Finished
-from nodeagent_plugins.credential_exec.provider import ExecProvider
+from nodeagent_plugins.credential_exec.provider import DURATIONS, FAILURES, ExecProvider
 
 from nodeagent.contracts.images import CredentialInquiry
 from nodeagent.testing import FakeClock
@@ -236,3 +236,11 @@ async def test_a_program_that_was_exchanged_for_a_bad_one_is_not_run(
 
     assert inquiry.failure.startswith("is writable for everybody")
     assert programs.runs == []
+
+
+async def test_runs_and_failures_are_counted_by_provider(make_provider: MakeProvider) -> None:
+    before = FAILURES.value("keys"), DURATIONS.count("keys")
+
+    await ask(make_provider(Finished(1, b"")), "reg.io/x")
+
+    assert (FAILURES.value("keys") - before[0], DURATIONS.count("keys") - before[1]) == (1, 1)

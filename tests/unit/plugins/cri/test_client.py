@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from nodeagent_plugins.cri.client import CriRuntime
-from nodeagent_plugins.cri.connection import METHODS
+from nodeagent_plugins.cri.connection import DURATIONS, FAILURES, METHODS, OPERATIONS, Connection
 from nodeagent_plugins.cri.errors import DeadlineError, UnimplementedError
 from nodeagent_plugins.cri.image_service import CriImageService
 
@@ -225,3 +225,29 @@ def test_both_keep_their_contracts(runtime, images):
     for contract, part in zip((ContainerRuntime, ImageService), kept, strict=True):
         for name in vars(contract):
             assert name.startswith("_") or callable(getattr(part, name)), name
+
+
+async def test_calls_are_counted_under_the_names_of_the_field():
+    assert {METHODS[name].operation for name in ("RunPodSandbox", "ListPodSandbox", "PodSandboxStatus")} == {
+        "run_podsandbox",
+        "list_podsandbox",
+        "podsandbox_status",
+    }
+    assert [METHODS[name].operation for name in ("UpdateContainerResources", "ImageFsInfo", "ReopenContainerLog")] == [
+        "update_container",
+        "image_fs_info",
+        "reopen_container_log",
+    ]
+
+
+async def test_a_failed_call_is_counted_as_such(tmp_path):
+    connection = Connection(f"unix://{tmp_path}/nobody.sock", timeout_seconds=5)
+    counters = (OPERATIONS, FAILURES)
+    before = [counter.value("version") for counter in counters]
+
+    with pytest.raises(RuntimeUnavailable):
+        await connection.call("Version", cri.VersionRequest(), "ask for the version")
+    await connection.close()
+
+    assert [counter.value("version") - count for counter, count in zip(counters, before, strict=True)] == [1, 1]
+    assert DURATIONS.count("version") >= 1

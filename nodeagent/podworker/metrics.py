@@ -1,0 +1,81 @@
+"""How long pods take to start and their workers to work."""
+
+from __future__ import annotations
+
+from nodeagent.base.aio import Clock
+from nodeagent.base.metrics import Histogram
+from nodeagent.model.pod import Pod, PodStatus
+
+_START_BOUNDS = (
+    *(0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600),
+)
+
+STEPS = Histogram(
+    "pod_worker_duration_seconds",
+    "Duration in seconds to sync a single pod. Broken down by operation type: create, update, or sync",
+    ("operation_type",),
+)
+WORKER_STARTS = Histogram(
+    "pod_worker_start_duration_seconds", "Duration in seconds from kubelet seeing a pod to starting a worker."
+)
+STARTS = Histogram(
+    "pod_start_duration_seconds",
+    "Duration in seconds from kubelet seeing a pod for the first time to the pod starting to run",
+    bounds=_START_BOUNDS,
+)
+TOTAL_STARTS = Histogram(
+    "pod_start_total_duration_seconds",
+    "Duration in seconds to start a pod since creation, including time to pull images and run init containers, "
+    "measured from pod creation timestamp to when all its containers are reported as started and observed via watch",
+    bounds=_START_BOUNDS,
+)
+SLI_STARTS = Histogram(
+    "pod_start_sli_duration_seconds",
+    "Duration in seconds to start a pod, excluding time to pull images and run init containers, "
+    "measured from pod creation timestamp to when all its containers are reported as started and observed via watch",
+    bounds=_START_BOUNDS,
+)
+CONTAINERS = Histogram("containers_per_pod_count", "The number of containers per pod.", bounds=(1, 2, 4, 8, 16))
+
+
+class StartWatch:
+    """Measures one pod from the moment it is seen until all of its containers have started.
+
+    A pod that ran before the agent did is not counted.
+    """
+
+    def __init__(self, clock: Clock, *, static: bool) -> None:
+        self._clock, self._static = clock, static
+        self._seen_at = clock.now()
+        self._image_seconds = 0.0
+        self._begun = self._over = False
+
+    def begin(self, pod: Pod, *, runs: bool) -> bool:
+        """Note a step; return whether it is the pod's first.
+
+        :param runs: whether something of the pod is there already.
+        """
+        if self._begun:
+            return False
+        self._begun, self._over = True, runs
+        if not runs:
+            WORKER_STARTS.observe(self._clock.now() - self._seen_at)
+            CONTAINERS.observe(len(pod.spec.containers))
+        return True
+
+    def waited_for_images(self, seconds: float) -> None:
+        self._image_seconds += seconds
+
+    def look(self, pod: Pod, status: PodStatus) -> None:
+        """Count the pod once when all of its containers have started."""
+        if self._over or status.phase != "Running":
+            return
+        if not all(shown.started for shown in status.container_statuses or ()):
+            return
+        self._over = True
+        STARTS.observe(self._clock.now() - self._seen_at)
+        created = pod.metadata.creation_timestamp
+        if created is not None and not self._static:
+            total = max(0.0, (self._clock.wall() - created).total_seconds())
+            TOTAL_STARTS.observe(total)
+            SLI_STARTS.observe(max(0.0, total - self._image_seconds))

@@ -1,0 +1,36 @@
+"""What is counted of sandboxes and containers that are started."""
+
+from __future__ import annotations
+
+from nodeagent.base.metrics import Counter, Histogram
+from nodeagent.model.pod import ContainerKind
+
+SANDBOX = "pod_sandbox"
+CONTAINER_TYPES = {
+    ContainerKind.REGULAR: "container",
+    ContainerKind.INIT: "init_container",
+    ContainerKind.EPHEMERAL: "ephemeral_container",
+}
+
+STARTED_PODS = Counter("started_pods_total", "Cumulative number of pods started")
+FAILED_PODS = Counter("started_pods_errors_total", "Cumulative number of errors when starting pods")
+STARTED_CONTAINERS = Counter("started_containers_total", "Cumulative number of containers started", ("container_type",))
+FAILED_CONTAINERS = Counter(
+    "started_containers_errors_total",
+    "Cumulative number of errors when starting containers",
+    ("container_type", "code"),
+)
+SANDBOX_DURATIONS = Histogram(
+    "run_podsandbox_duration_seconds",
+    "Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.",
+    ("runtime_handler",),
+)
+FAILED_SANDBOXES = Counter(
+    "run_podsandbox_errors_total",
+    "Cumulative number of the run_podsandbox operation errors by RuntimeClass.Handler.",
+    ("runtime_handler",),
+)
+HTTP_FALLBACKS = Counter(
+    "lifecycle_handler_http_fallbacks_total",
+    "The number of times lifecycle handlers successfully fell back to http from https.",
+)
