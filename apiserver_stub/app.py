@@ -18,10 +18,13 @@ from apiserver_stub.authn.certificates import presented_by
 from apiserver_stub.authn.impersonation import NoUserNamed, impersonate, is_asked_for
 from apiserver_stub.authn.service_account import ServiceAccountTokens
 from apiserver_stub.authz import Chain
+from apiserver_stub.contention import Contention
 from apiserver_stub.controllers.namespaces import fill_namespace
+from apiserver_stub.fairness import Fairness, Rejected
 from apiserver_stub.media import PLAIN, Format
 from apiserver_stub.metrics import Metrics
 from apiserver_stub.options import Options
+from apiserver_stub.origins import Front
 from apiserver_stub.reply import Rendered, Reply, render, render_error
 from apiserver_stub.request import Query, Request, RequestInfo, User, check_method, parse_path
 from apiserver_stub.resources import Registry, Resource
@@ -45,6 +48,8 @@ from apiserver_stub.verbs.patch import patch
 from apiserver_stub.verbs.update import update
 from apiserver_stub.verbs.watch import Watch
 from nodeagent.base import apiproto
+from nodeagent.base.duration import parse_duration
+from nodeagent.base.logging import v_level, verbose
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +59,13 @@ _NOSNIFF = {"X-Content-Type-Options": "nosniff"}
 _EXEMPT_WHILE_DRAINING = ("/healthz", "/livez", "/metrics", "/readyz")
 _DRAIN_POLL_SECONDS = 0.02
 _NO_WARNINGS: list[str] = []
+_TOO_MANY = Rendered(
+    429,
+    "text/plain; charset=utf-8",
+    [b"Too many requests, please try again later.\n"],
+    {**_NOSNIFF, "Retry-After": "1"},
+)
+_ACCESS_VERBOSITY = 3
 _MUTATING = frozenset(["POST", "PUT", "PATCH", "DELETE"])
 
 Verb = Callable[["ApiServer", Request, Resource], Awaitable[Reply]]
@@ -93,6 +105,14 @@ class ApiServer:
         self.audit = audit
         self.metrics = Metrics()
         self._metric_choice = options.metric_choice()
+        origins, directives = options.cors_allowed_origins, options.strict_transport_security_directives
+        self._front = Front(origins, directives) if origins or directives else None
+        self.fairness: Fairness | None = None
+        if options.enable_priority_and_fairness:
+            total = options.max_requests_inflight + options.max_mutating_requests_inflight
+            self.fairness = Fairness(total, options.request_timeout_seconds / 4)
+        self.contention: Contention | None = None
+        """Set while contention is profiled."""
         self.ready: bool = False
         self.leaving: bool = False
         """A stop was asked for: requests are still served, and ``/readyz`` sends callers elsewhere."""
@@ -169,6 +189,8 @@ class ApiServer:
     async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
         """Answer one HTTP request; errors become Status objects."""
         format_, warnings = PLAIN, _NO_WARNINGS
+        if self._front is not None and (preflight := self._front.begin(http)) is not None:
+            return await wire.send(http, preflight, warnings, compress=False)
         path, _, query_text = http.path_qs.partition("?")
         query = Query(query_text)
         info = RequestInfo(http.method.lower(), path)
@@ -197,7 +219,7 @@ class ApiServer:
                 trail.sent(http.headers, body)
             request = self._request(http, info, query, body, user, format_)
             warnings = request.warnings
-            rendered = await self._limited(request, resource)
+            rendered = await self._limited(http, request, resource)
         except PlainError as error:
             rendered = Rendered(error.code, "text/plain; charset=utf-8", [error.message.encode() + b"\n"], _NOSNIFF)
         except ApiError as error:
@@ -226,6 +248,14 @@ class ApiServer:
         dry_run = "All" if "dryRun" in query else ""
         seconds, size = time.perf_counter() - started, sum(map(len, rendered.pieces))
         self.metrics.count(info, http.method, resource, rendered.code, seconds, size, dry_run)
+        if verbose(_log, _ACCESS_VERBOSITY):
+            facts = {
+                "verb": info.verb,
+                "uri": http.path_qs,
+                "code": rendered.code,
+                "latency": f"{1000 * seconds:.3f}ms",
+            }
+            _log.log(v_level(_ACCESS_VERBOSITY), "HTTP", extra=facts)
         return await wire.send(http, rendered, warnings, compress=http.method == "GET" and self._compresses)
 
     def _impersonated(self, user: User, http: web.BaseRequest, trail: Trail | None) -> User:
@@ -284,28 +314,58 @@ class ApiServer:
         except TimeoutError:
             raise _timed_out() from None
 
-    async def _limited(self, request: Request, resource: Resource | None) -> Rendered:
+    async def _limited(self, http: web.BaseRequest, request: Request, resource: Resource | None) -> Rendered:
+        """Let the request in when there is a place for it, and end it when it takes too long."""
+        info = request.info
+        seconds = self._time_for(request)
         mutating = request.method in _MUTATING
-        options = self.options
-        limit = options.max_mutating_requests_inflight if mutating else options.max_requests_inflight
-        counts = request.info.is_resource and "system:masters" not in request.user.groups
-        if counts and limit and self._in_flight[mutating] >= limit:
-            self.metrics.terminated(request.info, request.method, resource, 429)
-            return Rendered(
-                429,
-                "text/plain; charset=utf-8",
-                [b"Too many requests, please try again later.\n"],
-                {"Retry-After": "1", "X-Content-Type-Options": "nosniff"},
-            )
+        level = None
+        if self.fairness is not None and not info.path.startswith(profiling.ROOT):  # who profiles looks on
+            schema = self.fairness.sort(request.user, info)
+            given = http.get(wire.EXTRA_HEADERS)
+            http[wire.EXTRA_HEADERS] = {**given, **schema.headers} if given else schema.headers
+            try:
+                level = await self.fairness.enter(schema, request.user, info)
+            except Rejected:
+                self.metrics.terminated(info, request.method, resource, 429)
+                return _TOO_MANY
+        elif self._is_full(request, mutating):
+            self.metrics.terminated(info, request.method, resource, 429)
+            return _TOO_MANY
         self._in_flight[mutating] += 1
         try:
-            async with asyncio.timeout(options.request_timeout_seconds):
+            async with asyncio.timeout(seconds):
                 return await self._dispatch(request, resource)
         except TimeoutError:
-            self.metrics.terminated(request.info, request.method, resource, 504)
+            self.metrics.terminated(info, request.method, resource, 504)
             raise _timed_out() from None
         finally:
             self._in_flight[mutating] -= 1
+            if level is not None:
+                level.leave()
+
+    def _is_full(self, request: Request, mutating: bool) -> bool:
+        options = self.options
+        limit = options.max_mutating_requests_inflight if mutating else options.max_requests_inflight
+        counts = request.info.is_resource and "system:masters" not in request.user.groups
+        return counts and limit > 0 and self._in_flight[mutating] >= limit
+
+    def _time_for(self, request: Request) -> float:
+        """Return the seconds that a request may take: what it asks for, and not more than the server has.
+
+        :raises ApiError: 400, it asks for what is no length of time; 504, there is no time at all.
+        """
+        seconds = self.options.request_timeout_seconds
+        if text := request.query.get("timeout"):
+            try:
+                asked = parse_duration(text).seconds
+            except ValueError:
+                problem = f'time: invalid duration "{text}"'
+                raise bad_request(f"invalid timeout specified in the request URL - {problem}") from None
+            seconds = min(seconds, asked) if asked > 0 else seconds
+        if not seconds:
+            raise _timed_out()
+        return seconds
 
     async def _dispatch(self, request: Request, resource: Resource | None) -> Rendered:
         info = request.info
@@ -364,13 +424,7 @@ class ApiServer:
         if "watch" not in resource.verbs:
             raise method_not_allowed()
         watch = Watch(self, request, resource)
-        response = web.StreamResponse(
-            headers={
-                "Audit-Id": wire.audit_id(http),
-                "Content-Type": watch.content_type,
-                "Cache-Control": "no-cache, private",
-            }
-        )
+        response = web.StreamResponse(headers=wire.headers_of(http, watch.content_type))
         response.enable_chunked_encoding()
         if trail is not None:
             await trail.started(200)
@@ -378,7 +432,7 @@ class ApiServer:
         self.metrics.watch_started(request.info, resource)
         started = time.perf_counter()
         stop = asyncio.ensure_future(self.stopping.wait())
-        pump = asyncio.ensure_future(_pump(watch, response))
+        pump = asyncio.ensure_future(_pump(watch, response, self.options.max_connection_bytes_per_sec))
         try:
             await asyncio.wait((stop, pump), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -406,10 +460,12 @@ class PlainNotFound(PlainError):
         super().__init__(404, "NotFound", "404 page not found")
 
 
-async def _pump(watch: Watch, response: web.StreamResponse) -> None:
-    async for frame in watch.frames():
-        async with asyncio.timeout(_STALLED_SECONDS):  # who does not read for so long is cut off and may come back
-            await response.write(frame)
+async def _pump(watch: Watch, response: web.StreamResponse, rate: int) -> None:
+    pace = wire.Pace(rate)
+    async for frames in watch.frames():
+        async for piece in pace.pieces(frames):
+            async with asyncio.timeout(_STALLED_SECONDS):  # who does not read for so long is cut off and may come back
+                await response.write(piece)
 
 
 def _negotiate(http: web.BaseRequest, info: RequestInfo, query: Query, resource: Resource | None) -> Format:

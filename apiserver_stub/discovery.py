@@ -37,7 +37,7 @@ def answer(server: ApiServer, request: Request) -> Reply | None:
         address = [{"clientCIDR": "0.0.0.0/0", "serverAddress": server.address}]
         return _json({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": address})
     if path in ("/version", "/version/"):
-        return _json(version())
+        return _json(version(server.options.reported_version))
     if path == "/":
         return _json({"paths": _paths(registry, groups)})
     parts = path.strip("/").split("/")
@@ -50,13 +50,13 @@ def answer(server: ApiServer, request: Request) -> Reply | None:
     return None
 
 
-def version() -> Object:
+def version(reported: str = "") -> Object:
     """Return what ``/version`` says; the git version is the release whose behaviour is kept."""
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     return {
         "major": _MAJOR,
         "minor": _MINOR,
-        "gitVersion": GIT_VERSION,
+        "gitVersion": reported or GIT_VERSION,
         "gitCommit": "",
         "gitTreeState": "",
         "buildDate": "1970-01-01T00:00:00Z",

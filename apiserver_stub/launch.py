@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import secrets
+import socket
 import ssl
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ import msgspec
 import yaml
 from aiohttp import web
 
+from apiserver_stub import debug_socket
 from apiserver_stub.admission import Admission
 from apiserver_stub.admission.plugins import (
     DefaultTolerationSeconds,
@@ -31,17 +33,20 @@ from apiserver_stub.authn.build import build_authentication
 from apiserver_stub.authn.publish import keep_published, publish
 from apiserver_stub.authz import AlwaysAllow, AlwaysDeny, Authorizer, Chain
 from apiserver_stub.authz.builtin import Builtin
+from apiserver_stub.contention import Contention
 from apiserver_stub.controllers import own_service
 from apiserver_stub.controllers.garbage import collect_garbage
 from apiserver_stub.controllers.namespaces import create_system_objects, empty_namespaces
 from apiserver_stub.controllers.scheduler import bind_to_single_node
 from apiserver_stub.options import Options
+from apiserver_stub.options.serving import EVERYWHERE
 from apiserver_stub.resources import build_registry
-from apiserver_stub.serving import Certificates
+from apiserver_stub.serving import Certificates, choose_ciphers
+from apiserver_stub.sni import NamedCertificates
 from apiserver_stub.store import StoreUnavailable
 from apiserver_stub.store.sqlite import SqliteStore
 from nodeagent.base.aio import TaskOwner
-from nodeagent.base.tls import write_private
+from nodeagent.base.tls import server_context, write_private
 
 _log = logging.getLogger(__name__)
 
@@ -132,8 +137,17 @@ async def start_with(options: Options) -> Running:
             tasks.start(collect_garbage(server), "garbage")
         if options.bind_pods_to_single_node:
             tasks.start(bind_to_single_node(server), "scheduler")
+        if options.profiling and options.contention_profiling:
+            server.contention = Contention(asyncio.get_running_loop())
+            stack.push_async_callback(server.contention.close)
+        if options.profiling and options.debug_socket_path is not None:
+            await debug_socket.serve(server, options.debug_socket_path, stack)
+        if options.tls_sni_cert_key:
+            named = await asyncio.to_thread(_named_certificates, options)
+            named.attach(certificates.context)
+            tasks.start(named.keep_current(), "named-certificates")
         site, port = await _listen(server, stack, certificates.context)
-        host = options.advertise_address or _reachable(options.bind_address)
+        host = await asyncio.to_thread(_advertised, options)
         server.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         await own_service.announce(server)
         url = f"https://{server.address}"
@@ -148,6 +162,18 @@ async def start_with(options: Options) -> Running:
         )
         await asyncio.to_thread(_write_ready, data / "ready.json", running)
         return running
+
+
+def _named_certificates(options: Options) -> NamedCertificates:
+    def build(certificate: Path, key: Path) -> ssl.SSLContext:
+        context = server_context(
+            certificate, key, client_ca_file=options.client_ca_file, min_version=options.tls_min_version
+        )
+        choose_ciphers(context, options.tls_cipher_suites)
+        return context
+
+    address = "" if options.bind_address in EVERYWHERE else options.bind_address
+    return NamedCertificates(options.tls_sni_cert_key, build, address=address)
 
 
 async def _listen(server: ApiServer, stack: AsyncExitStack, context: ssl.SSLContext) -> tuple[web.TCPSite, int]:
@@ -167,12 +193,13 @@ async def _listen(server: ApiServer, stack: AsyncExitStack, context: ssl.SSLCont
     stack.push_async_callback(runner.cleanup)
     site = web.TCPSite(
         runner,
-        None if options.bind_address in ("0.0.0.0", "::") else options.bind_address,  # noqa: S104 - compared, not bound
+        None if options.bind_address in EVERYWHERE else options.bind_address,
         options.secure_port,
         ssl_context=context,
         backlog=1024,
         reuse_address=options.permit_address_sharing or None,
-        reuse_port=options.permit_port_sharing or None,
+        # Here an address and the wildcard share a port only in this way.
+        reuse_port=options.permit_port_sharing or options.permit_address_sharing or None,
     )
     await site.start()
     return site, int(runner.addresses[0][1])
@@ -226,5 +253,17 @@ def _write_ready(path: Path, running: Running) -> None:
     write_private(path, msgspec.json.encode(body))
 
 
-def _reachable(address: str) -> str:
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 - compared, not bound
+def _advertised(options: Options) -> str:
+    """Return the address that others are told: asked for, bound, or that of the interface that leads out."""
+    for address in (options.advertise_address, options.bind_address):
+        if address not in EVERYWHERE:
+            return address
+    family, outside = (
+        (socket.AF_INET6, "2001:db8::1") if options.bind_address == "::" else (socket.AF_INET, "192.0.2.1")
+    )
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((outside, 9))  # sends nothing
+        except OSError:
+            return "::1" if family == socket.AF_INET6 else "127.0.0.1"
+        return str(probe.getsockname()[0])

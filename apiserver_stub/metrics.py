@@ -117,6 +117,7 @@ class Metrics:
             [(("mutating",), server.in_flight(mutating=True)), (("readOnly",), server.in_flight(mutating=False))],
         )
         _audit_on(page, server)
+        _fairness_on(page, server)
         page.counter(
             "authentication_attempts",
             "Counter of authenticated attempts.",
@@ -130,7 +131,7 @@ class Metrics:
             _seen({"allowed": self.allowed, "denied": self.denied}),
         )
         page.gauge("apiserver_storage_objects", "Number of stored objects by kind.", ("resource",), _stored(server))
-        version = discovery.version()
+        version = discovery.version(server.options.reported_version)
         names = ("major", "minor", "git_version", "platform")
         values = (version["major"], version["minor"], version["gitVersion"], version["platform"])
         page.gauge("kubernetes_build_info", "The version that the server tells.", names, [(values, 1)])
@@ -245,6 +246,38 @@ def _audit_on(page: Page, server: ApiServer) -> None:
         "Counter of requests rejected due to an error in an audit backend.",
         (),
         [((), audit.rejected)],
+    )
+
+
+def _fairness_on(page: Page, server: ApiServer) -> None:
+    fairness = server.fairness
+    if fairness is None:
+        return
+    both, level = ("flow_schema", "priority_level"), ("priority_level",)
+    page.counter(
+        "apiserver_flowcontrol_dispatched_requests_total",
+        "Number of requests that were let in.",
+        both,
+        fairness.dispatched.items(),
+    )
+    page.counter(
+        "apiserver_flowcontrol_rejected_requests_total",
+        "Number of requests that were turned away.",
+        (*both, "reason"),
+        fairness.rejected.items(),
+    )
+    levels = fairness.levels.values()
+    for name, text, values in (
+        ("nominal_limit_seats", "Seats of a level.", [((item.name,), item.seats) for item in levels]),
+        ("current_executing_seats", "Seats in use.", [((item.name,), item.executing) for item in levels]),
+        ("current_inqueue_requests", "Requests that wait.", [((item.name,), item.waiting) for item in levels]),
+    ):
+        page.gauge(f"apiserver_flowcontrol_{name}", text, level, values)
+    page.gauge(
+        "apiserver_current_inqueue_requests",
+        "Requests that wait for a seat.",
+        (),
+        [((), sum(item.waiting for item in levels))],
     )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.reply import Reply
 from apiserver_stub.status import bad_request
+from nodeagent.base import logging
 from nodeagent.base.apiproto.framing import field
 
 if TYPE_CHECKING:
@@ -22,14 +23,17 @@ if TYPE_CHECKING:
     from apiserver_stub.request import Request
 
 ROOT = "/debug/pprof/"
+VERBOSITY = "/debug/flags/v"
 _TEXT = "text/plain; charset=utf-8"
 _HEADERS = {"X-Content-Type-Options": "nosniff"}
 _PROFILES = {
+    "block": "What held up the event loop since the start; empty without --contention-profiling.",
     "cmdline": "The command line of the program.",
     "goroutine": "Stacks of all threads and tasks.",
     "profile": "Profile of the processor's time; ?seconds=N, default 30.",
 }
 _INTERVAL_SECONDS = 0.01
+_SAMPLES = (("samples", "count"), ("cpu", "nanoseconds"))
 _DEFAULT_SECONDS = 30
 _MOST_SECONDS = 300
 
@@ -40,7 +44,11 @@ Stack = tuple[tuple[str, str, int], ...]
 async def answer(server: ApiServer, request: Request) -> Reply | None:
     """Answer a path of the profiler, ``None`` for any other or when profiling is off."""
     path = request.info.path
-    if not server.options.profiling or not (path + "/").startswith(ROOT):
+    if not server.options.profiling:
+        return None
+    if path == VERBOSITY:
+        return _set_verbosity(request)
+    if not (path + "/").startswith(ROOT):
         return None
     match path.removeprefix(ROOT.rstrip("/")).strip("/"):
         case "":
@@ -49,6 +57,10 @@ async def answer(server: ApiServer, request: Request) -> Reply | None:
             )
             page = f"<html><head><title>{ROOT}</title></head><body><ul>{items}</ul></body></html>"
             return Reply(200, body=page.encode(), content_type="text/html; charset=utf-8", headers=_HEADERS)
+        case "block":
+            now = time.time_ns()
+            body = server.contention.profile() if server.contention is not None else encode(Counter(), now, 0)
+            return Reply(200, body=body, content_type="application/octet-stream", headers=_HEADERS)
         case "cmdline":
             return Reply(200, body="\0".join(sys.orig_argv).encode(), content_type=_TEXT, headers=_HEADERS)
         case "goroutine":
@@ -65,6 +77,20 @@ async def answer(server: ApiServer, request: Request) -> Reply | None:
             return None
 
 
+def _set_verbosity(request: Request) -> Reply:
+    """Answer ``PUT /debug/flags/v``: show more or fewer messages from now on."""
+    if request.method != "PUT":
+        return Reply(406, body=b"unsupported http method", content_type=_TEXT, headers=_HEADERS)
+    logs = logging.active()
+    text = request.body.decode("ascii", "replace").strip()
+    try:
+        if logs is not None:
+            logs.set_verbosity(int(text))
+    except (ValueError, logging.LoggingError) as error:
+        return Reply(400, body=f'"{text}": {error}'.encode(), content_type=_TEXT, headers=_HEADERS)
+    return Reply(200, body=f"successfully set klog.logging.verbosity to {text}".encode(), content_type=_TEXT)
+
+
 def record(seconds: float) -> bytes:
     """Watch all other threads for *seconds* and return the profile; waiting threads do not count."""
     own, end = threading.get_ident(), time.monotonic() + seconds
@@ -72,13 +98,19 @@ def record(seconds: float) -> bytes:
     while time.monotonic() < end:
         for thread, frame in sys._current_frames().items():
             if thread != own and not _waits(frame):
-                found[_stack_of(frame)] += 1
+                found[stack_of(frame)] += 1
         time.sleep(_INTERVAL_SECONDS)
     return encode(found, started, int(seconds * 1e9))
 
 
-def encode(found: Counter[Stack], started_ns: int, length_ns: int) -> bytes:
-    """Return *found* as a compressed profile: samples with their count and time."""
+def encode(
+    found: Counter[Stack],
+    started_ns: int,
+    length_ns: int,
+    interval_seconds: float = _INTERVAL_SECONDS,
+    kinds: tuple[tuple[str, str], tuple[str, str]] = _SAMPLES,
+) -> bytes:
+    """Return *found* as a compressed profile: samples with their count and time, named by *kinds*."""
     texts: dict[str, int] = {"": 0}
     functions: dict[tuple[str, str], int] = {}
     locations: dict[tuple[str, str, int], int] = {}
@@ -87,8 +119,8 @@ def encode(found: Counter[Stack], started_ns: int, length_ns: int) -> bytes:
     def text(value: str) -> int:
         return texts.setdefault(value, len(texts))
 
-    period = int(_INTERVAL_SECONDS * 1e9)
-    for kind, unit in (("samples", "count"), ("cpu", "nanoseconds")):
+    period = int(interval_seconds * 1e9)
+    for kind, unit in kinds:
         body.append(field(1, _number(1, text(kind)) + _number(2, text(unit))))
     for stack, count in found.items():
         ids = b"".join(_number(1, locations.setdefault(place, len(locations) + 1)) for place in stack)
@@ -99,7 +131,7 @@ def encode(found: Counter[Stack], started_ns: int, length_ns: int) -> bytes:
     for (function, file), id_ in functions.items():
         named = _number(2, text(function)) + _number(3, text(function)) + _number(4, text(file))
         body.append(field(5, _number(1, id_) + named))
-    period_type = field(11, _number(1, text("cpu")) + _number(2, text("nanoseconds")))
+    period_type = field(11, _number(1, text(kinds[1][0])) + _number(2, text(kinds[1][1])))
     body += [field(6, value.encode()) for value in texts]
     body += [_number(9, started_ns), _number(10, length_ns), period_type, _number(12, period)]
     return gzip.compress(b"".join(body))
@@ -114,7 +146,7 @@ def _number(number: int, value: int) -> bytes:
     return bytes(out)
 
 
-def _stack_of(frame: FrameType | None) -> Stack:
+def stack_of(frame: FrameType | None) -> Stack:
     places = []
     while frame is not None:
         places.append((frame.f_code.co_qualname, frame.f_code.co_filename, frame.f_lineno))

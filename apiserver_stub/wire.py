@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from aiohttp import web
 from multidict import CIMultiDict
@@ -17,7 +17,46 @@ _COMPRESS_FROM_BYTES = 128 << 10
 _STREAM_FROM_BYTES = 1 << 20
 _STALLED_SECONDS = 60.0
 _GZIP_WINDOW = 31
+_PIECES_A_SECOND = 20
 _TEXTUAL_AGENTS = ("curl", "Wget", "Mozilla/5.0")
+
+
+EXTRA_HEADERS: web.RequestKey[Mapping[str, str]] = web.RequestKey("extra_headers", Mapping)
+"""What the answer says besides, whoever writes it."""
+
+
+class Pace:
+    """Slows a long answer down to *rate* bytes a second; 0 is no limit (spec: opt.max-connection-bytes-per-sec)."""
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._due = 0.0
+
+    async def pieces(self, data: bytes) -> AsyncIterator[bytes]:
+        """Yield *data* piece by piece, each when it may go."""
+        if not self._rate:
+            yield data
+            return
+        step = max(1, self._rate // _PIECES_A_SECOND)
+        loop = asyncio.get_running_loop()
+        for start in range(0, len(data), step):
+            if (wait := self._due - loop.time()) > 0:
+                await asyncio.sleep(wait)
+            piece = data[start : start + step]
+            self._due = max(self._due, loop.time()) + len(piece) / self._rate
+            yield piece
+
+
+def headers_of(http: web.BaseRequest, content_type: str) -> CIMultiDict[str]:
+    """Return the headers that every answer has."""
+    headers: CIMultiDict[str] = CIMultiDict(
+        {"Audit-Id": audit_id(http), "Content-Type": content_type, "Cache-Control": "no-cache, private"}
+    )
+    if not content_type:
+        del headers["Content-Type"]
+    if EXTRA_HEADERS in http:
+        headers.update(http[EXTRA_HEADERS])
+    return headers
 
 
 def audit_id(http: web.BaseRequest) -> str:
@@ -42,9 +81,7 @@ async def send(
     http: web.BaseRequest, rendered: Rendered, warnings: Sequence[str], *, compress: bool
 ) -> web.StreamResponse:
     """Answer *http*; with *compress* what is long goes out in gzip to who takes it."""
-    headers: CIMultiDict[str] = CIMultiDict(
-        {"Audit-Id": audit_id(http), "Content-Type": rendered.content_type, "Cache-Control": "no-cache, private"}
-    )
+    headers = headers_of(http, rendered.content_type)
     if rendered.headers:
         headers.update(rendered.headers)
     for text in warnings:

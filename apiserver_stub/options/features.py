@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 from apiserver_stub import enablement, gates
 from apiserver_stub.options import values
@@ -20,6 +21,10 @@ class FeatureOptions(NameOptions):
     """Names belong to it: which groups may be switched depends on them."""
 
     profiling: bool = True
+    contention_profiling: bool = False
+    debug_socket_path: Path | None = None
+    reported_version: str = ""
+    """What ``/version`` tells, when it is not the release whose behaviour is kept."""
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     runtime_config: Mapping[str, str] = field(default_factory=dict)
 
@@ -34,6 +39,8 @@ class FeatureOptions(NameOptions):
 
 def declare(group: Group) -> None:
     group.add("profiling", values.boolean, "Serve profiles at /debug/pprof/. Default true.")
+    group.add("contention-profiling", values.boolean, "Profile what holds up the event loop, at /debug/pprof/block.")
+    group.add("debug-socket-path", Path, "Unix socket that serves profiles to whoever may open it.")
     group.add("feature-gates", values.switches, "NAME=true|false, comma separated.", action=Merge)
     group.add(
         "runtime-config",

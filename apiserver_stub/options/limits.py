@@ -15,6 +15,8 @@ TITLE = "Limits and life"
 class LimitOptions:
     max_requests_inflight: int = 400
     max_mutating_requests_inflight: int = 200
+    enable_priority_and_fairness: bool = True
+    max_connection_bytes_per_sec: int = 0
     request_timeout_seconds: float = 60.0
     min_request_timeout_seconds: int = 1800
     livez_grace_seconds: float = 0.0
@@ -24,8 +26,22 @@ class LimitOptions:
 
 
 def declare(group: Group) -> None:
-    group.add("max-requests-inflight", values.integer, "Reads at a time; 0 is no limit. Default 400.")
-    group.add("max-mutating-requests-inflight", values.integer, "Writes at a time; 0 is no limit. Default 200.")
+    group.add("max-requests-inflight", values.integer, "Reads at a time; without fairness 0 is no limit. Default 400.")
+    group.add(
+        "max-mutating-requests-inflight",
+        values.integer,
+        "Writes at a time; without fairness 0 is no limit. Default 200.",
+    )
+    group.add(
+        "enable-priority-and-fairness",
+        values.boolean,
+        "Share both limits, summed, among levels and callers, and let requests wait for their turn. Default true.",
+    )
+    group.add(
+        "max-connection-bytes-per-sec",
+        values.integer,
+        "Bytes a second that a watch or stream may send; 0 is no limit. Default 0.",
+    )
     group.add(
         "request-timeout",
         values.duration,
@@ -66,6 +82,14 @@ def declare(group: Group) -> None:
 def check(options: LimitOptions) -> Iterator[str]:
     if options.max_requests_inflight < 0 or options.max_mutating_requests_inflight < 0:
         yield "--max-requests-inflight and --max-mutating-requests-inflight can not be negative value"
+    reads, writes = options.max_requests_inflight, options.max_mutating_requests_inflight
+    if options.enable_priority_and_fairness and reads + writes <= 0:
+        yield (
+            f"invalid configuration: MaxRequestsInFlight={reads} and MaxMutatingRequestsInFlight={writes}; "
+            "they must add up to something positive"
+        )
+    if options.max_connection_bytes_per_sec < 0:
+        yield "--max-connection-bytes-per-sec can not be negative value"
     for name, value in (
         ("request-timeout", options.request_timeout_seconds),
         ("min-request-timeout", options.min_request_timeout_seconds),

@@ -9,6 +9,8 @@ from typing import Any, NoReturn
 
 from apiserver_stub.options.declare import Group
 
+_VERSION_HELP = "Print the version and exit; =raw prints it alone, =vX.Y.Z-TEXT sets the one that is reported."
+
 
 class OptionsError(Exception):
     """The command line is wrong; :attr:`problems` holds a message each."""
@@ -30,16 +32,17 @@ class Parser:
             argument_default=argparse.SUPPRESS,
         )
         self._parser.problems = problems
-        self._parser.add_argument("--version", nargs="?", action=_Version, help="Print the version and exit.")
+        self._parser.add_argument("--version", nargs="?", action=_Version, dest=argparse.SUPPRESS, help=_VERSION_HELP)
 
     def group(self, title: str) -> Group:
         return Group(self._parser.add_argument_group(title))
 
-    def refuse(self, names: Sequence[str]) -> None:
+    def refuse(self, names: Sequence[str], why: str) -> None:
         """Know *names* and refuse them."""
         for name in names:
+            refusal = type("Refuse", (_Refuse,), {"why": why})
             self._parser.add_argument(
-                f"--{name}", nargs="?", help=argparse.SUPPRESS, action=_Refuse, dest=argparse.SUPPRESS
+                f"--{name}", nargs="?", help=argparse.SUPPRESS, action=refusal, dest=argparse.SUPPRESS
             )
 
     def parse(self, arguments: Sequence[str]) -> dict[str, Any]:
@@ -57,16 +60,28 @@ class _Collecting(argparse.ArgumentParser):
 
 
 class _Refuse(argparse.Action):
+    why = ""
+
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        parser.problems.append(f"{option_string} has no effect yet and is refused; leave it out")
+        parser.problems.append(f"{option_string} {self.why}; leave it out")
 
 
 class _Version(argparse.Action):
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         from apiserver_stub.discovery import GIT_VERSION
 
+        if values is not None and values.startswith("v"):
+            if values.partition("-")[0].partition("+")[0] == GIT_VERSION:
+                namespace.reported_version = values
+            else:
+                text = f'version "{values}" must match major/minor/patch of default version "{GIT_VERSION}"'
+                parser.problems.append(f'invalid argument "{values}" for "--version" flag: {text}')
+            return
+        if values == "false":
+            return
         if values not in (None, "true", "raw"):
-            parser.problems.append(f'{option_string}: "{values}" is neither empty nor raw')
+            text = f'strconv.ParseBool: parsing "{values}": invalid syntax'
+            parser.problems.append(f'invalid argument "{values}" for "--version" flag: {text}')
             return
         sys.stdout.write(f"{GIT_VERSION}\n" if values == "raw" else f"nodeagent-apiserver {GIT_VERSION}\n")
         raise SystemExit(0)

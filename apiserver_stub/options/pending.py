@@ -5,13 +5,10 @@ The list can only shrink; an option leaves it together with the behaviour it ask
 
 from __future__ import annotations
 
+HTTP2_ONLY = ("http2-max-streams-per-connection", "goaway-chance")
+"""Options about HTTP/2; the server speaks HTTP/1.1 alone, so there is nothing that they could act upon."""
+
 PENDING = (
-    "http2-max-streams-per-connection",
-    "goaway-chance",
-    "cors-allowed-origins",
-    "strict-transport-security-directives",
-    "contention-profiling",
-    "debug-socket-path",
     "enable-aggregator-routing",
     "aggregator-reject-forwarding-redirect",
     "proxy-client-cert-file",
@@ -22,7 +19,6 @@ PENDING = (
     "service-node-port-range",
     "cloud-provider-cloudvendor-l7lb-src-cidrs",
     "cloudvendor-container-registry-config",
-    "tls-sni-cert-key",
     "nodeagent-certificate-authority",
     "nodeagent-client-certificate",
     "nodeagent-client-key",
@@ -44,10 +40,7 @@ PENDING = (
     "storage-media-type",
     "encryption-provider-config",
     "encryption-provider-config-automatic-reload",
-    "watch-cache",
-    "watch-cache-sizes",
     "lease-reuse-duration-seconds",
-    "delete-collection-workers",
     "admission-control-config-file",
     "enable-admission-plugins",
     "disable-admission-plugins",
@@ -61,6 +54,4 @@ PENDING = (
     "authorization-webhook-cache-authorized-ttl",
     "authorization-webhook-cache-unauthorized-ttl",
     "authorization-webhook-version",
-    "enable-priority-and-fairness",
-    "max-connection-bytes-per-sec",
 )

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from apiserver_stub.options import values
-from apiserver_stub.options.declare import Group
+from apiserver_stub.options.declare import Extend, Group
 from nodeagent.base.tls import TlsError, insecure, openssl_ciphers, parse_min_version
 
 TITLE = "TLS"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPair:
+    """A certificate with its key, and the names it is for; without any they are taken from the certificate."""
+
+    certificate: Path
+    key: Path
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -19,6 +29,7 @@ class TlsOptions:
     tls_private_key_file: Path | None = None
     cert_dir: Path | None = None
     """``None`` means ``certs`` in the data directory."""
+    tls_sni_cert_key: tuple[NamedPair, ...] = ()
     tls_min_version: str = ""
     tls_cipher_suites: tuple[str, ...] = ()
 
@@ -27,6 +38,12 @@ def declare(group: Group) -> None:
     group.add("tls-cert-file", Path, "Certificate, followed by its chain. Default: generated in --cert-dir.")
     group.add("tls-private-key-file", Path, "Key of --tls-cert-file.")
     group.add("cert-dir", Path, "Directory of generated certificates. Default: certs in --data-dir.")
+    group.add(
+        "tls-sni-cert-key",
+        _named_pair,
+        "CERTIFICATE,KEY[:NAME,NAME...]: for clients that ask for one of these names; may be given several times.",
+        action=Extend,
+    )
     group.add("tls-min-version", str, "VersionTLS10, VersionTLS11, VersionTLS12 (default) or VersionTLS13.")
     group.add("tls-cipher-suites", values.strings, "Cipher suites for TLS 1.2 and older, comma separated.")
 
@@ -39,6 +56,14 @@ def check(options: TlsOptions) -> Iterator[str]:
         openssl_ciphers(options.tls_cipher_suites)
     except TlsError as error:
         yield str(error)
+
+
+def _named_pair(text: str) -> tuple[NamedPair, ...]:
+    files, _, names = text.partition(":")
+    parts = [part.strip() for part in files.split(",")]
+    if len(parts) != 2 or not all(parts):
+        raise argparse.ArgumentTypeError("expected comma separated certificate and key file paths")
+    return (NamedPair(Path(parts[0]), Path(parts[1]), values.strings(names)),)
 
 
 def warnings(options: TlsOptions) -> Iterator[str]:

@@ -55,14 +55,23 @@ async def delete_collection(server: ApiServer, request: Request, resource: Resou
 async def _remove_all(
     server: ApiServer, request: Request, resource: Resource, records: list[Record], options: Object
 ) -> None:
-    for record in records:
-        name = record.key.rpartition("/")[2]
-        server.admission.admit_delete(request, resource, name)
-        try:
-            await remove(server, resource, record.key, name, options)
-        except ApiError as error:
-            if error.code != 404:
-                raise
+    left = iter(records)
+
+    async def work() -> None:
+        for record in left:
+            name = record.key.rpartition("/")[2]
+            server.admission.admit_delete(request, resource, name)
+            try:
+                await remove(server, resource, record.key, name, options)
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+
+    workers = max(1, min(server.options.delete_collection_workers, len(records)))
+    results = await asyncio.gather(*(work() for _ in range(workers)), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
 
 
 async def remove(

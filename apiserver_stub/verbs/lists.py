@@ -128,6 +128,8 @@ def select(server: ApiServer, request: Request, resource: Resource) -> Page:
     revision, after, exact = server.store.revision, "", False
     token = query.get("continue")
     asked = query.get("resourceVersion")
+    if asked == "0" and not token and server.options.caches(resource.plural, resource.group):
+        limit = 0  # a cache has all of it at hand, and answers so
     if token:
         if asked not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")

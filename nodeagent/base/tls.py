@@ -6,6 +6,7 @@ The one home of ``cryptography`` in the shared ground; it is imported when somet
 from __future__ import annotations
 
 import os
+import re
 import ssl
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
 
 CLOCK_SKEW = timedelta(hours=1)
+_HOST_NAME = re.compile(r"(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.IGNORECASE)
 
 MIN_VERSIONS = {
     "VersionTLS10": ssl.TLSVersion.TLSv1,
@@ -147,6 +149,25 @@ def issue(
             general.append(x509.IPAddress(ip_address(name)) if is_ip(name) else x509.DNSName(name))
         builder = builder.add_extension(x509.SubjectAlternativeName(general), critical=False)
     return _pair(builder.sign(authority_key, hashes.SHA256()), key)
+
+
+def names_of(certificate: bytes) -> list[str]:
+    """Return the host names and addresses that the first certificate of the PEM text stands for.
+
+    :raises ValueError: the text is no certificate.
+    """
+    from cryptography import x509
+
+    parsed = x509.load_pem_x509_certificate(certificate)
+    found = [str(item.value) for item in parsed.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)]
+    names = [name for name in found if _HOST_NAME.fullmatch(name)]
+    try:
+        alternative = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return names
+    names += alternative.get_values_for_type(x509.DNSName)
+    names += [str(address) for address in alternative.get_values_for_type(x509.IPAddress)]
+    return list(dict.fromkeys(names))
 
 
 def covers(certificate: bytes, names: Iterable[str], *, at: datetime | None = None) -> bool:

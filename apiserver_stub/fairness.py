@@ -1,0 +1,255 @@
+"""Priority and fairness: requests go to levels with seats of their own, and within a level callers take turns.
+
+The levels and the rules that sort are those that every server of the ecosystem starts with (spec:
+opt.enable-priority-and-fairness).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import uuid
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from apiserver_stub.request import RequestInfo, User
+from nodeagent.base import identity
+
+_SHARES = 245
+_NAMES = uuid.UUID("3b1f0a5e-6c0d-4c56-9d5e-5a0f6f1f7b61")
+_CACHE_SIZE = 4096
+SCHEMA_HEADER, LEVEL_HEADER = "X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid"
+
+
+class Rejected(Exception):
+    """There is no place for a request: too many wait, or it waited too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    shares: int
+    queues: int = 0
+    hand: int = 0
+    queue_length: int = 50
+
+
+_LEVELS = {
+    "system": _Kind(30, 64, 6),
+    "node-high": _Kind(40, 64, 6),
+    "leader-election": _Kind(10, 16, 4),
+    "workload-high": _Kind(40, 128, 6),
+    "workload-low": _Kind(100, 128, 6),
+    "global-default": _Kind(20, 128, 6),
+    "catch-all": _Kind(5),
+}
+
+Test = Callable[[User, RequestInfo], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A rule that sorts: by what it tells requests apart, and where they go."""
+
+    name: str
+    level: str
+    matches: Test
+    by_namespace: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def _schemas() -> tuple[Schema, ...]:
+    system = identity.current().system_namespace
+    coordination = identity.current().group("coordination")
+    accounts = f"system:serviceaccounts:{system}"
+    managers = ("system:kube-controller-manager", "system:kube-scheduler")
+
+    def asks(info: RequestInfo, *resources: tuple[str, str]) -> bool:
+        return (info.group, info.resource) in resources
+
+    leases = (coordination, "leases")
+    rules: tuple[tuple[str, str, Test, bool], ...] = (
+        ("exempt", "exempt", lambda user, info: "system:masters" in user.groups, False),
+        (
+            "probes",
+            "exempt",
+            lambda user, info: info.verb == "get" and info.path in ("/healthz", "/readyz", "/livez"),
+            False,
+        ),
+        (
+            "system-leader-election",
+            "leader-election",
+            lambda user, info: (
+                (user.name in managers or accounts in user.groups)
+                and info.verb in ("get", "create", "update")
+                and asks(info, leases)
+            ),
+            False,
+        ),
+        (
+            "endpoint-controller",
+            "workload-high",
+            lambda user, info: (
+                user.name in ("system:kube-controller-manager", f"system:serviceaccount:{system}:endpoint-controller")
+                and info.verb in ("get", "create", "update")
+                and asks(info, ("", "endpoints"))
+            ),
+            False,
+        ),
+        (
+            "workload-leader-election",
+            "leader-election",
+            lambda user, info: (
+                accounts in user.groups
+                and info.verb in ("get", "create", "update")
+                and asks(info, ("", "endpoints"), ("", "configmaps"), leases)
+            ),
+            False,
+        ),
+        (
+            "system-node-high",
+            "node-high",
+            lambda user, info: "system:nodes" in user.groups and asks(info, ("", "nodes"), leases),
+            False,
+        ),
+        ("system-nodes", "system", lambda user, info: "system:nodes" in user.groups, False),
+        ("kube-controller-manager", "workload-high", lambda user, info: user.name == managers[0], True),
+        ("kube-scheduler", "workload-high", lambda user, info: user.name == managers[1], True),
+        ("kube-system-service-accounts", "workload-high", lambda user, info: accounts in user.groups, True),
+        ("service-accounts", "workload-low", lambda user, info: "system:serviceaccounts" in user.groups, False),
+        (
+            "global-default",
+            "global-default",
+            lambda user, info: not {"system:authenticated", "system:unauthenticated"}.isdisjoint(user.groups),
+            False,
+        ),
+        ("catch-all", "catch-all", lambda user, info: True, False),
+    )
+    return tuple(
+        Schema(name, level, test, by, {SCHEMA_HEADER: _uid("schema", name), LEVEL_HEADER: _uid("level", level)})
+        for name, level, test, by in rules
+    )
+
+
+class Level:
+    """Seats, and queues for those who find none; :attr:`executing` requests hold one each."""
+
+    def __init__(self, name: str, kind: _Kind, total: int, wait_seconds: float) -> None:
+        self.name, self._kind = name, kind
+        self.seats = math.ceil(total * kind.shares / _SHARES)
+        self.executing = 0
+        self.waiting = 0
+        self._wait_seconds = wait_seconds
+        self._queues: list[deque[asyncio.Future[None]]] = [deque() for _ in range(kind.queues)]
+        self._turns: deque[int] = deque()
+        """The queues in which somebody waits, in the order of their turns."""
+
+    def try_enter(self) -> bool:
+        """Take a seat if one is free and nobody waits for it."""
+        if self.executing >= self.seats or self.waiting:
+            return False
+        self.executing += 1
+        return True
+
+    async def enter(self, flow: str) -> None:
+        """Wait in a queue for a seat; flows that share no queue cannot hold each other up.
+
+        :raises Rejected: ``queue-full``, ``time-out`` or, on a level without queues, ``concurrency-limit``.
+        """
+        kind = self._kind
+        if not kind.queues:
+            raise Rejected("concurrency-limit")
+        hand = _deal(flow, kind.queues, kind.hand)
+        index = min(hand, key=lambda number: len(self._queues[number]))
+        queue = self._queues[index]
+        if len(queue) >= kind.queue_length:
+            raise Rejected("queue-full")
+        seat: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if not queue:
+            self._turns.append(index)
+        queue.append(seat)
+        self.waiting += 1
+        try:
+            async with asyncio.timeout(self._wait_seconds):
+                await seat
+        except (TimeoutError, asyncio.CancelledError) as error:
+            if seat.done() and not seat.cancelled():  # the seat came with the end of the wait: pass it on
+                self.leave()
+            elif seat in queue:
+                self.waiting -= 1
+                queue.remove(seat)
+                if not queue:
+                    self._turns.remove(index)
+            if isinstance(error, TimeoutError):
+                raise Rejected("time-out") from None
+            raise
+
+    def leave(self) -> None:
+        """Give the seat back, to the queue whose turn it is."""
+        self.executing -= 1
+        while self._turns and self.executing < self.seats:
+            index = self._turns.popleft()
+            queue = self._queues[index]
+            seat = queue.popleft()
+            if queue:
+                self._turns.append(index)
+            self.waiting -= 1
+            if not seat.done():
+                self.executing += 1
+                seat.set_result(None)
+
+
+class Fairness:
+    """Sorts requests and lets them in.
+
+    :param total: seats of all levels together.
+    """
+
+    def __init__(self, total: int, wait_seconds: float) -> None:
+        self._schemas = _schemas()
+        self.levels = {name: Level(name, kind, total, wait_seconds) for name, kind in _LEVELS.items()}
+        self._cache: dict[tuple[object, ...], Schema] = {}
+        self.dispatched: Counter[tuple[str, str]] = Counter()
+        self.rejected: Counter[tuple[str, str, str]] = Counter()
+
+    def sort(self, user: User, info: RequestInfo) -> Schema:
+        """Return the first rule that a request fits."""
+        key = (user.name, user.groups, info.verb, info.group, info.resource, "" if info.is_resource else info.path)
+        schema = self._cache.get(key)
+        if schema is None:
+            schema = next(schema for schema in self._schemas if schema.matches(user, info))
+            if len(self._cache) >= _CACHE_SIZE:
+                self._cache.clear()
+            self._cache[key] = schema
+        return schema
+
+    async def enter(self, schema: Schema, user: User, info: RequestInfo) -> Level | None:
+        """Return the level whose seat the request now holds, ``None`` when it needs none.
+
+        :raises Rejected: there is no place for it.
+        """
+        level = self.levels.get(schema.level)
+        if level is not None and not level.try_enter():
+            flow = info.namespace if schema.by_namespace else user.name
+            try:
+                await level.enter(f"{schema.name}/{flow}")
+            except Rejected as error:
+                self.rejected[schema.name, schema.level, str(error)] += 1
+                raise
+        self.dispatched[schema.name, schema.level] += 1
+        return level
+
+
+def _deal(flow: str, queues: int, hand: int) -> list[int]:
+    """Return *hand* different numbers below *queues*, always the same for *flow*."""
+    value = int.from_bytes(hashlib.blake2b(flow.encode(), digest_size=16).digest())
+    left, found = list(range(queues)), []
+    for _ in range(hand):
+        value, index = divmod(value, len(left))
+        found.append(left.pop(index))
+    return found
+
+
+def _uid(kind: str, name: str) -> str:
+    return str(uuid.uuid5(_NAMES, f"{kind}/{name}"))

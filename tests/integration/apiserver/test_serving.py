@@ -1,0 +1,412 @@
+"""Where the server listens, how it is known, and what it tells browsers."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import http.client
+import json
+import socket
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from cryptography import x509
+
+from apiserver_stub import __main__ as program
+from apiserver_stub.launch import Running, start
+from apiserver_stub.options import OptionsError, parse
+from nodeagent.base.tls import KeyPair, TlsError, generate_ca, issue
+
+from .conftest import Server
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+async def started(data: Path, *arguments: str) -> Running:
+    return await start(data, options=parse(arguments))
+
+
+async def ask(running: Running, method: str, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    """Return code, headers and body of a call by the admin."""
+    context = ssl.create_default_context(cafile=str(running.ca_file))
+    given = {"Authorization": f"Bearer {running.token}"} | {key.replace("_", "-"): headers[key] for key in headers}
+    url = running.url + path
+    async with aiohttp.ClientSession() as client, client.request(method, url, ssl=context, headers=given) as response:
+        return response.status, {key.lower(): value for key, value in response.headers.items()}, await response.read()
+
+
+def port_of(running: Running) -> int:
+    return int(running.url.rpartition(":")[2])
+
+
+def shown(port: int, name: str | None, address: str = "127.0.0.1") -> x509.Certificate:
+    """Return the certificate that a client sees who asks for *name*."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    plain = socket.create_connection((address, port), timeout=10)
+    with plain, context.wrap_socket(plain, server_hostname=name) as wrapped:
+        return x509.load_der_x509_certificate(wrapped.getpeercert(binary_form=True) or b"")
+
+
+def names_in(certificate: x509.Certificate) -> list[str]:
+    alternative = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return [str(item.value) for item in alternative]
+
+
+def files(directory: Path, name: str, *names: str, authority: KeyPair | None = None) -> tuple[Path, Path]:
+    """Write a certificate called *name* and return it and its key."""
+    pair = issue(authority or generate_ca("test"), name, names=names, server=True)
+    certificate, key = directory / f"{name}.crt", directory / f"{name}.key"
+    certificate.write_bytes(pair.certificate)
+    key.write_bytes(pair.key)
+    return certificate, key
+
+
+@pytest.mark.row("opt.bind-address", "opt.secure-port", "opt.advertise-address")
+async def test_it_listens_where_it_is_told_and_tells_what_it_is_told(tmp_path: Path) -> None:
+    port = free_port()
+    options = parse([f"--secure-port={port}", "--bind-address=127.0.0.2", "--advertise-address=127.0.0.9"])
+    running = await start(tmp_path / "data", port=port, options=options)
+    try:
+        assert running.url == f"https://127.0.0.9:{port}"
+        certificate = await asyncio.to_thread(shown, port, None, "127.0.0.2")
+        assert {"127.0.0.2", "127.0.0.9"} <= set(names_in(certificate))
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.to_thread(shown, port, None, "127.0.0.1")
+        endpoints = running.server.store.collection("core/endpoints").get("default/kubernetes")
+        assert endpoints is not None and b'"ip":"127.0.0.9"' in endpoints.data
+    finally:
+        await running.stop()
+
+
+@pytest.mark.row("opt.bind-address", "opt.advertise-address")
+@pytest.mark.parametrize("address", ["", "0.0.0.0"])
+async def test_everywhere_is_everywhere_and_told_as_the_address_that_leads_out(tmp_path: Path, address: str) -> None:
+    port = free_port()
+    running = await start(tmp_path / "data", port=port, options=parse([f"--bind-address={address}"]))
+    try:
+        for local in ("127.0.0.1", "127.0.0.3"):
+            await asyncio.to_thread(shown, port, None, local)
+        told = running.url.removeprefix("https://").rpartition(":")[0]
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect(("192.0.2.1", 9))
+                expected = probe.getsockname()[0]
+            except OSError:
+                expected = "127.0.0.1"
+        assert told == expected
+    finally:
+        await running.stop()
+
+
+@pytest.mark.row("opt.secure-port")
+def test_a_port_that_is_none_is_refused() -> None:
+    with pytest.raises(OptionsError, match="--secure-port 70000 must be between 1 and 65535"):
+        parse(["--secure-port=70000"])
+
+
+@pytest.mark.row("opt.external-hostname")
+async def test_the_external_name_is_in_the_certificate_and_in_addresses_for_others(tmp_path: Path) -> None:
+    running = await started(tmp_path / "data", "--external-hostname=api.example")
+    try:
+        assert "api.example" in names_in(await asyncio.to_thread(shown, port_of(running), None))
+        _, _, body = await ask(running, "GET", "/.well-known/openid-configuration")
+        assert json.loads(body)["jwks_uri"].startswith("https://api.example:")
+    finally:
+        await running.stop()
+
+
+@pytest.mark.parametrize(
+    ("option", "first", "second"),
+    [
+        pytest.param("port", "127.0.0.1", "127.0.0.1", marks=pytest.mark.row("opt.permit-port-sharing")),
+        pytest.param("address", "0.0.0.0", "127.0.0.1", marks=pytest.mark.row("opt.permit-address-sharing")),
+    ],
+)
+async def test_two_servers_share_a_port_only_where_it_is_permitted(
+    tmp_path: Path, option: str, first: str, second: str
+) -> None:
+    for permitted in (True, False):
+        port = free_port()
+        sharing = f"--permit-{option}-sharing={str(permitted).lower()}"
+        data = tmp_path / str(permitted)
+        one = await start(data / "one", port=port, options=parse([f"--bind-address={first}", sharing]))
+        try:
+            other = parse([f"--bind-address={second}", sharing])
+            if permitted:
+                await (await start(data / "two", port=port, options=other)).stop()
+            else:
+                with pytest.raises(OSError, match="in use"):
+                    await start(data / "two", port=port, options=other)
+        finally:
+            await one.stop()
+
+
+@pytest.mark.row("opt.cors-allowed-origins")
+async def test_pages_from_allowed_origins_may_call(tmp_path: Path) -> None:
+    running = await started(tmp_path / "data", r"--cors-allowed-origins=//app[.]example(:\d+)?$")
+    try:
+        origin = "https://app.example:8443"
+        code, headers, body = await ask(running, "OPTIONS", "/api/v1/pods", Origin=origin, Authorization="")
+        assert (code, body) == (204, b"")
+        assert headers["access-control-allow-origin"] == origin
+        assert headers["access-control-allow-methods"] == "POST, GET, OPTIONS, PUT, DELETE, PATCH"
+        assert headers["access-control-allow-credentials"] == "true"
+        code, headers, _ = await ask(running, "GET", "/api/v1/pods", Origin=origin)
+        assert (code, headers["access-control-allow-origin"]) == (200, origin)
+        for other in ("https://evil.example", "https://app.example.evil"):
+            code, headers, _ = await ask(running, "GET", "/api/v1/pods", Origin=other)
+            assert (code, "access-control-allow-origin" in headers) == (200, False)
+    finally:
+        await running.stop()
+
+
+@pytest.mark.row("opt.cors-allowed-origins")
+@pytest.mark.parametrize("origin", ["app.example", "^app", "app$", "//(app$"])
+def test_an_origin_that_is_not_pinned_is_refused(origin: str) -> None:
+    with pytest.raises(OptionsError, match="--cors-allowed-origins has an invalid regular expression"):
+        parse([f"--cors-allowed-origins={origin}"])
+
+
+@pytest.mark.row("opt.strict-transport-security-directives")
+async def test_every_answer_has_the_hsts_directives(tmp_path: Path) -> None:
+    running = await started(tmp_path / "data", "--strict-transport-security-directives=max-age=3600,includeSubDomains")
+    try:
+        for path in ("/api/v1/pods", "/nope", "/healthz", "/api/v1/pods?watch=1&timeoutSeconds=1"):
+            _, headers, _ = await ask(running, "GET", path)
+            assert headers["strict-transport-security"] == "max-age=3600; includeSubDomains"
+    finally:
+        await running.stop()
+    with pytest.raises(OptionsError, match="--strict-transport-security-directives invalid"):
+        parse(["--strict-transport-security-directives=max-age"])
+
+
+@pytest.mark.row("opt.tls-sni-cert-key")
+async def test_clients_see_the_certificate_that_they_ask_for(tmp_path: Path) -> None:
+    authority = generate_ca("test")
+    pairs = [
+        (*files(tmp_path, "wild", "*.example.com", "10.0.0.1", authority=authority), ""),
+        (*files(tmp_path, "exact", "b.example.com", authority=authority), ""),
+        (*files(tmp_path, "late", "b.example.com", authority=authority), ""),
+        (*files(tmp_path, "named", "inside.example", authority=authority), ":*.test,c.example.com,127.0.0.1"),
+    ]
+    options = [f"--tls-sni-cert-key={certificate},{key}{names}" for certificate, key, names in pairs]
+    running = await started(tmp_path / "data", *options)
+    try:
+        for asked, expected in (
+            ("a.example.com", "wild"),
+            ("A.Example.com", "wild"),
+            ("b.example.com", "exact"),
+            ("c.example.com", "named"),
+            ("x.test", "named"),
+            ("deep.x.test", "nodeagent-apiserver"),
+            ("inside.example", "nodeagent-apiserver"),
+            ("other.example", "nodeagent-apiserver"),
+            (None, "named"),
+        ):
+            certificate = await asyncio.to_thread(shown, port_of(running), asked)
+            assert certificate.subject.rfc4514_string() == f"CN={expected}", asked
+        files(tmp_path, "exact", "renewed.example.com", authority=authority)
+        async with asyncio.timeout(10):
+            while (
+                await asyncio.to_thread(shown, port_of(running), "renewed.example.com")
+            ).subject.rfc4514_string() != ("CN=exact"):
+                await asyncio.sleep(0.1)
+    finally:
+        await running.stop()
+
+
+@pytest.mark.row("opt.tls-sni-cert-key")
+async def test_a_named_pair_that_is_no_good_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OptionsError, match="expected comma separated certificate and key file paths"):
+        parse(["--tls-sni-cert-key=one"])
+    with pytest.raises(TlsError, match="failed to load SNI cert and key"):
+        await started(tmp_path / "data", "--tls-sni-cert-key=nope,nope")
+
+
+@pytest.mark.row("opt.tls-cert-file", "opt.tls-private-key-file")
+async def test_the_given_certificate_is_the_one_that_is_shown(tmp_path: Path) -> None:
+    certificate, key = files(tmp_path, "mine", "127.0.0.1")
+    running = await started(
+        tmp_path / "data", f"--tls-cert-file={certificate}", f"--tls-private-key-file={key}", "--cert-dir=/proc/nope"
+    )
+    try:
+        found = await asyncio.to_thread(shown, port_of(running), None)
+        assert found == x509.load_pem_x509_certificate(certificate.read_bytes())
+    finally:
+        await running.stop()
+    with pytest.raises(OptionsError, match="missing filename for serving cert"):
+        parse([f"--tls-cert-file={certificate}"])
+    with pytest.raises(OptionsError, match="missing filename for serving cert"):
+        parse([f"--tls-private-key-file={key}"])
+    _, other = files(tmp_path, "other", "127.0.0.1")
+    with pytest.raises(TlsError):
+        await started(tmp_path / "data", f"--tls-cert-file={certificate}", f"--tls-private-key-file={other}")
+
+
+@pytest.mark.row("opt.cert-dir")
+async def test_the_generated_pair_is_kept_and_used_again(tmp_path: Path) -> None:
+    seen = []
+    for number in range(2):
+        running = await started(tmp_path / str(number), f"--cert-dir={tmp_path}/certs")
+        try:
+            seen.append(await asyncio.to_thread(shown, port_of(running), None))
+        finally:
+            await running.stop()
+    assert seen[0] == seen[1] == x509.load_pem_x509_certificate((tmp_path / "certs" / "apiserver.crt").read_bytes())
+    assert (tmp_path / "certs" / "apiserver.key").stat().st_mode & 0o777 == 0o600
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=10)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(str(self._path))
+
+
+@pytest.mark.row("opt.debug-socket-path")
+async def test_profiles_are_served_on_a_socket_without_credentials(tmp_path: Path) -> None:
+    path = tmp_path / "debug.sock"
+    running = await started(tmp_path / "data", f"--debug-socket-path={path}")
+
+    def get(url: str) -> tuple[int, bytes]:
+        connection = UnixConnection(path)
+        connection.request("GET", url)
+        response = connection.getresponse()
+        answer = response.status, response.read()
+        connection.close()
+        return answer
+
+    try:
+        code, body = await asyncio.to_thread(get, "/debug/pprof/goroutine")
+        assert code == 200 and b"MainThread" in body
+        assert (await asyncio.to_thread(get, "/api/v1/secrets"))[0] == 404
+        assert path.stat().st_mode & 0o777 == 0o600
+    finally:
+        await running.stop()
+
+
+@pytest.mark.row("opt.contention-profiling")
+async def test_what_holds_the_loop_up_is_in_the_block_profile(tmp_path: Path) -> None:
+    for option, found in (("--contention-profiling", True), ("--contention-profiling=false", False)):
+        running = await started(tmp_path / "data", option)
+        try:
+            hold_the_loop_up()
+            await asyncio.sleep(0.05)
+            code, _, body = await ask(running, "GET", "/debug/pprof/block")
+            profile = gzip.decompress(body)
+            assert (code, b"hold_the_loop_up" in profile) == (200, found)
+            assert b"contentions" in profile or not found
+        finally:
+            await running.stop()
+
+
+def hold_the_loop_up() -> None:
+    subprocess.run([sys.executable, "-c", "import time; time.sleep(0.1)"], check=True)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
+    try:
+        code = program.main(arguments)
+    except SystemExit as end:
+        code = int(end.code or 0)
+    return code, capsys.readouterr()
+
+
+@pytest.mark.row("opt.version")
+async def test_the_version_is_printed_or_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "--version")[1].out == "nodeagent-apiserver v1.29.1\n"
+    assert run(capsys, "--version=raw") == (0, ("v1.29.1\n", ""))
+    code, printed = run(capsys, "--version=v1.2.3")
+    assert code == 2
+    assert 'version "v1.2.3" must match major/minor/patch of default version "v1.29.1"' in printed.err
+    assert run(capsys, "--version=maybe")[0] == 2
+    running = await started(tmp_path / "data", "--version=v1.29.1-mine")
+    try:
+        assert json.loads((await ask(running, "GET", "/version"))[2])["gitVersion"] == "v1.29.1-mine"
+    finally:
+        await running.stop()
+
+
+@pytest.mark.row("opt.help")
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help_lists_every_option_in_its_group(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, printed = run(capsys, option)
+    assert code == 0
+    for part in ("Serving:", "Audit:", "Metrics:", "--audit-log-path VALUE", "--secure-port VALUE", "--version"):
+        assert part in printed.out
+
+
+@pytest.mark.parametrize("name", ["http2-max-streams-per-connection", "goaway-chance"])
+def test_options_about_http2_are_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(OptionsError, match=f"--{name} acts on HTTP/2, which this server does not speak"):
+        parse([f"--{name}=1"])
+
+
+def ended(server: Server) -> str:
+    """Stop *server* and return what it logged."""
+    server.process.terminate()
+    text = server.process.communicate(timeout=20)[1]
+    server.stop()
+    return str(text)
+
+
+@pytest.mark.parametrize(
+    ("option", "shown"),
+    [
+        pytest.param("-v=3", True, marks=pytest.mark.row("opt.v")),
+        pytest.param("--v=2", False, marks=pytest.mark.row("opt.v")),
+        pytest.param("--vmodule=app=3", True, marks=pytest.mark.row("opt.vmodule")),
+        pytest.param("--vmodule=metrics=3", False, marks=pytest.mark.row("opt.vmodule")),
+    ],
+)
+def test_requests_are_logged_where_somebody_asks_for_so_much(tmp_path: Path, option: str, shown: bool) -> None:
+    server = Server(tmp_path / "data", option)
+    server.api().ok("GET", "/version")
+    assert ('"HTTP"' in ended(server)) is shown
+
+
+@pytest.mark.row("opt.log-flush-frequency", "opt.logging-format")
+def test_a_log_line_is_out_before_its_time(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data", "--log-flush-frequency=10s", "--logging-format=text", "-v=3")
+    api = server.api()
+    api.ok("GET", "/version")
+    try:
+        code, _, body = api.raw("PUT", "/debug/flags/v", b"0", content_type="text/plain")
+        assert (code, body) == (200, b"successfully set klog.logging.verbosity to 0")
+        assert api.raw("GET", "/debug/flags/v")[0] == 406
+        assert api.raw("PUT", "/debug/flags/v", b"x", content_type="text/plain")[0] == 400
+        assert server.process.stderr is not None
+        assert '"HTTP"' in server.process.stderr.readline()  # while it runs
+    finally:
+        server.stop()
+
+
+@pytest.mark.row("opt.logging-format", "opt.log-flush-frequency", "opt.v", "opt.vmodule")
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--logging-format=json", "Unsupported log format"),
+        ("--log-flush-frequency=soon", 'time: invalid duration "soon"'),
+        ("--v=-1", "is not between"),
+        ("--v=many", "invalid syntax"),
+        ("--vmodule=foo", "pattern=N"),
+    ],
+)
+def test_logging_that_makes_no_sense_stops_the_start(
+    tmp_path: Path, option: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, printed = run(capsys, f"--data-dir={tmp_path}", option)
+    assert code == 2
+    assert message in printed.err
