@@ -1,0 +1,139 @@
+"""A container that writes as fast as it can loses no line to rotation: not on disk, not for who follows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from nodeagent_plugins import log_rotation
+from nodeagent_plugins.cri.client import CriRuntime
+from nodeagent_plugins.cri.connection import Connection
+from nodeagent_plugins.routes_logs.follow import read_file
+from nodeagent_plugins.routes_logs.lines import LineReader
+from nodeagent_plugins.routes_logs.rotated import RotatedLogs
+from nodeagent_plugins.routes_logs.watch import Watches
+
+from nodeagent.base.aio import SystemClock
+from nodeagent.contracts.runtime import LABEL_CONTAINER_NAME, LABEL_POD_UID, ContainerConfig, SandboxConfig
+from nodeagent.testing import load_plugin, make_config, make_context
+from tests.integration.embedded_runtime.conftest import EmbeddedRuntime
+from tests.integration.images import BUSYBOX_IMAGE
+
+LINES = 60_000
+"""About 60 MB, written as fast as the runtime takes them: a number and 990 more characters each."""
+SCRIPT = f"""awk 'BEGIN {{ for (i = 1; i <= {LINES}; i++) printf "%09d {"x" * 990}\\n", i }}'
+echo end; exec sleep 1000"""
+
+
+class Stamping(SystemClock):
+    """Lets a second pass each time when it is asked for the time of day, so that each rotated file has its own."""
+
+    def __init__(self) -> None:
+        self._asked = 0
+
+    def wall(self) -> datetime:
+        self._asked += 1
+        return datetime(2024, 1, 1, tzinfo=UTC) + timedelta(seconds=self._asked)
+
+
+@pytest.fixture(params=["containerd", "embedded"])
+async def runtime(request):
+    embedded = None
+    if request.param == "containerd":
+        endpoint = request.getfixturevalue("containerd").endpoint
+    else:
+        embedded = EmbeddedRuntime()
+        embedded.start()
+        endpoint = embedded.endpoint
+    client = CriRuntime(Connection(endpoint, timeout_seconds=30), SystemClock())
+    try:
+        yield client
+    finally:
+        await client.close()
+        if embedded is not None:
+            embedded.close()
+
+
+async def start(runtime: CriRuntime, logs: Path) -> tuple[str, Path]:
+    labels = {LABEL_POD_UID: "uid-writer", LABEL_CONTAINER_NAME: "main"}
+    sandbox = SandboxConfig("writer", "uid-writer", "default", labels=labels, log_directory=str(logs))
+    sandbox_id = await runtime.run_sandbox(sandbox)
+    (logs / "main").mkdir(parents=True, exist_ok=True)
+    config = ContainerConfig(
+        "main", 0, BUSYBOX_IMAGE, command=("sh", "-c", SCRIPT), labels=labels, log_path="main/0.log"
+    )
+    await runtime.start_container(await runtime.create_container(sandbox_id, config, sandbox))
+    return sandbox_id, logs / "main" / "0.log"
+
+
+@pytest.mark.row("config.containerLogMaxSize", "config.containerLogMaxFiles")
+async def test_no_line_is_lost_on_disk_or_for_a_follower(runtime, tmp_path):
+    context = make_context(
+        tmp_path,
+        runtime=runtime,
+        config=make_config(container_log_max_size="2Mi", container_log_max_files=200),
+        plugin_settings={"log_rotation": {"period_seconds": 0.2}},
+    )
+    context.clock = Stamping()
+    (answer,) = load_plugin(log_rotation).provide_all(
+        "nodeagent_provide_background_loops", context=context, plugins=None
+    )
+    rotator = next(loop for loop in answer.value if loop.name == "log_rotation")
+    sandbox_id, log = await start(runtime, tmp_path / "logs")
+
+    rotating = asyncio.create_task(rotator.run())
+    try:
+        async with asyncio.timeout(90):
+            followed = await follow(log)
+    finally:
+        rotating.cancel()
+        await asyncio.gather(rotating, return_exceptions=True)
+        await runtime.stop_sandbox(sandbox_id)
+        await runtime.remove_sandbox(sandbox_id)
+
+    files = sorted(log.parent.iterdir(), key=lambda path: (path == log, path.name))
+    assert len(files) >= 4
+    assert sum(path.suffix == ".gz" for path in files) >= 1
+    assert (numbers(text_of(files)), numbers(followed)) == (list(range(1, LINES + 1)),) * 2
+
+
+async def follow(log: Path) -> bytes:
+    """Follow the log from its begin until the writer's last line."""
+    runs = True
+
+    def open_name(name: str) -> int:
+        return os.open(log.parent / name, os.O_RDONLY | os.O_CLOEXEC)
+
+    pieces = read_file(
+        lambda: open_name("0.log"),
+        str(log.parent),
+        Watches(),
+        SystemClock(),
+        goes_on=lambda: runs,
+        rotated=RotatedLogs(open_name, "0.log"),
+    )
+    reader, text = LineReader(), bytearray()
+    async with contextlib.aclosing(pieces):
+        async for piece in pieces:
+            text += await asyncio.to_thread(reader.feed, piece)
+            if text.endswith(b"\nend\n"):
+                runs = False
+    return bytes(text)
+
+
+def text_of(files: list[Path]) -> bytes:
+    """Return what the files hold together, as the container wrote it."""
+    reader = LineReader()
+    read = (gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes() for path in files)
+    return b"".join(reader.feed(content) for content in read)
+
+
+def numbers(text: bytes) -> list[int]:
+    *lines, last = text.splitlines()
+    assert last == b"end"
+    return [int(line[:9]) for line in lines]
