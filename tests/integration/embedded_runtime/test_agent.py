@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import os
 import signal
+import ssl
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -52,6 +55,17 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         subprocess.run(["rm", "-rf", str(home)], check=False)
 
 
+def _listings(node: Node) -> int:
+    """Return how often the agent has listed the runtime."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # it made the certificate itself
+    connection = http.client.HTTPSConnection("127.0.0.1", node.agent.port, context=context, timeout=20)
+    with contextlib.closing(connection):
+        connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {node.api.facts['token']}"})
+        lines = connection.getresponse().read().decode().splitlines()
+    return next(int(float(line.split()[1])) for line in lines if "pleg_relist_duration_seconds_count" in line)
+
+
 def test_a_pod_runs_with_no_runtime_installed(node: Node) -> None:
     node.api.create_pod(simple_pod("plain", "echo hello; exec sleep 1000000"))
     try:
@@ -62,11 +76,13 @@ def test_a_pod_runs_with_no_runtime_installed(node: Node) -> None:
         node.remove("plain")
 
 
-def test_the_end_of_a_container_is_seen_while_events_are_followed(node: Node) -> None:
+def test_the_end_of_a_container_is_seen_by_events_and_without_listing(node: Node) -> None:
     node.api.create_pod(simple_pod("brief", "sleep 3; exit 0", restartPolicy="Never"))
     try:
         node.phase("brief", "Running")
+        listings = _listings(node)
         node.phase("brief", "Succeeded", 30)
+        assert _listings(node) == listings, "three seconds without a listing: the stream told of the end"
     finally:
         node.remove("brief")
 
