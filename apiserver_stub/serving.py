@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
+from apiserver_stub.handshake import ask_for_certificates
 from apiserver_stub.options import Options
 from nodeagent.base.tls import (
     INSECURE_CIPHERS,
@@ -90,7 +91,8 @@ class Certificates:
                 context.load_verify_locations(path)
             except (OSError, ssl.SSLError) as error:
                 raise TlsError(f"client CA {path}: {error}") from error
-            context.verify_mode = ssl.CERT_OPTIONAL
+        if self._authorities:
+            ask_for_certificates(context)
         choose_ciphers(context, options.tls_cipher_suites)
         return context
 

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from cryptography.hazmat.primitives import serialization
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from apiserver_stub.authn import jwt
@@ -26,6 +27,7 @@ from tests.integration.apiserver.provider import Provider
 SELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default/token"
+PUBLISHED = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 ISSUERS = ("https://sa.example", "https://old.example")
 
 
@@ -153,6 +155,57 @@ def test_a_client_certificate_beats_a_token(site: Site) -> None:
         assert site.who(token, pair=pair) == {"username": "carol", "groups": ["dev", "system:authenticated"]}
 
 
+@pytest.mark.row("opt.client-ca-file")
+def test_a_certificate_that_is_no_good_does_not_stop_a_token(site: Site) -> None:
+    expired = issue(site.clients, "carol", client=True, days=-0.02)  # type: ignore[arg-type]
+    foreign = issue(generate_ca("clients"), "carol", client=True)
+    for_servers = issue(site.clients, "carol", server=True)
+
+    for pair in (expired, foreign, for_servers):
+        assert site.who(pair=pair) == 401
+        assert site.ask(pair=pair, path="/version")[0] == 401
+        assert site.who("filetoken", pair=pair)["username"] == "frank"
+
+
+@pytest.mark.row("opt.client-ca-file")
+def test_a_certificate_may_bring_those_between_it_and_its_authority(site: Site) -> None:
+    between = generate_ca("between")
+    signed = _signed_authority(site.clients, between)
+    pair = issue(between, "carol", client=True)
+
+    assert site.who(pair=KeyPair(pair.certificate + signed, pair.key))["username"] == "carol"
+    assert site.who(pair=pair) == 401
+
+
+def _signed_authority(ca: KeyPair, other: KeyPair) -> bytes:
+    """Return the certificate of the authority *other* as *ca* signs it."""
+    parent, own = (x509.load_pem_x509_certificate(pair.certificate) for pair in (ca, other))
+    builder = x509.CertificateBuilder(
+        parent.subject, own.subject, own.public_key(), 7, own.not_valid_before_utc, own.not_valid_after_utc
+    ).add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    key: Any = serialization.load_pem_private_key(ca.key, None)
+    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+@pytest.mark.row("opt.client-ca-file")
+def test_a_changed_bundle_is_taken_up(otherwise: Site) -> None:
+    old, other = issue(otherwise.clients, "carol", client=True), generate_ca("other")
+    new = issue(other, "dan", client=True)
+    assert (otherwise.who(pair=old)["username"], otherwise.who(pair=new)) == ("carol", 401)
+
+    write_private(otherwise.directory / "clients.crt", other.certificate)
+
+    until = time.monotonic() + 20
+    while otherwise.who(pair=new) == 401:
+        assert time.monotonic() < until, "the bundle was not taken up"
+        time.sleep(0.1)
+    assert otherwise.who(pair=old) == 401
+    admin = otherwise.server.api()
+    while admin.ok("GET", PUBLISHED)["data"]["client-ca-file"].encode() != other.certificate:
+        assert time.monotonic() < until, "the bundle was not published"
+        time.sleep(0.1)
+
+
 @pytest.mark.row(
     "opt.requestheader-client-ca-file",
     "opt.requestheader-allowed-names",
@@ -173,11 +226,9 @@ def test_a_proxy_speaks_for_others_and_nobody_else_does(site: Site) -> None:
     assert site.who(pair=issue(site.proxies, "back", client=True), headers=headers) == 401
     assert site.who(pair=issue(site.clients, "front", client=True), headers=headers)["username"] == "front"
     assert site.who("filetoken", headers=headers)["username"] == "frank"
-    published = site.server.api().ok(
-        "GET", "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
-    )
-    assert published["data"]["requestheader-username-headers"] == '["X-Remote-User"]'
-    assert published["data"]["client-ca-file"].encode() == site.clients.certificate
+    published = site.server.api().ok("GET", PUBLISHED)["data"]
+    assert published["requestheader-username-headers"] == '["X-Remote-User"]'
+    assert published["client-ca-file"].encode() == site.clients.certificate
 
 
 @pytest.mark.row("opt.token-auth-file")
