@@ -202,6 +202,7 @@ class PodWorker:
         if outcome.touched:
             observed = await parts.observer.refresh(pod.uid, outcome.touched)
         status = parts.status.update(pod, observed, waiting=self._waiting)
+        self._start.look(pod, status)
         if (
             outcome.touched
             and observed
