@@ -477,7 +477,8 @@ async def nodeagent_node_ready_changed(ready: bool, message: str) -> None:
 async def nodeagent_reclaim_disk(signal: str) -> Reclaimed | None:
     """Free space or inodes before any pod is evicted for them.
 
-    Called: when a disk signal crossed its threshold; every plugin that can is asked, one after the other.
+    Called: when a disk signal crossed its threshold; every plugin that can is asked, one after the other. Not for the
+    node's own disk where images and writable layers are on another one.
     On error: logged; the eviction goes on with what was freed.
     spec: config.evictionHard
 

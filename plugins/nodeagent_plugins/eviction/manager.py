@@ -10,6 +10,7 @@ from nodeagent_plugins.eviction.choice import Chooser, Measure
 from nodeagent_plugins.eviction.layout import detect_layout
 from nodeagent_plugins.eviction.local_storage import find_excess
 from nodeagent_plugins.eviction.messages import REASON, eviction_message
+from nodeagent_plugins.eviction.metrics import EVICTIONS, STATS_AGE
 from nodeagent_plugins.eviction.plan import Planner
 from nodeagent_plugins.eviction.pressure import Pressure
 from nodeagent_plugins.eviction.signals import (
@@ -221,7 +222,10 @@ class EvictionManager:
         return veto is not None
 
     def _evict_for(self, threshold: Threshold, candidate: EvictionCandidate, measure: Measure) -> None:
-        message, annotations = eviction_message(threshold, measure.signals.get(threshold.signal), candidate)
+        observed = measure.signals.get(threshold.signal)
+        if observed is not None and observed.time:
+            STATS_AGE.observe(max(0.0, self._clock.wall().timestamp() - observed.time / 1e9), threshold.signal)
+        message, annotations = eviction_message(threshold, observed, candidate)
         longest = self._context.config.eviction_max_pod_grace_period
         grace = 0 if threshold.hard else (longest or None)
         self._evict(candidate.pod, str(threshold.signal), message, annotations, grace)
@@ -233,6 +237,7 @@ class EvictionManager:
         given = grace if grace is not None else (_USUAL_GRACE_SECONDS if own is None else own)
         self._chooser.ends(pod.uid, self._clock.now() + given + CLEANUP_SECONDS)
         _log.info("Pod is evicted", extra={"pod": pod.full_name, "uid": pod.uid, "signal": signal, "text": message})
+        EVICTIONS.inc(signal)
         self._plugins.decide(PLUGIN, "evict", pod.full_name, f"{signal}: {message.strip()}")
         self._context.recorder.record(pod.reference(), EventType.WARNING, REASON, message, annotations=annotations)
         self._context.pods.kill(pod.uid, KillReason.EVICTED, message, status_reason=REASON, grace_seconds=grace)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from nodeagent_plugins.eviction.layout import detect_layout
 from nodeagent_plugins.eviction.manager import CLEANUP_SECONDS, EvictionManager
+from nodeagent_plugins.eviction.metrics import EVICTIONS, STATS_AGE
 from nodeagent_plugins.eviction.signals import Condition, Layout
 
 from nodeagent import hookimpl
@@ -113,6 +114,21 @@ async def test_a_hard_threshold_ends_the_worst_pod_at_once(make_node: MakeNode) 
         "offending_containers_usage": "300Mi",
         "starved_resource": "memory",
     }
+
+
+async def test_evictions_are_counted_by_signal_with_the_age_of_what_they_rest_on(
+    make_node: MakeNode, clock: FakeClock
+) -> None:
+    node = make_node(eviction_hard=FEW, local_storage_capacity_isolation=True)
+    node.has("big", memory=300 * MI)
+    measured_at = int((clock.wall().timestamp() - 2) * 1e9)
+    node.stats.node_usage = node_usage(0, time=measured_at)
+    counted, ages = EVICTIONS.value("memory.available"), STATS_AGE.count("memory.available")
+
+    await node.manager.round()
+
+    assert EVICTIONS.value("memory.available") == counted + 1
+    assert STATS_AGE.count("memory.available") == ages + 1
 
 
 async def test_a_node_with_enough_of_everything_ends_nothing(make_node: MakeNode) -> None:
