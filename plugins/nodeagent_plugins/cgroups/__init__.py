@@ -57,6 +57,7 @@ def nodeagent_provide_cgroups(context: AgentContext) -> CgroupManager | None:
         lambda: context.pods.active(),  # noqa: PLW0108  there only later
         ask=ask,
         memory_percent=int(percent.removesuffix("%")) if percent else None,
+        now=context.clock.now,
     )
 
 

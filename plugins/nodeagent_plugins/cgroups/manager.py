@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from nodeagent_plugins.cgroups.names import CgroupName, Driver
 from nodeagent_plugins.cgroups.qos import ClassSums, class_limits
 from nodeagent_plugins.cgroups.resources import Policy
 
+from nodeagent.base.metrics import Histogram
 from nodeagent.contracts.runtime import LinuxResources
 from nodeagent.errors import ConfigError, NodeAgentError, Problem
 from nodeagent.model.pod import Container, Pod
@@ -24,6 +26,11 @@ from nodeagent.model.qos import QosClass, qos_class
 
 _log = logging.getLogger(__name__)
 _PERIOD_SECONDS = 60.0
+_DURATIONS = Histogram(
+    "cgroup_manager_duration_seconds",
+    "How long it takes to create, update or destroy a cgroup.",
+    ("operation_type",),
+)
 
 
 class PlainCgroups:
@@ -94,10 +101,11 @@ class TreeCgroups(PlainCgroups):
         *,
         ask: Callable[[], Awaitable[str]] | None = None,
         memory_percent: int | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(policy, driver, root, ask)
         self._drive, self._enforcement, self._active = drive, enforcement, active
-        self._memory_percent = memory_percent
+        self._memory_percent, self._now = memory_percent, now
         self._used: CgroupDriver | None = None
         self._sums = ClassSums()
         self._made: dict[str, tuple[QosClass, CgroupLimits]] = {}
@@ -155,7 +163,8 @@ class TreeCgroups(PlainCgroups):
         async with self._turn:
             await self._limit_classes(pod)
         name = names.pod_name(self._root, wanted[0], pod.uid)
-        await self._cgroups().make(name, wanted[1], mark=True)
+        with _DURATIONS.time(self._now, "create"):
+            await self._cgroups().make(name, wanted[1], mark=True)
         self._made[pod.uid] = wanted
 
     async def remove_pod(self, pod_uid: str) -> None:
@@ -165,7 +174,8 @@ class TreeCgroups(PlainCgroups):
         """
         known = self._made.get(pod_uid)
         for qos in [known[0]] if known else QosClass:
-            await self._cgroups().remove(names.pod_name(self._root, qos, pod_uid))
+            with _DURATIONS.time(self._now, "destroy"):
+                await self._cgroups().remove(names.pod_name(self._root, qos, pod_uid))
         self._made.pop(pod_uid, None)
 
     async def kill_container(self, pod_uid: str, container_id: str) -> None:
@@ -201,6 +211,11 @@ class TreeCgroups(PlainCgroups):
         if self._policy.unified and limits.memory_bytes not in (None, UNLIMITED):
             # The kernel would kill until the use fits.
             limits = replace(limits, memory_bytes=max(limits.memory_bytes or 0, await driver.memory_usage(name)))
+        with _DURATIONS.time(self._now, "update"):
+            await self._set(driver, name, limits)
+
+    @staticmethod
+    async def _set(driver: CgroupDriver, name: CgroupName, limits: CgroupLimits) -> None:
         try:
             await driver.limit(name, limits)
         except CgroupBusy:

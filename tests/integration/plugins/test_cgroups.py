@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from nodeagent_plugins import cgroups
 from nodeagent_plugins.cgroups.files import CgroupFiles
-from nodeagent_plugins.cgroups.hierarchy import find_hierarchy
+from nodeagent_plugins.cgroups.hierarchy import Hierarchy, find_hierarchy
+from nodeagent_plugins.cgroups.limits import CgroupLimits
 from nodeagent_plugins.cgroups.machine import read_machine
 
 from nodeagent.errors import ConfigError
@@ -217,3 +218,25 @@ async def test_the_agent_and_processes_outside_containers_are_moved(kernel):
     roots = len(kernel.files.hierarchy.limiting_roots)
     assert output.decode().count(f":/{kernel.root}/agent\n") == roots
     assert where.count(f":/{kernel.root}/system\n") == roots
+
+
+async def test_version_2_on_this_kernel(tmp_path):
+    """Beside version 1 the kernel shows version 2 with the controllers that are left: they work the same."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    mount = next(Path(line.split()[4]) for line in lines if " - cgroup2 " in line)
+    files = CgroupFiles(Hierarchy(True, {"": mount}), str(tmp_path))
+    root = f"nodeagent-test-{uuid.uuid4().hex[:8]}"
+    pod = (root, "kubepods", "podleft")
+    process = await asyncio.create_subprocess_exec("sleep", "1000")
+    try:
+        files.make(pod, CgroupLimits(cpu_shares=512, pids=5, hugepages={"2MB": 4 * MI}), mark=True)
+        files.make((*pod, "container"))
+        (mount.joinpath(*pod, "container") / "cgroup.procs").write_text(str(process.pid))
+
+        assert (mount.joinpath(*pod) / "hugetlb.2MB.max").read_text() == f"{4 * MI}\n"
+        assert files.children(pod[:-1]) == ["podleft"]
+        files.remove(pod)
+        assert await asyncio.wait_for(process.wait(), 10) == -9
+        assert not files.exists(pod)
+    finally:
+        files.remove((root,))

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 from nodeagent_plugins.cgroups.files import CgroupFiles
-from nodeagent_plugins.cgroups.manager import PlainCgroups, TreeUpkeep
+from nodeagent_plugins.cgroups.manager import _DURATIONS, PlainCgroups, TreeUpkeep
 
 from nodeagent.base.duration import Duration
 from nodeagent.errors import ConfigError
@@ -345,3 +345,13 @@ async def test_a_pod_of_another_root_is_not_where_it_belongs(agent, kernel):
     await earlier.ensure_pod(guaranteed("a"))
     assert await agent()[1].holds(guaranteed("a"))
     assert not await agent(cgroup_root="/a")[1].holds(guaranteed("a"))
+
+
+async def test_work_on_cgroups_is_timed(agent, kernel):
+    before = [_DURATIONS.count(kind) for kind in ("create", "update", "destroy")]
+    _, manager = agent()
+    await manager.start()
+    await manager.ensure_pod(guaranteed("a"))
+    await manager.remove_pod("uid-a")
+    after = [_DURATIONS.count(kind) for kind in ("create", "update", "destroy")]
+    assert [now - then for then, now in zip(before, after, strict=True)] == [1, 3, 1]
