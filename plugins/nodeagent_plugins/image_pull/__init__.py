@@ -6,7 +6,7 @@ spec: config.serializeImagePulls, config.maxParallelImagePulls, config.registryP
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nodeagent_plugins.image_pull.puller import Puller
 
@@ -17,8 +17,29 @@ if TYPE_CHECKING:
     from nodeagent.contracts.images import CredentialProvider, ImagePuller
 
 
+NAME = "image_pull"
+
+
+@hookimpl
+def nodeagent_settings_schema() -> dict[str, Any]:
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "verifyCached": {
+                "type": "boolean",
+                "default": False,
+                "description": "Whether a pod may use an image that is on the node already only if it was pulled "
+                "without credentials, or with credentials that the pod has as well; else its registry is asked with "
+                "the pod's own. Images that were never pulled here, such as imported ones, are for anyone.",
+            },
+        },
+    }
+
+
 @hookimpl
 def nodeagent_provide_image_puller(
     context: AgentContext, credential_providers: Sequence[CredentialProvider]
 ) -> ImagePuller:
-    return Puller(context, credential_providers)
+    settings = context.plugin_settings.get(NAME, {})
+    return Puller(context, credential_providers, verify_cached=bool(settings.get("verifyCached", False)))

@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
+from nodeagent_plugins.image_pull.access import ImageAccess
 from nodeagent_plugins.image_pull.keyring import read_pull_secrets
 
 from nodeagent.base.aio import BackoffTable, TokenBucket
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+PROGRESS_SECONDS = 30.0
 _SPECIAL_REASONS = re.compile(r"(?:^|: )(RegistryUnavailable|SignatureValidationFailed)\b:?\s*(.*)", re.DOTALL)
 
 
@@ -45,6 +47,8 @@ class _Pulled:
     ref: str = ""
     error: str = ""
     pulling_seconds: float = 0.0
+    credential: Credentials | None = None
+    """What opened the registry; ``None`` when nothing was needed."""
 
 
 class Puller:
@@ -52,17 +56,23 @@ class Puller:
 
     Every failure is told twice, as users know it: an event with the details, then ``Failed`` "Error: <reason>".
     Containers that want the same image with the same credentials share one pull; the last one to give up ends it.
+    A pull that takes long is told again now and then, with the time it took so far.
+
+    :param verify_cached: a pod uses an image that is there already only if it could pull it as well.
 
     spec: config.serializeImagePulls, config.maxParallelImagePulls, config.registryPullQPS, config.registryBurst
     """
 
-    def __init__(self, context: AgentContext, providers: Sequence[CredentialProvider]) -> None:
+    def __init__(
+        self, context: AgentContext, providers: Sequence[CredentialProvider], *, verify_cached: bool = False
+    ) -> None:
         config = context.config
         self._context, self._providers = context, providers
         self._backoff = BackoffTable(context.clock)
         self._rate = TokenBucket(config.registry_pull_qps, config.registry_burst, context.clock)
         self._slots = _slots(config.serialize_image_pulls, config.max_parallel_image_pulls)
         self._under_way: dict[Hashable, _Shared] = {}
+        self._access = ImageAccess(context.root_dir) if verify_cached else None
 
     async def ensure(
         self, pod: Pod, kind: ContainerKind, container: Container, sandbox: SandboxConfig | None = None
@@ -81,12 +91,13 @@ class Puller:
         policy = container.image_pull_policy or default_pull_policy(name)
         if policy != "Always":
             present = await self._inspect(regarding, image)
-            if present is not None:
+            if present is not None and await self._may_use(pod, present, name):
                 note = f'Container image "{container.image}" already present on machine'
                 self._context.recorder.record(regarding, EventType.NORMAL, "Pulled", note)
                 return PulledImage(present.id, present)
             if policy == "Never":
-                text = f'Container image "{container.image}" is not present with pull policy of Never'
+                what = "is not present" if present is None else "is not known to be open to this pod"
+                text = f'Container image "{container.image}" {what} with pull policy of Never'
                 self._fail(regarding, "ErrImageNeverPull", text, ImageError(text, reason="ErrImageNeverPull"))
         return await self._pull(pod, regarding, container.image, image, name, sandbox)
 
@@ -106,10 +117,13 @@ class Puller:
             self._fail(regarding, "", "", ImageError(text, reason="ImagePullBackOff"))
         record(regarding, EventType.NORMAL, "Pulling", f'Pulling image "{shown}"')
         started = self._context.clock.now()
+        progress = self._context.tasks.start(self._tell_progress(regarding, shown, started), f"pulling/{image}")
         try:
             pulled = await self._shared_pull(pod, image, await self._credentials(pod, name), sandbox)
         except ValueError as error:  # a pull secret that cannot be read
             pulled = _Pulled(error=str(error))
+        finally:
+            progress.cancel()
         if pulled.error:
             self._backoff.step(key)
             text = f'Failed to pull image "{shown}": {pulled.error}'
@@ -117,13 +131,40 @@ class Puller:
         self._backoff.collect()
         waited = _seconds_text(self._context.clock.now() - started)
         took = _seconds_text(pulled.pulling_seconds)
-        note = f'Successfully pulled image "{shown}" in {took} ({waited} including waiting)'
-        record(regarding, EventType.NORMAL, "Pulled", note)
         found = await self._inspect(regarding, pulled.ref) or await self._inspect(regarding, image)
         if found is None:
             text = f'Failed to inspect image "{shown}": it is not in the store after its pull'
             self._fail(regarding, "InspectFailed", text, ImageError(text, reason="ImageInspectError"))
+        if self._access is not None:
+            try:
+                present = {one.id for one in await self._context.images.list_images()}
+            except NodeAgentError as error:
+                text = f'Failed to inspect image "{shown}": {error}'
+                self._fail(regarding, "InspectFailed", text, ImageError(text, reason="ImageInspectError"), error)
+            await self._access.note(found.id, pulled.credential, present)
+        size = f" Image size: {found.size_bytes} bytes." if found.size_bytes else ""
+        note = f'Successfully pulled image "{shown}" in {took} ({waited} including waiting).{size}'
+        record(regarding, EventType.NORMAL, "Pulled", note)
         return PulledImage(pulled.ref, found)
+
+    async def _may_use(self, pod: Pod, image: Image, name: ImageName) -> bool:
+        """Whether *pod* may have an image that is on the node, without asking its registry."""
+        if self._access is None or await self._access.allows(image.id, ()):
+            return True
+        try:
+            return await self._access.allows(image.id, await self._credentials(pod, name))
+        except ValueError:  # a pull secret that cannot be read; the pull tells of it
+            return False
+
+    async def _tell_progress(self, regarding: ObjectReference, shown: str, started: float) -> None:
+        """Tell again and again, ever more rarely, that a pull goes on; the runtime does not tell how far it is."""
+        pause = PROGRESS_SECONDS
+        while True:
+            await self._context.clock.sleep(pause)
+            took = _seconds_text(self._context.clock.now() - started)
+            note = f'Still pulling image "{shown}" after {took}'
+            self._context.recorder.record(regarding, EventType.NORMAL, "Pulling", note)
+            pause *= 2
 
     async def _inspect(self, regarding: ObjectReference, image: str) -> Image | None:
         try:
@@ -212,7 +253,8 @@ class Puller:
                 except NodeAgentError as error:
                     errors.append(str(error))
                 else:
-                    return _Pulled(ref, pulling_seconds=self._context.clock.now() - started)
+                    seconds = self._context.clock.now() - started
+                    return _Pulled(ref, pulling_seconds=seconds, credential=credential)
         distinct = list(dict.fromkeys(errors))
         return _Pulled(error=distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]")
 

@@ -37,10 +37,10 @@ def recorder() -> FakeRecorder:
 async def make_puller(
     clock: FakeClock, images: FakeImages, objects: FakeObjects, recorder: FakeRecorder, tmp_path: Path
 ) -> AsyncIterator[Callable[..., Puller]]:
-    """Return a function that makes a puller; keywords are fields of the configuration."""
+    """Return a function that makes a puller; keywords but ``verify_cached`` are fields of the configuration."""
     tasks = TaskOwner("test")
 
-    def make(*providers: CredentialProvider, **config: Any) -> Puller:
+    def make(*providers: CredentialProvider, verify_cached: bool = False, **config: Any) -> Puller:
         context = AgentContext(
             config=NodeAgentConfiguration(**config),
             gates=build_gates({}),
@@ -49,7 +49,7 @@ async def make_puller(
             tasks=tasks,
         )
         context.images, context.objects, context.recorder = images, objects, recorder
-        return Puller(context, providers)
+        return Puller(context, providers, verify_cached=verify_cached)
 
     yield make
     await tasks.close()

@@ -82,7 +82,11 @@ async def test_an_absent_image_is_pulled(make_puller: MakePuller, images: FakeIm
     assert found.image.uid == 7
     assert told(recorder) == [
         ("Normal", "Pulling", f'Pulling image "{APP}"'),
-        ("Normal", "Pulled", f'Successfully pulled image "{APP}" in 0s (0s including waiting)'),
+        (
+            "Normal",
+            "Pulled",
+            f'Successfully pulled image "{APP}" in 0s (0s including waiting). Image size: 1000000 bytes.',
+        ),
     ]
 
 
@@ -263,6 +267,7 @@ async def test_an_unreadable_pull_secret_fails_the_pull(
     assert images.pulls == []
 
 
+@pytest.mark.row("config.registryPullQPS", "config.registryBurst")
 async def test_pulls_beyond_the_rate_are_refused_at_once(make_puller: MakePuller, clock: FakeClock) -> None:
     puller = make_puller(registry_pull_qps=1, registry_burst=2)
 
@@ -273,6 +278,17 @@ async def test_pulls_beyond_the_rate_are_refused_at_once(make_puller: MakePuller
     assert [text == "pull QPS exceeded" for text in texts] == [False, False, True, False]
 
 
+@pytest.mark.row("config.registryPullQPS")
+async def test_a_rate_of_0_is_no_limit(make_puller: MakePuller, images: FakeImages) -> None:
+    puller = make_puller(registry_pull_qps=0, registry_burst=1)
+
+    for name in range(20):
+        await refusal(puller, pod_of(name=f"pod-{name}"))
+
+    assert len(images.pulls) == 20
+
+
+@pytest.mark.row("config.serializeImagePulls", "config.maxParallelImagePulls")
 @pytest.mark.parametrize(
     ("config", "at_once"),
     [
@@ -315,8 +331,8 @@ async def test_tells_the_time_of_the_pull_and_the_wait(
     await asyncio.gather(first, second)
 
     notes = [event.note for event in recorder.of("Pulled")]
-    assert notes[0].endswith("in 1.25s (1.25s including waiting)")
-    assert notes[1].endswith("in 0s (1.25s including waiting)")
+    assert notes[0].endswith("in 1.25s (1.25s including waiting). Image size: 1000000 bytes.")
+    assert notes[1].endswith("in 0s (1.25s including waiting). Image size: 1000000 bytes.")
 
 
 async def test_pods_with_equal_rights_share_one_pull(
@@ -375,3 +391,23 @@ async def test_the_plugin_provides_a_puller(make_puller: MakePuller) -> None:
     puller = make_puller()
 
     assert isinstance(image_pull.nodeagent_provide_image_puller(puller._context, ()), Puller)
+
+
+async def test_a_long_pull_is_told_again_ever_more_rarely(
+    make_puller: MakePuller, images: FakeImages, clock: FakeClock, recorder: FakeRecorder
+) -> None:
+    images.serve(APP)
+    images.hang("pull_image")
+    pulling = asyncio.create_task(ensure(make_puller(), pod_of()))
+
+    await clock.advance(200)
+    images.recover()
+    await pulling
+    await clock.advance(600)
+
+    notes = [event.note for event in recorder.of("Pulling")]
+    assert notes == [
+        f'Pulling image "{APP}"',
+        f'Still pulling image "{APP}" after 30s',
+        f'Still pulling image "{APP}" after 1m30s',
+    ]
