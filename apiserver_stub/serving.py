@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
+from apiserver_stub.authn.certificates import Authorities
 from apiserver_stub.handshake import ask_for_certificates
 from apiserver_stub.options import Options
 from nodeagent.base.tls import (
@@ -37,8 +38,8 @@ class Certificates:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        files = (options.client_ca_file, options.requestheader_client_ca_file)
-        self._authorities = [path for path in files if path is not None]
+        bundles = {"client-ca-bundle": options.client_ca_file, "request-header": options.requestheader_client_ca_file}
+        self._authorities = {path: label for label, path in bundles.items() if path is not None}
         directory = options.certificates
         if options.tls_cert_file is not None and options.tls_private_key_file is not None:
             self._certificate, self._key = options.tls_cert_file, options.tls_private_key_file
@@ -86,11 +87,9 @@ class Certificates:
     def _build(self) -> ssl.SSLContext:
         options = self._options
         context = server_context(self._certificate, self._key, min_version=options.tls_min_version)
-        for path in self._authorities:
-            try:
-                context.load_verify_locations(path)
-            except (OSError, ssl.SSLError) as error:
-                raise TlsError(f"client CA {path}: {error}") from error
+        for path, label in self._authorities.items():
+            Authorities(path, label)  # for what it says about a bundle that is no good
+            context.load_verify_locations(path)
         if self._authorities:
             ask_for_certificates(context)
         choose_ciphers(context, options.tls_cipher_suites)

@@ -1,0 +1,88 @@
+"""A service is asked with patience and within bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from apiserver_stub.webhook import ATTEMPTS, Webhook, WebhookError
+from nodeagent.base.aio import SystemClock
+from tests.integration.apiserver.provider import Provider
+
+
+class Pauses(SystemClock):
+    """A clock that notes pauses and makes none."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+@pytest.fixture
+def provider(tmp_path: Path) -> Iterator[Provider]:
+    found = Provider(tmp_path)
+    yield found
+    found.close()
+
+
+def connection(provider: Provider, directory: Path, *, trusted: bool = True, **user: str) -> Path:
+    cluster = {"server": f"{provider.url}/hook"} | ({"certificate-authority": provider.ca_file.name} if trusted else {})
+    config = {
+        "clusters": [{"name": "a", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "u"}}],
+        "current-context": "a",
+    }
+    path = directory / "webhook.kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+async def test_failures_that_may_pass_are_tried_again_after_growing_pauses(provider: Provider, tmp_path: Path) -> None:
+    answers = [(500, {}), (429, {}), (503, {}), (200, {"fine": True})]
+    provider.paths["/hook"] = lambda _: answers.pop(0)
+    clock = Pauses()
+
+    async with Webhook(connection(provider, tmp_path), clock=clock) as service:
+        assert await service.post({"a": 1}) == {"fine": True}
+
+    assert provider.asked == [("/hook?timeout=30s", {"a": 1})] * 4
+    least = (0.5, 0.75, 1.125)
+    assert all(low <= pause <= low * 1.2 for low, pause in zip(least, clock.seconds, strict=True))
+        True
+    ] * 3
+
+
+@pytest.mark.parametrize(
+    ("code", "answer", "attempts"),
+    [
+        (500, {}, ATTEMPTS),
+        (400, {}, 1),
+        (302, "/other", 1),
+        (200, "x" * (4 << 20), 1),
+    ],
+    ids=["broken", "refused", "moved", "endless"],
+)
+async def test_what_cannot_help_ends(provider: Provider, tmp_path: Path, code: int, answer: Any, attempts: int) -> None:
+    provider.paths["/hook"] = lambda _: (code, answer)
+    provider.paths["/other"] = lambda _: (200, {})
+
+    async with Webhook(connection(provider, tmp_path), clock=Pauses()) as service:
+        with pytest.raises(WebhookError, match="answered"):
+            await service.post({})
+
+    assert provider.asked == [("/hook?timeout=30s", {})] * attempts
+
+
+async def test_a_service_that_we_cannot_trust_is_told_nothing(provider: Provider, tmp_path: Path) -> None:
+    async with Webhook(connection(provider, tmp_path, trusted=False), clock=Pauses()) as service:
+        with pytest.raises(WebhookError, match=r"(?i)certificate"):
+            await service.post({})
+
+    assert provider.asked == []

@@ -1,0 +1,104 @@
+"""What the options name is read at start, and a file that is no good ends it with a word about which and why."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apiserver_stub.authn.build import Authentication, AuthenticationError, build_authentication
+from apiserver_stub.authn.keys import SigningKey
+from apiserver_stub.options import parse
+from apiserver_stub.status import ApiError
+from nodeagent.base.tls import generate_ca, issue
+from tests.unit.apiserver_stub.authn.conftest import Objects
+
+OIDC = ("--oidc-issuer-url=https://127.0.0.1:1", "--oidc-client-id=c")
+
+
+@pytest.fixture
+def own_tokens(tmp_path: Path) -> Path:
+    path = tmp_path / "own.csv"
+    path.write_text("own,admin,admin\n")
+    return path
+
+
+async def build(store: Objects, own_tokens: Path, stack: AsyncExitStack, *arguments: str) -> Authentication:
+    options = replace(parse(arguments), data_dir=own_tokens.parent)
+    return await build_authentication(options, store, own_tokens, stack)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--client-ca-file=BAD"], r'error loading CA bundle for "client-ca-bundle::.*bad": data does not contain any'),
+        (["--requestheader-client-ca-file=NOPE"], r'error loading CA bundle for "request-header::.*nope": .*No such'),
+        (["--token-auth-file=BAD"], "must have at least 3 columns"),
+        (["--service-account-key-file=BAD"], "does not contain any valid RSA or ECDSA public keys"),
+        (
+            ["--service-account-key-file=KEY", "--service-account-signing-key-file=BAD"],
+            "failed to parse service-account-issuer-key-file: error reading private key file",
+        ),
+        (["--authentication-token-webhook-config-file=NOPE"], "nope: cannot be read"),
+        ([*OIDC, "--oidc-ca-file=NOPE"], "oidc-ca-file: .*No such file"),
+        ([*OIDC, "--oidc-ca-file=BAD"], "(?i)PEM|certificate"),
+        (
+            ["--authentication-config=BAD", "--feature-gates=StructuredAuthenticationConfiguration=true"],
+            "expected AuthenticationConfiguration",
+        ),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, list) else "",
+)
+async def test_a_file_that_is_no_good_is_named(
+    store: Any, own_tokens: Path, arguments: list[str], problem: str
+) -> None:
+    directory = own_tokens.parent
+    (directory / "bad").write_text("not,this\n")
+    SigningKey.load_or_create(directory / "key")
+    for word in ("BAD", "KEY", "NOPE"):
+        arguments = [argument.replace(word, str(directory / word.lower())) for argument in arguments]
+
+    async with AsyncExitStack() as stack:
+        with pytest.raises(AuthenticationError, match=problem):
+            await build(store, own_tokens, stack, *arguments)
+
+
+@pytest.mark.row("opt.service-account-key-file")
+async def test_without_key_files_the_serving_key_and_our_own_are_believed(store: Any, own_tokens: Path) -> None:
+    directory = own_tokens.parent
+    pair = issue(generate_ca("x"), "server", server=True)
+    for name, data in (("crt", pair.certificate), ("key", pair.key)):
+        (directory / name).write_bytes(data)
+    serving = SigningKey.load(directory / "key").public.key_id
+    files = (f"--tls-cert-file={directory / 'crt'}", f"--tls-private-key-file={directory / 'key'}")
+    other = SigningKey.load_or_create(directory / "other").public.key_id
+
+    async def keys(*arguments: str) -> set[str]:
+        async with AsyncExitStack() as stack:
+            built = await build(store, own_tokens, stack, *arguments)
+            return {key.key_id for key in built.service_accounts.keys}
+
+    (own,) = await keys()
+    assert await keys(*files) == {own, serving}
+    given = f"--service-account-key-file={directory / 'other'}"
+    assert await keys(*files, given) == {own, other}
+    assert await keys(*files, given, f"--service-account-signing-key-file={directory / 'other'}") == {other}
+
+
+@pytest.mark.row("opt.anonymous-auth")
+async def test_nobody_is_anonymous_where_everything_is_allowed(store: Any, own_tokens: Path) -> None:
+    async def lets_in(*arguments: str) -> bool:
+        async with AsyncExitStack() as stack:
+            built = await build(store, own_tokens, stack, *arguments)
+            try:
+                await built.authenticator.authenticate({}, None)
+            except ApiError:
+                return False
+            return True
+
+    assert await lets_in()
+    assert not await lets_in("--anonymous-auth=false")
+    assert not await lets_in("--authorization-mode=AlwaysAllow")
