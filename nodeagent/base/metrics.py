@@ -43,13 +43,17 @@ class Family:
 
     def add(self, value: float, *values: str, at: int = 0) -> None:
         """Add a sample with these label values, measured at *at* (epoch nanoseconds, 0 is not told)."""
-        self.rows.append(("", _pairs(self.labels, values), value, at))
+        self.rows.append(("", label_text(self.labels, values), value, at))
+
+    def add_text(self, value: float, labels: str, at: int = 0) -> None:
+        """Add a sample whose labels are text already: for many samples of one thing."""
+        self.rows.append(("", labels, value, at))
 
     def add_histogram(
         self, values: Sequence[str], bounds: Sequence[float], counts: Sequence[int], total: float
     ) -> None:
         """Add a histogram; *counts* are those of each bucket alone, with one for what is beyond every bound."""
-        pairs = _pairs(self.labels, values)
+        pairs = label_text(self.labels, values)
         cumulated = list(accumulate(counts))
         for bound, count in zip((*bounds, inf), cumulated, strict=True):
             limit = f'le="{_number(bound)}"'
@@ -222,7 +226,8 @@ def _help(family: Family) -> str:
     return family.text.replace("\\", r"\\").replace("\n", r"\n")
 
 
-def _pairs(labels: Sequence[str], values: Sequence[str]) -> str:
+def label_text(labels: Sequence[str], values: Sequence[str]) -> str:
+    """Return labels as the text formats have them, without braces."""
     return ",".join(f'{label}="{_escaped(value)}"' for label, value in zip(labels, values, strict=True))
 
 

@@ -28,7 +28,7 @@ from nodeagent_plugins.stats.machine import Machine, nanoseconds
 from nodeagent_plugins.stats.pods import RunningPod
 from nodeagent_plugins.stats.provider import MeasuredStats
 
-from nodeagent.base.metrics import Family, expose
+from nodeagent.base.metrics import Family, expose, label_text
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.server import Reach, Route
 from nodeagent.contracts.stats import PodUsage
@@ -51,9 +51,9 @@ class Subject:
     network: bool = False
     """Whether the interfaces of its processes are told under it."""
 
-    @property
-    def values(self) -> tuple[str, ...]:
-        return (self.container, self.id, self.image, self.name, self.namespace, self.pod)
+    def labels(self) -> str:
+        values = (self.container, self.id, self.image, self.name, self.namespace, self.pod)
+        return label_text(LABELS, values)
 
 
 def cadvisor_routes(context: AgentContext, stats: MeasuredStats) -> Sequence[Route]:
@@ -120,9 +120,9 @@ class Scrape:
         account = self.cgroups.root() if root else self.cgroups.account(subject.id)
         if account is None:
             return
-        values = subject.values
+        labels = subject.labels()
         self._seconds(
-            "container_cpu_usage_seconds_total", "Cumulative cpu time consumed", account.cpu_nanoseconds, values
+            "cpu_usage_seconds_total", "Cumulative cpu time consumed", account.cpu_nanoseconds, f'{labels},cpu="total"'
         )
         for name, text, value in (
             ("memory_usage_bytes", "Current memory usage, including all memory", account.memory_bytes),
@@ -134,133 +134,99 @@ class Scrape:
             ("oom_events_total", "Count of out of memory events observed", oom_kills(self.cgroups, subject.id)),
             ("last_seen", "Last time a container was seen by the exporter", self.now // _BILLION),
         ):
-            self._gauge(f"container_{name}", text, value, values)
-        self._failures(account.page_faults, account.major_page_faults, values)
-        self._limits(subject, account.memory_limit_bytes)
+            self._sample(name, text, value, labels)
+        for kind, count in (("pgfault", account.page_faults), ("pgmajfault", account.major_page_faults)):
+            scope = f'{labels},failure_type="{kind}",scope="hierarchy"'
+            self._sample("memory_failures_total", "Cumulative count of memory allocation failures.", count, scope)
+        self._limits(subject.id, account.memory_limit_bytes, labels)
         if subject.started_at:
             started = subject.started_at / _BILLION
-            self._family("container_start_time_seconds", "gauge", "Start time of the container").add(started, *values)
+            self._sample("start_time_seconds", "Start time of the container since unix epoch", started, labels)
         throttled = throttling(self.cgroups, subject.id)
         if throttled is not None and throttled.periods:
-            self._throttling(throttled, values)
+            self._throttling(throttled, labels)
         for device, io in io_counts(self.cgroups, subject.id).items():
-            self._io(_device(device, self.machine), io, values)
+            self._io(_device(device, self.machine), io, labels)
         if not root:
-            self._processes(subject)
+            self._processes(subject.id, labels)
         if subject.network:
             pids = [1] if root else self.cgroups.processes(subject.id)
             for interface, counts in network_counts(self.machine, next(filter(None, pids), 0)).items():
                 for name, count in counts.items():
-                    self._family(
-                        f"container_network_{name}_total",
-                        "counter",
-                        "Cumulative count of a network interface",
-                        "interface",
-                    ).add(count, *values, interface, at=self.now)
+                    where = f'{labels},interface="{interface}"'
+                    self._sample(f"network_{name}_total", "Cumulative count of a network interface", count, where)
 
     def add_disks(self, stats: MeasuredStats, pods: Sequence[RunningPod], usage: Mapping[str, PodUsage]) -> None:
         """Add what writable layers and logs take, as it was last measured."""
         for pod in pods:
-            measured = (
-                {container.name: container for container in usage[pod.sandbox.uid].containers}
-                if (pod.sandbox.uid in usage)
-                else {}
-            )
+            sandbox, measured = pod.sandbox, usage.get(pod.sandbox.uid)
+            layers = {c.container_id: c for c in measured.containers} if measured is not None else {}
             for container in pod.containers:
-                found, place = measured.get(container.name), stats.places.container(pod.sandbox.uid, container.id)
+                found, place = layers.get(container.id), stats.places.container(sandbox.uid, container.id)
                 if found is None or found.rootfs is None or not place:
                     continue
-                sandbox = pod.sandbox
-                values = (container.name, place, container.image, container.id, sandbox.namespace, sandbox.name, "")
+                names = (container.name, place, container.image, container.id, sandbox.namespace, sandbox.name, "")
+                labels = label_text((*LABELS, "device"), names)
                 used = (found.rootfs.used_bytes or 0) + (found.logs.used_bytes or 0 if found.logs is not None else 0)
                 for name, text, value in (
                     ("usage_bytes", "Number of bytes that are consumed by the container on this filesystem.", used),
-                    (
-                        "limit_bytes",
-                        "Number of bytes that can be consumed by the container on this filesystem.",
-                        found.rootfs.capacity_bytes,
-                    ),
+                    ("limit_bytes", "Number of bytes that the filesystem holds.", found.rootfs.capacity_bytes),
                     ("inodes_free", "Number of available Inodes", found.rootfs.inodes_free),
                     ("inodes_total", "Number of Inodes", found.rootfs.inodes),
                 ):
-                    if value is not None:
-                        self._family(f"container_fs_{name}", "gauge", text, "device").add(value, *values, at=self.now)
+                    self._sample(f"fs_{name}", text, value, labels, kind="gauge")
 
-    def _limits(self, subject: Subject, memory: int | None) -> None:
-        values = subject.values
-        found = limits(self.cgroups, subject.id)
-        self._gauge("container_spec_memory_limit_bytes", "Memory limit for the container.", memory or 0, values)
-        self._gauge("container_spec_cpu_period", "CPU period of the container.", found.period, values)
-        self._gauge("container_spec_cpu_quota", "CPU quota of the container.", found.quota, values)
-        self._gauge("container_spec_cpu_shares", "CPU share of the container.", found.shares, values)
+    def _limits(self, name: str, memory: int | None, labels: str) -> None:
+        found = limits(self.cgroups, name)
+        self._sample("spec_memory_limit_bytes", "Memory limit for the container.", memory or 0, labels)
+        self._sample("spec_cpu_period", "CPU period of the container.", found.period, labels)
+        self._sample("spec_cpu_quota", "CPU quota of the container.", found.quota, labels)
+        self._sample("spec_cpu_shares", "CPU share of the container.", found.shares, labels)
 
-    def _failures(self, faults: int | None, major: int | None, values: tuple[str, ...]) -> None:
-        family = self._family(
-            "container_memory_failures_total",
-            "counter",
-            "Cumulative count of memory allocation failures.",
-            "failure_type",
-            "scope",
-        )
-        for kind, count in (("pgfault", faults), ("pgmajfault", major)):
-            if count is not None:
-                family.add(count, *values, kind, "hierarchy", at=self.now)
+    def _throttling(self, found: Throttling, labels: str) -> None:
+        periods = "Number of elapsed enforcement period intervals."
+        self._sample("cpu_cfs_periods_total", periods, found.periods, labels)
+        throttled = "Number of throttled period intervals."
+        self._sample("cpu_cfs_throttled_periods_total", throttled, found.throttled, labels)
+        text = "Total time duration the container has been throttled"
+        self._seconds("cpu_cfs_throttled_seconds_total", text, found.nanoseconds, labels)
 
-    def _throttling(self, found: Throttling, values: tuple[str, ...]) -> None:
-        for name, text, value in (
-            ("periods", "Number of elapsed enforcement period intervals.", found.periods),
-            ("throttled_periods", "Number of throttled period intervals.", found.throttled),
-        ):
-            self._family(f"container_cpu_cfs_{name}_total", "counter", text).add(value, *values, at=self.now)
-        self._seconds(
-            "container_cpu_cfs_throttled_seconds_total",
-            "Total time duration the container has been throttled.",
-            found.nanoseconds,
-            values,
-        )
-
-    def _io(self, device: str, found: IoCounts, values: tuple[str, ...]) -> None:
+    def _io(self, device: str, found: IoCounts, labels: str) -> None:
+        where = f'{labels},device="{device}"'
         for name, text, value in (
             ("reads_bytes", "Cumulative count of bytes read", found.read_bytes),
             ("reads", "Cumulative count of reads completed", found.reads),
             ("writes_bytes", "Cumulative count of bytes written", found.written_bytes),
             ("writes", "Cumulative count of writes completed", found.writes),
         ):
-            self._family(f"container_fs_{name}_total", "counter", text, "device").add(
-                value, *values, device, at=self.now
-            )
+            self._sample(f"fs_{name}_total", text, value, where)
 
-    def _processes(self, subject: Subject) -> None:
-        values, pids = subject.values, self.cgroups.processes(subject.id)
-        threads, most = task_counts(self.cgroups, subject.id)
+    def _processes(self, name: str, labels: str) -> None:
+        pids = self.cgroups.processes(name)
+        threads, most = task_counts(self.cgroups, name)
         files, sockets = descriptors(self.machine, [pid for pid in pids if pid])
-        for name, text, value in (
+        for metric, text, value in (
             ("processes", "Number of processes running inside the container.", len(pids)),
             ("threads", "Number of threads running inside the container", threads),
             ("threads_max", "Maximum number of threads allowed inside the container, infinity if value is zero", most),
             ("file_descriptors", "Number of open file descriptors for the container.", files),
             ("sockets", "Number of open sockets for the container.", sockets),
         ):
-            self._gauge(f"container_{name}", text, value, values)
+            self._sample(metric, text, value, labels)
 
-    def _gauge(self, name: str, text: str, value: int | None, values: tuple[str, ...]) -> None:
-        if value is not None:
-            kind = "counter" if name.endswith("_total") else "gauge"
-            self._family(name, kind, text).add(value, *values, at=self.now)
+    def _seconds(self, name: str, text: str, nanoseconds: int | None, labels: str) -> None:
+        if nanoseconds is not None:
+            self._sample(name, f"{text} in seconds.", nanoseconds / _BILLION, labels)
 
-    def _seconds(self, name: str, text: str, value: int | None, values: tuple[str, ...]) -> None:
-        if value is not None:
-            extra = ("total",) if name == "container_cpu_usage_seconds_total" else ()
-            labels = ("cpu",) if extra else ()
-            self._family(name, "counter", f"{text} in seconds.", *labels).add(
-                value / _BILLION, *values, *extra, at=self.now
-            )
-
-    def _family(self, name: str, kind: str, text: str, *extra: str) -> Family:
-        found = self.families.get(name)
-        if found is None:
-            found = self.families[name] = Family(name, kind, text, (*LABELS, *extra))
-        return found
+    def _sample(self, name: str, text: str, value: float | None, labels: str, kind: str = "") -> None:
+        """Add a sample; names that end in ``_total`` are counters unless *kind* says otherwise."""
+        if value is None:
+            return
+        family = self.families.get(name)
+        if family is None:
+            kind = kind or ("counter" if name.endswith("_total") else "gauge")
+            family = self.families[name] = Family(f"container_{name}", kind, text)
+        family.add_text(value, labels, self.now)
 
 
 def _of_machine(machine: Machine) -> Iterator[Family]:
