@@ -102,3 +102,11 @@ async def test_half_a_line_on_a_full_disk_is_taken_back(tmp_path: Path, monkeypa
     await file.close()
 
     assert log.read_bytes() == b"first\nthird\n"
+
+
+@pytest.mark.row("opt.audit-log-path")
+async def test_a_dash_is_standard_output(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout.fileno", lambda: 1, raising=False)
+    await write(LogFile("-", rotation=Rotation(max_mib=1)), b"line\n", LINE, LINE)
+
+    assert capfd.readouterr().out == "line\n" + 2 * LINE.decode()

@@ -1,0 +1,150 @@
+"""Requests go to levels with seats of their own; those who wait take turns, and not for ever."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from apiserver_stub.fairness import Fairness, Level, Rejected
+from apiserver_stub.request import Query, RequestInfo, User, parse_path
+
+ADMIN = User("admin", groups=("system:masters", "system:authenticated"))
+NODE = User("system:node:a", groups=("system:nodes", "system:authenticated"))
+ALICE = User("alice", groups=("system:authenticated",))
+BOB = User("bob", groups=("system:authenticated",))
+ACCOUNT = User("system:serviceaccount:web:default", groups=("system:serviceaccounts", "system:authenticated"))
+SYSTEM = User(
+    "system:serviceaccount:kube-system:x",
+    groups=("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"),
+)
+
+
+def info(path: str, method: str = "GET") -> RequestInfo:
+    return parse_path(method, path, Query(""))
+
+
+PODS = info("/api/v1/namespaces/web/pods")
+LEASE = info("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/a", "PUT")
+
+
+@pytest.mark.parametrize(
+    ("user", "request_info", "schema", "level"),
+    [
+        (ADMIN, PODS, "exempt", "exempt"),
+        (ALICE, info("/readyz"), "probes", "exempt"),
+        (NODE, LEASE, "system-node-high", "node-high"),
+        (NODE, info("/api/v1/nodes/a/status", "PATCH"), "system-node-high", "node-high"),
+        (NODE, PODS, "system-nodes", "system"),
+        (SYSTEM, LEASE, "system-leader-election", "leader-election"),
+        (SYSTEM, info("/api/v1/namespaces/web/configmaps/a", "PUT"), "workload-leader-election", "leader-election"),
+        (SYSTEM, PODS, "kube-system-service-accounts", "workload-high"),
+        (User("system:kube-scheduler", groups=("system:authenticated",)), PODS, "kube-scheduler", "workload-high"),
+        (ACCOUNT, PODS, "service-accounts", "workload-low"),
+        (ALICE, PODS, "global-default", "global-default"),
+        (User("stranger"), PODS, "catch-all", "catch-all"),
+    ],
+)
+def test_a_request_is_sorted_by_the_first_rule_that_fits(
+    user: User, request_info: RequestInfo, schema: str, level: str
+) -> None:
+    fairness = Fairness(600, 15)
+
+    found = fairness.sort(user, request_info)
+
+    assert (found.name, found.level) == (schema, level)
+    assert fairness.sort(user, request_info) is found
+    assert set(found.headers) == {"X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid"}
+
+
+def test_seats_are_shares_of_both_limits() -> None:
+    seats = {name: level.seats for name, level in Fairness(600, 15).levels.items()}
+
+    assert seats == {
+        "system": 74,
+        "node-high": 98,
+        "leader-election": 25,
+        "workload-high": 98,
+        "workload-low": 245,
+        "global-default": 49,
+        "catch-all": 13,
+    }
+
+
+class Crowd:
+    """Requests of several users at one level with a single seat."""
+
+    def __init__(self, wait_seconds: float = 30) -> None:
+        self.fairness = Fairness(1, wait_seconds)
+        self.done: list[str] = []
+        self._level: Level | None = None
+
+    async def take(self, user: User) -> None:
+        level = await self.fairness.enter(self.fairness.sort(user, PODS), user, PODS)
+        assert level is not None
+        self.done.append(user.name)
+        await asyncio.sleep(0)
+        level.leave()
+
+
+async def test_one_caller_with_many_requests_does_not_hold_up_another() -> None:
+    crowd = Crowd()
+    held = await crowd.fairness.enter(crowd.fairness.sort(ALICE, PODS), ALICE, PODS)
+    assert held is not None
+    tasks = [asyncio.create_task(crowd.take(ALICE)) for _ in range(20)]
+    await asyncio.sleep(0)
+    tasks.append(asyncio.create_task(crowd.take(BOB)))
+    await asyncio.sleep(0)
+    assert held.waiting == 21
+
+    held.leave()
+    await asyncio.gather(*tasks)
+
+    assert crowd.done.index("bob") < 10
+    assert (held.executing, held.waiting) == (0, 0)
+
+
+async def test_whoever_is_exempt_never_waits() -> None:
+    fairness = Fairness(1, 30)
+    assert await fairness.enter(fairness.sort(ADMIN, PODS), ADMIN, PODS) is None
+
+
+async def test_a_full_queue_turns_requests_away() -> None:
+    fairness = Fairness(1, 30)
+    schema = fairness.sort(ALICE, PODS)
+    held = await fairness.enter(schema, ALICE, PODS)
+    assert held is not None
+    tasks = [asyncio.create_task(fairness.enter(schema, ALICE, PODS)) for _ in range(6 * 50 + 1)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    refused = [task for task in tasks if task.done()]
+    assert [str(task.exception()) for task in refused] == ["queue-full"]
+    assert fairness.rejected == {("global-default", "global-default", "queue-full"): 1}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert held.waiting == 0
+    held.leave()
+    assert held.try_enter()
+
+
+async def test_a_request_waits_no_longer_than_it_may() -> None:
+    fairness = Fairness(1, 0)
+    schema = fairness.sort(ALICE, PODS)
+    held = await fairness.enter(schema, ALICE, PODS)
+
+    with pytest.raises(Rejected, match="time-out"):
+        await fairness.enter(schema, ALICE, PODS)
+
+    assert held is not None and (held.executing, held.waiting) == (1, 0)
+
+
+async def test_the_last_level_has_no_queue() -> None:
+    fairness = Fairness(1, 30)
+    stranger = User("stranger")
+    schema = fairness.sort(stranger, PODS)
+    await fairness.enter(schema, stranger, PODS)
+
+    with pytest.raises(Rejected, match="concurrency-limit"):
+        await fairness.enter(schema, stranger, PODS)
