@@ -69,6 +69,7 @@ class CgroupFiles:
         :raises CgroupBusy: more memory is in use than it may have.
         :raises CgroupError: the kernel refuses.
         """
+        self.refuse_busy(name, limits)
         try:
             if self.hierarchy.unified and name:
                 root = self.hierarchy.roots[0]
@@ -77,15 +78,30 @@ class CgroupFiles:
         except OSError as error:
             raise _explained(f"limits of cgroup {cgroupfs_path(name)} cannot be set", error) from error
 
+    def refuse_busy(self, name: CgroupName, limits: CgroupLimits) -> None:
+        """Make sure that a limit of memory leaves what is in use; version 1 refuses otherwise, version 2 would kill.
+
+        :raises CgroupBusy: more memory is in use than the cgroup may have.
+        """
+        wanted = limits.memory_bytes
+        if not self.hierarchy.unified or wanted is None or wanted == UNLIMITED or not self.exists(name):
+            return
+        used = self.memory_usage(name)
+        if used > wanted:
+            raise CgroupBusy(f"limits of cgroup {cgroupfs_path(name)} cannot be set: {used} bytes of memory are in use")
+
     def memory_usage(self, name: CgroupName) -> int:
-        """Return the memory that a cgroup uses, in bytes.
+        """Return the memory that a cgroup uses, in bytes, without what the kernel would give up to keep a limit.
 
         :raises CgroupError: the kernel does not tell.
         """
-        own = "memory.current" if self.hierarchy.unified else "memory.usage_in_bytes"
-        file = self.hierarchy.file("memory", name, own)
+        unified = self.hierarchy.unified
+        file = self.hierarchy.file("memory", name, "memory.current" if unified else "memory.usage_in_bytes")
+        if file is None or not file.exists():
+            return 0
         try:
-            return int(file.read_text()) if file is not None else 0
+            used = int(file.read_text())
+            return max(used - _inactive(file.with_name("memory.stat")), 0) if unified else used
         except (OSError, ValueError) as error:
             raise CgroupError(f"memory use of cgroup {cgroupfs_path(name)} cannot be read: {error}") from error
 
@@ -235,6 +251,12 @@ def _remove_tree(place: Path) -> None:
         _remove_tree(child)
     with contextlib.suppress(FileNotFoundError):
         place.rmdir()
+
+
+def _inactive(stat: Path) -> int:
+    """Return the bytes of files that nobody has looked at lately."""
+    lines = stat.read_text().splitlines() if stat.exists() else []
+    return next((int(line.split()[1]) for line in lines if line.startswith("inactive_file ")), 0)
 
 
 def _explained(what: str, error: OSError) -> CgroupError:

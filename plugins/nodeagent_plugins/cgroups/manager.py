@@ -13,7 +13,7 @@ from nodeagent_plugins.cgroups.driver import CgroupDriver
 from nodeagent_plugins.cgroups.enforcement import Enforcement
 from nodeagent_plugins.cgroups.files import CgroupBusy
 from nodeagent_plugins.cgroups.hierarchy import REQUIRED_CONTROLLERS
-from nodeagent_plugins.cgroups.limits import UNLIMITED, CgroupLimits
+from nodeagent_plugins.cgroups.limits import CgroupLimits
 from nodeagent_plugins.cgroups.names import CgroupName, Driver
 from nodeagent_plugins.cgroups.qos import ClassSums, class_limits
 from nodeagent_plugins.cgroups.resources import Policy
@@ -208,9 +208,6 @@ class TreeCgroups(PlainCgroups):
         driver = self._cgroups()
         if new:
             await driver.make(name)
-        if self._policy.unified and limits.memory_bytes not in (None, UNLIMITED):
-            # The kernel would kill until the use fits.
-            limits = replace(limits, memory_bytes=max(limits.memory_bytes or 0, await driver.memory_usage(name)))
         with _DURATIONS.time(self._now, "update"):
             await self._set(driver, name, limits)
 

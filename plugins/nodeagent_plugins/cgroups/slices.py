@@ -56,11 +56,13 @@ class SliceDriver:
 
     async def make(self, name: CgroupName, limits: CgroupLimits | None = None, *, mark: bool = False) -> None:
         limits = limits or CgroupLimits()
+        await asyncio.to_thread(self._files.refuse_busy, slice_place(name), limits)
         unified = self._files.hierarchy.unified
         await self._units.start_slice(slice_name(name), [*_kind(name, unified), *limit_properties(limits, unified)])
         await asyncio.to_thread(self._files.make, slice_place(name), limits, mark=mark)
 
     async def limit(self, name: CgroupName, limits: CgroupLimits) -> None:
+        await asyncio.to_thread(self._files.refuse_busy, slice_place(name), limits)
         properties = limit_properties(limits, self._files.hierarchy.unified)
         if properties:
             await self._units.set_properties(slice_name(name), properties)

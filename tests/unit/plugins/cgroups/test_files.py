@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins.cgroups.files import CgroupError, CgroupFiles
+from nodeagent_plugins.cgroups.files import CgroupBusy, CgroupError, CgroupFiles
 from nodeagent_plugins.cgroups.hierarchy import Hierarchy, find_hierarchy
 from nodeagent_plugins.cgroups.limits import UNLIMITED, CgroupLimits
 
@@ -116,3 +116,16 @@ def test_what_runs_of_one_container_is_ended_and_nothing_else(kernel, monkeypatc
     files.kill_below(("a", "pod2"), "abc")
 
     assert set(ended) == {4001}
+
+
+def test_memory_in_use_is_not_taken_away_on_version_2(kernel_v2):
+    files = opened(kernel_v2)
+    files.make(("a",), LIMITS)
+    kernel_v2.file("/a", "memory.current").write_text("1000")
+    with pytest.raises(CgroupBusy, match="1000 bytes of memory are in use"):
+        files.limit(("a",), CgroupLimits(memory_bytes=500))
+    assert kernel_v2.read("/a", "memory.max") == "99"
+
+    kernel_v2.file("/a", "memory.stat").write_text("anon 400\ninactive_file 600\n")
+    files.limit(("a",), CgroupLimits(memory_bytes=500))
+    assert kernel_v2.read("/a", "memory.max") == "500"
