@@ -1,0 +1,298 @@
+"""``nodeagent image``: list, pull, pin and collect the images of this node, through the runtime's own endpoint.
+
+The flags are the daemon's (``--config``, ``--container-runtime-endpoint``, ``--root-dir``, …), so that the runtime and
+the rules are those of the agent. Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 no runtime answers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nodeagent.base.aio import SystemClock, TaskOwner
+from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.config.flags import FlagParser, add_flags, read_flags
+from nodeagent.config.image_pins import read_pins, write_pins
+from nodeagent.config.load import Loaded, load
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.images import CollectableImage, ImageCollection, ImageCollector
+from nodeagent.contracts.runtime import Credentials, Image
+from nodeagent.errors import ConfigError, NodeAgentError, PluginError, RuntimeUnavailable
+from nodeagent.model.image_name import full_name, parse_image_name, with_default_tag
+from nodeagent.pluginmanager import PluginManager
+
+_Action = Callable[[argparse.Namespace, Loaded], int]
+_T = TypeVar("_T")
+_SHORT_ID = 12
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command to the parser of all commands."""
+    image = commands.add_parser("image", help="list, pull, pin and collect images")
+    actions = image.add_subparsers(required=True, metavar="ACTION", parser_class=FlagParser)
+    _add(actions, "list", "show the images of the runtime's store", _list)
+    _add(actions, "pull", "pull an image, with the credentials that the node's providers know", _pull, image=True)
+    _add(actions, "pin", "never collect an image on this node", _pin, image=True)
+    _add(actions, "unpin", "let a pinned image be collected again", _unpin, image=True)
+    collect = _add(actions, "gc", "remove unused images as age and disk ask for it", _collect)
+    collect.add_argument("--dry-run", action="store_true", help="only tell what would go, and why the rest stays")
+    collect.add_argument("--all", action="store_true", help="every unused image goes, whatever the disk has free")
+
+
+def _add(actions: Any, name: str, what: str, action: _Action, *, image: bool = False) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=what)
+    if image:
+        parser.add_argument("image", metavar="IMAGE")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    add_flags(parser)
+    parser.set_defaults(handler=lambda arguments: _run(action, arguments))
+    return parser
+
+
+def _run(action: _Action, arguments: argparse.Namespace) -> int:
+    logging.getLogger("nodeagent_plugins").addHandler(logging.NullHandler())  # what matters is printed
+    try:
+        return action(arguments, load(read_flags(arguments)))
+    except (ConfigError, PluginError):
+        raise
+    except NodeAgentError as error:
+        print(f"nodeagent: {error}", file=sys.stderr)
+        return ExitCode.UNREACHABLE if isinstance(error, RuntimeUnavailable) else ExitCode.PROBLEMS
+
+
+# --- actions --------------------------------------------------------------------------------------------------
+
+
+def _list(arguments: argparse.Namespace, loaded: Loaded) -> int:
+    async def work(context: AgentContext, _: PluginManager) -> Sequence[Image]:
+        return await context.images.list_images()
+
+    images = _ask(loaded, work)
+    pins = read_pins(_root(loaded))
+    found = [_shown(image, pins) for image in sorted(images, key=_name)]
+    if arguments.output == "json":
+        _print_json(found)
+        return ExitCode.OK
+    rows = [(one["name"], _short(one["id"]), _size(one["sizeBytes"]), one["pinnedBy"] or "-") for one in found]
+    _print_table(("IMAGE", "ID", "SIZE", "PINNED BY"), rows)
+    return ExitCode.OK
+
+
+def _pull(arguments: argparse.Namespace, loaded: Loaded) -> int:
+    try:
+        name = parse_image_name(arguments.image)
+    except ValueError as error:
+        print(f"nodeagent: {arguments.image!r} {error}", file=sys.stderr)
+        return ExitCode.CONFIGURATION
+    image = with_default_tag(arguments.image, name)
+
+    async def work(context: AgentContext, plugins: PluginManager) -> tuple[str, Image | None]:
+        credentials = await _credentials(context, plugins, name.repository)
+        async with _progress(f"pulling {image}"):
+            ref = await _pull_with(context, image, credentials)
+        return ref, await context.images.image_status(ref)
+
+    started = time.monotonic()
+    ref, found = _ask(loaded, work)
+    seconds = round(time.monotonic() - started, 3)
+    size = found.size_bytes if found is not None else 0
+    if arguments.output == "json":
+        identity = found.id if found is not None else ""
+        _print_json({"image": image, "ref": ref, "id": identity, "sizeBytes": size, "seconds": seconds})
+    else:
+        print(f"pulled {image} as {ref} in {seconds:.1f} s, {_size(size)}")
+    return ExitCode.OK
+
+
+def _pin(arguments: argparse.Namespace, loaded: Loaded) -> int:
+    pins = read_pins(_root(loaded))
+    return _write(arguments, loaded, pins | {full_name(arguments.image)}, "pinned")
+
+
+def _unpin(arguments: argparse.Namespace, loaded: Loaded) -> int:
+    pins, name = read_pins(_root(loaded)), full_name(arguments.image)
+    if name not in pins:
+        raise NodeAgentError(f"{name} is not pinned on this node")
+    return _write(arguments, loaded, pins - {name}, "unpinned")
+
+
+def _write(arguments: argparse.Namespace, loaded: Loaded, pins: frozenset[str], done: str) -> int:
+    write_pins(_root(loaded), pins)
+    name = full_name(arguments.image)
+    if arguments.output == "json":
+        _print_json({"image": name, "pins": sorted(pins)})
+    else:
+        print(f"{done} {name}")
+    return ExitCode.OK
+
+
+def _collect(arguments: argparse.Namespace, loaded: Loaded) -> int:
+    async def work(context: AgentContext, plugins: PluginManager) -> ImageCollection:
+        collector: ImageCollector = plugins.provide("nodeagent_provide_image_collector", context=context)
+        return await collector.collect(everything=arguments.all, dry_run=arguments.dry_run)
+
+    done = _ask(loaded, work)
+    failed = any(one.error for one in done.images)
+    if arguments.output == "json":
+        _print_json(_collection(done, arguments.dry_run))
+        return ExitCode.PROBLEMS if failed else ExitCode.OK
+    print(f"The disk of images is {done.used_percent} % full, {_size(done.available_bytes)} are free.")
+    fate = "goes" if arguments.dry_run else "gone"
+    rows = [
+        (_name(one.image), _size(one.image.size_bytes), _time(one.last_used), *_fate(one, fate)) for one in done.images
+    ]
+    _print_table(("IMAGE", "SIZE", "LAST USED", "FATE", "WHY"), rows)
+    return ExitCode.PROBLEMS if failed else ExitCode.OK
+
+
+# --- the runtime ----------------------------------------------------------------------------------------------
+
+
+def _ask(loaded: Loaded, work: Callable[[AgentContext, PluginManager], Coroutine[Any, Any, _T]]) -> _T:
+    """Connect as the agent would, do *work* and return what it gives."""
+    plugins = PluginManager()
+    plugins.load_entry_points(loaded.settings.disabled_plugins)
+
+    async def connected() -> _T:
+        async with contextlib.AsyncExitStack() as cleanup, TaskOwner("image") as tasks:
+            context = AgentContext(
+                config=loaded.config,
+                gates=loaded.gates,
+                settings=loaded.settings,
+                clock=SystemClock(),
+                tasks=tasks,
+                cleanup=cleanup,
+            )
+            context.runtime = plugins.provide("nodeagent_provide_runtime", context=context)
+            context.images = plugins.provide("nodeagent_provide_image_service", context=context)
+            return await work(context, plugins)
+
+    return asyncio.run(connected())
+
+
+async def _credentials(context: AgentContext, plugins: PluginManager, repository: str) -> list[Credentials]:
+    found: list[Credentials] = []
+    for provided in plugins.provide_all("nodeagent_provide_credential_providers", context=context):
+        for provider in provided.value:
+            found += await provider.credentials(repository)
+    return list(dict.fromkeys(found))
+
+
+async def _pull_with(context: AgentContext, image: str, credentials: Sequence[Credentials]) -> str:
+    """Try one credential after the other, none at all where there is none.
+
+    :raises NodeAgentError: of the failures the last one.
+    """
+    *others, last = credentials or (None,)
+    for credential in others:
+        with contextlib.suppress(NodeAgentError):
+            return await context.images.pull_image(image, credential)
+    return await context.images.pull_image(image, last)
+
+
+@asynccontextmanager
+async def _progress(what: str) -> AsyncIterator[None]:
+    """Show on a terminal for how long something goes on; the runtime does not tell how far it is."""
+
+    async def tell() -> None:
+        for seconds in range(10**9):
+            print(f"\r{what}: {seconds} s", end="", file=sys.stderr, flush=True)
+            await asyncio.sleep(1)
+
+    task = asyncio.create_task(tell()) if sys.stderr.isatty() else None
+    try:
+        yield
+    finally:
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+# --- what is shown --------------------------------------------------------------------------------------------
+
+
+def _root(loaded: Loaded) -> Path:
+    return Path(loaded.settings.root_dir)
+
+
+def _shown(image: Image, pins: frozenset[str]) -> dict[str, Any]:
+    return {
+        "name": _name(image),
+        "id": image.id,
+        "tags": list(image.repo_tags),
+        "digests": list(image.repo_digests),
+        "sizeBytes": image.size_bytes,
+        "pinnedBy": "runtime" if image.pinned else "operator" if image.names & pins else "",
+    }
+
+
+def _collection(done: ImageCollection, dry_run: bool) -> dict[str, Any]:
+    return {
+        "dryRun": dry_run,
+        "capacityBytes": done.capacity_bytes,
+        "availableBytes": done.available_bytes,
+        "usedPercent": done.used_percent,
+        "wantedBytes": done.wanted_bytes,
+        "freedBytes": done.freed_bytes,
+        "images": [
+            {
+                "name": _name(one.image),
+                "id": one.image.id,
+                "sizeBytes": one.image.size_bytes,
+                "firstSeen": _time(one.first_seen),
+                "lastUsed": _time(one.last_used) if one.last_used else None,
+                "goes": one.goes,
+                "keeps": one.keeps,
+                "error": one.error,
+            }
+            for one in done.images
+        ],
+    }
+
+
+def _fate(one: CollectableImage, goes: str) -> tuple[str, str]:
+    if one.error:
+        return "failed", one.error
+    return (goes, one.goes) if one.goes else ("stays", one.keeps or "not needed")
+
+
+def _name(image: Image) -> str:
+    return next(iter((*image.repo_tags, *image.repo_digests)), "<none>")
+
+
+def _short(id: str) -> str:
+    return id.removeprefix("sha256:")[:_SHORT_ID]
+
+
+def _size(size: int) -> str:
+    amount = float(size)
+    for unit in ("B", "KiB", "MiB"):
+        if amount < 1024:
+            return f"{amount:.4g} {unit}"
+        amount /= 1024
+    return f"{amount:.4g} GiB"
+
+
+def _time(moment: datetime | None) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ") if moment else "never"
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    for row in (head, *rows):
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
