@@ -53,6 +53,7 @@ async def _serve(options: Options) -> int:
     from apiserver_stub.authn.build import AuthenticationError
     from apiserver_stub.launch import start_with
     from apiserver_stub.store import StoreUnavailable
+    from apiserver_stub.tracing import TracingError
     from nodeagent.base.aio import SystemClock, TaskOwner
     from nodeagent.base.service_manager import ServiceManager
     from nodeagent.base.tls import TlsError
@@ -69,7 +70,7 @@ async def _serve(options: Options) -> int:
         ready.unlink(missing_ok=True)
     try:
         running = await start_with(options)
-    except (OSError, StoreUnavailable, TlsError, AuthenticationError, AuditError) as error:
+    except (OSError, StoreUnavailable, TlsError, AuthenticationError, AuditError, TracingError) as error:
         _log.error("Cannot start", extra={"err": error})
         return EXIT_FAILED
     gc.collect()

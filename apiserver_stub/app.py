@@ -40,6 +40,7 @@ from apiserver_stub.status import (
     unavailable,
 )
 from apiserver_stub.store import Store, StoreUnavailable
+from apiserver_stub.tracing import Tracing
 from apiserver_stub.verbs.create import create
 from apiserver_stub.verbs.delete import delete, delete_collection
 from apiserver_stub.verbs.get import get
@@ -111,6 +112,7 @@ class ApiServer:
         if options.enable_priority_and_fairness:
             total = options.max_requests_inflight + options.max_mutating_requests_inflight
             self.fairness = Fairness(total, options.request_timeout_seconds / 4)
+        self.tracing: Tracing | None = None
         self.contention: Contention | None = None
         """Set while contention is profiled."""
         self.ready: bool = False
@@ -248,6 +250,8 @@ class ApiServer:
         dry_run = "All" if "dryRun" in query else ""
         seconds, size = time.perf_counter() - started, sum(map(len, rendered.pieces))
         self.metrics.count(info, http.method, resource, rendered.code, seconds, size, dry_run)
+        if self.tracing is not None:
+            self.tracing.note(http, rendered.code, seconds, info.verb, wire.audit_id(http))
         if verbose(_log, _ACCESS_VERBOSITY):
             facts = {
                 "verb": info.verb,
@@ -443,7 +447,10 @@ class ApiServer:
         error = results[1]
         if isinstance(error, Exception) and not isinstance(error, ConnectionError | TimeoutError):
             _log.error("Watch failed", extra={"path": request.info.path}, exc_info=error)
-        self.metrics.count(request.info, "GET", resource, 200, time.perf_counter() - started, 0, "")
+        seconds = time.perf_counter() - started
+        self.metrics.count(request.info, "GET", resource, 200, seconds, 0, "")
+        if self.tracing is not None:
+            self.tracing.note(http, 200, seconds, "watch", wire.audit_id(http))
         if trail is not None:
             await trail.ended()
         return response

@@ -45,6 +45,7 @@ from apiserver_stub.serving import Certificates, choose_ciphers
 from apiserver_stub.sni import NamedCertificates
 from apiserver_stub.store import StoreUnavailable
 from apiserver_stub.store.sqlite import SqliteStore
+from apiserver_stub.tracing import Tracing, load_config
 from nodeagent.base.aio import TaskOwner
 from nodeagent.base.tls import server_context, write_private
 
@@ -88,6 +89,7 @@ async def start(data_dir: Path, *, port: int = 0, options: Options | None = None
     :raises StoreUnavailable: the database cannot be opened.
     :raises TlsError: certificate files are no good.
     :raises AuthenticationError: a file that authentication needs is no good.
+    :raises TracingError: the tracing configuration is no good.
     :raises AuditError: the audit policy or a destination of audit events is no good.
     :raises OSError: the port or a directory cannot be used.
     """
@@ -142,6 +144,9 @@ async def start_with(options: Options) -> Running:
             stack.push_async_callback(server.contention.close)
         if options.profiling and options.debug_socket_path is not None:
             await debug_socket.serve(server, options.debug_socket_path, stack)
+        if options.tracing_config_file is not None and options.gates.enabled("APIServerTracing"):
+            server.tracing = Tracing(await asyncio.to_thread(load_config, options.tracing_config_file))
+            stack.push_async_callback(server.tracing.close)
         if options.tls_sni_cert_key:
             named = await asyncio.to_thread(_named_certificates, options)
             named.attach(certificates.context)

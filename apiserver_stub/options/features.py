@@ -23,6 +23,7 @@ class FeatureOptions(NameOptions):
     profiling: bool = True
     contention_profiling: bool = False
     debug_socket_path: Path | None = None
+    tracing_config_file: Path | None = None
     reported_version: str = ""
     """What ``/version`` tells, when it is not the release whose behaviour is kept."""
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
@@ -41,6 +42,7 @@ def declare(group: Group) -> None:
     group.add("profiling", values.boolean, "Serve profiles at /debug/pprof/. Default true.")
     group.add("contention-profiling", values.boolean, "Profile what holds up the event loop, at /debug/pprof/block.")
     group.add("debug-socket-path", Path, "Unix socket that serves profiles to whoever may open it.")
+    group.add("tracing-config-file", Path, "Where spans of requests go, and how many.")
     group.add("feature-gates", values.switches, "NAME=true|false, comma separated.", action=Merge)
     group.add(
         "runtime-config",

@@ -47,7 +47,6 @@ PENDING = (
     "allow-privileged",
     "default-not-ready-toleration-seconds",
     "default-unreachable-toleration-seconds",
-    "tracing-config-file",
     "authorization-config",
     "authorization-policy-file",
     "authorization-webhook-config-file",

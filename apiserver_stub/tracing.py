@@ -1,0 +1,158 @@
+"""Spans of requests, sent to a collector over OTLP (spec: opt.tracing-config-file).
+
+The one home of ``opentelemetry``; it is imported when a configuration file is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from aiohttp import web
+
+from nodeagent.base import identity, yamlsafe
+
+_log = logging.getLogger(__name__)
+
+_SPAN = "KubernetesAPI"
+_SERVICE = "apiserver"
+_DEFAULT_ENDPOINT = "localhost:4317"
+_MILLION = 1_000_000
+_CLOSE_SECONDS = 5.0
+_VERSIONS = ("v1beta1", "v1alpha1")
+
+
+class TracingError(Exception):
+    """The configuration file is no good; the text holds every problem."""
+
+
+class TracingConfig(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """What the file says."""
+
+    api_version: str = ""
+    kind: str = ""
+    endpoint: str | None = None
+    sampling_rate_per_million: int | None = None
+
+    @property
+    def target(self) -> str:
+        """Where the collector listens, as the exporter takes it."""
+        return self.endpoint or _DEFAULT_ENDPOINT
+
+    @property
+    def rate(self) -> float:
+        """Which part of the requests leaves a span."""
+        return (self.sampling_rate_per_million or 0) / _MILLION
+
+
+def load_config(path: Path) -> TracingConfig:
+    """Read the tracing configuration in *path*.
+
+    :raises TracingError: it cannot be read or is none.
+    """
+    try:
+        document = yamlsafe.load(path.read_bytes())
+    except OSError as error:
+        shown = f"open {path}: {(error.strerror or str(error)).lower()}"
+        raise TracingError(
+            f'failed to read tracing config: unable to read tracing configuration from "{path}": {shown}'
+        ) from None
+    except yamlsafe.YamlError as error:
+        raise TracingError(f"failed to read tracing config: {error}") from None
+    try:
+        config = msgspec.convert(document, TracingConfig)
+    except msgspec.ValidationError as error:
+        raise TracingError(f"failed to read tracing config: {error}") from None
+    group = f"{_SERVICE}.config.{identity.current().api_domain}"
+    if config.kind != "TracingConfiguration" or config.api_version not in [f"{group}/{name}" for name in _VERSIONS]:
+        kind = f'no kind "{config.kind}" is registered for version "{config.api_version}"'
+        raise TracingError(f"failed to read tracing config: {kind}")
+    if problems := _problems(config):
+        raise TracingError(f"failed to validate tracing configuration: {', '.join(problems)}")
+    return config
+
+
+def _problems(config: TracingConfig) -> list[str]:
+    problems, rate = [], config.sampling_rate_per_million or 0
+    if rate < 0:
+        problems.append(f"samplingRatePerMillion: Invalid value: {rate}: sampling rate must be positive")
+    if rate > _MILLION:
+        text = "sampling rate per million must be less than or equal to one million"
+        problems.append(f"samplingRatePerMillion: Invalid value: {rate}: {text}")
+    if config.endpoint is not None:
+        scheme = urlsplit(config.endpoint).scheme if "//" in config.endpoint else "dns"
+        if scheme not in ("dns", "unix", "unix-abstract", "passthrough"):
+            text = f"unsupported scheme: {scheme}.  Options are dns, unix, or passthrough"
+            problems.append(f'endpoint: Invalid value: "{config.endpoint}": {text}')
+    return problems
+
+
+class Tracing:
+    """Makes spans of requests and sends them in the background; a collector that is away costs spans alone."""
+
+    def __init__(self, config: TracingConfig) -> None:
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+        from opentelemetry.trace import Link, SpanKind, Status, StatusCode
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        self._link, self._server, self._status, self._failed = Link, SpanKind.SERVER, Status, StatusCode.ERROR
+        self._propagator = TraceContextTextMapPropagator()
+        self._rate = config.rate
+        resource = Resource.create({"service.name": _SERVICE})
+        self._provider = TracerProvider(sampler=ALWAYS_ON, resource=resource, shutdown_on_exit=False)
+        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=config.target, insecure=True)))
+        self._tracer = self._provider.get_tracer("apiserver_stub")
+
+    def note(self, http: web.BaseRequest, code: int, seconds: float, verb: str, audit_id: str) -> None:
+        """Make the span of a request that took *seconds* and ends now, unless it is not sampled.
+
+        The caller's own span is linked and not continued: whether this server traces is not for strangers to say.
+        """
+        if not self._rate or random.random() >= self._rate:  # noqa: S311 - a sample
+            return
+        end = time.time_ns()
+        attributes: dict[str, Any] = {
+            "http.method": http.method,
+            "http.target": http.path_qs,
+            "http.status_code": code,
+            "http.user_agent": http.headers.get("User-Agent", ""),
+            "audit-id": audit_id,
+            "verb": verb,
+        }
+        span = self._tracer.start_span(
+            _SPAN,
+            kind=self._server,
+            attributes=attributes,
+            links=self._links(http.headers),
+            start_time=end - int(seconds * 1e9),
+        )
+        if code >= 500:
+            span.set_status(self._status(self._failed))
+        span.end(end)
+
+    def _links(self, headers: Mapping[str, str]) -> list[Any]:
+        if "traceparent" not in headers:
+            return []
+        from opentelemetry.trace import get_current_span
+
+        carrier = {name.lower(): value for name, value in headers.items()}
+        context = get_current_span(self._propagator.extract(carrier)).get_span_context()
+        return [self._link(context)] if context.is_valid else []
+
+    async def close(self) -> None:
+        """Send what is left, within a limit."""
+        ending = asyncio.ensure_future(asyncio.to_thread(self._provider.shutdown))
+        done, _ = await asyncio.wait((ending,), timeout=_CLOSE_SECONDS)
+        if not done:
+            _log.warning("Spans that are left could not be sent")

@@ -1,0 +1,112 @@
+"""Spans of requests reach a collector, as many as the configuration says."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import grpc
+import pytest
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+
+from apiserver_stub.launch import start
+from apiserver_stub.options import parse
+from apiserver_stub.tracing import TracingError
+
+_TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+class Collector(trace_service_pb2_grpc.TraceServiceServicer):  # type: ignore[misc]
+    """Keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.spans: list[Any] = []
+        self.services: set[str] = set()
+        self.lock = threading.Lock()
+
+    def Export(self, request: Any, context: Any) -> Any:
+        with self.lock:
+            for resource in request.resource_spans:
+                self.services |= {item.value.string_value for item in resource.resource.attributes}
+                self.spans += [span for scope in resource.scope_spans for span in scope.spans]
+        return trace_service_pb2.ExportTraceServiceResponse()
+
+
+@pytest.fixture
+def collector() -> Iterator[tuple[Collector, str]]:
+    servicer = Collector()
+    with ThreadPoolExecutor(2) as pool:
+        server = grpc.server(pool)
+        trace_service_pb2_grpc.add_TraceServiceServicer_to_server(servicer, server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        yield servicer, f"127.0.0.1:{port}"
+        server.stop(None).wait()
+
+
+def config(path: Path, *lines: str) -> str:
+    head = ("apiVersion: apiserver.config.k8s.io/v1beta1", "kind: TracingConfiguration")
+    path.write_text("\n".join([*head, *lines]))
+    return f"--tracing-config-file={path}"
+
+
+async def calls(data: Path, *arguments: str) -> None:
+    """Call a server twice and stop it, which sends what is left."""
+    running = await start(data, options=parse(arguments))
+    try:
+        tls = ssl.create_default_context(cafile=str(running.ca_file))
+        headers = {"Authorization": f"Bearer {running.token}", "traceparent": f"00-{_TRACE}-00f067aa0ba902b7-01"}
+        async with aiohttp.ClientSession(headers=headers) as session:
+            for path in ("/api/v1/namespaces/default/configmaps?limit=1", "/nope"):
+                async with session.get(running.url + path, ssl=tls) as response:
+                    await response.read()
+    finally:
+        await running.stop()
+
+
+@pytest.mark.row("opt.tracing-config-file")
+async def test_a_request_leaves_a_span(tmp_path: Path, collector: tuple[Collector, str]) -> None:
+    servicer, endpoint = collector
+
+    await calls(tmp_path / "data", config(tmp_path / "t", f"endpoint: {endpoint}", "samplingRatePerMillion: 1000000"))
+
+    assert "apiserver" in servicer.services
+    found = [{item.key: item.value for item in span.attributes} for span in servicer.spans]
+    assert [span.name for span in servicer.spans] == ["KubernetesAPI"] * 2
+    assert found[0]["http.target"].string_value == "/api/v1/namespaces/default/configmaps?limit=1"
+    assert [attributes["http.status_code"].int_value for attributes in found] == [200, 404]
+    span = servicer.spans[0]
+    assert span.end_time_unix_nano > span.start_time_unix_nano
+    assert [link.trace_id.hex() for link in span.links] == [_TRACE]
+    assert span.trace_id.hex() != _TRACE
+
+
+@pytest.mark.row("opt.tracing-config-file")
+async def test_without_a_rate_or_the_gate_nothing_is_traced(tmp_path: Path, collector: tuple[Collector, str]) -> None:
+    servicer, endpoint = collector
+    await calls(tmp_path / "data", config(tmp_path / "t", f"endpoint: {endpoint}"))
+    await calls(tmp_path / "data", "--tracing-config-file=/nope", "--feature-gates=APIServerTracing=false")
+    assert servicer.spans == []
+
+
+@pytest.mark.row("opt.tracing-config-file")
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["samplingRatePerMillion: -1"], "samplingRatePerMillion: Invalid value: -1: sampling rate must be positive"),
+        (["samplingRatePerMillion: 1000001"], "less than or equal to one million"),
+        (["endpoint: http://x"], "endpoint: Invalid value"),
+        (["kind: Other"], "stands twice"),
+        (["nonsense: 1"], "nonsense"),
+    ],
+)
+async def test_a_configuration_that_is_no_good_stops_the_start(tmp_path: Path, lines: list[str], message: str) -> None:
+    with pytest.raises(TracingError, match=message):
+        await start(tmp_path / "data", options=parse([config(tmp_path / "t", *lines)]))
+    with pytest.raises(TracingError, match="unable to read tracing configuration from"):
+        await start(tmp_path / "data", options=parse([f"--tracing-config-file={tmp_path}/nope"]))
