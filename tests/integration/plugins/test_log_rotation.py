@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import yaml
 from nodeagent_plugins import log_rotation
 from nodeagent_plugins.cri.client import CriRuntime
 from nodeagent_plugins.cri.connection import Connection
@@ -23,6 +24,7 @@ from nodeagent.contracts.runtime import LABEL_CONTAINER_NAME, LABEL_POD_UID, Con
 from nodeagent.testing import load_plugin, make_config, make_context
 from tests.integration.embedded_runtime.conftest import EmbeddedRuntime
 from tests.integration.images import BUSYBOX_IMAGE
+from tests.integration.programs import NodeAgent, simple_pod, wait_until
 
 LINES = 60_000
 """About 60 MB, written as fast as the runtime takes them: a number and 990 more characters each."""
@@ -71,7 +73,7 @@ async def start(runtime: CriRuntime, logs: Path) -> tuple[str, Path]:
     return sandbox_id, logs / "main" / "0.log"
 
 
-@pytest.mark.row("config.containerLogMaxSize", "config.containerLogMaxFiles")
+@pytest.mark.row("config.containerLogMaxSize")
 async def test_no_line_is_lost_on_disk_or_for_a_follower(runtime, tmp_path):
     context = make_context(
         tmp_path,
@@ -137,3 +139,18 @@ def numbers(text: bytes) -> list[int]:
     *lines, last = text.splitlines()
     assert last == b"end"
     return [int(line[:9]) for line in lines]
+
+
+def test_the_agent_rotates_the_logs_of_its_pods(containerd, tmp_path):
+    settings = {"pod_sync": {"log_root": str(tmp_path / "log")}, "log_rotation": {"period_seconds": 1}}
+    (tmp_path / "plugins.yaml").write_text(yaml.safe_dump({"plugins": settings}))
+    agent = NodeAgent(tmp_path, containerd.endpoint)
+    agent.arguments = ["--plugin-config", str(tmp_path / "plugins.yaml")]
+    agent.write_pod(simple_pod("writer", "while :; do seq 1 3000; sleep 0.2; done"))
+    try:
+        agent.start(containerLogMaxSize="16Ki", containerLogMaxFiles=3)
+        wait_until(lambda: list(tmp_path.glob("log/pods/*/main/0.log.*.gz")), "a log is rotated and compressed")
+        wait_until(lambda: len(list(tmp_path.glob("log/pods/*/main/0.log*"))) == 3, "three files are kept")
+    finally:
+        agent.stop()
+        containerd.remove_pods()
