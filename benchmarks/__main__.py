@@ -18,6 +18,7 @@ from benchmarks import (
     runtime,
     start_up,
     static_pods,
+    stats,
     watchers,
 )
 from benchmarks.figures import REFERENCE, Benchmark, table
@@ -30,6 +31,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "one_pod": one_pod,
     "start_up": start_up,
     "eviction": eviction,
+    "stats": stats,
     "api_server": api_server,
     "watchers": watchers,
 }
