@@ -119,7 +119,7 @@ class CgroupFiles:
 
     def kill(self, name: CgroupName) -> None:
         """Kill what runs in a cgroup and below; gives up after some rounds."""
-        places = [place for place in self.hierarchy.places(name) if place.is_dir()]
+        places = [place for place in self.hierarchy.all_places(name) if place.is_dir()]
         for _ in range(_KILL_ROUNDS):
             if not kill_all(places):
                 return
@@ -136,7 +136,7 @@ class CgroupFiles:
         """
         self.kill(name)
         deadline = time.monotonic() + _REMOVE_SECONDS
-        for place in self.hierarchy.places(name):
+        for place in self.hierarchy.all_places(name):
             while place.is_dir():
                 try:
                     _remove_tree(place)

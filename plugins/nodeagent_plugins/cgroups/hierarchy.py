@@ -21,10 +21,12 @@ class Hierarchy:
 
     :ivar unified: whether this is cgroup v2 alone.
     :ivar mounts: mount point by controller; those mounted together share one, v2 has all under the empty name.
+    :ivar others: mount points that limit nothing for us, in which a runtime makes the same cgroups (v1).
     """
 
     unified: bool
     mounts: Mapping[str, Path]
+    others: tuple[Path, ...] = ()
 
     @property
     def roots(self) -> list[Path]:
@@ -39,6 +41,10 @@ class Hierarchy:
     def places(self, name: CgroupName) -> list[Path]:
         """Return the directories of a cgroup."""
         return [root.joinpath(*name) for root in self.roots]
+
+    def all_places(self, name: CgroupName) -> list[Path]:
+        """Return the directories of a cgroup with those that only a runtime made."""
+        return [root.joinpath(*name) for root in (*self.roots, *self.others)]
 
     def file(self, controller: str, name: CgroupName, file: str) -> Path | None:
         """Return the file of a cgroup, or ``None`` where the machine has no such controller."""
@@ -65,6 +71,7 @@ class Hierarchy:
 def find_hierarchy(mountinfo: str) -> Hierarchy | None:
     """Return what *mountinfo* (the text of ``/proc/self/mountinfo``) tells; ``None`` without any cgroup."""
     mounts: dict[str, Path] = {}
+    found: dict[Path, None] = {}
     unified: Path | None = None
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
@@ -74,11 +81,14 @@ def find_hierarchy(mountinfo: str) -> Hierarchy | None:
         place = Path(fields[4].replace("\\040", " "))
         if kind[0] == "cgroup2":
             unified = unified or place
+            found[place] = None
         elif kind[0] == "cgroup" and len(kind) >= 3:
+            found[place] = None
             for option in kind[2].split(","):
                 if option in CONTROLLERS:
                     mounts.setdefault(option, place)
     if mounts:
         order = ("memory", *CONTROLLERS)
-        return Hierarchy(False, {name: mounts[name] for name in dict.fromkeys(order) if name in mounts})
+        ours = {name: mounts[name] for name in dict.fromkeys(order) if name in mounts}
+        return Hierarchy(False, ours, tuple(place for place in found if place not in ours.values()))
     return Hierarchy(True, {"": unified}) if unified else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import uuid
 from pathlib import Path
@@ -57,10 +56,7 @@ class Kernel:
         return self.read("pids", below, "pids.max", "pids.max")
 
     def close(self) -> None:
-        for place in self.places(""):
-            for directory, _, _ in os.walk(place, topdown=False):
-                if Path(directory).is_dir():
-                    os.rmdir(directory)
+        self.files.remove((self.root,))
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ def test_controllers_decide_for_version_1():
         "/sys/fs/cgroup/cpu,cpuacct",
         "/sys/fs/cgroup/systemd",
     ]
+    assert [str(root) for root in found.others] == ["/sys/fs/cgroup/devices", "/sys/fs/cgroup/unified"]
 
 
 def test_one_mount_without_others_is_version_2():
@@ -129,3 +130,15 @@ def test_memory_in_use_is_not_taken_away_on_version_2(kernel_v2):
     kernel_v2.file("/a", "memory.stat").write_text("anon 400\ninactive_file 600\n")
     files.limit(("a",), CgroupLimits(memory_bytes=500))
     assert kernel_v2.read("/a", "memory.max") == "500"
+
+
+def test_what_a_runtime_made_elsewhere_goes_as_well(kernel_v1, tmp_path):
+    devices = tmp_path / "devices"
+    (devices / "a/below").mkdir(parents=True)
+    with kernel_v1.mountinfo.open("a") as mountinfo:
+        mountinfo.write(f"1 1 0:1 / {devices} rw - cgroup cgroup rw,devices\n")
+    files = opened(kernel_v1)
+    files.make(("a",))
+    files.remove(("a",))
+    assert not kernel_v1.exists("/a")
+    assert devices.is_dir() and not (devices / "a").exists()
