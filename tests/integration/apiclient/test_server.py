@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from nodeagent.apiclient import Client, connect
+from nodeagent.apiclient.http import DURATIONS, REQUESTS
 from nodeagent.base.aio import SystemClock
 from nodeagent.contracts.api import CONFIG_MAPS, LEASES, NODES, PODS, SERVICE_ACCOUNTS, PatchType, WatchType
 from nodeagent.errors import ApiConflict, ApiError, ApiNotFound, ApiUnavailable
@@ -241,3 +242,15 @@ async def test_a_server_that_does_not_answer_is_not_waited_for(tmp_path: Path) -
     await client.close()
     silent.close()
     await silent.wait_closed()
+
+
+async def test_requests_are_counted_by_code_method_and_host(client: Client, server: ApiServer) -> None:
+    host = server.facts["url"].partition("://")[2]
+    before = [REQUESTS.value(code, "GET", host) for code in ("200", "404")]
+
+    await client.list(NODES, into=dict)
+    with pytest.raises(ApiNotFound):
+        await client.get(NODES, unique("nobody"), into=dict)
+
+    assert [REQUESTS.value(code, "GET", host) for code in ("200", "404")] == [before[0] + 1, before[1] + 1]
+    assert DURATIONS.count("GET", host) >= 2
