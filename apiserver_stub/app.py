@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from apiserver_stub import discovery, exposition, health, issuer, media, openapi, profiling, wire
+from apiserver_stub import discovery, exposition, health, issuer, media, objects, openapi, profiling, wire
 from apiserver_stub.admission import Admission
 from apiserver_stub.audit.trail import Audit, Trail
 from apiserver_stub.authn import Authenticator
@@ -67,6 +67,7 @@ _TOO_MANY = Rendered(
     {**_NOSNIFF, "Retry-After": "1"},
 )
 _ACCESS_VERBOSITY = 3
+_TYPE = ("kind", "apiVersion")
 _MUTATING = frozenset(["POST", "PUT", "PATCH", "DELETE"])
 
 Verb = Callable[["ApiServer", Request, Resource], Awaitable[Reply]]
@@ -489,6 +490,8 @@ def _negotiate(http: web.BaseRequest, info: RequestInfo, query: Query, resource:
     return format_
 
 
-def _timed_out() -> ApiError:
+def _timed_out() -> PlainError:
+    """Return the answer to a request that took too long: a Status that goes out as text."""
     message = "Timeout: request did not complete within the allotted timeout"
-    return ApiError(504, "Timeout", message, {})
+    status = ApiError(504, "Timeout", message, {}).body()
+    return PlainError(504, "Timeout", objects.encode({key: status[key] for key in status if key not in _TYPE}).decode())

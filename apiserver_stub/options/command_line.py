@@ -103,7 +103,12 @@ def parse(arguments: Sequence[str]) -> Options:
 
 def check(options: Options) -> list[str]:
     """Return what is wrong with the values and their combination."""
-    return [problem for module in _GROUPS if hasattr(module, "check") for problem in module.check(options)]
+    found = [problem for module in _GROUPS if hasattr(module, "check") for problem in module.check(options)]
+    key = options.identity.group("flowcontrol.apiserver") + "/v1"
+    switched_off = options.runtime_config.get(key) in ("false", "False", "FALSE", "f", "F", "0")
+    if options.enable_priority_and_fairness and switched_off:
+        found.append(f"--runtime-config={key}=false conflicts with --enable-priority-and-fairness=true")
+    return found
 
 
 def warnings(options: Options) -> list[str]:

@@ -186,8 +186,16 @@ def test_with_fairness_the_limits_must_add_up_to_something() -> None:
 async def test_a_request_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     async with serving(tmp_path / "data", "--request-timeout=300ms") as (admin, _):
         slow = Slow(admin.running)
-        code, _, body = await admin("POST", MAPS, json=a_map("one"))
-        assert (code, json.loads(body)["reason"]) == (504, "Timeout")
+        code, headers, body = await admin("POST", MAPS, json=a_map("one"))
+        assert (code, headers["content-type"]) == (504, "text/plain; charset=utf-8")
+        assert json.loads(body) == {
+            "metadata": {},
+            "status": "Failure",
+            "message": "Timeout: request did not complete within the allotted timeout",
+            "reason": "Timeout",
+            "details": {},
+            "code": 504,
+        }
         slow.go.set()
         watched = await admin("GET", f"{MAPS}?watch=1&timeoutSeconds=1")
         assert watched[0] == 200  # long requests have no such end
@@ -342,6 +350,10 @@ async def test_runtime_config_switches_groups(tmp_path: Path) -> None:
     async with serving(tmp_path / "data", "--runtime-config=coordination.k8s.io/v1=false") as (admin, _):
         assert (await admin("GET", "/apis/coordination.k8s.io/v1/leases"))[0] == 404
         assert (await admin("GET", "/apis/events.k8s.io/v1/events"))[0] == 200
+    flow_control = "--runtime-config=flowcontrol.apiserver.k8s.io/v1=false"
+    with pytest.raises(OptionsError, match="conflicts with --enable-priority-and-fairness=true"):
+        parse([flow_control])
+    parse([flow_control, "--enable-priority-and-fairness=false"])
     with pytest.raises(OptionsError, match="invalid key foo"):
         parse(["--runtime-config=foo=true"])
 

@@ -73,6 +73,7 @@ def suites(names: dict[str, str]) -> list[object]:
     ]
 
 
+@pytest.mark.row("opt.tls-cipher-suites")
 @pytest.mark.parametrize(("name", "cipher"), suites(PREFERRED_CIPHERS | INSECURE_CIPHERS))
 async def test_a_suite_that_is_named_is_the_one_that_is_spoken(tmp_path: Path, name: str, cipher: str) -> None:
     certificate, key = pair(tmp_path, "EC" if "ECDSA" in name else "RSA")
@@ -106,11 +107,13 @@ async def test_suites_of_tls_1_3_are_always_on(tmp_path: Path, name: str) -> Non
         await running.stop()
 
 
+@pytest.mark.row("opt.tls-cipher-suites")
 def test_a_suite_that_does_not_exist_is_refused() -> None:
     with pytest.raises(OptionsError, match="Cipher suite FOO not supported or doesn't exist"):
         parse(["--tls-cipher-suites=FOO"])
 
 
+@pytest.mark.row("opt.tls-min-version")
 async def test_the_oldest_version_is_the_one_asked_for(tmp_path: Path) -> None:
     running = await start(tmp_path / "data", options=Options(tls_min_version="VersionTLS13"))
     try:
