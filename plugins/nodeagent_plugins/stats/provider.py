@@ -24,6 +24,8 @@ from nodeagent.errors import RuntimeFailure
 _log = logging.getLogger(__name__)
 
 MAX_AGE_SECONDS = 5.0
+IMAGE_SECONDS = 3.0
+"""How long the runtime may take to tell of its image store; a node short of memory cannot wait for it."""
 LAYER_SECONDS = 9.0
 """How long what the runtime counts is good for: writable layers, which it measures every ten seconds itself."""
 
@@ -53,6 +55,8 @@ class MeasuredStats:
         self._runtime_counts_pods = True
         self._counted: Mapping[str, ContainerStats] = {}
         self._counted_until = 0.0
+        self._images: Sequence[FilesystemUsage] = ()
+        self._images_failing = False
         self._node_lock, self._pods_lock = asyncio.Lock(), asyncio.Lock()
         self._node: NodeUsage | None = None
         self._node_at = 0.0
@@ -121,11 +125,17 @@ class MeasuredStats:
         return self._counted
 
     async def _image_filesystems(self) -> Sequence[FilesystemUsage]:
+        """Return what the runtime says of its image store, or said last: the node is measured without it too."""
         try:
-            return await self._context.images.filesystem_usage()
-        except RuntimeFailure as error:
-            _log.warning("The image file system is not known", extra={"err": str(error)})
-            return ()
+            async with asyncio.timeout(IMAGE_SECONDS):
+                self._images = await self._context.images.filesystem_usage()
+        except (RuntimeFailure, TimeoutError) as error:
+            if not self._images_failing:
+                _log.warning("Use of the image file system is not known", extra={"err": str(error) or "no answer"})
+            self._images_failing = True
+        else:
+            self._images_failing = False
+        return self._images
 
     def _measure_node(self, images: Sequence[FilesystemUsage]) -> NodeUsage:
         machine, now = self.machine, nanoseconds(self._context.clock.wall())

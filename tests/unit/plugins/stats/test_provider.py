@@ -7,6 +7,7 @@ import socket
 
 import pytest
 from nodeagent_plugins import stats as stats_plugin
+from nodeagent_plugins.stats import provider
 from nodeagent_plugins.stats.provider import MeasuredStats
 from nodeagent_plugins.stats.volumes import VolumeMeter
 
@@ -286,3 +287,18 @@ async def test_the_runtime_is_asked_for_writable_layers_every_ten_seconds_or_for
     bench.runtime.start("late", bench.context.pods.add(make_pod("late")))
     await bench.stats.pods(fresh=True)
     assert len(bench.runtime.called("container_stats")) == 3
+
+
+async def test_a_runtime_that_hangs_does_not_hold_up_the_measure_of_the_node(bench, monkeypatch, caplog):
+    monkeypatch.setattr(provider, "IMAGE_SECONDS", 0.01)
+    before = await bench.stats.node(fresh=True)
+    bench.context.images.hang("filesystem_usage")
+    bench.use(memory=20_000)
+
+    for _ in range(2):
+        node = await bench.stats.node(fresh=True)
+
+    assert node.memory.usage_bytes == 200_000
+    assert node.image_filesystem.capacity_bytes == before.image_filesystem.capacity_bytes
+    assert len(caplog.records) == 1
+    bench.context.images.recover()
