@@ -241,7 +241,9 @@ def test_identity_flags_change_the_names():
 
 
 def test_deprecated_and_idle_flags_are_named():
-    warnings = parse(["--max-pods=1", "-v=2", "--provider-id=x", "--bootstrap-kubeconfig=/x", "--kubeconfig=/k"]).warnings
+    warnings = parse(
+        ["--max-pods=1", "-v=2", "--provider-id=x", "--bootstrap-kubeconfig=/x", "--kubeconfig=/k"]
+    ).warnings
 
     assert warnings == [
         "deprecated flags, set the field in the configuration file: --max-pods (maxPods)",
