@@ -87,8 +87,11 @@ class Backend:
 
     async def wait(self, taken: asyncio.Future[bool]) -> bool:
         """Wait for a destination as long as a request may be held up by it."""
-        done, _ = await asyncio.wait((taken,), timeout=self._delivery.wait_seconds)
-        return bool(done) and taken.result()
+        try:
+            async with asyncio.timeout(self._delivery.wait_seconds):
+                return await taken
+        except TimeoutError:
+            return False
 
     async def close(self) -> None:
         """Deliver what is queued, within a limit, and release the destination."""
@@ -123,7 +126,7 @@ class Backend:
                     await self._arrived.wait()
                     continue
                 if batching:
-                    if self._delivery.max_size > 1:
+                    if self._delivery.max_size > 1 and self._delivery.max_wait_seconds > 0:
                         await self._fill()
                     await self._throttle.take()
                 batch = self._take(self._delivery.max_size if batching else len(self._queue))

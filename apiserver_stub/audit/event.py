@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any
 
@@ -106,16 +107,22 @@ def source_ips(headers: Mapping[str, str], remote: str | None) -> list[str]:
     found = []
     if "X-Forwarded-For" in headers:
         found = [part.strip() for part in headers["X-Forwarded-For"].split(",") if _is_ip(part.strip())]
-    for address in (headers.get("X-Real-Ip", "").strip(), remote or ""):
-        if _is_ip(address) and (not found or found[-1] != address):
-            found.append(address)
+    if "X-Real-Ip" in headers and _is_ip(address := headers["X-Real-Ip"].strip()) and address not in found[-1:]:
+        found.append(address)
+    if remote and remote not in found[-1:]:
+        found.append(remote)
     return found
 
 
 def timestamp(nanoseconds: int) -> str:
     """Return a time of day (since the epoch) with six digits of the second."""
     seconds, rest = divmod(nanoseconds, 1_000_000_000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // 1000:06}Z"
+    return f"{_second(seconds)}.{rest // 1000:06}Z"
+
+
+@lru_cache(maxsize=4)
+def _second(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def legacy_line(event: Event) -> bytes:

@@ -69,13 +69,16 @@ class Audit:
             trail.event.response_status = ResponseStatus(message=_attempted(http), code=401)
             await trail.emit("ResponseStarted")
 
-    async def deliver(self, event: Event) -> bool:
-        """Hand *event* to all backends; returns whether those that insist have it."""
+    async def deliver(self, event: Event, *, last: bool) -> bool:
+        """Hand *event* to all backends; returns whether those that insist have it.
+
+        :param last: the answer follows, and waits for the backends that hold it up; they take events in their order.
+        """
         self.events += 1
         waits = []
         for backend in self._backends:
             taken = backend.submit(event)
-            if taken is not None:
+            if taken is not None and (last or backend.strict):
                 waits.append((backend, taken))
         good = True
         for backend, taken in waits:
@@ -190,7 +193,7 @@ class Trail:
 
     async def emit(self, stage: str) -> bool:
         """Deliver the event as it is now unless the policy leaves *stage* out; returns whether it is safe."""
-        return await self._audit.deliver(self.event) if self._stamp(stage) else True
+        return await self._audit.deliver(self.event, last=stage != "RequestReceived") if self._stamp(stage) else True
 
     def _stamp(self, stage: str) -> bool:
         if stage in self._decision.omit_stages:
