@@ -211,7 +211,7 @@ class ApiServer:
             if self.audit is not None and (trail := self.audit.begin(http, info, user)) is not None:
                 await trail.received()
             if is_asked_for(http.headers):
-                user = self._impersonated(user, http, trail)
+                user = await self._impersonated(user, http, trail)
             resource = self._find(info)
             format_ = _negotiate(http, info, query, resource)
             self._authorize(user, info, trail)
@@ -263,12 +263,16 @@ class ApiServer:
             _log.log(v_level(_ACCESS_VERBOSITY), "HTTP", extra=facts)
         return await wire.send(http, rendered, warnings, compress=http.method == "GET" and self._compresses)
 
-    def _impersonated(self, user: User, http: web.BaseRequest, trail: Trail | None) -> User:
+    async def _impersonated(self, user: User, http: web.BaseRequest, trail: Trail | None) -> User:
         """Return whom *user* asks to act as, each part of it allowed on its own."""
+
+        async def authorize(wanted: RequestInfo) -> None:
+            self._authorize(user, wanted, trail)
+
         try:
-            other = impersonate(http.headers, lambda wanted: self._authorize(user, wanted, trail))
-        except NoUserNamed:
-            text = f'Internal Server Error: "{http.path_qs}": requested impersonation without impersonating a user'
+            other = await impersonate(http.headers, authorize)
+        except NoUserNamed as error:
+            text = f'Internal Server Error: "{http.path_qs}": requested {error} without impersonating a user'
             raise PlainError(500, "InternalError", text) from None
         if trail is not None and other is not None:
             trail.impersonated(other)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from urllib.parse import unquote
 
 from apiserver_stub.authn.request_header import values_of
@@ -17,7 +17,7 @@ _NOBODY = "system:unauthenticated"
 
 
 class NoUserNamed(Exception):
-    """Headers ask for groups, a uid or more of somebody without saying of whom."""
+    """Headers ask for groups, a uid or more of somebody without saying of whom; the text lists them."""
 
 
 def is_asked_for(headers: Mapping[str, str]) -> bool:
@@ -28,7 +28,7 @@ def is_asked_for(headers: Mapping[str, str]) -> bool:
     return False
 
 
-def impersonate(headers: Mapping[str, str], authorize: Callable[[RequestInfo], None]) -> User | None:
+async def impersonate(headers: Mapping[str, str], authorize: Callable[[RequestInfo], Awaitable[None]]) -> User | None:
     """Return the user that *headers* ask to act as, ``None`` when they ask for nothing.
 
     :param authorize: raises when the caller may not do what it is asked about.
@@ -39,10 +39,10 @@ def impersonate(headers: Mapping[str, str], authorize: Callable[[RequestInfo], N
     extra = _extra_of(headers)
     if not name:
         if groups or uid or extra:
-            raise NoUserNamed
+            raise NoUserNamed(_listed(uid, groups, extra))
         return None
     for info in _questions(name, uid, groups, extra):
-        authorize(info)
+        await authorize(info)
     account = split_account(name)
     if account is not None and not groups:
         groups = account_user(*account, "").groups
@@ -70,6 +70,15 @@ def _questions(
             yield RequestInfo("impersonate", "", group, "v1", "userextras", key, name=value)
     if uid:
         yield RequestInfo("impersonate", "", group, "v1", "uids", name=uid)
+
+
+def _listed(uid: str, groups: tuple[str, ...], extra: Mapping[str, tuple[str, ...]]) -> str:
+    """Return what is asked for as references to objects: kind, namespace, name, uid, version, revision, field."""
+    version = f"{identity.current().group('authentication')}/v1"
+    asked = [f"{{Group  {name}    }}" for name in groups]
+    asked += [f"{{UserExtra  {value}  {version}  {key}}}" for key, values in extra.items() for value in values]
+    asked += [f"{{UID  {uid}  {version}  }}"] if uid else []
+    return f"[{' '.join(asked)}]"
 
 
 def _extra_of(headers: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

@@ -39,7 +39,7 @@ class RequestHeaders:
         name = next((value for header in self._users if (value := headers.get(header, ""))), "")
         if not name:
             return None
-        groups = [value for header in self._groups for value in values_of(headers, header)]
+        groups = [value for header in self._groups for value in values_of(headers, header) if value]
         return User(name, groups=tuple(groups), extra=self._extra_of(headers))
 
     def _extra_of(self, headers: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

@@ -134,6 +134,7 @@ def test_a_proxy_names_the_user_in_headers(bundle: Path) -> None:
     user = proxies(bundle).user_of(headers, client(name="proxy"))
 
     assert user == User("dave", groups=("dev",), extra={"foo-bar": ("v",), "acme.io/team": ("w",)})
+    assert proxies(bundle).user_of({"X-First": "erin", "X-Remote-User": "dave"}, client()) == User("erin")
     assert proxies(bundle).user_of({"X-Other": "dave"}, client(name="proxy")) is None
     with pytest.raises(Rejected):
         proxies(bundle).user_of(headers, client(OTHER, name="proxy"))

@@ -9,15 +9,19 @@ from apiserver_stub.authn.impersonation import NoUserNamed, impersonate, is_aske
 from apiserver_stub.request import RequestInfo, User
 
 
-def ask(*headers: tuple[str, str]) -> tuple[User | None, list[tuple[str, ...]]]:
+async def ask(*headers: tuple[str, str]) -> tuple[User | None, list[tuple[str, ...]]]:
     asked: list[RequestInfo] = []
-    user = impersonate(CIMultiDict([("Accept", "*/*"), *headers]), asked.append)
+
+    async def authorize(info: RequestInfo) -> None:
+        asked.append(info)
+
+    user = await impersonate(CIMultiDict([("Accept", "*/*"), *headers]), authorize)
     assert all(info.verb == "impersonate" and info.version == "v1" for info in asked)
     return user, [(info.group, info.resource, info.subresource, info.namespace, info.name) for info in asked]
 
 
-def test_each_part_is_asked_for_on_its_own() -> None:
-    user, asked = ask(
+async def test_each_part_is_asked_for_on_its_own() -> None:
+    user, asked = await ask(
         ("impersonate-user", "alice"),
         ("Impersonate-Group", "dev"),
         ("Impersonate-Group", "ops"),
@@ -35,31 +39,31 @@ def test_each_part_is_asked_for_on_its_own() -> None:
     ]
 
 
-def test_an_account_has_its_own_groups_unless_others_are_named() -> None:
+async def test_an_account_has_its_own_groups_unless_others_are_named() -> None:
     name = ("Impersonate-User", "system:serviceaccount:ns:sa")
-    user, asked = ask(name)
+    user, asked = await ask(name)
 
     assert user is not None
     assert user.groups == ("system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated")
     assert asked == [("", "serviceaccounts", "", "ns", "sa")]
-    user, _ = ask(name, ("Impersonate-Group", "dev"))
+    user, _ = await ask(name, ("Impersonate-Group", "dev"))
     assert user is not None
     assert user.groups == ("dev", "system:authenticated")
 
 
-def test_nobody_stays_nobody() -> None:
-    user, _ = ask(("Impersonate-User", "system:anonymous"))
+async def test_nobody_stays_nobody() -> None:
+    user, _ = await ask(("Impersonate-User", "system:anonymous"))
 
     assert user == User("system:anonymous", groups=("system:unauthenticated",))
 
 
 @pytest.mark.parametrize("name", ["Impersonate-Group", "Impersonate-Uid", "Impersonate-Extra-a"])
-def test_parts_of_nobody_cannot_be_asked_for(name: str) -> None:
+async def test_parts_of_nobody_cannot_be_asked_for(name: str) -> None:
     with pytest.raises(NoUserNamed):
-        ask((name, "x"))
+        await ask((name, "x"))
 
 
-def test_requests_without_such_headers_ask_for_nothing() -> None:
+async def test_requests_without_such_headers_ask_for_nothing() -> None:
     assert not is_asked_for(CIMultiDict([("Accept", "*/*"), ("Impersonator", "x")]))
     assert is_asked_for(CIMultiDict([("impersonate-uid", "x")]))
-    assert ask() == (None, [])
+    assert await ask() == (None, [])
