@@ -17,7 +17,14 @@ from nodeagent.contracts.events import EventType
 from nodeagent.model.meta import ObjectReference
 from nodeagent.model.pod import Pod
 from nodeagent.node import NodeManager
-from nodeagent.parts import provide_access, provide_loops, provide_parts, provide_routes, provide_sources
+from nodeagent.parts import (
+    provide_access,
+    provide_loops,
+    provide_parts,
+    provide_questions,
+    provide_routes,
+    provide_sources,
+)
 from nodeagent.pleg.cache import PodCache
 from nodeagent.pleg.evented import EventedPleg
 from nodeagent.pleg.generic import GenericPleg
@@ -30,6 +37,7 @@ from nodeagent.podworker.run_once import RunOnce
 from nodeagent.podworker.worker import PodWorker, WorkerParts
 from nodeagent.podworker.workers import PodWorkers
 from nodeagent.server.health import HealthServer
+from nodeagent.server.local import LocalServer
 from nodeagent.server.server import AgentServer
 from nodeagent.server.serving_certificate import ensure_self_signed
 from nodeagent.status.manager import StatusManager
@@ -126,6 +134,7 @@ class Agent:
             partial(provide_access, context, plugins),
             partial(provide_routes, context, plugins),
         )
+        self._local = LocalServer(context.root_dir, provide_questions(context, plugins))
         self._report = PluginReport(plugins, context.root_dir, clock)
         self._housekeeping = Housekeeping(self._pods, self._cache, lambda: context.syncer, clock)
 
@@ -145,6 +154,7 @@ class Agent:
         try:
             self._start("plugin report", self._report.run())
             self._start("node status", self._node.run_status())
+            self._start("local questions", self._local.run())
             if config.healthz_port:
                 health = HealthServer(config.healthz_bind_address, config.healthz_port, self._checks(), self._clock)
                 self._start("health", health.run())

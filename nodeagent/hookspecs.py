@@ -24,6 +24,7 @@ from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventRecorder
 from nodeagent.contracts.eviction import EvictionCandidate, Reclaimed
 from nodeagent.contracts.images import CredentialProvider, ImageCollector, ImagePuller
+from nodeagent.contracts.local import LocalQuestion
 from nodeagent.contracts.node import NodeReport
 from nodeagent.contracts.objects import ObjectReader
 from nodeagent.contracts.pods import PodSource, PodSyncer, Rejection
@@ -309,6 +310,19 @@ def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
 
     :param context: the node, complete.
     :returns: the routes; may be empty.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def nodeagent_provide_local_questions(context: AgentContext) -> Sequence[LocalQuestion]:
+    """Provide what commands on this machine may ask the running agent, on its local socket.
+
+    Called: once, after the background loops.
+    On error: the agent logs the plugin's name and exits with code 2.
+
+    :param context: the node, complete.
+    :returns: the questions; may be empty.
     """
     raise NotImplementedError
 

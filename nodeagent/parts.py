@@ -7,6 +7,7 @@ from typing import Any
 
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.local import LocalQuestion
 from nodeagent.contracts.pods import PodDirectory, PodSource
 from nodeagent.contracts.server import Authenticator, Authorizer, Route
 from nodeagent.pluginmanager import Answer, PluginManager
@@ -59,6 +60,11 @@ def provide_access(context: AgentContext, plugins: PluginManager) -> tuple[Seque
 def provide_routes(context: AgentContext, plugins: PluginManager) -> Sequence[Route]:
     """Return the paths that plugins serve."""
     return _flat(plugins.provide_all("nodeagent_provide_routes", context=context))
+
+
+def provide_questions(context: AgentContext, plugins: PluginManager) -> Sequence[LocalQuestion]:
+    """Return what plugins can be asked on the local socket."""
+    return _flat(plugins.provide_all("nodeagent_provide_local_questions", context=context))
 
 
 def _flat(answers: Sequence[Answer[Sequence[Any]]]) -> list[Any]:

@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import socket
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from nodeagent.base.quantity import Format, Quantity
+from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.config.flags import FlagParser
 from nodeagent.config.load import load_configuration
 from nodeagent.config.settings import NodeSettings
 from nodeagent.contracts.eviction import (
-    EVICTION_SOCKET,
+    PLAN_QUESTION,
     EvictionPlan,
-    PlanAnswer,
     PlannedPod,
     PlannedThreshold,
     PlanRequest,
@@ -31,9 +28,6 @@ from nodeagent.contracts.eviction import (
 )
 from nodeagent.model.eviction_thresholds import Signal
 from nodeagent.model.wire import to_wire
-
-ANSWER_SECONDS = 40.0
-_CHUNK = 65536
 
 
 def add_parser(commands: Any) -> None:
@@ -59,20 +53,19 @@ def show_plan(arguments: argparse.Namespace) -> int:
     :raises ConfigError: the new configuration is wrong; with every problem.
     """
     request = PlanRequest(thresholds=_thresholds(arguments.config), signal=arguments.signal)
-    place = Path(arguments.root_dir) / EVICTION_SOCKET
     try:
-        answer = msgspec.json.decode(_ask(place, msgspec.json.encode(request)), type=PlanAnswer)
-    except (OSError, msgspec.DecodeError) as error:
-        print(f"nodeagent: no agent answers at {place}: {error}", file=sys.stderr)
+        plan = local.ask(Path(arguments.root_dir), PLAN_QUESTION, request, EvictionPlan)
+    except local.NoAgent as error:
+        print(f"nodeagent: {error}", file=sys.stderr)
         return ExitCode.UNREACHABLE
-    if answer.plan is None:
-        print(f"nodeagent: no plan: {answer.error}", file=sys.stderr)
+    except local.NotAnswered as error:
+        print(f"nodeagent: no plan: {error}", file=sys.stderr)
         return ExitCode.PROBLEMS
     if arguments.output == "json":
-        json.dump(to_wire(answer.plan), sys.stdout, indent=2)
+        json.dump(to_wire(plan), sys.stdout, indent=2)
         print()
     else:
-        _print(answer.plan)
+        _print(plan)
     return ExitCode.OK
 
 
@@ -86,17 +79,6 @@ def _thresholds(file: str | None) -> ThresholdMaps | None:
         soft_grace=dict(config.eviction_soft_grace_period),
         minimum_reclaim=dict(config.eviction_minimum_reclaim),
     )
-
-
-def _ask(place: Path, request: bytes) -> bytes:
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(ANSWER_SECONDS)
-        connection.connect(str(place))
-        connection.sendall(request + b"\n")
-        answer = bytearray()
-        while chunk := connection.recv(_CHUNK):
-            answer += chunk
-    return bytes(answer)
 
 
 def _print(plan: EvictionPlan) -> None:

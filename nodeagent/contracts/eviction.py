@@ -12,9 +12,8 @@ from nodeagent.contracts.stats import PodUsage
 from nodeagent.model.pod import Pod
 from nodeagent.model.wire import WireStruct
 
-EVICTION_SOCKET = "eviction.sock"
-"""Under the agent's root directory: takes a :class:`PlanRequest` as one line of JSON and answers a :class:`PlanAnswer`
-in the same form. Only root may connect."""
+PLAN_QUESTION = "evict.plan"
+"""Asked with a :class:`PlanRequest` on the agent's local socket, answered with an :class:`EvictionPlan`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +114,3 @@ class EvictionPlan(WireStruct, frozen=True, omit_defaults=False):
     pods: list[PlannedPod] = msgspec.field(default_factory=list)
     over_limits: list[PlannedPod] = msgspec.field(default_factory=list)
     """Pods that exceed limits of their own; these go whatever the thresholds say."""
-
-
-class PlanAnswer(WireStruct, frozen=True):
-    """The plan, or why there is none."""
-
-    plan: EvictionPlan | None = None
-    error: str = ""

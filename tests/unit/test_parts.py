@@ -5,7 +5,14 @@ import pytest
 from nodeagent import hookimpl
 from nodeagent.contracts.pods import KillReason, SyncOutcome
 from nodeagent.contracts.runtime import Credentials
-from nodeagent.parts import provide_access, provide_loops, provide_parts, provide_routes, provide_sources
+from nodeagent.parts import (
+    provide_access,
+    provide_loops,
+    provide_parts,
+    provide_questions,
+    provide_routes,
+    provide_sources,
+)
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.testing import make_config, make_context, make_pod
 from nodeagent.testing.parts import FakePodDirectory
@@ -183,6 +190,12 @@ def test_hook_provide_routes(tmp_path):
     context, plugins = assemble(tmp_path, replacing("nodeagent_provide_routes", ["mine"]))
 
     assert provide_routes(context, plugins) == ["bundled route", "mine"]
+
+
+def test_hook_provide_local_questions(tmp_path):
+    context, plugins = assemble(tmp_path, replacing("nodeagent_provide_local_questions", ["mine"]))
+
+    assert provide_questions(context, plugins) == ["mine"]
 
 
 def test_hook_configure(tmp_path):

@@ -16,14 +16,14 @@ from nodeagent_plugins.eviction.admission import check_admission
 from nodeagent_plugins.eviction.disk import DiskWatch
 from nodeagent_plugins.eviction.manager import EvictionManager
 from nodeagent_plugins.eviction.memory import CgroupMemory, MemorySource, MemoryWatch, NodeMemory, pods_cgroup
-from nodeagent_plugins.eviction.server import PlanServer
 from nodeagent_plugins.eviction.signals import Condition
 
 from nodeagent import hookimpl
 from nodeagent.base import identity
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.eviction import EVICTION_SOCKET
+from nodeagent.contracts.eviction import PLAN_QUESTION, PlanRequest
+from nodeagent.contracts.local import LocalQuestion
 from nodeagent.contracts.node import NodeConditionReport, NodeReport
 from nodeagent.contracts.pods import Rejection
 from nodeagent.model.eviction_thresholds import Signal
@@ -53,10 +53,7 @@ class Eviction:
 
     @hookimpl
     def nodeagent_provide_background_loops(self, context: AgentContext) -> Sequence[BackgroundLoop]:
-        loops: list[BackgroundLoop] = [
-            _Loop("rounds", self.manager),
-            PlanServer(context.root_dir / EVICTION_SOCKET, self.manager.plan),
-        ]
+        loops: list[BackgroundLoop] = [_Loop("rounds", self.manager)]
         sources: dict[Signal, MemorySource] = {Signal.MEMORY: NodeMemory()}
         if any(each.signal is Signal.ALLOCATABLE_MEMORY for each in self.manager.thresholds):
             sources[Signal.ALLOCATABLE_MEMORY] = CgroupMemory(pods_cgroup(context.cgroups))
@@ -68,6 +65,10 @@ class Eviction:
         if disk.wanted:
             loops.append(_Loop("disk", disk))
         return loops
+
+    @hookimpl
+    def nodeagent_provide_local_questions(self) -> Sequence[LocalQuestion]:
+        return (LocalQuestion(PLAN_QUESTION, PlanRequest, self.manager.plan),)
 
     @hookimpl(tryfirst=True)
     async def nodeagent_admit_pod(self, pod: Pod) -> Rejection | None:

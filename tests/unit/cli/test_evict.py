@@ -7,19 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from nodeagent.cli import evict
+from nodeagent.cli import local
 from nodeagent.cli.main import main
 from nodeagent.contracts.eviction import (
+    PLAN_QUESTION,
     EvictionPlan,
-    PlanAnswer,
     PlannedPod,
     PlannedThreshold,
     PlanRequest,
     Verdict,
 )
+from nodeagent.errors import NodeAgentError
 
 GI = 1 << 30
 THRESHOLDS = [
@@ -51,20 +51,21 @@ class Agent:
     """Answers in the place of a running one."""
 
     def __init__(self) -> None:
-        self.answer: PlanAnswer | OSError = PlanAnswer(plan=PLAN)
+        self.answer: EvictionPlan | NodeAgentError = PLAN
         self.asked: list[tuple[Path, PlanRequest]] = []
 
-    def ask(self, place: Path, request: bytes) -> bytes:
-        self.asked.append((place, msgspec.json.decode(request, type=PlanRequest)))
-        if isinstance(self.answer, OSError):
+    def ask(self, root: Path, question: str, arguments: PlanRequest, into: type[EvictionPlan]) -> EvictionPlan:
+        assert (question, into) == (PLAN_QUESTION, EvictionPlan)
+        self.asked.append((root, arguments))
+        if isinstance(self.answer, NodeAgentError):
             raise self.answer
-        return msgspec.json.encode(self.answer)
+        return self.answer
 
 
 @pytest.fixture
 def agent(monkeypatch: pytest.MonkeyPatch) -> Agent:
     agent = Agent()
-    monkeypatch.setattr(evict, "_ask", agent.ask)
+    monkeypatch.setattr(local, "ask", agent.ask)
     monkeypatch.setenv("COLUMNS", "200")
     return agent
 
@@ -87,7 +88,7 @@ def test_the_plan_is_a_table(run: Run, agent: Agent):
     code, output, _ = run("--root-dir", "/agent")
 
     assert code == 0
-    assert agent.asked == [(Path("/agent/eviction.sock"), PlanRequest())]
+    assert agent.asked == [(Path("/agent"), PlanRequest())]
     shown = lines(output)
     assert shown[0] == "node-1: MemoryPressure"
     assert "memory.available<1Gi hard 900Mi met" in shown
@@ -110,9 +111,7 @@ def test_the_plan_is_data(run: Run):
 
 
 def test_without_pressure_the_order_is_shown(run: Run, agent: Agent):
-    agent.answer = PlanAnswer(
-        plan=EvictionPlan(node="node-1", conditions=[], thresholds=[], ranked_for="pid.available")
-    )
+    agent.answer = EvictionPlan(node="node-1", conditions=[], thresholds=[], ranked_for="pid.available")
 
     _, output, _ = run("--signal", "pid.available")
 
@@ -158,11 +157,11 @@ def test_a_wrong_configuration_is_refused_before_anybody_is_asked(run: Run, agen
 @pytest.mark.parametrize(
     ("answer", "code", "text"),
     [
-        (ConnectionRefusedError("refused"), 3, "no agent answers at"),
-        (PlanAnswer(error="the runtime did not answer"), 1, "no plan: the runtime did not answer"),
+        (local.NoAgent("no agent answers at"), 3, "no agent answers at"),
+        (local.NotAnswered("the runtime did not answer"), 1, "no plan: the runtime did not answer"),
     ],
 )
-def test_no_plan_says_why(run: Run, agent: Agent, answer: PlanAnswer | OSError, code: int, text: str):
+def test_no_plan_says_why(run: Run, agent: Agent, answer: NodeAgentError, code: int, text: str):
     agent.answer = answer
 
     found, _, error = run()

@@ -93,10 +93,10 @@ async def test_pressure_is_reported_and_keeps_new_pods_out_but_not_those_that_ru
 @pytest.mark.parametrize(
     ("hard", "names"),
     [
-        ({"memory.available": "1Gi"}, ["rounds", "plans", "memory"]),
-        ({"nodefs.inodesFree": "5%"}, ["rounds", "plans", "disk"]),
-        ({"imagefs.available": "5%"}, ["rounds", "plans"]),
-        ({}, ["rounds", "plans"]),
+        ({"memory.available": "1Gi"}, ["rounds", "memory"]),
+        ({"nodefs.inodesFree": "5%"}, ["rounds", "disk"]),
+        ({"imagefs.available": "5%"}, ["rounds"]),
+        ({}, ["rounds"]),
     ],
 )
 def test_memory_and_disk_are_watched_where_a_threshold_needs_it(

@@ -1,0 +1,86 @@
+"""Commands on the same machine are answered on a socket, root alone."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nodeagent.base.aio import TaskOwner
+from nodeagent.cli import local
+from nodeagent.contracts.local import LOCAL_SOCKET, LocalQuestion
+from nodeagent.server.local import LocalServer
+from nodeagent.testing.clock import eventually
+
+
+class Greeting(msgspec.Struct):
+    name: str = ""
+
+
+@asynccontextmanager
+async def serving(root: Path):
+    async def greet(request: Greeting) -> Greeting:
+        if request.name == "nobody":
+            raise ValueError("is nobody")
+        return Greeting(f"hello {request.name}")
+
+    async with TaskOwner("test") as tasks:
+        tasks.start(LocalServer(root, [LocalQuestion("greet", Greeting, greet)]).run(), "local")
+        await eventually((root / LOCAL_SOCKET).exists)
+        yield root / LOCAL_SOCKET
+
+
+async def ask(root: Path, question: str, arguments: object) -> Greeting:
+    return await asyncio.to_thread(local.ask, root, question, arguments, Greeting)
+
+
+async def test_a_question_is_answered(tmp_path: Path):
+    async with serving(tmp_path) as place:
+        assert place.stat().st_mode & 0o777 == 0o600
+        assert await ask(tmp_path, "greet", Greeting("world")) == Greeting("hello world")
+    assert not place.exists()
+
+
+async def test_what_cannot_be_answered_is_said(tmp_path: Path):
+    async with serving(tmp_path):
+        for question, arguments, text in (
+            ("greet", Greeting("nobody"), "is nobody"),
+            ("greet", {"name": 7}, "Expected `str`"),
+            ("dance", {}, r'does not know the question "dance" \(it knows greet\)'),
+        ):
+            with pytest.raises(local.NotAnswered, match=text):
+                await ask(tmp_path, question, arguments)
+
+
+async def test_a_socket_that_an_earlier_agent_left_is_replaced(tmp_path: Path):
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(tmp_path / LOCAL_SOCKET))
+    with pytest.raises(local.NoAgent, match="start it, or name its directory with --root-dir"):
+        await ask(tmp_path, "greet", Greeting())
+
+    async with TaskOwner("test") as tasks:
+        tasks.start(LocalServer(tmp_path, []).run(), "local")
+
+        await eventually(lambda: (tmp_path / LOCAL_SOCKET).stat().st_mode & 0o777 == 0o600)
+        with pytest.raises(local.NotAnswered):
+            await ask(tmp_path, "greet", Greeting())
+
+
+async def test_other_users_are_not_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    async with serving(tmp_path):
+        monkeypatch.setattr("nodeagent.server.local._peer", lambda writer: 1234)
+
+        with pytest.raises(local.NotAnswered, match="only root is answered"):
+            await ask(tmp_path, "greet", Greeting("world"))
+
+
+async def test_a_path_too_long_for_a_socket_costs_only_the_answers(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    async with TaskOwner("test") as tasks:
+        task = tasks.start(LocalServer(tmp_path / ("x" * 120), []).run(), "local")
+
+        await eventually(lambda: "Commands are not answered" in caplog.text)
+        assert not task.done()
