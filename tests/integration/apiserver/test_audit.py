@@ -251,6 +251,21 @@ async def test_full_files_are_put_aside_compressed_and_few(tmp_path: Path) -> No
     assert json.loads(gzip.decompress((log.parent / kept[0]).read_bytes()).splitlines()[-1])["stage"]
 
 
+@pytest.mark.row("opt.audit-log-maxage")
+@pytest.mark.parametrize("days", [30, 0])
+async def test_old_files_go_after_their_days(tmp_path: Path, days: int) -> None:
+    old = tmp_path / "logs" / "audit-2020-01-01T00-00-00.000.log"
+    old.parent.mkdir()
+    old.write_text("old\n")
+    arguments = [f"--audit-log-path={tmp_path}/logs/audit.log", "--audit-log-maxsize=1", f"--audit-log-maxage={days}"]
+    async with serving(tmp_path / "data", policy(tmp_path / "policy", {"level": "Request"}), *arguments) as call:
+        for number in range(3):
+            body = {"metadata": {"name": f"big-{number}"}, "data": {"a": "x" * 600_000}}
+            await call("POST", MAPS, json=body)
+    assert old.exists() is (days == 0)
+    assert len(list(old.parent.iterdir())) == 3 + (days == 0)
+
+
 @pytest.mark.row("opt.audit-webhook-config-file", "opt.audit-webhook-mode", "opt.audit-webhook-version")
 @pytest.mark.row("opt.audit-webhook-batch-max-size", "opt.audit-webhook-batch-max-wait")
 async def test_a_webhook_gets_full_batches_at_once_and_the_rest_in_time(tmp_path: Path) -> None:

@@ -195,8 +195,8 @@ async def test_clients_see_the_certificate_that_they_ask_for(tmp_path: Path) -> 
     pairs = [
         (*files(tmp_path, "wild", "*.example.com", "10.0.0.1", authority=authority), ""),
         (*files(tmp_path, "exact", "b.example.com", authority=authority), ""),
-        (*files(tmp_path, "late", "b.example.com", authority=authority), ""),
-        (*files(tmp_path, "named", "inside.example", authority=authority), ":*.test,c.example.com,127.0.0.1"),
+        (*files(tmp_path, "late", "b.example.com", "d.example.com", authority=authority), ""),
+        (*files(tmp_path, "named", "inside.example", authority=authority), ":*.test,c.example.com,d.example.com,127.0.0.1"),
     ]
     options = [f"--tls-sni-cert-key={certificate},{key}{names}" for certificate, key, names in pairs]
     running = await started(tmp_path / "data", *options)
@@ -206,6 +206,7 @@ async def test_clients_see_the_certificate_that_they_ask_for(tmp_path: Path) -> 
             ("A.Example.com", "wild"),
             ("b.example.com", "exact"),
             ("c.example.com", "named"),
+            ("d.example.com", "named"),
             ("x.test", "named"),
             ("deep.x.test", "nodeagent-apiserver"),
             ("inside.example", "nodeagent-apiserver"),
