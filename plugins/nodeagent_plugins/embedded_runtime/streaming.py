@@ -1,6 +1,6 @@
 """Exec, attach and port forwarding as streams: a server on the loopback address, one use for each URL it gives out.
 
-Streams are WebSockets with the field's channel protocols; SPDY is not offered, and whoever asks for it is told so.
+Streams are WebSockets or SPDY/3.1 connections, with the field's channel protocols.
 """
 
 from __future__ import annotations
@@ -10,20 +10,25 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from aiohttp import web
+from nodeagent_plugins.embedded_runtime.channels import Session, WebSocketSession
 from nodeagent_plugins.embedded_runtime.errors import CallError
-from nodeagent_plugins.embedded_runtime.streams import PROTOCOLS, Session
+from nodeagent_plugins.embedded_runtime.spdy_session import SpdySession
 
 _log = logging.getLogger(__name__)
 OFFER_SECONDS = 60.0
 """How long a URL waits to be used."""
 MAX_OFFERS = 1000
 STOP_SECONDS = 2.0
+PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 PORT_FORWARD_PROTOCOLS = ("v4.channel.k8s.io",)
+SPDY = "SPDY/3.1"
+SPDY_PROTOCOLS = ("v4.channel.k8s.io",)
+SPDY_PORT_FORWARD_PROTOCOLS = ("portforward.k8s.io",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,25 +82,58 @@ class StreamingServer:
         offer = self._offers.get(request.match_info["token"])
         if offer is None or offer.kind != request.match_info["kind"] or offer.until < time.monotonic():
             raise web.HTTPNotFound(text="this stream was used already, or was never offered\n")
-        known = PORT_FORWARD_PROTOCOLS if offer.kind == "portforward" else PROTOCOLS
-        wanted = _protocols(request.headers)
-        if request.headers.get("Upgrade", "").lower() != "websocket" or not set(wanted) & set(known):
-            text = f"this runtime streams over WebSocket only, as {' or '.join(known)}; SPDY is not offered\n"
+        known: tuple[str, ...]
+        upgrade, forwards = request.headers.get("Upgrade", ""), offer.kind == "portforward"
+        if upgrade.upper() == SPDY:
+            known = SPDY_PORT_FORWARD_PROTOCOLS if forwards else SPDY_PROTOCOLS
+            wanted = _words(request.headers.getall("X-Stream-Protocol-Version", ()))
+        else:
+            known = PORT_FORWARD_PROTOCOLS if forwards else PROTOCOLS
+            wanted = _words(request.headers.getall("Sec-WebSocket-Protocol", ()))
+        chosen = next((name for name in wanted if name in known), "")
+        if not chosen or upgrade.lower() not in ("websocket", SPDY.lower()):
+            text = f"this runtime streams over WebSocket or {SPDY}; over this one as {' or '.join(known)}\n"
             raise web.HTTPBadRequest(text=text)
         del self._offers[request.match_info["token"]]
+        if upgrade.upper() == SPDY:
+            return await self._serve_spdy(request, offer, chosen)
         socket = web.WebSocketResponse(protocols=known, max_msg_size=1 << 20)
         await socket.prepare(request)
-        session = Session(socket)
+        await self._carry_out(offer, WebSocketSession(socket))
+        with contextlib.suppress(ConnectionError):
+            await socket.close()
+        return socket
+
+    async def _serve_spdy(self, request: web.Request, offer: _Offer, protocol: str) -> web.StreamResponse:
+        transport = request.transport
+        if transport is None:
+            raise web.HTTPBadRequest(text="the client has left\n")
+
+        def hold(wait: bool) -> None:
+            if not transport.is_closing():
+                (transport.pause_reading if wait else transport.resume_reading)()
+
+        async def write(data: bytes) -> None:
+            await writer.write(data)
+
+        session = SpdySession(write, hold)
+        headers = {"Connection": "Upgrade", "Upgrade": SPDY, "X-Stream-Protocol-Version": protocol}
+        answer = web.StreamResponse(status=101, headers=headers)
+        answer.force_close()
+        request.protocol.set_parser(cast(Any, session))  # it feeds whatever has the two methods for that
+        writer: Any = await answer.prepare(request)
+        await self._carry_out(offer, session)
+        await session.finish()
+        return answer
+
+    async def _carry_out(self, offer: _Offer, session: Session) -> None:
         try:
             await self._run(offer.kind, offer.request, session)
         except CallError as error:
             await session.fail(str(error))
         except (ConnectionError, asyncio.IncompleteReadError) as error:
             _log.info("A stream broke", extra={"kind": offer.kind, "err": str(error)})
-        with contextlib.suppress(ConnectionError):
-            await socket.close()
-        return socket
 
 
-def _protocols(headers: Mapping[str, str]) -> list[str]:
-    return [word.strip() for word in headers.get("Sec-WebSocket-Protocol", "").split(",") if word.strip()]
+def _words(lines: Iterable[str]) -> list[str]:
+    return [word for line in lines for part in line.split(",") if (word := part.strip())]

@@ -1,4 +1,4 @@
-"""One client's stream: channels of a WebSocket, and what they are joined to."""
+"""What the channels of one client's stream are joined to."""
 
 from __future__ import annotations
 
@@ -11,61 +11,21 @@ import socket
 import struct
 import termios
 import threading
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
-from aiohttp import WSMsgType, web
+from nodeagent_plugins.embedded_runtime.channels import CLOSE, RESIZE, STDERR, STDIN, STDOUT, Feed, Session
 from nodeagent_plugins.embedded_runtime.containers import Containers
 from nodeagent_plugins.embedded_runtime.control import open_shim
 from nodeagent_plugins.embedded_runtime.errors import CallError
 from nodeagent_plugins.embedded_runtime.execution import Execution, Prepared
 from nodeagent_plugins.embedded_runtime.sandboxes import Sandboxes
 from nodeagent_plugins.embedded_runtime.small import syscalls
+from nodeagent_plugins.embedded_runtime.spdy_session import SpdySession
 
-PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
-STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
-CLOSE = 255
 READ_BYTES = 32 * 1024
 CONNECT_SECONDS = 10.0
 DRAIN_SECONDS = 2.0
-
-Feed = Callable[[int, bytes], Awaitable[None]]
-
-
-class Session:
-    """The channels of one WebSocket."""
-
-    def __init__(self, socket: web.WebSocketResponse) -> None:
-        self._socket = socket
-
-    async def send(self, channel: int, data: bytes) -> None:
-        await self._socket.send_bytes(bytes((channel,)) + data)
-
-    async def succeed(self, exit_code: int = 0) -> None:
-        """Tell how the command ended."""
-        status: dict[str, Any] = {"metadata": {}, "status": "Success"}
-        if exit_code:
-            status = {
-                "metadata": {},
-                "status": "Failure",
-                "message": f"command terminated with exit code {exit_code}",
-                "reason": "NonZeroExitCode",
-                "details": {"causes": [{"reason": "ExitCode", "message": str(exit_code)}]},
-            }
-        await self.send(ERROR, msgspec.json.encode(status))
-
-    async def fail(self, text: str) -> None:
-        """Tell why there is no stream."""
-        status = {"metadata": {}, "status": "Failure", "reason": "InternalError", "code": 500, "message": text}
-        with contextlib.suppress(ConnectionError):
-            await self.send(ERROR, msgspec.json.encode(status))
-
-    async def read(self, feed: Feed) -> None:
-        """Pass each message on to *feed*, channel and data, until the client leaves."""
-        async for message in self._socket:
-            if message.type is WSMsgType.BINARY and message.data:
-                await feed(message.data[0], message.data[1:])
 
 
 class Streams:
@@ -77,8 +37,14 @@ class Streams:
     async def run(self, kind: str, request: Any, session: Session) -> None:
         """Carry out *request* until it has ended or the client has left."""
         if kind == "portforward":
-            await self._forward(request, session)
+            if isinstance(session, SpdySession):
+                path = self._sandboxes.records.get(request.pod_sandbox_id).namespace("net")
+                await session.forward(lambda port: connect_inside(path, port))
+            else:
+                await self._forward(request, session)
             return
+        if isinstance(session, SpdySession):
+            await session.open(request)
         container = self._containers.records.get(request.container_id)
         if kind == "attach":
             await self._attach(self._containers.records.directory(container.id), request, session)

@@ -1,0 +1,59 @@
+"""Frames of SPDY/3.1."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import pytest
+from nodeagent_plugins.embedded_runtime import spdy
+from nodeagent_plugins.embedded_runtime.spdy import Frame, Kind, Reader, SpdyError, Writer
+
+
+def test_the_words_to_begin_compression_with_are_those_of_the_protocol() -> None:
+    assert zlib.adler32(spdy.DICTIONARY) == 0xE3C6A7C2  # by this number both sides of zlib know them
+
+
+def test_frames_come_out_as_they_went_in_however_they_are_cut() -> None:
+    writer, reader = Writer(), Reader()
+    sent = writer.syn_stream(1, {"streamtype": "stdin"}) + writer.data(1, b"hello") + writer.syn_reply(3)
+    sent += writer.syn_stream(5, {"streamtype": "error", "port": "80"}) + writer.data(1, b"", fin=True)
+    sent += writer.ping(b"\0\0\0\7") + writer.goaway(5)
+
+    frames = [frame for byte in sent for frame in reader.feed(bytes((byte,)))]
+
+    assert frames == [
+        Frame(Kind.SYN_STREAM, 1, headers={"streamtype": "stdin"}),
+        Frame(Kind.DATA, 1, b"hello"),
+        Frame(Kind.SYN_REPLY, 3),
+        Frame(Kind.SYN_STREAM, 5, headers={"streamtype": "error", "port": "80"}),
+        Frame(Kind.DATA, 1, fin=True),
+        Frame(Kind.PING, data=b"\0\0\0\7"),
+        Frame(Kind.GOAWAY, data=struct.pack("!II", 5, 0)),
+    ]
+
+
+def control(kind: int, body: bytes, version: int = 3) -> bytes:
+    return struct.pack("!II", 1 << 31 | version << 16 | kind, len(body)) + body
+
+
+def packed(text: bytes) -> bytes:
+    deflate = zlib.compressobj(zdict=spdy.DICTIONARY)
+    return deflate.compress(text) + deflate.flush(zlib.Z_SYNC_FLUSH)
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        (control(1, b"", version=2), "version 2"),
+        (control(1, b"\0\0"), "without its stream"),
+        (control(2, b"\0\0\0\1" + b"no zlib"), "cannot be read"),
+        (control(2, b"\0\0\0\1" + packed(b"\xff\xff\xff\xff")), "cannot be read"),
+        (control(2, b"\0\0\0\1" + packed(b"\0" * 1_000_000)), "more headers"),
+        (struct.pack("!II", 1, 0xFFFFFF), "a frame of"),
+        (struct.pack("!II", 1 << 31 | 3 << 16 | 1, 0xFFFFFF), "a frame of"),
+    ],
+)
+def test_what_is_no_spdy_or_too_much_of_it_is_refused(data: bytes, complaint: str) -> None:
+    with pytest.raises(SpdyError, match=complaint):
+        list(Reader().feed(data))
