@@ -196,7 +196,10 @@ async def test_clients_see_the_certificate_that_they_ask_for(tmp_path: Path) -> 
         (*files(tmp_path, "wild", "*.example.com", "10.0.0.1", authority=authority), ""),
         (*files(tmp_path, "exact", "b.example.com", authority=authority), ""),
         (*files(tmp_path, "late", "b.example.com", "d.example.com", authority=authority), ""),
-        (*files(tmp_path, "named", "inside.example", authority=authority), ":*.test,c.example.com,d.example.com,127.0.0.1"),
+        (
+            *files(tmp_path, "named", "inside.example", authority=authority),
+            ":*.test,c.example.com,d.example.com,127.0.0.1",
+        ),
     ]
     options = [f"--tls-sni-cert-key={certificate},{key}{names}" for certificate, key, names in pairs]
     running = await started(tmp_path / "data", *options)
