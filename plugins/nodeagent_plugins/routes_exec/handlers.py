@@ -7,8 +7,9 @@ from typing import TypeVar
 
 from aiohttp import web
 from nodeagent_plugins.routes_exec.streams import read_ports, read_streams
-from nodeagent_plugins.routes_exec.tunnel import Tunnel, is_upgrade, is_websocket
+from nodeagent_plugins.routes_exec.tunnel import is_websocket, join
 
+from nodeagent.base.tunnel import is_upgrade
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.pods import find_pod
 from nodeagent.contracts.runtime import ContainerState
@@ -120,9 +121,8 @@ class Handlers:
             url = await asking
         except RuntimeFailure as error:
             raise _as_answer(error) from error
-        config = self._context.config
-        tunnel = Tunnel(self._context.clock, config.streaming_connection_idle_timeout.seconds)
-        return await tunnel.join(request, url)
+        idle_seconds = self._context.config.streaming_connection_idle_timeout.seconds
+        return await join(request, url, self._context.clock, idle_seconds)
 
 
 def _need_upgrade(request: web.Request) -> None:
