@@ -124,6 +124,7 @@ class Demo:
         arguments = ["--config", str(self.directory / "config.yaml"), "--kubeconfig", facts["nodeKubeconfig"]]
         arguments += ["--plugin-config", str(self.directory / "plugins.yaml"), "--hostname-override", NODE]
         arguments += ["--root-dir", str(self.directory / "root"), "--cert-dir", str(self.directory / "pki")]
+        arguments += ["--disable-plugin", "kernel_tunables"]  # as with _GENTLE: the machine is not the demo's
         arguments += ["--disable-plugin", "kernel_tunables"]
         return start_agent(self.directory, arguments, ports.health)
 
@@ -252,7 +253,7 @@ class Demo:
         return False
 
     async def _delete(self, admin: Client) -> None:
-        """Delete the pod and return when it is gone."""
+        """Delete the pod and return when it is gone, from the runtime too."""
 
         async def gone() -> bool:
             try:
@@ -262,12 +263,20 @@ class Demo:
             return False
 
         try:
+            uid = (await self._pod(admin))["metadata"]["uid"]
             await admin.delete(PODS, POD, NAMESPACE, grace_seconds=1)
             await self._wait(gone, "the pod did not end")
         except ApiNotFound:
             return
         except ApiError as error:
             raise DemoError(f"the pod cannot be deleted: {error}") from error
+        directory = self.directory / "root/pods" / uid
+
+        async def removed() -> bool:
+            return not await asyncio.to_thread(directory.exists)
+
+        # The agent removes it once the runtime has removed the pod, which it does after the API server has.
+        await self._wait(removed, "the pod was not removed")
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:

@@ -123,11 +123,12 @@ class BridgeNetwork:
 
     async def remove(self) -> None:
         """Take the bridge and its rules away, if the bridge is one that a runtime of ours made; no pod may be left."""
+        # Not read from /sys, which may be that of another network.
         try:
-            alias = await asyncio.to_thread(Path(f"/sys/class/net/{self._bridge}/ifalias").read_text)
-        except OSError:
+            known = await commands.run([self._ip, "link", "show", self._bridge], "look at the bridge of pods")
+        except CallError:
             return
-        if alias.strip() != _ALIAS:
+        if f"alias {_ALIAS}" not in known:
             return
         with contextlib.suppress(CallError):  # what stays does no harm, and the next start takes it over
             await commands.run([self._ip, "link", "delete", self._bridge], "remove the bridge of pods")
@@ -160,7 +161,7 @@ class BridgeNetwork:
         await asyncio.shield(self._prepared)
 
     async def _make_bridge(self) -> None:
-        if not await asyncio.to_thread(Path(f"/sys/class/net/{self._bridge}").exists):
+        if not _is_device(self._bridge):
             await commands.run(
                 [self._ip, "-batch", "-"],
                 "make the bridge of pods",
@@ -212,6 +213,14 @@ class BridgeNetwork:
             element = f"{_PROTOCOLS[port.protocol]} . {port.host_port} : {address} . {port.container_port}"
             command = [self._nft or "nft", f"add element ip {self._table} ports {{ {element} }}"]
             await commands.run(command, f"open host port {port.host_port}")
+
+
+def _is_device(name: str) -> bool:
+    try:
+        socket.if_nametoindex(name)
+    except OSError:
+        return False
+    return True
 
 
 def node_address() -> str:

@@ -95,6 +95,8 @@ def test_shows_a_pod_without_any_runtime_and_leaves_nothing_running(demo: Demo) 
     assert "ended and removed" in result.stdout
     assert demo.processes() == []
     assert not (demo.place / "runtime/keeper.json").exists()
+    assert not Path("/sys/class/net/nodeagent0").exists()
+    assert list((demo.place / "runtime/containers").iterdir()) == []
 
 
 def test_works_in_a_chroot_on_a_plain_folder() -> None:
