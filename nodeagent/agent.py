@@ -15,6 +15,7 @@ from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
 from nodeagent.model.meta import ObjectReference
+from nodeagent.event_journal import EventJournal
 from nodeagent.model.pod import Pod
 from nodeagent.node import NodeManager
 from nodeagent.parts import (
@@ -32,6 +33,7 @@ from nodeagent.plugin_report import PluginReport
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.podworker.desired import ChangeKind, DesiredPods, is_static
 from nodeagent.podworker.first_sync import FirstSync
+from nodeagent.podworker.explain import Explainer
 from nodeagent.podworker.housekeeping import Housekeeping
 from nodeagent.podworker.run_once import RunOnce
 from nodeagent.podworker.worker import PodWorker, WorkerParts
@@ -101,7 +103,9 @@ class Agent:
             lambda: context.runtime, self._cache, clock, wake=self._pod_changed, recovered=self._pods.wake_all
         )
         self._evented = EventedPleg(lambda: context.runtime, self._cache, self._pleg, clock, wake=self._pod_changed)
-        provide_parts(context, plugins, self._pods)
+        provide_parts(context, plugins, self._pods, lambda recorder: EventJournal(recorder, clock))
+        assert isinstance(context.recorder, EventJournal)
+        self._explainer = Explainer(context, self._pods, context.recorder, plugins)
         self._node = NodeManager(context, plugins, lambda: [p for p in (self._pleg.health.problem,) if p])
         context.node, context.wake_node = (lambda: self._node.node), self._node.wake
         self._mirrors = MirrorPods(
@@ -123,6 +127,7 @@ class Agent:
             sandbox_condition=loaded.gates.enabled("PodReadyToStartContainersCondition"),
             disruption_condition=loaded.gates.enabled("PodDisruptionConditions"),
         )
+            note=self._explainer.note,
         if context.api is not None:
             context.flush_statuses = self._status.flush
         self._sources = provide_sources(context, plugins)
@@ -134,7 +139,8 @@ class Agent:
             partial(provide_access, context, plugins),
             partial(provide_routes, context, plugins),
         )
-        self._local = LocalServer(context.root_dir, provide_questions(context, plugins))
+        questions = [*self._explainer.questions(), *provide_questions(context, plugins)]
+        self._local = LocalServer(context.root_dir, questions)
         self._report = PluginReport(plugins, context.root_dir, clock)
         self._housekeeping = Housekeeping(self._pods, self._cache, lambda: context.syncer, clock)
 
@@ -304,6 +310,7 @@ class Agent:
         if kind is ChangeKind.REMOVED:
             self._mirrors.gone(mirror)
         else:
+        self._explainer.forget(worker.pod.uid)
             self._mirrors.seen(mirror)
 
 

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.events import EventRecorder
 from nodeagent.contracts.local import LocalQuestion
 from nodeagent.contracts.pods import PodDirectory, PodSource
 from nodeagent.contracts.server import Authenticator, Authorizer, Route
 from nodeagent.pluginmanager import Answer, PluginManager
 
 
-def provide_parts(context: AgentContext, plugins: PluginManager, pods: PodDirectory) -> None:
+def provide_parts(
+    context: AgentContext,
+    plugins: PluginManager,
+    pods: PodDirectory,
+    around_recorder: Callable[[EventRecorder], EventRecorder] = lambda recorder: recorder,
+) -> None:
     """Ask the plugins for every part of *context*.
 
+    :param around_recorder: gets the recorder and returns what the agent uses in its place.
     :raises PluginError: nobody provides a part, or a plugin failed.
     :raises ConfigError: a plugin cannot work with the configuration.
     """
-    context.recorder = plugins.provide("nodeagent_provide_event_recorder", context=context)
+    context.recorder = around_recorder(plugins.provide("nodeagent_provide_event_recorder", context=context))
     context.runtime = plugins.provide("nodeagent_provide_runtime", context=context)
     context.images = plugins.provide("nodeagent_provide_image_service", context=context)
     context.objects = plugins.provide("nodeagent_provide_object_reader", context=context)

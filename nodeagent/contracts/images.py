@@ -34,6 +34,32 @@ class ImagePuller(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class PullUnderWay:
+    """An image that is on its way for at least one container."""
+
+    image: str
+    since: float
+    """Monotonic time at which it was asked for."""
+    waits: bool
+    """Whether other pulls go first."""
+    pods: tuple[str, ...] = ()
+    """Full names of the pods that wait for it."""
+
+
+@runtime_checkable
+class TellingImagePuller(Protocol):
+    """An image puller that also tells what it is at."""
+
+    def pulls(self) -> Sequence[PullUnderWay]:
+        """Return the pulls under way, the oldest first."""
+        ...
+
+    def held_back_seconds(self, pod: Pod, container: Container) -> float:
+        """Return how long the back-off after failed pulls goes on; 0 where there is none."""
+        ...
+
+
 class CredentialProvider(Protocol):
     """Knows credentials of registries."""
 

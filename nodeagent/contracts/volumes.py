@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from nodeagent.model.pod import Pod, Volume
 
@@ -60,4 +60,13 @@ class VolumeManager(Protocol):
 
     def pods_with_volumes(self) -> Sequence[str]:
         """Return the UIDs of pods that have volume directories on disk, wanted or not."""
+        ...
+
+
+@runtime_checkable
+class TellingVolumeManager(Protocol):
+    """A volume manager that also tells what it is at."""
+
+    def pending(self, pod_uid: str) -> Mapping[str, float]:
+        """Return the volumes that are being prepared now, each with the monotonic time at which that began."""
         ...

@@ -48,6 +48,11 @@ class DesiredPods:
         """Whether every source has published; before that, nothing may be cleaned up."""
         return not self._waiting
 
+    @property
+    def unheard(self) -> list[str]:
+        """The sources that have not published."""
+        return sorted(self._waiting)
+
     def publish(self, source: str, pods: Sequence[Pod]) -> list[Change]:
         """Take the new set of *source* and return what changed: removals, then additions, then updates.
 

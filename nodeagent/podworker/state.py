@@ -44,6 +44,26 @@ class Termination:
         return replace(self, grace_seconds=min(graces) if graces else None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPicture:
+    """What a worker does at this moment, for whoever asks why a pod is where it is.
+
+    :ivar working_since: monotonic time at which the step under way began; ``None`` while the worker rests.
+    :ivar due_at: monotonic time of the next step, if it is known.
+    :ivar error: why the last step has to be repeated, with its ``reason``; empty when it went well.
+    """
+
+    phase: Phase
+    termination: Termination | None = None
+    working_since: float | None = None
+    due_at: float | None = None
+    error: str = ""
+    reason: str = ""
+    network_problem: str = ""
+    queued: bool = False
+    """It waits until a static pod of its name has ended."""
+
+
 def asked_to_end(pod: Pod) -> Termination | None:
     """Return why the API wants *pod* to end, or ``None``."""
     if pod.metadata.deletion_timestamp is None:

@@ -17,7 +17,7 @@ from nodeagent.errors import NodeAgentError, RuntimeFailure
 from nodeagent.model.pod import Pod, PodStatus
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.podworker.metrics import STEPS, StartWatch
-from nodeagent.podworker.state import Phase, Termination, asked_to_end, effective_grace
+from nodeagent.podworker.state import Phase, Termination, WorkerPicture, asked_to_end, effective_grace
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,8 @@ class PodWorker:
         self._step: asyncio.Task[None] | None = None
         self._retry = Backoff(TERMINATION_RETRY_SECONDS, RETRY_SECONDS)
         self._waiting: Mapping[str, WaitingReason] = {}
-        self._error_text = ""
+        self._error_text = self._error_reason = self._network = ""
+        self._step_began = 0.0
         self._start = StartWatch(parts.clock, static=static)
         self._updated = False
 
@@ -96,6 +97,18 @@ class PodWorker:
     def wake(self) -> None:
         """Look again now."""
         self._woken.set()
+
+    def picture(self) -> WorkerPicture:
+        """Return what the worker does now."""
+        return WorkerPicture(
+            phase=self.phase,
+            termination=self.termination,
+            working_since=self._step_began if self._step is not None else None,
+            due_at=self._due,
+            error=self._error_text,
+            reason=self._error_reason,
+            network_problem=self._network,
+        )
 
     # --- the loop -------------------------------------------------------------------------------------------
 
@@ -137,7 +150,8 @@ class PodWorker:
 
     async def _one_step(self) -> None:
         """Take one step; every failure ends here, as a time to try again."""
-        began, operation = self._parts.clock.now(), self._operation()
+        self._step_began = began = self._parts.clock.now()
+        operation = self._operation()
         try:
             match self.phase:
                 case Phase.SYNC:
@@ -153,7 +167,7 @@ class PodWorker:
             self._failed(error, repr(error))
         else:
             if self._error_text:
-                self._error_text = ""
+                self._error_text = self._error_reason = ""
                 _log.info("Pod goes on", extra={"pod": self.pod.full_name})
         finally:
             STEPS.observe(self._parts.clock.now() - began, operation)
@@ -169,6 +183,7 @@ class PodWorker:
         return "update" if updated else "sync"
 
     def _failed(self, error: Exception, text: str) -> None:
+        self._error_reason = error.reason if isinstance(error, NodeAgentError) else "Error"
         if text != self._error_text:
             self._error_text = text
             _log.error("Pod cannot go on now", extra={"pod": self.pod.full_name, "phase": self.phase.name, "err": text})
@@ -189,6 +204,7 @@ class PodWorker:
             await self._hold_back(pod, observed, answer.value.reason, answer.value.message)
             return
         problem = "" if pod.spec.host_network or (observed and observed.alive) else parts.network_problem()
+        self._network = problem
         if problem:
             parts.recorder.record(
                 pod.reference(), EventType.WARNING, "NetworkNotReady", f"network is not ready: {problem}"

@@ -14,7 +14,7 @@ from nodeagent.errors import PluginError
 from nodeagent.model.meta import ObjectMeta
 from nodeagent.model.pod import Pod, PodSpec, PodStatus
 from nodeagent.podworker.desired import Change, ChangeKind, DesiredPods, is_mirror, is_static
-from nodeagent.podworker.state import Phase, Termination, asked_to_end
+from nodeagent.podworker.state import Phase, Termination, WorkerPicture, asked_to_end
 from nodeagent.podworker.worker import PodWorker, WorkerParts
 
 _log = logging.getLogger(__name__)
@@ -95,6 +95,18 @@ class PodWorkers:
 
     def observed(self, uid: str) -> RuntimePod | None:
         return self._parts.observer.get(uid) if self._parts else None
+
+    def picture(self, uid: str) -> WorkerPicture | None:
+        """Return what the pod's worker does now; ``None`` for a pod without one, such as a refused one."""
+        worker = self._workers.get(uid)
+        if worker is not None:
+            return worker.picture()
+        return WorkerPicture(phase=Phase.SYNC, queued=True) if uid in self._queued else None
+
+    @property
+    def unheard_sources(self) -> Sequence[str]:
+        """The sources that have not told yet which pods they want."""
+        return self._desired.unheard
 
     def wake(self, uid: str) -> None:
         worker = self._workers.get(uid)

@@ -45,6 +45,8 @@ class Observation:
     host_ips: Sequence[str] = ()
     runtime_name: str = "containerd"
     probes: ProbeLookup = lambda _id, _kind: None
+    note: str = ""
+    """What has kept the pod from being ready for long; added to the message of its conditions."""
     sandbox_condition: bool = True
     """Report PodReadyToStartContainers (spec: gate.PodReadyToStartContainersCondition)."""
 
@@ -169,7 +171,7 @@ def _pod_ips(pod: Pod, seen: Observation) -> Sequence[str]:
 
 
 def _conditions(pod: Pod, status: PodStatus, seen: Observation) -> list[PodCondition]:
-    ready_containers = _containers_ready(pod, status)
+    ready_containers = _containers_ready(pod, status, seen.note)
     conditions = [
         _initialized(pod, status),
         _ready(pod, ready_containers, seen.before),
@@ -211,7 +213,7 @@ def _initialized(pod: Pod, status: PodStatus) -> PodCondition:
     )
 
 
-def _containers_ready(pod: Pod, status: PodStatus) -> PodCondition:
+def _containers_ready(pod: Pod, status: PodStatus, note: str) -> PodCondition:
     if status.phase == PodPhase.SUCCEEDED:
         return PodCondition(type="ContainersReady", status="False", reason="PodCompleted")
     if status.phase == PodPhase.FAILED:
@@ -225,11 +227,12 @@ def _containers_ready(pod: Pod, status: PodStatus) -> PodCondition:
     unready = [name for name in names if name not in counted or not counted[name].ready]
     if not unready:
         return PodCondition(type="ContainersReady", status="True")
+    message = f"containers with unready status: [{' '.join(unready)}]"
     return PodCondition(
         type="ContainersReady",
         status="False",
         reason="ContainersNotReady",
-        message=f"containers with unready status: [{' '.join(unready)}]",
+        message=f"{message}; {note}" if note else message,
     )
 
 

@@ -59,6 +59,7 @@ class StatusManager:
 
     :param api: returns the client, ``None`` in standalone mode.
     :param mirror_of: returns the mirror pod of a static pod, if there is one.
+    :param note: returns what has kept a pod, given with its last status, from being ready for long.
     """
 
     def __init__(
@@ -74,11 +75,13 @@ class StatusManager:
         mirror_of: Callable[[Pod], Pod | None],
         sandbox_condition: bool = True,
         disruption_condition: bool = True,
+        note: Callable[[Pod], str] = lambda _: "",
     ) -> None:
         self._api, self._clock, self._plugins = api, clock, plugins
         self._probes, self._host_ips, self._runtime_name = probes, host_ips, runtime_name
         self._is_static, self._mirror_of = is_static, mirror_of
         self._sandbox_condition, self._disruption_condition = sandbox_condition, disruption_condition
+        self._note = note
         self._entries: dict[str, _Entry] = {}
         self._dirty: dict[str, None] = {}
         self._busy: set[str] = set()
@@ -128,6 +131,7 @@ class StatusManager:
                 host_ips=self._host_ips(),
                 runtime_name=self._runtime_name(),
                 probes=self._probes,
+                note="" if entry.ended else self._note(msgspec.structs.replace(pod, status=entry.status)),
                 sandbox_condition=self._sandbox_condition,
             ),
         )

@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 from nodeagent_plugins.image_pull.access import ImageAccess
@@ -16,7 +16,13 @@ from nodeagent_plugins.image_pull.keyring import read_pull_secrets
 from nodeagent.base.aio import BackoffTable, TokenBucket
 from nodeagent.base.duration import Duration
 from nodeagent.contracts.events import EventType
-from nodeagent.contracts.images import CredentialAnswer, CredentialProvider, InquiringCredentialProvider, PulledImage
+from nodeagent.contracts.images import (
+    CredentialAnswer,
+    CredentialProvider,
+    InquiringCredentialProvider,
+    PulledImage,
+    PullUnderWay,
+)
 from nodeagent.contracts.runtime import Credentials, Image, SandboxConfig
 from nodeagent.errors import ApiError, ImageError, NodeAgentError
 from nodeagent.model.image_name import ImageName, default_pull_policy, parse_image_name, with_default_tag
@@ -34,10 +40,13 @@ _SPECIAL_REASONS = re.compile(r"(?:^|: )(RegistryUnavailable|SignatureValidation
 
 @dataclass(slots=True)
 class _Shared:
-    """A pull under way and how many containers wait for it."""
+    """A pull under way and the pods that wait for it, one entry a container."""
 
     task: asyncio.Task[_Pulled]
-    waiters: int = 0
+    image: str
+    since: float
+    began: asyncio.Event
+    waiters: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +109,17 @@ class Puller:
                 text = f'Container image "{container.image}" {what} with pull policy of Never'
                 self._fail(regarding, "ErrImageNeverPull", text, ImageError(text, reason="ErrImageNeverPull"))
         return await self._pull(pod, regarding, container.image, image, name, sandbox)
+
+    def pulls(self) -> Sequence[PullUnderWay]:
+        """Return the pulls under way, the oldest first."""
+        return [
+            PullUnderWay(one.image, one.since, not one.began.is_set(), tuple(dict.fromkeys(one.waiters)))
+            for one in self._under_way.values()
+        ]
+
+    def held_back_seconds(self, pod: Pod, container: Container) -> float:
+        """Return how long the back-off after failed pulls of the container's image goes on."""
+        return self._backoff.remaining(f"{pod.uid}_{container.image}")
 
     async def _pull(
         self,
@@ -223,14 +243,15 @@ class Puller:
         key = (image, credentials, pod.spec.runtime_class_name)
         shared = self._under_way.get(key)
         if shared is None:
-            task = self._context.tasks.start(self._pull_now(image, credentials, sandbox), f"pull/{image}")
-            shared = self._under_way[key] = _Shared(task)
+            began = asyncio.Event()
+            task = self._context.tasks.start(self._pull_now(image, credentials, sandbox, began), f"pull/{image}")
+            shared = self._under_way[key] = _Shared(task, image, self._context.clock.now(), began)
             task.add_done_callback(lambda _: self._forget(key, shared))
-        shared.waiters += 1
+        shared.waiters.append(pod.full_name)
         try:
             return await asyncio.shield(shared.task)
         finally:
-            shared.waiters -= 1
+            shared.waiters.remove(pod.full_name)
             if not shared.waiters:
                 self._forget(key, shared)
                 shared.task.cancel()
@@ -240,10 +261,11 @@ class Puller:
             del self._under_way[key]
 
     async def _pull_now(
-        self, image: str, credentials: tuple[Credentials, ...], sandbox: SandboxConfig | None
+        self, image: str, credentials: tuple[Credentials, ...], sandbox: SandboxConfig | None, began: asyncio.Event
     ) -> _Pulled:
-        """Try each credential in turn, or none at all where there is none."""
+        """Try each credential in turn, or none at all where there is none; *began* is set when it is its turn."""
         async with self._slots:
+            began.set()
             if not self._rate.try_take():
                 return _Pulled(error="pull QPS exceeded")
             started, errors = self._context.clock.now(), []

@@ -37,6 +37,7 @@ class Manager:
     def __init__(self, context: AgentContext, kinds: Sequence[VolumeKind], mounter: Mounter) -> None:
         self._context, self._kinds, self._mounter = context, kinds, mounter
         self._parents: dict[str, set[Path]] = {}
+        self._pending: dict[str, dict[str, float]] = {}
 
     async def prepare(self, pod: Pod) -> Mapping[str, MountedVolume]:
         """Return the volumes that containers mount, by name; those that none mounts are not prepared.
@@ -88,6 +89,10 @@ class Manager:
             return []
         return [uid for uid in uids if _volume_directories(pods / uid / "volumes")]
 
+    def pending(self, pod_uid: str) -> Mapping[str, float]:
+        """Return the volumes that are being set up now, and since when."""
+        return self._pending.get(pod_uid, {})
+
     async def _set_up_all(self, pod: Pod, volumes: Sequence[Volume]) -> dict[str, MountedVolume | str]:
         kinds = {volume.name: self._kind(volume) for volume in volumes}
         await self._make_parents(pod.uid, {kind.name for kind in kinds.values() if kind is not None})
@@ -105,6 +110,8 @@ class Manager:
         if kind is None:
             return f"volumes of kind {source_of(volume)} are not supported on this node"
         directory = self._context.pod_dir(pod.uid) / "volumes" / kind.name / volume.name
+        pending = self._pending.setdefault(pod.uid, {})
+        pending[volume.name] = self._context.clock.now()
         try:
             async with asyncio.timeout(SETUP_SECONDS):
                 return await kind.setup(pod, volume, directory)
@@ -112,6 +119,10 @@ class Manager:
             return f"not ready after {SETUP_SECONDS:.0f} s"
         except (NodeAgentError, OSError) as error:
             return _text(error)
+        finally:
+            del pending[volume.name]
+            if not pending:
+                self._pending.pop(pod.uid, None)
 
     def _kind(self, volume: Volume) -> VolumeKind | None:
         return next((kind for kind in self._kinds if kind.supports(volume)), None)

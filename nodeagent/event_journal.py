@@ -1,0 +1,79 @@
+"""Keeps the last events of each pod in memory, so that the agent itself can tell what happened to one."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from nodeagent.base.aio import Clock
+from nodeagent.contracts.events import EventRecorder, EventType
+from nodeagent.model.meta import ObjectReference
+
+EVENTS_OF_ONE = 16
+OBJECTS = 512
+
+
+@dataclass(slots=True)
+class JournalEntry:
+    """Equal events about one object: how often, and when for the first and the last time."""
+
+    type: EventType
+    reason: str
+    note: str
+    field_path: str
+    first: datetime
+    last: datetime
+    count: int = 1
+
+
+class EventJournal:
+    """An :class:`~nodeagent.contracts.events.EventRecorder` that passes events on and remembers those about pods.
+
+    Kept are the newest of each pod, and the pods that something happened to last.
+    """
+
+    def __init__(self, recorder: EventRecorder, clock: Clock) -> None:
+        self._recorder, self._clock = recorder, clock
+        self._entries: OrderedDict[str, list[JournalEntry]] = OrderedDict()
+
+    def record(
+        self,
+        regarding: ObjectReference,
+        type: EventType,
+        reason: str,
+        note: str,
+        *,
+        action: str = "",
+        related: ObjectReference | None = None,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        self._recorder.record(regarding, type, reason, note, action=action, related=related, annotations=annotations)
+        if regarding.kind == "Pod":
+            self._keep(regarding, type, reason, note)
+
+    async def flush(self, timeout_seconds: float) -> None:
+        await self._recorder.flush(timeout_seconds)
+
+    def of(self, uid: str) -> Sequence[JournalEntry]:
+        """Return what happened to the pod, the newest last."""
+        return self._entries.get(uid, ())
+
+    def forget(self, uid: str) -> None:
+        """Drop a pod that is gone."""
+        self._entries.pop(uid, None)
+
+    def _keep(self, regarding: ObjectReference, type: EventType, reason: str, note: str) -> None:
+        entries, now = self._entries.setdefault(regarding.uid, []), self._clock.wall()
+        self._entries.move_to_end(regarding.uid)
+        for index, entry in enumerate(entries):
+            if (entry.reason, entry.note, entry.field_path) == (reason, note, regarding.field_path):
+                entry.count, entry.last = entry.count + 1, now
+                entries.append(entries.pop(index))
+                return
+        entries.append(JournalEntry(type, reason, note, regarding.field_path, now, now))
+        if len(entries) > EVENTS_OF_ONE:
+            del entries[0]
+        if len(self._entries) > OBJECTS:
+            self._entries.popitem(last=False)

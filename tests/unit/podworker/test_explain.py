@@ -1,0 +1,349 @@
+"""Why a pod is where it is: each cause is found at its stage, with what to do and when it is tried again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from nodeagent import hookimpl
+from nodeagent.contracts.answers import Stage, StageState, WhyRequest
+from nodeagent.contracts.events import EventType
+from nodeagent.contracts.images import PullUnderWay
+from nodeagent.contracts.pods import Rejection, SyncOutcome, WaitingReason
+from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, RuntimePod, SandboxStatus
+from nodeagent.errors import RuntimeUnavailable, VolumeError
+from nodeagent.event_journal import EVENTS_OF_ONE, OBJECTS, EventJournal
+from nodeagent.model.meta import ObjectReference
+from nodeagent.podworker.explain import LONG_SECONDS, Explainer
+from nodeagent.podworker.remedies import remedy
+from nodeagent.testing import FakeRecorder, make_container, make_context, make_pod
+from tests.unit.podworker.test_workers import House, living
+
+
+class Answers(House):
+    """A house whose pods can be asked about."""
+
+    def __init__(self, clock, tmp_path, *plugins):
+        super().__init__(clock, *plugins)
+        self.recorder = EventJournal(FakeRecorder(), clock)
+        self.context = make_context(tmp_path, clock=clock, pods=self.workers, recorder=self.recorder)
+        self.explainer = Explainer(self.context, self.workers, self.recorder, self.plugins)
+
+    async def why(self, name="web"):
+        return await self.explainer.why(WhyRequest(namespace="default", name=name))
+
+    def happened(self, pod, reason, note, field_path=""):
+        self.recorder.record(pod.reference(field_path), EventType.WARNING, reason, note)
+
+
+class Waits:
+    """A syncer whose pods get no further than it is told."""
+
+    def __init__(self, error=None, waiting=None, retry=None):
+        self.outcome = SyncOutcome(error=error, waiting=waiting or {}, retry_seconds=retry)
+
+    async def sync_pod(self, pod, status, observed):
+        return self.outcome
+
+    async def sync_terminating(self, pod, observed, grace_seconds):
+        return SyncOutcome()
+
+
+def states(found):
+    return {stage.stage: stage.state for stage in found.stages}
+
+
+def sandbox(pod):
+    return SandboxStatus(
+        id="s",
+        name=pod.name,
+        uid=pod.uid,
+        namespace=pod.namespace,
+        attempt=0,
+        ready=True,
+        created_at=10**9,
+        ips=["192.0.2.7"],
+    )
+
+
+def observe(house, pod, *containers):
+    """Have the runtime show the pod with a sandbox."""
+    picture = RuntimePod(pod.uid, pod.name, pod.namespace, sandboxes=[sandbox(pod)], containers=containers)
+    house.cache.get = lambda uid: picture if uid == pod.uid else None
+
+
+def container(state=ContainerState.RUNNING, **fields):
+    plain = {
+        "id": "c", "name": "main", "attempt": 0, "state": state, "created_at": 10**9, "started_at": 2 * 10**9,
+        "finished_at": 0, "exit_code": 0, "image": "i", "image_ref": "i",
+    }  # fmt: skip
+    return RuntimeContainerStatus(**{**plain, **fields})
+
+
+async def test_a_pod_that_serves_has_every_stage_behind_it(clock, tmp_path):
+    house, pod = Answers(clock, tmp_path), make_pod()
+    house.syncer = Waits()
+    observe(house, pod, container())
+    async with living(house):
+        await house.publish(pod)
+
+        found = await house.why()
+
+    assert found.ready and found.blocking is None and not found.cause
+    assert set(states(found).values()) == {StageState.DONE}
+    assert list(states(found)) == [Stage.ADMIT, Stage.VOLUMES, Stage.PULL, Stage.SANDBOX, Stage.START, Stage.READY]
+
+
+async def test_a_pod_that_was_refused_names_the_plugin(clock, tmp_path):
+    class Policy:
+        @hookimpl
+        async def nodeagent_admit_pod(self, pod):
+            return Rejection("OutOfcpu", "Node didn't have enough resource: cpu")
+
+    house = Answers(clock, tmp_path, Policy())
+    async with living(house):
+        await house.publish(make_pod())
+
+        found = await house.why()
+
+    assert (found.blocking, found.blocked, found.reason, found.plugin) == (Stage.ADMIT, True, "OutOfcpu", "plugin0")
+    assert "enough resource: cpu" in found.cause
+    assert found.remedy == remedy("OutOfcpu") != ""
+    assert found.next_try_seconds is None
+
+
+async def test_a_pod_that_a_plugin_holds_back_waits_for_the_next_try(clock, tmp_path):
+    class Gate:
+        @hookimpl
+        async def nodeagent_may_pod_run(self, pod):
+            return Rejection("Closed", "not before noon")
+
+    house = Answers(clock, tmp_path, Gate())
+    async with living(house):
+        await house.publish(make_pod())
+        await clock.advance(1)
+
+        found = await house.why()
+
+    assert (found.blocking, found.reason, found.plugin) == (Stage.ADMIT, "Closed", "plugin0")
+    assert found.cause == "not before noon"
+    assert 0 < found.next_try_seconds <= 15
+    assert "plugin0" in found.remedy
+
+
+async def test_a_volume_that_cannot_be_mounted_is_the_cause(clock, tmp_path):
+    house = Answers(clock, tmp_path)
+    house.syncer = Waits(VolumeError('configmap "site" not found'))
+    async with living(house):
+        await house.publish(make_pod(volumes=[{"name": "v", "configMap": {"name": "site"}}]))
+        await clock.advance(1)
+
+        found = await house.why()
+
+    assert (found.blocking, found.reason) == (Stage.VOLUMES, "FailedMount")
+    assert "configmap" in found.cause and found.remedy == remedy("FailedMount")
+    assert states(found)[Stage.SANDBOX] is StageState.WAITING
+
+
+async def test_a_volume_under_way_is_told_with_its_time(clock, tmp_path):
+    house = Answers(clock, tmp_path)
+    house.syncer.hang = True
+    mount = {"name": "data", "mountPath": "/data"}
+    began = clock.now()
+    house.context.volumes.pending = lambda uid: {"data": began}
+    async with living(house):
+        pod = make_pod(containers=[make_container(volume_mounts=[mount])], volumes=[{"name": "data", "emptyDir": {}}])
+        await house.publish(pod)
+        await clock.advance(40)
+
+        found = await house.why()
+
+    assert (found.blocking, found.blocked, found.next_try_seconds) == (Stage.VOLUMES, False, 0)
+    assert found.cause == "being prepared: data for 40 s"
+
+
+async def test_a_node_without_a_network_is_the_cause(clock, tmp_path):
+    house = Answers(clock, tmp_path)
+    house.network_problem = "cni plugin not initialized"
+    async with living(house):
+        await house.publish(make_pod())
+
+        found = await house.why()
+
+    assert (found.blocking, found.reason, found.cause) == (
+        Stage.SANDBOX,
+        "NetworkNotReady",
+        "cni plugin not initialized",
+    )
+    assert "CNI" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(RuntimeUnavailable("no answer"), "RuntimeUnavailable"), (ValueError("pasta"), "Error")],
+)
+async def test_a_sandbox_that_cannot_be_made_is_the_cause(clock, tmp_path, error, reason):
+    house = Answers(clock, tmp_path)
+    house.syncer.error = error
+    async with living(house):
+        await house.publish(make_pod())
+
+        found = await house.why()
+
+    assert (found.blocking, found.blocked, found.reason) == (Stage.SANDBOX, True, reason)
+    assert found.next_try_seconds is not None
+
+
+async def test_an_image_that_cannot_be_had_tells_when_it_is_tried_again(clock, tmp_path):
+    house, pod = Answers(clock, tmp_path), make_pod()
+    house.syncer = Waits(waiting={"main": WaitingReason("ImagePullBackOff", 'Back-off pulling image "x"')}, retry=10.0)
+    house.context.puller.pulls = lambda: ()
+    house.context.puller.held_back_seconds = lambda pod, container: 35.0
+    observe(house, pod)
+    async with living(house):
+        await house.publish(pod)
+
+        found = await house.why()
+
+    assert (found.blocking, found.reason) == (Stage.PULL, "ImagePullBackOff")
+    assert found.cause == 'main: Back-off pulling image "x"'
+    assert found.next_try_seconds == 35.0
+    assert "nodeagent creds test" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("waits", "text"), [(True, "waits for 25 s until other pulls are done"), (False, "i for 25 s")]
+)
+async def test_a_pull_under_way_is_told(clock, tmp_path, waits, text):
+    house, pod = Answers(clock, tmp_path), make_pod()
+    house.syncer.hang = True
+    pull = PullUnderWay("i", clock.now(), waits, ("default/web",))
+    house.context.puller.pulls = lambda: (pull,)
+    house.context.puller.held_back_seconds = lambda pod, container: 0.0
+    observe(house, pod)
+    async with living(house):
+        await house.publish(pod)
+        await clock.advance(25)
+
+        found = await house.why()
+
+    assert (found.blocking, found.blocked) == (Stage.PULL, False)
+    assert text in found.cause
+
+
+async def test_a_container_that_ends_again_and_again_shows_its_exit_code(clock, tmp_path):
+    house, pod = Answers(clock, tmp_path), make_pod()
+    house.syncer = Waits(waiting={"main": WaitingReason("CrashLoopBackOff", "back-off 20s restarting")}, retry=20.0)
+    observe(house, pod, container(ContainerState.EXITED, exit_code=3, finished_at=3 * 10**9, reason="Error"))
+    async with living(house):
+        await house.publish(pod)
+
+        found = await house.why()
+
+    assert (found.blocking, found.reason) == (Stage.START, "CrashLoopBackOff")
+    assert "exit code 3" in found.cause
+    assert found.next_try_seconds == pytest.approx(20, abs=0.1)
+    assert "--previous" in found.remedy
+
+
+async def test_a_probe_that_fails_is_the_cause(clock, tmp_path):
+    house, pod = Answers(clock, tmp_path), make_pod()
+    house.status._probes = lambda container_id, kind: kind  # no probe has succeeded
+    house.syncer = Waits()
+    observe(house, pod, container())
+    async with living(house):
+        await house.publish(pod)
+        for _ in range(3):
+            house.happened(pod, "Unhealthy", "Readiness probe failed: 503", "spec.containers{main}")
+
+        found = await house.why()
+
+    assert (found.blocking, found.reason) == (Stage.READY, "Unhealthy")
+    assert found.cause.startswith("main: Readiness probe failed: 503 (3 times")
+    assert [(event.reason, event.count) for event in found.events] == [("Unhealthy", 3)]
+
+
+async def test_a_pod_on_its_way_out_tells_what_still_runs(clock, tmp_path):
+    house, pod = Answers(clock, tmp_path), make_pod()
+    house.syncer = Waits()
+    observe(house, pod, container())
+    house.cache.refresh = lambda uid, touched=None: _soon(house.cache.get(uid))
+    async with living(house):
+        await house.publish(pod)
+        metadata = msgspec.structs.replace(pod.metadata, deletion_timestamp=datetime(2024, 1, 1, tzinfo=UTC))
+        await house.publish(msgspec.structs.replace(pod, metadata=metadata))
+        await clock.advance(1)
+
+        found = await house.why()
+
+    assert (found.blocking, found.ready) == (Stage.END, False)
+    assert "something of it still runs" in found.cause
+
+
+async def test_a_pod_that_nobody_knows_says_who_has_not_spoken(clock, tmp_path):
+    house = Answers(clock, tmp_path)
+    async with living(house):
+        with pytest.raises(ValueError, match="some have told nothing yet: file"):
+            await house.why("nobody")
+        await house.publish(make_pod(namespace="other"))
+        with pytest.raises(ValueError, match="one of this name is in other"):
+            await house.why()
+
+
+async def test_a_long_wait_is_told_in_the_pod_s_conditions(clock, tmp_path):
+    house, pod = Answers(clock, tmp_path), make_pod()
+    house.status._note = house.explainer.note
+    house.syncer = Waits(VolumeError('configmap "site" not found at try 1'))
+
+    def message():
+        return next(c.message for c in house.status.get(pod.uid).conditions if c.type == "Ready")
+
+    async with living(house):
+        await house.publish(pod)
+        assert message() == "containers with unready status: [main]"
+
+        await clock.advance(LONG_SECONDS + 20)
+        told = message()
+        house.syncer = Waits(VolumeError('configmap "site" not found at try 2'))
+        await clock.advance(40)
+
+        assert told == 'containers with unready status: [main]; volumes: configmap "site" not found at try 1'
+        assert message() == told
+
+        house.syncer = Waits()
+        observe(house, pod, container())
+        house.workers.wake(pod.uid)
+        await clock.advance(1)
+        assert message() == ""
+
+
+async def test_pods_that_something_is_wrong_with_come_first(clock, tmp_path):
+    house = Answers(clock, tmp_path)
+    async with living(house):
+        await house.publish(make_pod("a"))
+        house.network_problem = "no network"
+        await house.publish(make_pod("a"), make_pod("z"))
+
+        lines = house.explainer.lines()
+
+    assert [(line.name, line.blocked) for line in lines] == [("z", True), ("a", False)]
+
+
+def test_the_journal_keeps_the_newest_of_the_last_pods(clock):
+    recorder = FakeRecorder()
+    journal = EventJournal(recorder, clock)
+    for number in range(EVENTS_OF_ONE + 3):
+        journal.record(ObjectReference(kind="Pod", uid="a"), EventType.NORMAL, "R", f"note {number}")
+    journal.record(ObjectReference(kind="Node", uid="n"), EventType.NORMAL, "R", "of the node")
+    for number in range(OBJECTS):
+        journal.record(ObjectReference(kind="Pod", uid=f"p{number}"), EventType.NORMAL, "R", "note")
+
+    assert len(recorder.events) == EVENTS_OF_ONE + 4 + OBJECTS
+    assert not journal.of("n") and not journal.of("a")
+    assert journal.of("p0")
+
+
+async def _soon(value):
+    return value
