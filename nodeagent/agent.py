@@ -14,8 +14,8 @@ from nodeagent.base.logging import v_level
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
-from nodeagent.model.meta import ObjectReference
 from nodeagent.event_journal import EventJournal
+from nodeagent.model.meta import ObjectReference
 from nodeagent.model.pod import Pod
 from nodeagent.node import NodeManager
 from nodeagent.parts import (
@@ -32,8 +32,8 @@ from nodeagent.pleg.generic import GenericPleg
 from nodeagent.plugin_report import PluginReport
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.podworker.desired import ChangeKind, DesiredPods, is_static
-from nodeagent.podworker.first_sync import FirstSync
 from nodeagent.podworker.explain import Explainer
+from nodeagent.podworker.first_sync import FirstSync
 from nodeagent.podworker.housekeeping import Housekeeping
 from nodeagent.podworker.run_once import RunOnce
 from nodeagent.podworker.worker import PodWorker, WorkerParts
@@ -126,8 +126,8 @@ class Agent:
             mirror_of=self._mirrors.of,
             sandbox_condition=loaded.gates.enabled("PodReadyToStartContainersCondition"),
             disruption_condition=loaded.gates.enabled("PodDisruptionConditions"),
-        )
             note=self._explainer.note,
+        )
         if context.api is not None:
             context.flush_statuses = self._status.flush
         self._sources = provide_sources(context, plugins)
@@ -301,6 +301,7 @@ class Agent:
 
     def _pod_finished(self, worker: PodWorker) -> None:
         self._pods.finished(worker)
+        self._explainer.forget(worker.pod.uid)
         self._mirrors.wake()
 
     def _static_pods(self) -> Sequence[Pod] | None:
@@ -310,7 +311,6 @@ class Agent:
         if kind is ChangeKind.REMOVED:
             self._mirrors.gone(mirror)
         else:
-        self._explainer.forget(worker.pod.uid)
             self._mirrors.seen(mirror)
 
 
