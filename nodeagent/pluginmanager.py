@@ -139,6 +139,11 @@ class PluginManager:
                 kind = "an async def" if wants_async else "a plain def"
                 raise PluginError(name, f"{attribute} must be {kind}")
 
+    @property
+    def failing(self) -> list[tuple[str, str]]:
+        """Plugins that failed when they were last told of something, each with the hook."""
+        return sorted(self._failing)
+
     def plugins(self) -> Sequence[PluginInfo]:
         """Return every plugin that was found, in order of name."""
         return [self._infos[name] for name in sorted(self._infos)]

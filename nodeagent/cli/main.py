@@ -10,7 +10,7 @@ from nodeagent import __version__
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.errors import ConfigError, PluginError
 
-COMMANDS = ("config", "plugins", "creds", "image", "why", "evict", "shutdown", "demo")
+COMMANDS = ("config", "plugins", "creds", "image", "status", "why", "evict", "shutdown", "demo")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from nodeagent.cli import config, creds, demo, evict, image, plugins, shutdown, why
+    from nodeagent.cli import config, creds, demo, evict, image, plugins, shutdown, status, why
 
     parser = argparse.ArgumentParser(prog="nodeagent", description="The agent that runs the workloads of a Linux node.")
     parser.add_argument("--version", action="version", version=f"nodeagent {__version__}")
@@ -41,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     plugins.add_parser(commands)
     creds.add_parser(commands)
     image.add_parser(commands)
+    status.add_parser(commands)
     why.add_parser(commands)
     evict.add_parser(commands)
     shutdown.add_parser(commands)

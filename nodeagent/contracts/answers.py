@@ -120,7 +120,7 @@ class ConditionLine(WireStruct, frozen=True, omit_defaults=False):
     status: str
     reason: str = ""
     message: str = ""
-    since: datetime | None = None
+    since: str = ""
 
 
 class PullLine(WireStruct, frozen=True, omit_defaults=False):

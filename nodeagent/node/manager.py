@@ -10,6 +10,7 @@ from nodeagent.base.quantity import Quantity, parse_quantity
 from nodeagent.contracts.api import Api
 from nodeagent.contracts.context import AgentContext
 from nodeagent.model.meta import ObjectReference
+from nodeagent.model.node import NodeStatus
 from nodeagent.model.wire import to_wire
 from nodeagent.node.addresses import INTERNAL_IP
 from nodeagent.node.collect import Collector
@@ -92,6 +93,22 @@ class NodeManager:
     @property
     def ready(self) -> bool:
         return self._reporter.ready
+
+    @property
+    def status(self) -> NodeStatus | None:
+        """The status last computed."""
+        return self._reporter.status
+
+    @property
+    def report_problem(self) -> str:
+        """Why the API server does not get the node's status; empty when it does, or when there is none."""
+        return self._reporter.problem
+
+    @property
+    def runtime_version(self) -> str:
+        """Name and version of the runtime; empty until it has told them."""
+        version = self._health.version
+        return f"{version.name} {version.version}" if version is not None else ""
 
     def allocatable(self) -> dict[str, Quantity]:
         """Return what pods may have, by resource; empty before the first computation."""

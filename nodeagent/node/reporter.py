@@ -60,6 +60,8 @@ class StatusReporter:
         self._pod_cidr = ""
         self.computed = asyncio.Event()
         self.status: NodeStatus | None = None
+        self.problem = ""
+        """Why the API server was not told last; empty when it was."""
 
     @property
     def ready(self) -> bool:
@@ -111,11 +113,11 @@ class StatusReporter:
         except (ApiError, TimeoutError) as error:
             if not self._failing:
                 _log.error("Cannot report the node's status", extra={"err": str(error) or "no answer in time"})
-            self._failing = True
+            self._failing, self.problem = True, str(error) or "no answer in time"
             return
         if self._failing:
             _log.info("Reporting the node's status again", extra={"node": name})
-        self._failing, self._reported_at = False, now
+        self._failing, self.problem, self._reported_at = False, "", now
 
     # --- what others learn --------------------------------------------------------------------------------
 

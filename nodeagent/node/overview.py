@@ -1,0 +1,110 @@
+"""Answers how the node does at a glance: ``nodeagent status``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from nodeagent import __version__
+from nodeagent.contracts.answers import (
+    STATUS_QUESTION,
+    ConditionLine,
+    GaugeLine,
+    LoopLine,
+    NodeOverview,
+    PodLine,
+    PullLine,
+)
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.images import TellingImagePuller
+from nodeagent.contracts.local import LocalQuestion, NoArguments
+from nodeagent.contracts.stats import FilesystemStats, NodeUsage
+from nodeagent.errors import NodeAgentError
+from nodeagent.node.manager import NodeManager
+
+
+class Overview:
+    """Puts the node's state together, on demand.
+
+    :param pods: returns a line for each pod.
+    :param loops: returns a line for each loop of the agent.
+    """
+
+    def __init__(
+        self,
+        context: AgentContext,
+        node: NodeManager,
+        pods: Callable[[], Sequence[PodLine]],
+        loops: Callable[[], Sequence[LoopLine]],
+    ) -> None:
+        self._context, self._node, self._pods, self._loops = context, node, pods, loops
+        self._started_at = context.clock.wall()
+
+    def questions(self) -> Sequence[LocalQuestion]:
+        """Return what commands may ask."""
+        return (LocalQuestion(STATUS_QUESTION, NoArguments, self.answer),)
+
+    async def answer(self, _: NoArguments) -> NodeOverview:
+        """Return the node as it is now; what cannot be measured is left out."""
+        context = self._context
+        try:
+            gauges = gauges_of(await context.stats.node(), os.cpu_count() or 1)
+        except NodeAgentError:
+            gauges = []
+        now = context.clock.now()
+        puller = context.puller
+        status = self._node.status
+        return NodeOverview(
+            node=context.node_name,
+            version=__version__,
+            at=context.clock.wall(),
+            started_at=self._started_at,
+            ready=self._node.ready,
+            runtime=self._node.runtime_version,
+            api_server=self._node.report_problem,
+            conditions=[
+                ConditionLine(
+                    type=condition.type,
+                    status=condition.status,
+                    reason=condition.reason,
+                    message=condition.message,
+                    since=condition.last_transition_time,
+                )
+                for condition in (status.conditions if status is not None else ())
+            ],
+            gauges=gauges,
+            pods=list(self._pods()),
+            pulls=[
+                PullLine(image=pull.image, pods=list(pull.pods), seconds=now - pull.since, waits=pull.waits)
+                for pull in (puller.pulls() if isinstance(puller, TellingImagePuller) else ())
+            ],
+            loops=list(self._loops()),
+        )
+
+
+def gauges_of(usage: NodeUsage, cpus: int) -> list[GaugeLine]:
+    """Return what is used of what the node can run short of."""
+    found = []
+    if usage.cpu is not None and usage.cpu.usage_nanocores is not None:
+        found.append(GaugeLine(name="cpu", used=usage.cpu.usage_nanocores, capacity=cpus * 10**9))
+    memory = usage.memory
+    if memory is not None and memory.available_bytes is not None and memory.working_set_bytes is not None:
+        capacity = memory.working_set_bytes + memory.available_bytes
+        found.append(GaugeLine(name="memory", used=memory.working_set_bytes, capacity=capacity))
+    for name, disk in (("nodefs", usage.filesystem), ("imagefs", usage.image_filesystem)):
+        found += _disk(name, disk)
+    if usage.max_pids and usage.current_pids is not None:
+        found.append(GaugeLine(name="pids", used=usage.current_pids, capacity=usage.max_pids))
+    return found
+
+
+def _disk(name: str, disk: FilesystemStats | None) -> list[GaugeLine]:
+    if disk is None:
+        return []
+    found = []
+    if disk.capacity_bytes and disk.available_bytes is not None:
+        used = disk.capacity_bytes - disk.available_bytes
+        found.append(GaugeLine(name=name, used=used, capacity=disk.capacity_bytes))
+    if disk.inodes and disk.inodes_free is not None:
+        found.append(GaugeLine(name=f"{name} inodes", used=disk.inodes - disk.inodes_free, capacity=disk.inodes))
+    return found

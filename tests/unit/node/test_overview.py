@@ -1,0 +1,53 @@
+"""The node at a glance is put together from what the parts know."""
+
+from __future__ import annotations
+
+from nodeagent.contracts.answers import LoopLine
+from nodeagent.contracts.images import PullUnderWay
+from nodeagent.contracts.local import NoArguments
+from nodeagent.contracts.stats import CpuStats, FilesystemStats, MemoryStats, NodeUsage
+from nodeagent.errors import RuntimeUnavailable
+from nodeagent.node import NodeManager
+from nodeagent.node.overview import Overview, gauges_of
+from nodeagent.pluginmanager import PluginManager
+from nodeagent.testing import make_context
+
+
+def test_what_the_node_can_run_short_of_is_measured():
+    usage = NodeUsage(
+        start_time=0,
+        cpu=CpuStats(time=0, usage_nanocores=5 * 10**8),
+        memory=MemoryStats(time=0, available_bytes=30, working_set_bytes=70),
+        filesystem=FilesystemStats(time=0, available_bytes=40, capacity_bytes=100, inodes=10, inodes_free=9),
+        image_filesystem=FilesystemStats(time=0),
+        max_pids=1000,
+        current_pids=10,
+    )
+
+    assert [(gauge.name, gauge.used, gauge.capacity) for gauge in gauges_of(usage, 2)] == [
+        ("cpu", 5 * 10**8, 2 * 10**9),
+        ("memory", 70, 100),
+        ("nodefs", 60, 100),
+        ("nodefs inodes", 1, 10),
+        ("pids", 10, 1000),
+    ]
+
+
+async def test_the_overview_does_without_what_does_not_answer(clock, tmp_path):
+    context = make_context(tmp_path, clock=clock)
+    began = clock.now()
+    context.puller.pulls = lambda: (PullUnderWay("i", began, False, ("default/web",)),)
+    context.puller.held_back_seconds = lambda pod, container: 0.0
+
+    async def away(*, fresh=False):
+        raise RuntimeUnavailable("no answer")
+
+    context.stats.node = away
+    overview = Overview(context, NodeManager(context, PluginManager()), list, lambda: [LoopLine(name="pleg")])
+    await clock.advance(7)
+
+    found = await overview.answer(NoArguments())
+
+    assert (found.node, found.ready, found.gauges, found.runtime) == ("node-1", False, [], "")
+    assert [(pull.image, pull.seconds, pull.pods) for pull in found.pulls] == [("i", 7.0, ["default/web"])]
+    assert (found.at - found.started_at).total_seconds() == 7
