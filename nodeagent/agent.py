@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nodeagent.base.aio import Backoff, Clock, SystemClock, TaskOwner
 from nodeagent.base.logging import v_level
+from nodeagent.contracts.answers import LoopLine
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
@@ -18,6 +19,7 @@ from nodeagent.event_journal import EventJournal
 from nodeagent.model.meta import ObjectReference
 from nodeagent.model.pod import Pod
 from nodeagent.node import NodeManager
+from nodeagent.node.overview import Overview
 from nodeagent.parts import (
     provide_access,
     provide_loops,
@@ -79,6 +81,7 @@ class Agent:
         self._clock = clock = clock or SystemClock()
         self._stop = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[Any]] = {}
+        self._loop_problems: dict[str, str] = {}
         self._client: Client | None = None
         self.exit_code = 0
 
@@ -139,7 +142,8 @@ class Agent:
             partial(provide_access, context, plugins),
             partial(provide_routes, context, plugins),
         )
-        questions = [*self._explainer.questions(), *provide_questions(context, plugins)]
+        overview = Overview(context, self._node, self._explainer.lines, self._loop_lines)
+        questions = [*self._explainer.questions(), *overview.questions(), *provide_questions(context, plugins)]
         self._local = LocalServer(context.root_dir, questions)
         self._report = PluginReport(plugins, context.root_dir, clock)
         self._housekeeping = Housekeeping(self._pods, self._cache, lambda: context.syncer, clock)
@@ -215,9 +219,11 @@ class Agent:
         """Run a plugin's loop again and again; its failures stay its own."""
         backoff = Backoff(1.0, 300.0)
         while True:
+            self._loop_problems.pop(f"{plugin} {loop.name}", None)
             try:
                 await loop.run()
-            except Exception:
+            except Exception as error:
+                self._loop_problems[f"{plugin} {loop.name}"] = f"failed, is started again: {error!r}"
                 _log.exception("Loop of a plugin failed", extra={"plugin": plugin, "loop": loop.name})
             else:
                 _log.warning("Loop of a plugin ended", extra={"plugin": plugin, "loop": loop.name})
@@ -289,6 +295,14 @@ class Agent:
 
     def _checks(self) -> dict[str, Callable[[], str]]:
         return {"ping": lambda: "", "pleg": lambda: self._pleg.health.problem}
+
+    def _loop_lines(self) -> list[LoopLine]:
+        """Return how each loop does."""
+        problems = dict.fromkeys(self._tasks, "") | self._loop_problems
+        problems["pleg"] = self._pleg.health.problem
+        problems |= {f"source {name}": "has not told its pods yet" for name in self._pods.unheard_sources}
+        problems |= {f"plugin {name}": f"fails in {hook}" for name, hook in self._plugins.failing}
+        return [LoopLine(name=name, problem=problem) for name, problem in sorted(problems.items())]
 
     def _publish(self, source: str, pods: Sequence[Pod]) -> None:
         _log.log(v_level(3), "Source published", extra={"source": source, "pods": len(pods)})
