@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -146,6 +147,35 @@ def test_a_pod_that_was_left_goes_on_and_the_next_run_finds_it(demo: Demo) -> No
     assert since[0] == since[1]
     assert "ended and removed" in again
     assert demo.processes() == []
+
+
+def test_asks_at_a_terminal_whether_the_pod_ends_too() -> None:
+    demo = Demo(as_root=True)
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(demo.command("--endpoint", "embedded"), stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    try:
+        _until(ours, b"Ctrl-C stops")
+        process.send_signal(signal.SIGINT)
+        _until(ours, b"End the pod too?")
+        os.write(ours, b"y\n")
+        assert b"ended and removed" in _until(ours, b"Stopped ")
+        assert process.wait(30) == 0
+        assert demo.processes() == []
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+        demo.close()
+
+
+def _until(terminal: int, text: bytes) -> bytes:
+    said = b""
+    while text not in said:
+        ready, _, _ = select.select([terminal], [], [], 60)
+        assert ready, said
+        said += os.read(terminal, 4096)
+    return said
 
 
 def test_uses_a_runtime_that_is_named(containerd) -> None:
