@@ -51,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def _serve(options: Options) -> int:
     from apiserver_stub.audit.policy import AuditError
     from apiserver_stub.authn.build import AuthenticationError
+    from apiserver_stub.authz.build import AuthorizationError
     from apiserver_stub.launch import start_with
     from apiserver_stub.store import StoreUnavailable
     from apiserver_stub.tracing import TracingError
@@ -70,7 +71,15 @@ async def _serve(options: Options) -> int:
         ready.unlink(missing_ok=True)
     try:
         running = await start_with(options)
-    except (OSError, StoreUnavailable, TlsError, AuthenticationError, AuditError, TracingError) as error:
+    except (
+        OSError,
+        StoreUnavailable,
+        TlsError,
+        AuthenticationError,
+        AuthorizationError,
+        AuditError,
+        TracingError,
+    ) as error:
         _log.error("Cannot start", extra={"err": error})
         return EXIT_FAILED
     gc.collect()

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from aiohttp import web
 
@@ -36,11 +37,13 @@ from apiserver_stub.status import (
     method_not_allowed,
     no_such_resource,
     qualified,
+    quote,
     too_large,
     unavailable,
 )
 from apiserver_stub.store import Store, StoreUnavailable
 from apiserver_stub.tracing import Tracing
+from apiserver_stub.validation import path_problems
 from apiserver_stub.verbs.create import create
 from apiserver_stub.verbs.delete import delete, delete_collection
 from apiserver_stub.verbs.get import get
@@ -51,6 +54,7 @@ from apiserver_stub.verbs.watch import Watch
 from nodeagent.base import apiproto
 from nodeagent.base.duration import parse_duration
 from nodeagent.base.logging import v_level, verbose
+from nodeagent.base.selectors import SelectorError, parse_field_selector
 
 _log = logging.getLogger(__name__)
 
@@ -212,9 +216,17 @@ class ApiServer:
                 await trail.received()
             if is_asked_for(http.headers):
                 user = await self._impersonated(user, http, trail)
-            resource = self._find(info)
-            format_ = _negotiate(http, info, query, resource)
-            self._authorize(user, info, trail)
+            resource = self.registry.find(info.group, info.version, info.resource) if info.is_resource else None
+            unacceptable: ApiError | None = None
+            try:
+                format_ = _negotiate(http, info, query, resource)
+            except ApiError as error:
+                unacceptable = error  # told to those who may
+            await self._authorize(user, _pinned(info, query), trail)
+            if unacceptable is not None:
+                raise unacceptable
+            if info.group and resource is None and (info.group, info.version) not in self.registry.group_versions():
+                raise PlainNotFound
             if info.verb == "watch" and resource is not None:
                 return await self._watch(http, self._request(http, info, query, b"", user, format_), resource, trail)
             body = await self._admit_body(http)
@@ -223,6 +235,9 @@ class ApiServer:
             request = self._request(http, info, query, body, user, format_)
             warnings = request.warnings
             rendered = await self._limited(http, request, resource)
+        except AuthorizationFailed as error:
+            text = f'Internal Server Error: "{http.path_qs}": {error}\n'
+            rendered = Rendered(500, "text/plain; charset=utf-8", [text.encode()], _NOSNIFF)
         except PlainError as error:
             rendered = Rendered(error.code, "text/plain; charset=utf-8", [error.message.encode() + b"\n"], _NOSNIFF)
         except ApiError as error:
@@ -267,7 +282,7 @@ class ApiServer:
         """Return whom *user* asks to act as, each part of it allowed on its own."""
 
         async def authorize(wanted: RequestInfo) -> None:
-            self._authorize(user, wanted, trail)
+            await self._authorize(user, wanted, trail)
 
         try:
             other = await impersonate(http.headers, authorize)
@@ -278,31 +293,32 @@ class ApiServer:
             trail.impersonated(other)
         return other or user
 
-    def _find(self, info: RequestInfo) -> Resource | None:
-        if not info.is_resource:
-            return None
-        resource = self.registry.find(info.group, info.version, info.resource)
-        if resource is None and (info.group, info.version) not in self.registry.group_versions() and info.group:
-            raise PlainNotFound
-        return resource
+    async def _authorize(self, user: User, info: RequestInfo, trail: Trail | None) -> None:
+        """Return when *user* may.
 
-    def _authorize(self, user: User, info: RequestInfo, trail: Trail | None) -> None:
-        allowed, reason = self.authorizer.authorize(user, info)
+        :raises ApiError: 403, or 500 when nobody could decide.
+        """
+        verdict = await self.authorizer.authorize(user, info)
+        if verdict.error and not verdict.allowed:
+            self.metrics.undecided += 1
+            if trail is not None:
+                trail.undecided()
+            raise AuthorizationFailed(verdict.error)
         if trail is not None:
-            trail.authorized(allowed, reason)
-        if allowed:
+            trail.authorized(verdict.allowed, verdict.reason)
+        if verdict.allowed:
             self.metrics.allowed += 1
             return
         self.metrics.denied += 1
-        ending = f": {reason}" if reason else ""
+        ending = f": {verdict.reason}" if verdict.reason else ""
         if not info.is_resource:
-            message = f'forbidden: User "{user.name}" cannot {info.verb} path "{info.path}"{ending}'
+            message = f'forbidden: User {quote(user.name)} cannot {info.verb} path "{info.path}"{ending}'
             raise ApiError(403, "Forbidden", message, {})
         resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
         where = f'in the namespace "{info.namespace}"' if info.namespace else "at the cluster scope"
         named = f' "{info.name}"' if info.name else ""
         message = (
-            f'{qualified(info.resource, info.group)}{named} is forbidden: User "{user.name}" cannot {info.verb} '
+            f"{qualified(info.resource, info.group)}{named} is forbidden: User {quote(user.name)} cannot {info.verb} "
             f'resource "{resource}" in API group "{info.group}" {where}{ending}'
         )
         raise ApiError(403, "Forbidden", message, details_of(info.group, info.resource, info.name))
@@ -461,6 +477,10 @@ class ApiServer:
         return response
 
 
+class AuthorizationFailed(Exception):
+    """Nobody could decide whether the caller may; the text says why."""
+
+
 class PlainError(ApiError):
     """What is answered in plain text."""
 
@@ -470,6 +490,17 @@ class PlainNotFound(PlainError):
 
     def __init__(self) -> None:
         super().__init__(404, "NotFound", "404 page not found")
+
+
+def _pinned(info: RequestInfo, query: Query) -> RequestInfo:
+    """Return what is to be authorized: who lists or watches the one object of a name asks for that object."""
+    if info.verb not in ("list", "watch") or info.name or "fieldSelector" not in query:
+        return info
+    try:
+        name = parse_field_selector(query.get("fieldSelector")).pinned("metadata.name")
+    except SelectorError:
+        return info  # refused by the verb
+    return replace(info, name=name) if name and not path_problems(name) else info
 
 
 async def _pump(watch: Watch, response: web.StreamResponse, rate: int) -> None:

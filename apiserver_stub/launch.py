@@ -31,8 +31,9 @@ from apiserver_stub.app import MAX_BODY_BYTES, ApiServer
 from apiserver_stub.audit.build import build_audit
 from apiserver_stub.authn.build import build_authentication
 from apiserver_stub.authn.publish import keep_published, publish
-from apiserver_stub.authz import AlwaysAllow, AlwaysDeny, Authorizer, Chain
-from apiserver_stub.authz.builtin import Builtin
+from apiserver_stub.authz.aggregation import aggregate_roles, keep_aggregated
+from apiserver_stub.authz.bootstrap import ensure_bootstrap_policy
+from apiserver_stub.authz.build import build_authorization
 from apiserver_stub.contention import Contention
 from apiserver_stub.controllers import own_service
 from apiserver_stub.controllers.garbage import collect_garbage
@@ -52,7 +53,6 @@ from nodeagent.base.tls import server_context, write_private
 _log = logging.getLogger(__name__)
 
 _DRAIN_SECONDS = 5.0
-_AUTHORIZERS: dict[str, type[Authorizer]] = {"AlwaysAllow": AlwaysAllow, "AlwaysDeny": AlwaysDeny, "Builtin": Builtin}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,7 @@ async def start(data_dir: Path, *, port: int = 0, options: Options | None = None
     :raises StoreUnavailable: the database cannot be opened.
     :raises TlsError: certificate files are no good.
     :raises AuthenticationError: a file that authentication needs is no good.
+    :raises AuthorizationError: a file that authorization needs is no good.
     :raises TracingError: the tracing configuration is no good.
     :raises AuditError: the audit policy or a destination of audit events is no good.
     :raises OSError: the port or a directory cannot be used.
@@ -110,12 +111,13 @@ async def start_with(options: Options) -> Running:
             stack.push_async_callback(audit.close)
         await store.open()
         authentication = await build_authentication(options, store, tokens_file, stack)
+        authorization = await build_authorization(options, store, stack)
         server = ApiServer(
             options,
             store,
             build_registry(options),
             authenticator=authentication.authenticator,
-            authorizer=Chain([_AUTHORIZERS[name]() for name in options.authorization_mode]),
+            authorizer=authorization.chain,
             admission=Admission(
                 [
                     NamespaceLifecycle(),
@@ -130,11 +132,14 @@ async def start_with(options: Options) -> Running:
             audit=audit,
         )
         await create_system_objects(server)
+        await ensure_bootstrap_policy(store)
+        await aggregate_roles(store)
         await publish(server, authentication)
         tasks = await stack.enter_async_context(TaskOwner("apiserver"))
         tasks.start(certificates.keep_current(), "certificates")
         tasks.start(keep_published(server, authentication), "publish-authentication")
         tasks.start(empty_namespaces(server), "namespaces")
+        tasks.start(keep_aggregated(store), "aggregated-roles")
         if options.enable_garbage_collector:
             tasks.start(collect_garbage(server), "garbage")
         if options.bind_pods_to_single_node:

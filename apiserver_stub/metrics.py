@@ -58,7 +58,7 @@ class Metrics:
         self._long: Counter[Labels] = Counter()
         self._terminated: Counter[Labels] = Counter()
         self._aborted: Counter[Labels] = Counter()
-        self.authenticated, self.strangers, self.allowed, self.denied = 0, 0, 0, 0
+        self.authenticated, self.strangers, self.allowed, self.denied, self.undecided = 0, 0, 0, 0, 0
 
     @property
     def watches(self) -> int:
@@ -128,7 +128,7 @@ class Metrics:
             "authorization_attempts_total",
             "Counter of authorization attempts broken down by result.",
             ("result",),
-            _seen({"allowed": self.allowed, "denied": self.denied}),
+            _seen({"allowed": self.allowed, "denied": self.denied, "error": self.undecided}),
         )
         page.gauge("apiserver_storage_objects", "Number of stored objects by kind.", ("resource",), _stored(server))
         version = discovery.version(server.options.reported_version)

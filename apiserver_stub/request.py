@@ -45,7 +45,7 @@ class RequestInfo:
 
     @property
     def is_resource(self) -> bool:
-        return bool(self.resource)
+        return bool(self.version or self.resource)
 
 
 class Query:

@@ -41,20 +41,27 @@ class _Transient(WebhookError):
 class Webhook:
     """Posts JSON to the service of one connection file; use it as a context manager."""
 
-    def __init__(self, path: Path, *, clock: Clock | None = None, attempts: int = ATTEMPTS) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock | None = None,
+        attempts: int = ATTEMPTS,
+        attempt_seconds: float = ATTEMPT_SECONDS,
+    ) -> None:
         """Read the file.
 
         :raises KubeconfigError: it cannot be used.
         """
         self._config: Kubeconfig = kubeconfig.load(path)
         self._context = self._config.ssl_context()
-        self._clock, self._attempts = clock or SystemClock(), attempts
+        self._clock, self._attempts, self._attempt_seconds = clock or SystemClock(), attempts, attempt_seconds
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Webhook:
         connector = aiohttp.TCPConnector(limit=_CONNECTIONS, ssl=self._context if self._context is not None else False)
         self._session = aiohttp.ClientSession(
-            connector=connector, timeout=aiohttp.ClientTimeout(total=ATTEMPT_SECONDS), trust_env=False
+            connector=connector, timeout=aiohttp.ClientTimeout(total=self._attempt_seconds), trust_env=False
         )
         return self
 
@@ -90,7 +97,7 @@ class Webhook:
                 headers["Authorization"] = authorization
             async with self._session.post(
                 self._config.server,
-                params={"timeout": f"{ATTEMPT_SECONDS:.0f}s"},
+                params={"timeout": f"{self._attempt_seconds:g}s"},
                 data=data,
                 headers=headers,
                 allow_redirects=False,

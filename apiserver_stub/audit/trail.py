@@ -140,6 +140,10 @@ class Trail:
         self.event.annotations[_DECISION] = "allow" if allowed else "forbid"
         self.event.annotations[_REASON] = reason
 
+    def undecided(self) -> None:
+        """Note that the authorizers could not decide."""
+        self.event.annotations[_REASON] = "internal error"
+
     def impersonated(self, user: User) -> None:
         """Note in whose name the request goes on."""
         self.event.impersonated_user = events.user_info(user)

@@ -3,52 +3,120 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol
 
+from apiserver_stub.objects import Object
 from apiserver_stub.request import RequestInfo, User
 
 Decision = Literal["allow", "deny", "no-opinion"]
+
+SUPERUSERS = "system:masters"
+"""Members of this group may always do everything."""
+
+
+class Verdict(NamedTuple):
+    """What authorizers say about one request."""
+
+    decision: Decision
+    reason: str = ""
+    """Read by a caller who is refused, and by whoever reads the audit trail."""
+    error: str = ""
+    """What kept an authorizer from an opinion."""
+
+    @property
+    def allowed(self) -> bool:
+        return self.decision == "allow"
+
+
+ALLOW = Verdict("allow")
+NO_OPINION = Verdict("no-opinion")
+
+
+@dataclass(slots=True)
+class Rules:
+    """What a user may in one namespace and outside of any, as far as it can be listed."""
+
+    resources: list[Object] = field(default_factory=list)
+    paths: list[Object] = field(default_factory=list)
+    incomplete: bool = False
+    errors: list[str] = field(default_factory=list)
 
 
 class Authorizer(Protocol):
     """Decides about requests, or has no opinion."""
 
-    def authorize(self, user: User, info: RequestInfo) -> tuple[Decision, str]:
-        """Return the decision and the reason that a refused caller reads."""
+    async def authorize(self, user: User, info: RequestInfo) -> Verdict:
+        """Return the decision; what keeps it from one is told in the verdict and never raised."""
+        ...
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        """Return what *user* may in *namespace*."""
         ...
 
 
 class Chain:
-    """Asks *authorizers* in order; members of ``system:masters`` may always do everything."""
+    """Asks *authorizers* in order; :data:`SUPERUSERS` are not asked about."""
 
     def __init__(self, authorizers: Sequence[Authorizer]) -> None:
         self._authorizers = authorizers
 
-    def authorize(self, user: User, info: RequestInfo) -> tuple[bool, str]:
-        """Return whether *user* may, and if not, why."""
-        if "system:masters" in user.groups:
-            return True, ""
-        reasons = []
+    async def authorize(self, user: User, info: RequestInfo) -> Verdict:
+        """Return the first decision; without one, what all of them say."""
+        if SUPERUSERS in user.groups:
+            return ALLOW
+        reasons, errors = [], []
         for authorizer in self._authorizers:
-            decision, reason = authorizer.authorize(user, info)
-            if decision == "allow":
-                return True, reason
-            if reason:
-                reasons.append(reason)
-            if decision == "deny":
-                break
-        return False, "\n".join(reasons)
+            verdict = await authorizer.authorize(user, info)
+            if verdict.decision != "no-opinion":
+                return verdict
+            if verdict.reason:
+                reasons.append(verdict.reason)
+            if verdict.error:
+                errors.append(verdict.error)
+        return Verdict("no-opinion", "\n".join(reasons), aggregate(errors)) if reasons or errors else NO_OPINION
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        """Return what *user* may in *namespace* by all authorizers together."""
+        found = Rules()
+        if SUPERUSERS in user.groups:
+            _everything(found)
+        for authorizer in self._authorizers:
+            rules = authorizer.rules(user, namespace)
+            found.resources += rules.resources
+            found.paths += rules.paths
+            found.incomplete |= rules.incomplete
+            found.errors += rules.errors
+        return found
 
 
 class AlwaysAllow:
     """Allows everything (spec: opt.authorization-mode)."""
 
-    def authorize(self, user: User, info: RequestInfo) -> tuple[Decision, str]:
-        return "allow", ""
+    async def authorize(self, user: User, info: RequestInfo) -> Verdict:
+        return ALLOW
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        return _everything(Rules())
 
 
 class AlwaysDeny:
     """Refuses everything (spec: opt.authorization-mode)."""
 
-    def authorize(self, user: User, info: RequestInfo) -> tuple[Decision, str]:
-        return "no-opinion", "Everything is forbidden."
+    async def authorize(self, user: User, info: RequestInfo) -> Verdict:
+        return Verdict("no-opinion", "Everything is forbidden.")
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        return Rules()
+
+
+def aggregate(errors: Sequence[str]) -> str:
+    """Return several errors as one text: different ones in brackets, a single one as it is."""
+    different = list(dict.fromkeys(errors))
+    return different[0] if len(different) == 1 else f"[{', '.join(different)}]" if different else ""
+
+
+def _everything(rules: Rules) -> Rules:
+    rules.resources.append({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]})
+    rules.paths.append({"verbs": ["*"], "nonResourceURLs": ["*"]})
+    return rules

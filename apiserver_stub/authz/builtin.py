@@ -2,29 +2,51 @@
 
 from __future__ import annotations
 
-from apiserver_stub.authz import Decision
-from apiserver_stub.request import RequestInfo, User
+from functools import lru_cache
 
-_PUBLIC = frozenset(["/healthz", "/livez", "/readyz", "/version", "/version/"])
-_ISSUER = frozenset(["/.well-known/openid-configuration", "/openid/v1/jwks"])
-_DISCOVERY = ("/api", "/apis", "/openapi", "/healthz", "/livez", "/readyz", "/version")
-_SELF = frozenset(["selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"])
+from apiserver_stub.authz import ALLOW, NO_OPINION, Rules, Verdict
+from apiserver_stub.authz.rules import EVERYTHING, Rule
+from apiserver_stub.request import RequestInfo, User
+from nodeagent.base import identity
+
+_GET = ("get",)
+_CREATE = ("create",)
+_RULES: dict[str, tuple[Rule, ...]] = {
+    "system:nodes": EVERYTHING,
+    "system:authenticated": (
+        Rule(_CREATE, (identity.current().group("authentication"),), ("selfsubjectreviews",)),
+        Rule(
+            _CREATE,
+            (identity.current().group("authorization"),),
+            ("selfsubjectaccessreviews", "selfsubjectrulesreviews"),
+        ),
+        Rule(
+            _GET,
+            paths=tuple(
+                path + more
+                for path in ("/api", "/apis", "/openapi", "/healthz", "/livez", "/readyz", "/version")
+                for more in ("", "/*")
+            ),
+        ),
+    ),
+    "system:serviceaccounts": (Rule(_GET, paths=("/.well-known/openid-configuration", "/openid/v1/jwks")),),
+}
+_EVERYONE = (Rule(_GET, paths=("/healthz", "/livez", "/readyz", "/version", "/version/")),)
 
 
 class Builtin:
     """Allows group ``system:nodes`` everything and others what harms nobody."""
 
-    def authorize(self, user: User, info: RequestInfo) -> tuple[Decision, str]:
-        if "system:nodes" in user.groups:
-            return "allow", ""
-        if not info.is_resource:
-            if info.verb == "get" and info.path in _PUBLIC:
-                return "allow", ""
-            if info.verb == "get" and info.path in _ISSUER and "system:serviceaccounts" in user.groups:
-                return "allow", ""
-            known = info.verb == "get" and "system:authenticated" in user.groups
-            if known and any(info.path == path or info.path.startswith(path + "/") for path in _DISCOVERY):
-                return "allow", ""
-        elif info.resource in _SELF and "system:authenticated" in user.groups:
-            return "allow", ""
-        return "no-opinion", ""
+    async def authorize(self, user: User, info: RequestInfo) -> Verdict:
+        return ALLOW if any(rule.allows(info) for rule in _rules_of(user.groups)) else NO_OPINION
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        found = Rules()
+        for rule in _rules_of(user.groups):
+            (found.paths if rule.paths else found.resources).append(rule.write())
+        return found
+
+
+@lru_cache(maxsize=4096)
+def _rules_of(groups: tuple[str, ...]) -> tuple[Rule, ...]:
+    return (*(rule for group in groups for rule in _RULES.get(group, ())), *_EVERYONE)

@@ -4,30 +4,118 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from apiserver_stub import gates
 from apiserver_stub.options import values
-from apiserver_stub.options.declare import Group
+from apiserver_stub.options.declare import Extend, Group
+
+if TYPE_CHECKING:
+    from apiserver_stub.options.command_line import Options
 
 TITLE = "Authorization"
-MODES = ("AlwaysAllow", "AlwaysDeny", "Builtin")
+REFERENCE_MODES = ("AlwaysAllow", "AlwaysDeny", "ABAC", "Webhook", "RBAC", "Node")
+BUILTIN = "Builtin"
+WEBHOOK_VERSIONS = ("v1", "v1beta1")
+_GATE = "StructuredAuthorizationConfiguration"
+_GIVEN = (
+    "authorization_mode_given",
+    "authorization_webhook_config_file",
+    "authorization_webhook_version_given",
+    "authorization_webhook_authorized_ttl_given",
+    "authorization_webhook_unauthorized_ttl_given",
+)
 
 
 @dataclass(frozen=True)
 class AuthorizationOptions:
-    authorization_mode: tuple[str, ...] = ("Builtin",)
+    authorization_mode_given: tuple[str, ...] | None = None
+    authorization_config: Path | None = None
+    authorization_policy_file: Path | None = None
+    authorization_webhook_config_file: Path | None = None
+    authorization_webhook_version_given: str | None = None
+    authorization_webhook_authorized_ttl_given: float | None = None
+    authorization_webhook_unauthorized_ttl_given: float | None = None
+
+    @property
+    def authorization_mode(self) -> tuple[str, ...]:
+        """The modes in order; asked for by name and with none, everything is allowed."""
+        if self.authorization_mode_given is None:
+            return (BUILTIN,)
+        return self.authorization_mode_given or ("AlwaysAllow",)
+
+    @property
+    def authorization_webhook_version(self) -> str:
+        return self.authorization_webhook_version_given or "v1beta1"
+
+    @property
+    def authorization_webhook_cache_authorized_ttl_seconds(self) -> float:
+        given = self.authorization_webhook_authorized_ttl_given
+        return 300.0 if given is None else given
+
+    @property
+    def authorization_webhook_cache_unauthorized_ttl_seconds(self) -> float:
+        given = self.authorization_webhook_unauthorized_ttl_given
+        return 30.0 if given is None else given
 
 
 def declare(group: Group) -> None:
+    modes = ", ".join(REFERENCE_MODES)
     group.add(
         "authorization-mode",
         values.strings,
-        "In order: AlwaysAllow, AlwaysDeny, Builtin (default: nodes and system:masters).",
+        f"In order: {modes}. Default: {BUILTIN}, which allows nodes and system:masters everything.",
+        dest="authorization_mode_given",
+        action=Extend,
     )
+    group.add("authorization-config", Path, f"File of authorizers in order; needs the feature gate {_GATE}.")
+    group.add("authorization-policy-file", Path, "Policy file of mode ABAC: a JSON object a line.")
+    group.add("authorization-webhook-config-file", Path, "Connection file of the service of mode Webhook.")
+    group.add(
+        "authorization-webhook-version",
+        str,
+        "SubjectAccessReview version sent to it: v1beta1 (default) or v1.",
+        dest="authorization_webhook_version_given",
+    )
+    for name, default in (("authorized", "5m"), ("unauthorized", "30s")):
+        group.add(
+            f"authorization-webhook-cache-{name}-ttl",
+            values.duration,
+            f"How long its answers are remembered when they are {name}; 0 asks each time. Default {default}.",
+            dest=f"authorization_webhook_{name}_ttl_given",
+        )
 
 
-def check(options: AuthorizationOptions) -> Iterator[str]:
-    for name in options.authorization_mode:
-        if name not in MODES:
-            yield f'--authorization-mode "{name}" is not one of those that work here: {", ".join(MODES)}'
-    if len(set(options.authorization_mode)) != len(options.authorization_mode):
-        yield "--authorization-mode names a mode twice"
+def check(options: Options) -> Iterator[str]:
+    if options.authorization_config is not None:
+        if gates.complaints(options.feature_gates) or not options.gates.enabled(_GATE):
+            yield f"--authorization-config cannot be used without enabling {_GATE} feature flag"
+        elif any(getattr(options, name) is not None for name in _GIVEN):
+            yield (
+                "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* "
+                "flags are defined"
+            )
+        return
+    modes = options.authorization_mode
+    for mode in modes:
+        if mode not in (*REFERENCE_MODES, BUILTIN):
+            yield f'authorization-mode "{mode}" is not a valid mode'
+    for mode, what, name in (
+        ("ABAC", "policy", "authorization_policy_file"),
+        ("Webhook", "config", "authorization_webhook_config_file"),
+    ):
+        given = getattr(options, name) is not None
+        if mode in modes and not given:
+            yield f"authorization-mode {mode}'s authorization {what} file not passed"
+        elif given and mode not in modes:
+            yield f"cannot specify --{name.replace('_', '-')} without mode {mode}"
+    if len(set(modes)) != len(modes):
+        shown = " ".join(f'"{mode}"' for mode in modes)
+        yield f"authorization-mode [{shown}] has mode specified more than once"
+    if options.authorization_webhook_version not in WEBHOOK_VERSIONS:
+        rule = f"must be one of {', '.join(WEBHOOK_VERSIONS)}"
+        yield f'authorization-webhook-version "{options.authorization_webhook_version}" is not supported: {rule}'
+    for name in ("authorized", "unauthorized"):
+        if getattr(options, f"authorization_webhook_cache_{name}_ttl_seconds") < 0:
+            yield f"--authorization-webhook-cache-{name}-ttl must not be negative"

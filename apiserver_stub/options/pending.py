@@ -47,10 +47,4 @@ PENDING = (
     "allow-privileged",
     "default-not-ready-toleration-seconds",
     "default-unreachable-toleration-seconds",
-    "authorization-config",
-    "authorization-policy-file",
-    "authorization-webhook-config-file",
-    "authorization-webhook-cache-authorized-ttl",
-    "authorization-webhook-cache-unauthorized-ttl",
-    "authorization-webhook-version",
 )

@@ -21,6 +21,7 @@ def build_registry(options: Options) -> Registry:
         namespaces,
         nodes,
         pods,
+        rbac,
         reviews,
         scheduling,
         service_accounts,
@@ -40,6 +41,7 @@ def build_registry(options: Options) -> Registry:
         scheduling,
         storage,
         certificates,
+        rbac,
         reviews,
     )
     every = (resource for family in families for resource in family.resources(options))

@@ -1,0 +1,184 @@
+"""Access by a policy file: one JSON object a line, the first that matches allows.
+
+spec: opt.authorization-policy-file
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from apiserver_stub.authz import ALLOW, Rules, Verdict
+from apiserver_stub.objects import Object
+from apiserver_stub.request import RequestInfo, User
+from nodeagent.base import identity
+
+_log = logging.getLogger(__name__)
+
+_ALL = "*"
+_READ_ONLY = frozenset(["get", "list", "watch"])
+_EVERYONE = "system:authenticated"
+_MAX_BYTES = 16 << 20
+_TEXTS = ("user", "group", "namespace", "resource", "apiGroup", "nonResourcePath")
+_OLD_TEXTS = ("user", "group", "namespace", "resource")
+
+
+class PolicyError(ValueError):
+    """The policy file is no good; a line for each line of it that is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One line; ``*`` stands for anything."""
+
+    user: str = ""
+    group: str = ""
+    namespace: str = ""
+    resource: str = ""
+    api_group: str = ""
+    path: str = ""
+    readonly: bool = False
+
+    def concerns(self, user: User) -> bool:
+        """Return whether *user* is meant; who names both a user and a group means who is both."""
+        if not self.user and not self.group:
+            return False
+        return self.user in ("", user.name) and (not self.group or self.group in user.groups)
+
+    def allows(self, info: RequestInfo) -> bool:
+        if self.readonly and info.verb not in _READ_ONLY:
+            return False
+        if not info.is_resource:
+            path = self.path
+            return path == info.path or (path.endswith(_ALL) and info.path.startswith(path.rstrip(_ALL)))
+        return (
+            self.namespace in (_ALL, info.namespace)
+            and self.resource in (_ALL, info.resource)
+            and self.api_group in (_ALL, info.group)
+        )
+
+
+class Abac:
+    """Allows what a line of the policy file allows."""
+
+    def __init__(self, policies: list[Policy]) -> None:
+        self._policies = policies
+
+    @classmethod
+    def load(cls, path: Path) -> Abac:
+        """Read the file.
+
+        :raises PolicyError: it cannot be read, or a line is wrong.
+        """
+        return cls(load_policies(path))
+
+    async def authorize(self, user: User, info: RequestInfo) -> Verdict:
+        if any(policy.concerns(user) and policy.allows(info) for policy in self._policies):
+            return ALLOW
+        return Verdict("no-opinion", "No policy matched.")
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        found = Rules()
+        for policy in self._policies:
+            if not policy.concerns(user) or policy.namespace not in (_ALL, namespace):
+                continue
+            verbs = sorted(_READ_ONLY) if policy.readonly else [_ALL]
+            if policy.resource:
+                resources = [policy.resource]
+                found.resources.append({"verbs": verbs, "apiGroups": [policy.api_group], "resources": resources})
+            if policy.path:
+                found.paths.append({"verbs": verbs, "nonResourceURLs": [policy.path]})
+        return found
+
+
+def load_policies(path: Path) -> list[Policy]:
+    """Return the lines of the file; blank ones and those that start with ``#`` are none.
+
+    :raises PolicyError: it cannot be read, or a line is wrong.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise PolicyError(f"error reading policy file {path}: larger than {_MAX_BYTES} bytes")
+        lines = data.decode().splitlines()
+    except UnicodeDecodeError as error:
+        raise PolicyError(f"error reading policy file {path}: {error}") from error
+    except OSError as error:
+        raise PolicyError(f"open {path}: {error.strerror}") from error
+    policies, problems, old = [], [], False
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            obj = _parse(line)
+            policies.append(_versioned(obj) if "apiVersion" in obj or "kind" in obj else _unversioned(obj))
+            old |= "apiVersion" not in obj
+        except ValueError as error:
+            problems.append(f"error reading policy file {path}, line {number}: {line.strip()}: {error}")
+    if problems:
+        raise PolicyError("\n".join(problems))
+    if old:
+        _log.warning("Policy file contains lines without a version", extra={"path": str(path)})
+    return policies
+
+
+def _parse(line: str) -> Object:
+    try:
+        obj = msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(f"couldn't get version/kind; json parse error: {error}") from error
+    if isinstance(obj, dict):
+        return obj
+    raise ValueError("couldn't get version/kind; json parse error: the line is no object")
+
+
+def _versioned(obj: Object) -> Policy:
+    group = f"abac.authorization.{identity.current().label_domain}"
+    version, kind = obj.get("apiVersion"), obj.get("kind")
+    known = (f"{group}/v1beta1", f"{group}/v0")
+    if kind != "Policy" or version not in known:
+        raise ValueError(f'no kind "{kind or ""}" is registered for version "{version or known[1]}"')
+    if version == known[1]:
+        return _unversioned({name: value for name, value in obj.items() if name not in ("apiVersion", "kind")})
+    spec = obj.get("spec")
+    if isinstance(spec, dict):
+        return _policy(spec, _TEXTS, "spec.")
+    raise ValueError("spec: must be an object")
+
+
+def _unversioned(obj: Object) -> Policy:
+    """Return the policy of a line as it was written before lines had versions: what is left out means anything."""
+    given = _policy(obj, _OLD_TEXTS, "")
+    anywhere = not given.namespace and not given.resource
+    return Policy(
+        given.user,
+        given.group if given.user or given.group else _EVERYONE,
+        given.namespace or _ALL,
+        given.resource or _ALL,
+        _ALL,
+        _ALL if anywhere else "",
+        given.readonly,
+    )
+
+
+def _policy(members: Object, texts: tuple[str, ...], where: str) -> Policy:
+    values: dict[str, Any] = {}
+    for name, value in members.items():
+        kind = bool if name == "readonly" else str
+        if name != "readonly" and name not in texts:
+            raise ValueError(f"unknown field {where}{name}")
+        if not isinstance(value, kind):
+            raise ValueError(f"{where}{name}: must be {'a boolean' if kind is bool else 'text'}")  # noqa: TRY004
+        values[name] = value
+    user, group = values.get("user", ""), values.get("group", "")
+    if _ALL in (user, group):  # anyone means whoever has shown who he is
+        user, group = "", _EVERYONE
+    namespace, resource, api_group, path = (
+        values.get(name, "") for name in ("namespace", "resource", "apiGroup", "nonResourcePath")
+    )
+    return Policy(user, group, namespace, resource, api_group, path, values.get("readonly", False))

@@ -1,0 +1,254 @@
+"""The roles that are always there: for people, nodes and the other parts of the control plane.
+
+A rule is a line: verbs, API groups, resources and perhaps names; or verbs and paths. Groups of the API domain are
+written without it, and ``core`` stands for the empty group. ``{label}``, ``{system}`` and ``{certificates}`` stand for
+names that a deployment may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Lines = Mapping[str, tuple[str, ...]]
+
+CLUSTER_ROLES: Lines = {
+    "cluster-admin": (
+        "* * *",
+        "* *",
+    ),
+    "system:auth-delegator": (
+        "create authentication tokenreviews",
+        "create authorization subjectaccessreviews",
+    ),
+    "system:basic-user": (
+        "create authorization selfsubjectaccessreviews,selfsubjectrulesreviews",
+        "create authentication selfsubjectreviews",
+    ),
+    "system:{certificates}:certificatesigningrequests:nodeclient": (
+        "create certificates certificatesigningrequests/nodeclient",
+    ),
+    "system:{certificates}:certificatesigningrequests:selfnodeclient": (
+        "create certificates certificatesigningrequests/selfnodeclient",
+    ),
+    "system:{certificates}:kube-apiserver-client-approver": (
+        "approve certificates signers {label}/kube-apiserver-client",
+    ),
+    "system:{certificates}:kube-apiserver-client-kubelet-approver": (
+        "approve certificates signers {label}/kube-apiserver-client-kubelet",
+    ),
+    "system:{certificates}:kubelet-serving-approver": ("approve certificates signers {label}/kubelet-serving",),
+    "system:{certificates}:legacy-unknown-approver": ("approve certificates signers {label}/legacy-unknown",),
+    "system:discovery": (
+        "get /api,/api/*,/apis,/apis/*,/healthz,/livez,/openapi,/openapi/*,/readyz,/version,/version/",
+    ),
+    "system:heapster": (
+        "get,list,watch core events,namespaces,nodes,pods",
+        "get,list,watch extensions deployments",
+    ),
+    "system:kube-aggregator": ("get,list,watch core endpoints,services",),
+    "system:kube-controller-manager": (
+        "create,patch,update core,events events",
+        "create coordination leases",
+        "get,update coordination leases kube-controller-manager",
+        "create core secrets,serviceaccounts",
+        "delete core secrets",
+        "get core configmaps,namespaces,secrets,serviceaccounts",
+        "update core secrets,serviceaccounts",
+        "create authentication tokenreviews",
+        "create authorization subjectaccessreviews",
+        "list,watch * *",
+        "create core serviceaccounts/token",
+    ),
+    "system:kube-dns": ("list,watch core endpoints,services",),
+    "system:kube-scheduler": (
+        "create,patch,update core,events events",
+        "create coordination leases",
+        "get,update coordination leases kube-scheduler",
+        "get,list,watch core nodes",
+        "delete,get,list,watch core pods",
+        "create core bindings,pods/binding",
+        "patch,update core pods/status",
+        "get,list,watch core replicationcontrollers,services",
+        "get,list,watch apps,extensions replicasets",
+        "get,list,watch apps statefulsets",
+        "get,list,watch policy poddisruptionbudgets",
+        "get,list,watch core persistentvolumeclaims,persistentvolumes",
+        "create authentication tokenreviews",
+        "create authorization subjectaccessreviews",
+        "get,list,watch storage csinodes",
+        "get,list,watch core namespaces",
+        "get,list,watch storage csidrivers",
+        "get,list,watch storage csistoragecapacities",
+    ),
+    "system:kubelet-api-admin": (
+        "get,list,watch core nodes",
+        "proxy core nodes",
+        "* core nodes/log,nodes/metrics,nodes/proxy,nodes/stats",
+    ),
+    "system:monitoring": ("get /healthz,/healthz/*,/livez,/livez/*,/metrics,/metrics/slis,/readyz,/readyz/*",),
+    "system:node": (
+        "create authentication tokenreviews",
+        "create authorization localsubjectaccessreviews,subjectaccessreviews",
+        "get,list,watch core services",
+        "create,get,list,watch core nodes",
+        "patch,update core nodes/status",
+        "patch,update core nodes",
+        "create,patch,update core events",
+        "get,list,watch core pods",
+        "create,delete core pods",
+        "patch,update core pods/status",
+        "create core pods/eviction",
+        "get,list,watch core configmaps,secrets",
+        "get core persistentvolumeclaims,persistentvolumes",
+        "get core endpoints",
+        "create,get,list,watch certificates certificatesigningrequests",
+        "create,delete,get,patch,update coordination leases",
+        "get storage volumeattachments",
+        "create core serviceaccounts/token",
+        "get,patch,update core persistentvolumeclaims/status",
+        "get,list,watch storage csidrivers",
+        "create,delete,get,patch,update storage csinodes",
+        "get,list,watch node runtimeclasses",
+    ),
+    "system:node-bootstrapper": ("create,get,list,watch certificates certificatesigningrequests",),
+    "system:node-problem-detector": (
+        "get core nodes",
+        "patch core nodes/status",
+        "create,patch,update core,events events",
+    ),
+    "system:node-proxier": (
+        "list,watch core endpoints,services",
+        "get,list,watch core nodes",
+        "create,patch,update core,events events",
+        "list,watch discovery endpointslices",
+    ),
+    "system:persistent-volume-provisioner": (
+        "create,delete,get,list,watch core persistentvolumes",
+        "get,list,update,watch core persistentvolumeclaims",
+        "get,list,watch storage storageclasses",
+        "watch core events",
+        "create,patch,update core,events events",
+    ),
+    "system:public-info-viewer": ("get /healthz,/livez,/readyz,/version,/version/",),
+    "system:service-account-issuer-discovery": (
+        "get /.well-known/openid-configuration,/.well-known/openid-configuration/,/openid/v1/jwks,/openid/v1/jwks/",
+    ),
+    "system:volume-scheduler": (
+        "get,list,patch,update,watch core persistentvolumes",
+        "get,list,watch storage storageclasses",
+        "get,list,patch,update,watch core persistentvolumeclaims",
+    ),
+}
+
+AGGREGATED: Lines = {
+    "admin": (
+        "create authorization localsubjectaccessreviews",
+        "create,delete,deletecollection,get,list,patch,update,watch rbac.authorization rolebindings,roles",
+    ),
+    "edit": (
+        "get,list,watch core pods/attach,pods/exec,pods/portforward,pods/proxy,secrets,services/proxy",
+        "impersonate core serviceaccounts",
+        "create,delete,deletecollection,patch,update core pods,pods/attach,pods/exec,pods/portforward,pods/proxy",
+        "create core pods/eviction",
+        "create,delete,deletecollection,patch,update core configmaps,endpoints,events,persistentvolumeclaims"
+        ",replicationcontrollers,replicationcontrollers/scale,secrets,serviceaccounts,services,services/proxy",
+        "create core serviceaccounts/token",
+        "create,delete,deletecollection,patch,update apps daemonsets,deployments,deployments/rollback"
+        ",deployments/scale,replicasets,replicasets/scale,statefulsets,statefulsets/scale",
+        "create,delete,deletecollection,patch,update autoscaling horizontalpodautoscalers",
+        "create,delete,deletecollection,patch,update batch cronjobs,jobs",
+        "create,delete,deletecollection,patch,update extensions daemonsets,deployments,deployments/rollback"
+        ",deployments/scale,ingresses,networkpolicies,replicasets,replicasets/scale"
+        ",replicationcontrollers/scale",
+        "create,delete,deletecollection,patch,update policy poddisruptionbudgets",
+        "create,delete,deletecollection,patch,update networking ingresses,networkpolicies",
+        "create,delete,deletecollection,get,list,patch,update,watch coordination leases",
+    ),
+    "view": (
+        "get,list,watch core configmaps,endpoints,persistentvolumeclaims,persistentvolumeclaims/status,pods"
+        ",replicationcontrollers,replicationcontrollers/scale,serviceaccounts,services,services/status",
+        "get,list,watch core bindings,events,limitranges,namespaces/status,pods/log,pods/status"
+        ",replicationcontrollers/status,resourcequotas,resourcequotas/status",
+        "get,list,watch core namespaces",
+        "get,list,watch discovery endpointslices",
+        "get,list,watch apps controllerrevisions,daemonsets,daemonsets/status,deployments,deployments/scale"
+        ",deployments/status,replicasets,replicasets/scale,replicasets/status,statefulsets,statefulsets/scale"
+        ",statefulsets/status",
+        "get,list,watch autoscaling horizontalpodautoscalers,horizontalpodautoscalers/status",
+        "get,list,watch batch cronjobs,cronjobs/status,jobs,jobs/status",
+        "get,list,watch extensions daemonsets,daemonsets/status,deployments,deployments/scale"
+        ",deployments/status,ingresses,ingresses/status,networkpolicies,replicasets,replicasets/scale"
+        ",replicasets/status,replicationcontrollers/scale",
+        "get,list,watch policy poddisruptionbudgets,poddisruptionbudgets/status",
+        "get,list,watch networking ingresses,ingresses/status,networkpolicies",
+    ),
+}
+"""What each of these three roles holds itself; they also gather what others are labelled to add."""
+
+NAMESPACED: Lines = {
+    "kube-public/system:controller:bootstrap-signer": (
+        "get,list,watch core configmaps",
+        "update core configmaps cluster-info",
+        "create,patch,update core,events events",
+    ),
+    "{system}/extension-apiserver-authentication-reader": (
+        "get,list,watch core configmaps extension-apiserver-authentication",
+    ),
+    "{system}/system::leader-locking-kube-controller-manager": (
+        "watch core configmaps",
+        "get,update core configmaps kube-controller-manager",
+    ),
+    "{system}/system::leader-locking-kube-scheduler": (
+        "watch core configmaps",
+        "get,update core configmaps kube-scheduler",
+    ),
+    "{system}/system:controller:bootstrap-signer": ("get,list,watch core secrets",),
+    "{system}/system:controller:cloud-provider": ("create,get,list,watch core configmaps",),
+    "{system}/system:controller:token-cleaner": (
+        "delete,get,list,watch core secrets",
+        "create,patch,update core,events events",
+    ),
+}
+"""Roles by namespace and name."""
+
+GATHERED_BY = {"admin": "", "edit": "admin", "view": "edit"}
+"""The role of which each is a part in turn."""
+
+BOUND: Mapping[str, tuple[str, ...]] = {
+    "cluster-admin": ("Group system:masters",),
+    "system:basic-user": ("Group system:authenticated",),
+    "system:discovery": ("Group system:authenticated",),
+    "system:kube-controller-manager": ("User system:kube-controller-manager",),
+    "system:kube-dns": ("ServiceAccount kube-dns",),
+    "system:kube-scheduler": ("User system:kube-scheduler",),
+    "system:monitoring": ("Group system:monitoring",),
+    "system:node": (),
+    "system:node-proxier": ("User system:kube-proxy",),
+    "system:public-info-viewer": ("Group system:authenticated", "Group system:unauthenticated"),
+    "system:service-account-issuer-discovery": ("Group system:serviceaccounts",),
+    "system:volume-scheduler": ("User system:kube-scheduler",),
+}
+"""Who has each cluster role, by a binding of the same name; accounts are those of the system namespace."""
+
+NAMESPACED_BOUND: Mapping[str, tuple[str, ...]] = {
+    "kube-public/system:controller:bootstrap-signer": ("ServiceAccount bootstrap-signer",),
+    "{system}/extension-apiserver-authentication-reader": (
+        "User system:kube-controller-manager",
+        "User system:kube-scheduler",
+    ),
+    "{system}/system::leader-locking-kube-controller-manager": (
+        "User system:kube-controller-manager",
+        "ServiceAccount kube-controller-manager",
+    ),
+    "{system}/system::leader-locking-kube-scheduler": (
+        "User system:kube-scheduler",
+        "ServiceAccount kube-scheduler",
+    ),
+    "{system}/system:controller:bootstrap-signer": ("ServiceAccount bootstrap-signer",),
+    "{system}/system:controller:cloud-provider": ("ServiceAccount cloud-provider",),
+    "{system}/system:controller:token-cleaner": ("ServiceAccount token-cleaner",),
+}
+"""The same for the roles of namespaces."""
+
+BINDING_NAMES = {"extension-apiserver-authentication-reader": "system::extension-apiserver-authentication-reader"}
+"""Bindings that are not named as their role."""

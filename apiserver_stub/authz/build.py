@@ -1,0 +1,100 @@
+"""Which authorizers the options ask for, put together once at start."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from apiserver_stub.authz import AlwaysAllow, AlwaysDeny, Authorizer, Chain
+from apiserver_stub.authz import config as authorization_config
+from apiserver_stub.authz.abac import Abac, PolicyError
+from apiserver_stub.authz.builtin import Builtin
+from apiserver_stub.authz.config import AuthorizationConfigError, AuthorizerConfig
+from apiserver_stub.authz.node import NodeAuthorizer
+from apiserver_stub.authz.rbac import Rbac
+from apiserver_stub.authz.webhook import WebhookAuthorizer, WebhookSettings
+from apiserver_stub.options import Options
+from apiserver_stub.store import Store
+from apiserver_stub.webhook import Webhook
+from nodeagent.base.aio import TaskOwner
+from nodeagent.base.kubeconfig import KubeconfigError
+from nodeagent.base.tls import TlsError
+
+
+class AuthorizationError(ValueError):
+    """A file that an option of authorization names is no good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authorization:
+    """Who decides, and the roles by which it is told who gives away too much."""
+
+    chain: Chain
+    rbac: Rbac
+
+
+async def build_authorization(options: Options, store: Store, stack: AsyncExitStack) -> Authorization:
+    """Return what *options* ask for; what it needs while it works is closed with *stack*.
+
+    :raises AuthorizationError: a file is no good; every problem on a line of its own.
+    """
+    tasks = await stack.enter_async_context(TaskOwner("authorization"))
+    rbac = Rbac(store)
+    builder = _Builder(options, store, rbac, tasks, stack)
+    try:
+        configs = await asyncio.to_thread(_configs, options)
+        authorizers = [await builder.build(config) for config in configs]
+    except (AuthorizationConfigError, PolicyError, KubeconfigError, TlsError, ssl.SSLError) as error:
+        raise AuthorizationError(f"invalid authorization config: {error}") from error
+    return Authorization(Chain(authorizers), rbac)
+
+
+def _configs(options: Options) -> list[AuthorizerConfig]:
+    if options.authorization_config is not None:
+        configs = authorization_config.load(options.authorization_config)
+        if options.authorization_policy_file is not None and all(item.mode != "ABAC" for item in configs):
+            raise PolicyError("cannot specify --authorization-policy-file without mode ABAC")
+        return configs
+    settings = WebhookSettings(
+        options.authorization_webhook_version,
+        options.authorization_webhook_cache_authorized_ttl_seconds,
+        options.authorization_webhook_cache_unauthorized_ttl_seconds,
+    )
+    connection = options.authorization_webhook_config_file
+    return [AuthorizerConfig(mode, connection, webhook=settings) for mode in options.authorization_mode]
+
+
+class _Builder:
+    def __init__(self, options: Options, store: Store, rbac: Rbac, tasks: TaskOwner, stack: AsyncExitStack) -> None:
+        self._options, self._store, self._rbac, self._tasks, self._stack = options, store, rbac, tasks, stack
+
+    async def build(self, config: AuthorizerConfig) -> Authorizer:
+        match config.mode:
+            case "AlwaysAllow":
+                return AlwaysAllow()
+            case "AlwaysDeny":
+                return AlwaysDeny()
+            case "ABAC":
+                if self._options.authorization_policy_file is None:
+                    raise PolicyError("authorization-mode ABAC's authorization policy file not passed")
+                return await asyncio.to_thread(Abac.load, self._options.authorization_policy_file)
+            case "RBAC":
+                self._tasks.start(self._rbac.follower.keep_current(), "follow-roles")
+                return self._rbac
+            case "Node":
+                nodes = NodeAuthorizer(self._store)
+                self._tasks.start(nodes.follower.keep_current(), "follow-nodes")
+                return nodes
+            case "Webhook":
+                return await self._webhook(config)
+            case _:
+                return Builtin()
+
+    async def _webhook(self, config: AuthorizerConfig) -> WebhookAuthorizer:
+        if config.connection is None:
+            raise AuthorizationError("authorization-mode Webhook's authorization config file not passed")
+        webhook = await asyncio.to_thread(Webhook, config.connection, attempt_seconds=config.timeout_seconds)
+        service = await self._stack.enter_async_context(webhook)
+        return WebhookAuthorizer(service, config.webhook, self._tasks)

@@ -1,0 +1,117 @@
+"""Nodes may what nodes do, and read what belongs to their own pods (spec: opt.authorization-mode)."""
+
+from __future__ import annotations
+
+from apiserver_stub.authz import ALLOW, NO_OPINION, Rules, Verdict
+from apiserver_stub.authz.bootstrap import node_rules
+from apiserver_stub.authz.following import Follower
+from apiserver_stub.authz.graph import FOLLOWED, NodeGraph
+from apiserver_stub.request import RequestInfo, User
+from apiserver_stub.store import Store
+from nodeagent.base import identity
+
+_PREFIX = "system:node:"
+_GROUP = "system:nodes"
+_OWN = frozenset(["get", "create", "update", "patch", "delete"])
+_READ = frozenset(["get", "list", "watch"])
+_STORAGE, _COORDINATION = identity.current().group("storage"), identity.current().group("coordination")
+_NO_RULES = "node authorizer does not support user rule resolution"
+
+
+class NodeAuthorizer:
+    """Knows nodes by their group and name; about anyone else it has no opinion."""
+
+    def __init__(self, store: Store) -> None:
+        self._graph, self._rules = NodeGraph(), node_rules()
+        self.follower = Follower(store, FOLLOWED, self._graph)
+        self._lease_namespace = identity.current().node_lease_namespace
+        self._judges = {
+            ("", "secrets"): self._read_object,
+            ("", "configmaps"): self._read_object,
+            ("", "persistentvolumeclaims"): self._claim,
+            ("", "persistentvolumes"): self._get_object,
+            (identity.current().group("resource"), "resourceclaims"): self._get_object,
+            (_STORAGE, "volumeattachments"): self._get_object,
+            ("", "serviceaccounts"): self._token,
+            (_COORDINATION, "leases"): self._lease,
+            (_STORAGE, "csinodes"): self._csi_node,
+        }
+
+    async def authorize(self, user: User, info: RequestInfo) -> Verdict:
+        if not _is_node(user):
+            return NO_OPINION
+        node = user.name.removeprefix(_PREFIX)
+        if not node:
+            return _no(f'unknown node for user "{user.name}"')
+        judge = self._judges.get((info.group, info.resource)) if info.is_resource else None
+        if judge is not None:
+            return judge(node, info)
+        return ALLOW if any(rule.allows(info) for rule in self._rules) else NO_OPINION
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        """Return nothing: what a node may read changes with every pod."""
+        return Rules(incomplete=True, errors=[_NO_RULES]) if _is_node(user) else Rules()
+
+    def _read_object(self, node: str, info: RequestInfo) -> Verdict:
+        if info.verb not in _READ:
+            return _no("can only read resources of this type")
+        if info.subresource:
+            return _no("cannot read subresource")
+        if not info.namespace:
+            return _no("can only read namespaced object of this type")
+        return self._related(node, info)
+
+    def _get_object(self, node: str, info: RequestInfo) -> Verdict:
+        if info.verb != "get":
+            return _no("can only get individual resources of this type")
+        if info.subresource:
+            return _no("cannot get subresource")
+        return self._related(node, info)
+
+    def _claim(self, node: str, info: RequestInfo) -> Verdict:
+        if info.subresource != "status":
+            return self._get_object(node, info)
+        if info.verb not in ("update", "patch"):
+            return _no("can only get/update/patch this type")
+        return self._related(node, info)
+
+    def _token(self, node: str, info: RequestInfo) -> Verdict:
+        if info.verb != "create" or not info.name:
+            return _no("can only create tokens for individual service accounts")
+        if info.subresource != "token":
+            return _no("can only create token subresource of serviceaccount")
+        return self._related(node, info)
+
+    def _lease(self, node: str, info: RequestInfo) -> Verdict:
+        if info.verb not in _OWN:
+            return _no("can only get, create, update, patch, or delete a node lease")
+        if info.namespace != self._lease_namespace:
+            return _no(f'can only access leases in the "{self._lease_namespace}" system namespace')
+        if info.verb != "create" and info.name != node:  # the name of a new one is not known yet
+            return _no("can only access node lease with the same name as the requesting node")
+        return ALLOW
+
+    def _csi_node(self, node: str, info: RequestInfo) -> Verdict:
+        if info.verb not in _OWN:
+            return _no("can only get, create, update, patch, or delete a CSINode")
+        if info.subresource:
+            return _no("cannot authorize CSINode subresources")
+        if info.verb != "create" and info.name != node:
+            return _no("can only access CSINode with the same name as the requesting node")
+        return ALLOW
+
+    def _related(self, node: str, info: RequestInfo) -> Verdict:
+        if not info.name:
+            return _no("No Object name found")
+        self.follower.catch_up()
+        if self._graph.belongs(node, (info.resource, info.namespace, info.name)):
+            return ALLOW
+        return _no(f"no relationship found between node '{node}' and this object")
+
+
+def _is_node(user: User) -> bool:
+    return user.name.startswith(_PREFIX) and _GROUP in user.groups
+
+
+def _no(reason: str) -> Verdict:
+    return Verdict("no-opinion", reason)

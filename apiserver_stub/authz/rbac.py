@@ -1,0 +1,231 @@
+"""Role-based access: rules of roles, given to subjects by bindings, all of them stored objects.
+
+What a user may is worked out once and kept until a role or binding changes (spec: opt.authorization-mode).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from apiserver_stub.authn.service_account import account_user
+from apiserver_stub.authz import NO_OPINION, Rules, Verdict, aggregate
+from apiserver_stub.authz.following import Follower
+from apiserver_stub.authz.rules import Rule, read_rules
+from apiserver_stub.objects import Object
+from apiserver_stub.request import RequestInfo, User
+from apiserver_stub.store import Store
+from nodeagent.base import identity
+
+GROUP = identity.current().group("rbac.authorization")
+ROLES, CLUSTER_ROLES = f"{GROUP}/roles", f"{GROUP}/clusterroles"
+BINDINGS, CLUSTER_BINDINGS = f"{GROUP}/rolebindings", f"{GROUP}/clusterrolebindings"
+_USERS_KEPT = 4096
+_ANSWERS_KEPT = 2048
+"""For each user; a question is a verb on a resource in a namespace, or on a path."""
+
+Subject = tuple[str, str]
+"""Kind and name; an account is its user."""
+
+
+class NoSuchRole(LookupError):
+    """A binding refers to a role that is not there."""
+
+    def __init__(self, plural: str, name: str) -> None:
+        super().__init__(f'{plural.removesuffix("s")}.{GROUP} "{name}" not found')
+        self.plural, self.name = plural, name
+
+
+@dataclass(frozen=True, slots=True)
+class _Binding:
+    kind: str
+    name: str
+    namespace: str
+    role_kind: str
+    role: str
+    subjects: tuple[Subject, ...]
+    shown: tuple[str, ...]
+    """The subjects as reasons name them."""
+
+    def reason(self, subjects: set[Subject]) -> str:
+        """Return the reason for what one of *subjects* may by this binding."""
+        shown = next(text for subject, text in zip(self.subjects, self.shown, strict=True) if subject in subjects)
+        name = f"{self.name}/{self.namespace}" if self.namespace else self.name
+        return f'RBAC: allowed by {self.kind} "{name}" of {self.role_kind} "{self.role}" to {shown}'
+
+
+class _Grant(NamedTuple):
+    rule: Rule
+    verdict: Verdict
+
+
+class _Rights:
+    """What one user may: in every namespace and outside of them, and in some namespaces more."""
+
+    def __init__(self) -> None:
+        self.grants: dict[str, list[_Grant]] = {"": []}
+        self.errors: dict[str, list[str]] = {"": []}
+        self._answers: dict[tuple[str, ...], tuple[list[tuple[frozenset[str], Verdict]], Verdict]] = {}
+
+    def authorize(self, info: RequestInfo) -> Verdict:
+        if info.is_resource:
+            question: tuple[str, ...] = (info.verb, info.group, info.resource, info.subresource, info.namespace)
+        else:
+            question = (info.verb, info.path)
+        answer = self._answers.get(question)
+        if answer is None:
+            answer = self._work_out(info)
+            if len(self._answers) >= _ANSWERS_KEPT:
+                self._answers.clear()
+            self._answers[question] = answer
+        for names, verdict in answer[0]:
+            if not names or info.name in names:
+                return verdict
+        return answer[1]
+
+    def of(self, namespace: str) -> Iterator[_Grant]:
+        yield from self.grants[""]
+        if namespace:
+            yield from self.grants.get(namespace, ())
+
+    def errors_of(self, namespace: str) -> list[str]:
+        return self.errors[""] + (self.errors.get(namespace, []) if namespace else [])
+
+    def _work_out(self, info: RequestInfo) -> tuple[list[tuple[frozenset[str], Verdict]], Verdict]:
+        """Return the names that are allowed (none: all) with the verdict for them, and that for all others."""
+        found = []
+        for rule, verdict in self.of(info.namespace):
+            if rule.concerns(info):
+                names = frozenset(rule.names) if info.is_resource else frozenset()
+                found.append((names, verdict))
+                if not names:
+                    break
+        errors = self.errors_of(info.namespace)
+        return found, Verdict("no-opinion", f"RBAC: {aggregate(errors)}") if errors else NO_OPINION
+
+
+class RoleIndex:
+    """Roles by name, bindings by subject, and the rights of users seen lately."""
+
+    def __init__(self) -> None:
+        self._roles: dict[tuple[str, str], tuple[Rule, ...]] = {}
+        self._bindings: dict[tuple[str, str], _Binding] = {}
+        self._of_subject: dict[Subject, dict[tuple[str, str], None]] = {}
+        self._rights: dict[tuple[str, tuple[str, ...]], _Rights] = {}
+
+    def put(self, collection: str, key: str, obj: Object) -> None:
+        self._rights.clear()
+        if collection in (ROLES, CLUSTER_ROLES):
+            self._roles[collection, key] = read_rules(obj)
+            return
+        self._unbind(collection, key)
+        binding = _read_binding(collection, obj)
+        self._bindings[collection, key] = binding
+        for subject in binding.subjects:
+            self._of_subject.setdefault(subject, {})[collection, key] = None
+
+    def remove(self, collection: str, key: str) -> None:
+        self._rights.clear()
+        self._roles.pop((collection, key), None)
+        self._unbind(collection, key)
+
+    def rules_of_role(self, kind: str, name: str, namespace: str) -> tuple[Rule, ...]:
+        """Return the rules of the role that a binding in *namespace* refers to.
+
+        :raises NoSuchRole: it is not there.
+        """
+        of_cluster = kind == "ClusterRole"
+        found = self._roles.get((CLUSTER_ROLES, name) if of_cluster else (ROLES, f"{namespace}/{name}"))
+        if found is None:
+            raise NoSuchRole("clusterroles" if of_cluster else "roles", name)
+        return found
+
+    def rights(self, user: User) -> _Rights:
+        """Return what *user* may."""
+        key = (user.name, user.groups)
+        found = self._rights.get(key)
+        if found is None:
+            if len(self._rights) >= _USERS_KEPT:
+                del self._rights[next(iter(self._rights))]
+            found = self._rights[key] = self._collect(user)
+        return found
+
+    def _collect(self, user: User) -> _Rights:
+        subjects = {("User", user.name), *(("Group", group) for group in user.groups)}
+        keys = {key for subject in subjects for key in self._of_subject.get(subject, ())}
+        rights = _Rights()
+        for key in sorted(keys):
+            binding = self._bindings[key]
+            try:
+                rules = self.rules_of_role(binding.role_kind, binding.role, binding.namespace)
+            except NoSuchRole as error:
+                rights.errors.setdefault(binding.namespace, []).append(str(error))
+                continue
+            verdict = Verdict("allow", binding.reason(subjects))
+            grants = rights.grants.setdefault(binding.namespace, [])
+            grants += [_Grant(rule, verdict) for rule in rules]
+        return rights
+
+    def _unbind(self, collection: str, key: str) -> None:
+        binding = self._bindings.pop((collection, key), None)
+        for subject in binding.subjects if binding is not None else ():
+            keys = self._of_subject.get(subject, {})
+            keys.pop((collection, key), None)
+            if not keys:
+                self._of_subject.pop(subject, None)
+
+
+class Rbac:
+    """Allows what the roles bound to a user or its groups allow."""
+
+    def __init__(self, store: Store) -> None:
+        self._index = RoleIndex()
+        self.follower = Follower(store, (ROLES, CLUSTER_ROLES, BINDINGS, CLUSTER_BINDINGS), self._index)
+
+    async def authorize(self, user: User, info: RequestInfo) -> Verdict:
+        self.follower.catch_up()
+        return self._index.rights(user).authorize(info)
+
+    def held(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
+        """Return the rules that *user* holds in *namespace*, and which roles could not be found."""
+        self.follower.catch_up()
+        rights = self._index.rights(user)
+        return [grant.rule for grant in rights.of(namespace)], rights.errors_of(namespace)
+
+    def rules_of_role(self, kind: str, name: str, namespace: str) -> tuple[Rule, ...]:
+        """Return the rules of the role that a binding in *namespace* refers to.
+
+        :raises NoSuchRole: it is not there.
+        """
+        self.follower.catch_up()
+        return self._index.rules_of_role(kind, name, namespace)
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        held, errors = self.held(user, namespace)
+        found = Rules(errors=errors)
+        for rule in held:
+            if rule.resources:
+                found.resources.append(Rule(rule.verbs, rule.groups, rule.resources, rule.names).write())
+            if rule.paths:
+                found.paths.append(Rule(rule.verbs, paths=rule.paths).write())
+        return found
+
+
+def _read_binding(collection: str, obj: Object) -> _Binding:
+    metadata, role = obj["metadata"], obj["roleRef"]
+    namespace = metadata.get("namespace") or ""
+    subjects, shown = [], []
+    for subject in obj.get("subjects") or ():
+        kind, name = subject.get("kind") or "", subject.get("name") or ""
+        if kind == "ServiceAccount":
+            home = subject.get("namespace") or namespace
+            if not home:
+                continue
+            subjects.append(("User", account_user(home, name, "").name))
+            shown.append(f'{kind} "{name}/{home}"')
+        else:
+            subjects.append((kind, name))
+            shown.append(f'{kind} "{name}"')
+    kind = "ClusterRoleBinding" if collection == CLUSTER_BINDINGS else "RoleBinding"
+    return _Binding(kind, metadata["name"], namespace, role["kind"], role["name"], tuple(subjects), tuple(shown))

@@ -1,0 +1,191 @@
+"""Access by a service that answers SubjectAccessReviews.
+
+spec: opt.authorization-webhook-config-file, opt.authorization-webhook-version,
+opt.authorization-webhook-cache-authorized-ttl, opt.authorization-webhook-cache-unauthorized-ttl
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from apiserver_stub import objects
+from apiserver_stub.authz import NO_OPINION, Rules, Verdict
+from apiserver_stub.cel import CelError, Expression
+from apiserver_stub.objects import Object
+from apiserver_stub.request import RequestInfo, User
+from apiserver_stub.webhook import WebhookError
+from nodeagent.base import identity
+from nodeagent.base.aio import Clock, SystemClock, TaskOwner
+
+_log = logging.getLogger(__name__)
+
+_CACHE_SIZE = 8192
+_LONGEST_CACHED_TEXT = 10_000
+_LONGEST_WAIT_SECONDS = 60.0
+"""How long a request waits; the service may be asked on for those that come after."""
+_FAILED = 'an error on the server ("unknown") has prevented the request from succeeding'
+_NO_RULES = "webhook authorizer does not support user rule resolution"
+_CONTRADICTION = "webhook subject access review returned both allow and deny response"
+
+
+class Poster(Protocol):
+    """Asks the service."""
+
+    async def post(self, body: Any) -> Any:
+        """Return the decoded answer.
+
+        :raises WebhookError: there is none.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookSettings:
+    """How the service is asked, and how long its answers are good."""
+
+    version: str = "v1beta1"
+    """Of the reviews: ``v1`` or ``v1beta1``."""
+    authorized_seconds: float = 300.0
+    unauthorized_seconds: float = 30.0
+    on_failure: Literal["no-opinion", "deny"] = "no-opinion"
+    conditions: tuple[Expression, ...] = ()
+    """Over ``request``, the spec of the review; the service is asked when all of them are true."""
+
+
+class WebhookAuthorizer:
+    """Asks *service*; answers are remembered, and the same question is asked once at a time."""
+
+    def __init__(
+        self, service: Poster, settings: WebhookSettings, tasks: TaskOwner, *, clock: Clock | None = None
+    ) -> None:
+        self._service, self._settings, self._tasks = service, settings, tasks
+        self._clock = clock or SystemClock()
+        self._api_version = f"{identity.current().group('authorization')}/{settings.version}"
+        self._cache: dict[bytes, tuple[float, Verdict]] = {}
+        self._asked: dict[bytes, asyncio.Task[Verdict]] = {}
+
+    async def authorize(self, user: User, info: RequestInfo) -> Verdict:
+        spec = review_spec(user, info)
+        if self._settings.conditions:
+            try:
+                if not _applies(self._settings.conditions, spec):
+                    return NO_OPINION
+            except CelError as error:
+                return self._failed(str(error))
+        key = objects.encode(spec)
+        cached = self._cache.get(key)
+        if cached is not None and cached[0] > self._clock.now():
+            return cached[1]
+        task = self._asked.get(key)
+        if task is None:
+            task = self._asked[key] = self._tasks.start(self._ask(key, spec), "authorization-webhook")
+        try:
+            async with asyncio.timeout(_LONGEST_WAIT_SECONDS):
+                return await asyncio.shield(task)
+        except TimeoutError:
+            return self._failed(_FAILED)
+
+    def rules(self, user: User, namespace: str) -> Rules:
+        """Return nothing: the service answers questions and tells no rules."""
+        return Rules(incomplete=True, errors=[_NO_RULES])
+
+    async def _ask(self, key: bytes, spec: Object) -> Verdict:
+        sent = dict(spec)
+        if self._settings.version == "v1beta1" and "groups" in sent:
+            sent["group"] = sent.pop("groups")
+        review = {
+            "kind": "SubjectAccessReview",
+            "apiVersion": self._api_version,
+            "metadata": {"creationTimestamp": None},
+            "spec": sent,
+            "status": {"allowed": False},
+        }
+        try:
+            status = _status(await self._service.post(review), self._api_version)
+        except WebhookError as error:
+            _log.error("Failed to make webhook authorizer request", extra={"err": error})
+            return self._failed(_FAILED)
+        finally:
+            self._asked.pop(key, None)
+        verdict = _verdict(status)
+        seconds = self._settings.authorized_seconds if status.get("allowed") else self._settings.unauthorized_seconds
+        if seconds > 0 and len(key) <= _LONGEST_CACHED_TEXT:
+            self._cache.pop(key, None)
+            if len(self._cache) >= _CACHE_SIZE:
+                del self._cache[next(iter(self._cache))]
+            self._cache[key] = (self._clock.now() + seconds, verdict)
+        return verdict
+
+    def _failed(self, error: str) -> Verdict:
+        return Verdict(self._settings.on_failure, "", error)
+
+
+def review_spec(user: User, info: RequestInfo) -> Object:
+    """Return the question as a review puts it; members without a value are left out."""
+    attributes: Object
+    if info.is_resource:
+        members = ("namespace", "verb", "group", "version", "resource", "subresource", "name")
+        attributes = {name: value for name in members if (value := getattr(info, name))}
+        spec: Object = {"resourceAttributes": attributes}
+    else:
+        attributes = {name: value for name in ("path", "verb") if (value := getattr(info, name))}
+        spec = {"nonResourceAttributes": attributes}
+    members_of_user = {
+        "user": user.name,
+        "groups": list(user.groups),
+        "extra": {key: list(values) for key, values in user.extra.items()},
+        "uid": user.uid,
+    }
+    return spec | {name: value for name, value in members_of_user.items() if value}
+
+
+def _applies(conditions: Sequence[Expression], spec: Object) -> bool:
+    """Return whether all *conditions* are true.
+
+    :raises CelError: one has no value, and none of the others is false.
+    """
+    request = {"user": "", "groups": [], "extra": {}, "uid": "", **spec}
+    if "resourceAttributes" in spec:
+        members = ("namespace", "verb", "group", "version", "resource", "subresource", "name")
+        request["resourceAttributes"] = dict.fromkeys(members, "") | spec["resourceAttributes"]
+    else:
+        request["nonResourceAttributes"] = {"path": "", "verb": "", **spec["nonResourceAttributes"]}
+    failure: CelError | None = None
+    for condition in conditions:
+        try:
+            if condition.evaluate({"request": request}) is not True:
+                return False
+        except CelError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return True
+
+
+def _status(review: Any, api_version: str) -> Object:
+    """Return what the answer says.
+
+    :raises WebhookError: it is no review of that version.
+    """
+    expected = ("SubjectAccessReview", api_version)
+    if not isinstance(review, dict) or (review.get("kind"), review.get("apiVersion")) != expected:
+        raise WebhookError("answered something other than a SubjectAccessReview of the version asked for")
+    status = review.get("status")
+    if not isinstance(status, dict):
+        raise WebhookError("answered without a status")
+    for name in ("allowed", "denied"):
+        if not isinstance(status.get(name, False), bool):
+            raise WebhookError(f"answered with a status whose {name} is no boolean")
+    return status
+
+
+def _verdict(status: Object) -> Verdict:
+    reason = status.get("reason")
+    reason = reason if isinstance(reason, str) else ""
+    if status.get("denied"):
+        return Verdict("deny", reason, _CONTRADICTION if status.get("allowed") else "")
+    return Verdict("allow" if status.get("allowed") else "no-opinion", reason)

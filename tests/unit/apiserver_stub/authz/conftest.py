@@ -1,0 +1,105 @@
+"""Authorizers are tried against collections in memory, changed the way a store changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from apiserver_stub import objects
+from apiserver_stub.authz import rbac
+from apiserver_stub.objects import Object
+from apiserver_stub.request import RequestInfo, User
+from apiserver_stub.store import Keep, Outcome, Record
+from apiserver_stub.store.base import Change, Remove, with_revision
+from apiserver_stub.store.collection import Collection
+
+
+class Memory:
+    """A store as far as authorizers use one."""
+
+    def __init__(self) -> None:
+        self.writes = 0
+        self._collections: dict[str, Collection] = {}
+
+    def collection(self, name: str) -> Collection:
+        return self._collections.setdefault(name, Collection(name, 0))
+
+    def put(self, collection: str, obj: Object) -> None:
+        metadata = obj["metadata"]
+        full = {"kind": "X", "apiVersion": "v1", **obj}
+        key = objects.key_of(metadata.get("namespace", ""), metadata["name"])
+        self._publish(collection, key, objects.encode_for_store(full), removed=False)
+
+    def remove(self, collection: str, key: str) -> None:
+        record = self.collection(collection).get(key)
+        assert record is not None
+        self._publish(collection, key, record.data, removed=True)
+
+    def read(self, collection: str, key: str) -> Any:
+        record = self.collection(collection).get(key)
+        return None if record is None else objects.decode(record.data)
+
+    async def update(self, name: str, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
+        outcome = decide(self.collection(name).get(key))
+        if not isinstance(outcome, Keep):
+            self._publish(name, key, outcome.data, removed=isinstance(outcome, Remove))
+        found = self.collection(name).get(key)
+        assert found is not None
+        return found
+
+    # What most tests store
+
+    def role(self, name: str, *rules: Object, namespace: str = "", **metadata: Any) -> None:
+        where = {"namespace": namespace} if namespace else {}
+        collection = rbac.ROLES if namespace else rbac.CLUSTER_ROLES
+        self.put(collection, {"metadata": {"name": name, **where, **metadata}, "rules": list(rules)})
+
+    def bind(self, name: str, role: str, *subjects: Object, namespace: str = "") -> None:
+        kind, _, role_name = role.partition("/")
+        where = {"namespace": namespace} if namespace else {}
+        binding = {
+            "metadata": {"name": name, **where},
+            "roleRef": {"apiGroup": rbac.GROUP, "kind": kind, "name": role_name},
+            "subjects": list(subjects),
+        }
+        self.put(rbac.BINDINGS if namespace else rbac.CLUSTER_BINDINGS, binding)
+
+    def _publish(self, name: str, key: str, data: bytes, *, removed: bool) -> None:
+        collection = self.collection(name)
+        previous = collection.get(key)
+        self.writes += 1
+        record = Record(key, self.writes, with_revision(data, self.writes) if not removed else data)
+        kind = "DELETED" if removed else "ADDED" if previous is None else "MODIFIED"
+        collection.publish([Change(kind, record, previous)])  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def store() -> Any:
+    return Memory()
+
+
+ALICE = User("alice", groups=("dev", "system:authenticated"))
+
+
+def rule(verbs: str, resources: str = "", *, group: str = "", names: str = "", paths: str = "") -> Object:
+    """Return a rule; members are written with commas."""
+    if paths:
+        return {"verbs": verbs.split(","), "nonResourceURLs": paths.split(",")}
+    found = {"verbs": verbs.split(","), "apiGroups": [group], "resources": resources.split(",")}
+    return {**found, "resourceNames": names.split(",")} if names else found
+
+
+def user_subject(name: str) -> Object:
+    return {"kind": "User", "apiGroup": rbac.GROUP, "name": name}
+
+
+def group_subject(name: str) -> Object:
+    return {"kind": "Group", "apiGroup": rbac.GROUP, "name": name}
+
+
+def to(verb: str, resource: str, namespace: str = "", name: str = "", *, group: str = "") -> RequestInfo:
+    """Return what a request for *resource* (perhaps with a subresource) asks for."""
+    plural, _, subresource = resource.partition("/")
+    return RequestInfo(verb, "", group, "v1", plural, subresource, namespace, name)

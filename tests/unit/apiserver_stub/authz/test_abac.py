@@ -1,0 +1,139 @@
+"""A policy file allows line by line, and every line that is wrong is told at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apiserver_stub.authz.abac import Abac, PolicyError
+from apiserver_stub.request import ANONYMOUS, RequestInfo, User
+from tests.unit.apiserver_stub.authz.conftest import ALICE, to
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "policy.jsonl"
+
+
+def line(**spec: Any) -> str:
+    return json.dumps({"apiVersion": "abac.authorization.kubernetes.io/v1beta1", "kind": "Policy", "spec": spec})
+
+
+EVERYWHERE = {"namespace": "*", "resource": "*", "apiGroup": "*"}
+
+
+@pytest.mark.row("opt.authorization-policy-file")
+@pytest.mark.parametrize(
+    ("spec", "info", "allowed"),
+    [
+        ({"user": "alice", **EVERYWHERE}, to("delete", "pods", "a"), True),
+        ({"user": "bob", **EVERYWHERE}, to("delete", "pods", "a"), False),
+        ({"group": "dev", **EVERYWHERE}, to("delete", "pods", "a"), True),
+        ({"user": "alice", "group": "ops", **EVERYWHERE}, to("delete", "pods", "a"), False),
+        ({"user": "*", **EVERYWHERE}, to("delete", "pods", "a"), True),
+        (EVERYWHERE, to("delete", "pods", "a"), False),
+        ({"user": "alice", "readonly": True, **EVERYWHERE}, to("watch", "pods", "a"), True),
+        ({"user": "alice", "readonly": True, **EVERYWHERE}, to("create", "pods", "a"), False),
+        ({"user": "alice", **EVERYWHERE, "namespace": "b"}, to("get", "pods", "a"), False),
+        ({"user": "alice", **EVERYWHERE, "namespace": ""}, to("get", "nodes"), True),
+        ({"user": "alice", **EVERYWHERE, "resource": "pods"}, to("get", "nodes"), False),
+        ({"user": "alice", **EVERYWHERE, "apiGroup": "apps"}, to("get", "pods", "a"), False),
+        ({"user": "alice", **EVERYWHERE}, RequestInfo("get", "/metrics"), False),
+        ({"user": "alice", "nonResourcePath": "*"}, RequestInfo("get", "/metrics"), True),
+        ({"user": "alice", "nonResourcePath": "/met*"}, RequestInfo("get", "/metrics"), True),
+        ({"user": "alice", "nonResourcePath": "/metrics"}, RequestInfo("get", "/metrics/slis"), False),
+        ({"user": "alice", "nonResourcePath": "/*", "readonly": True}, RequestInfo("put", "/debug/flags/v"), False),
+        ({"user": "alice", "nonResourcePath": "*"}, to("get", "pods"), False),
+    ],
+)
+async def test_a_line_allows_what_it_says(file: Path, spec: dict[str, Any], info: RequestInfo, allowed: bool) -> None:
+    file.write_text(f"# who may what\n\n{line(**spec)}\n")
+
+    verdict = await Abac.load(file).authorize(ALICE, info)
+
+    assert verdict == (("allow", "", "") if allowed else ("no-opinion", "No policy matched.", ""))
+
+
+async def test_any_matching_line_will_do_and_anyone_means_who_is_known(file: Path) -> None:
+    file.write_text(line(user="bob", **EVERYWHERE) + "\n" + line(user="*", **EVERYWHERE))
+    policies = Abac.load(file)
+
+    assert (await policies.authorize(ALICE, to("get", "pods"))).allowed
+    assert not (await policies.authorize(ANONYMOUS, to("get", "pods"))).allowed
+
+
+async def test_lines_without_a_version_leave_open_what_they_do_not_say(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file.write_text('{"user":"alice","readonly":true}\n{"user":"bob","resource":"pods"}\n')
+    policies, bob = Abac.load(file), User("bob")
+
+    assert (await policies.authorize(ALICE, RequestInfo("get", "/metrics"))).allowed
+    assert not (await policies.authorize(ALICE, to("create", "pods"))).allowed
+    assert (await policies.authorize(bob, to("create", "pods", "x", group="any"))).allowed
+    assert not (await policies.authorize(bob, RequestInfo("get", "/metrics"))).allowed
+    assert "without a version" in caplog.text
+
+
+@pytest.mark.row("opt.authorization-policy-file")
+def test_every_wrong_line_is_told_with_its_number(file: Path) -> None:
+    wrong = [
+        '{"kind":"Foo"}',
+        "not json",
+        "[]",
+        line(user="alice", namespce="*"),
+        line(user="alice", readonly="yes"),
+        line(user=1),
+        '{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy"}',
+        '{"apiVersion":"abac.authorization.kubernetes.io/v2","kind":"Policy"}',
+    ]
+    file.write_text("\n".join(["# comment", line(user="alice"), *wrong]))
+
+    with pytest.raises(PolicyError) as caught:
+        Abac.load(file)
+
+    told = str(caught.value).splitlines()
+    assert [text.split(": ", 1)[0] for text in told] == [
+        f"error reading policy file {file}, line {n}" for n in range(3, 11)
+    ]
+    expected = [
+        'no kind "Foo" is registered for version "abac.authorization.kubernetes.io/v0"',
+        "couldn't get version/kind; json parse error: ",
+        "couldn't get version/kind; json parse error: ",
+        "unknown field spec.namespce",
+        "spec.readonly: must be a boolean",
+        "spec.user: must be text",
+        "spec: must be an object",
+        'no kind "Policy" is registered for version "abac.authorization.kubernetes.io/v2"',
+    ]
+    assert all(text in found for text, found in zip(expected, told, strict=True))
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\n"], ids=["missing", "binary"])
+def test_a_file_that_cannot_be_read_is_told(file: Path, content: bytes | None) -> None:
+    if content is not None:
+        file.write_bytes(content)
+
+    with pytest.raises(PolicyError, match=r"policy\.jsonl"):
+        Abac.load(file)
+
+
+def test_lines_about_a_user_can_be_listed(file: Path) -> None:
+    file.write_text(
+        "\n".join(
+            [
+                line(user="alice", namespace="a", resource="pods", readonly=True),
+                line(user="alice", namespace="*", resource="nodes", nonResourcePath="/x"),
+                line(user="bob", namespace="*", resource="*"),
+            ]
+        )
+    )
+
+    rules = Abac.load(file).rules(ALICE, "b")
+
+    assert rules.resources == [{"verbs": ["*"], "apiGroups": [""], "resources": ["nodes"]}]
+    assert rules.paths == [{"verbs": ["*"], "nonResourceURLs": ["/x"]}]
+    assert Abac.load(file).rules(ALICE, "a").resources[0]["verbs"] == ["get", "list", "watch"]

@@ -1,0 +1,74 @@
+"""A cluster role can gather the rules of others by their labels."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from apiserver_stub.authz import rbac
+from apiserver_stub.authz.aggregation import aggregate_roles, keep_aggregated
+from tests.unit.apiserver_stub.authz.conftest import rule
+
+POD, NODE, EVENT = rule("get", "pods"), rule("get", "nodes"), rule("get", "events")
+
+
+def gathering(store: Any, name: str, *selectors: dict[str, Any], labels: dict[str, str] | None = None) -> None:
+    metadata = {"name": name, "labels": labels or {}}
+    role = {"metadata": metadata, "aggregationRule": {"clusterRoleSelectors": list(selectors)}, "rules": [EVENT]}
+    store.put(rbac.CLUSTER_ROLES, role)
+
+
+def rules(store: Any, name: str) -> Any:
+    return store.read(rbac.CLUSTER_ROLES, name)["rules"]
+
+
+async def test_rules_of_all_selected_roles_replace_its_own(store: Any) -> None:
+    store.role("b", NODE, POD, labels={"x": "1"})
+    store.role("a", POD, labels={"tier": "web"})
+    store.role("c", EVENT)
+    by_term = {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["web", "db"]}]}
+    gathering(store, "all", {"matchLabels": {"x": "1"}}, by_term)
+
+    await aggregate_roles(store)
+
+    assert rules(store, "all") == [POD, NODE]
+
+
+async def test_gathering_roles_may_be_gathered_in_turn(store: Any) -> None:
+    gathering(store, "a-top", {"matchLabels": {"level": "2"}})
+    gathering(store, "b-middle", {"matchLabels": {"level": "1"}}, labels={"level": "2"})
+    store.role("c-leaf", POD, labels={"level": "1"})
+
+    await aggregate_roles(store)
+
+    assert rules(store, "a-top") == rules(store, "b-middle") == [POD]
+
+
+async def test_roles_that_gather_each_other_come_to_rest(store: Any) -> None:
+    gathering(store, "a", {})
+    gathering(store, "b", {})
+    store.role("c", POD)
+
+    await aggregate_roles(store)
+    writes = store.writes
+    await aggregate_roles(store)
+
+    assert store.writes == writes
+    assert POD in rules(store, "a")
+
+
+async def test_it_is_done_anew_when_a_role_changes(store: Any) -> None:
+    keeping = asyncio.ensure_future(keep_aggregated(store))
+    await asyncio.sleep(0)
+    gathering(store, "all", {"matchLabels": {"x": "1"}})
+    store.role("a", POD, labels={"x": "1"})
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert rules(store, "all") == [POD]
+
+    store.remove(rbac.CLUSTER_ROLES, "a")
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert rules(store, "all") == []
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)

@@ -1,0 +1,112 @@
+"""The roles that are always there are made, completed at later starts, and left alone where somebody says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver_stub import objects
+from apiserver_stub.authz import rbac
+from apiserver_stub.authz.aggregation import aggregate_roles
+from apiserver_stub.authz.bootstrap import ensure_bootstrap_policy, node_rules
+from apiserver_stub.authz.rbac import Rbac
+from apiserver_stub.request import ANONYMOUS, RequestInfo, User
+from tests.unit.apiserver_stub.authz.conftest import ALICE, group_subject, rule, to, user_subject
+
+AUTOUPDATE = "rbac.authorization.kubernetes.io/autoupdate"
+
+
+async def test_they_are_marked_and_a_second_start_writes_nothing(store: Any) -> None:
+    await ensure_bootstrap_policy(store)
+    await aggregate_roles(store)
+    writes = store.writes
+
+    await ensure_bootstrap_policy(store)
+    await aggregate_roles(store)
+
+    assert store.writes == writes
+    for collection in (rbac.ROLES, rbac.CLUSTER_ROLES, rbac.BINDINGS, rbac.CLUSTER_BINDINGS):
+        records = store.collection(collection).select()
+        assert records
+        for record in records:
+            metadata = objects.decode(record.data)["metadata"]
+            assert metadata["annotations"] == {AUTOUPDATE: "true"}
+            assert metadata["labels"]["kubernetes.io/bootstrapping"] == "rbac-defaults"
+            assert metadata["uid"]
+
+
+@pytest.mark.parametrize(
+    ("user", "info", "allowed"),
+    [
+        (ANONYMOUS, RequestInfo("get", "/version"), True),
+        (ANONYMOUS, RequestInfo("get", "/readyz/etcd"), False),
+        (ANONYMOUS, RequestInfo("get", "/api"), False),
+        (ALICE, RequestInfo("get", "/apis/apps"), True),
+        (ALICE, RequestInfo("get", "/metrics"), False),
+        (ALICE, to("create", "selfsubjectrulesreviews", group="authorization.k8s.io"), True),
+        (User("m", groups=("system:monitoring",)), RequestInfo("get", "/metrics"), True),
+        (User("s", groups=("system:serviceaccounts",)), RequestInfo("get", "/openid/v1/jwks"), True),
+        (User("system:kube-scheduler"), to("create", "pods/binding", "a", "p"), True),
+        (User("system:kube-scheduler"), to("update", "leases", "a", "other", group="coordination.k8s.io"), False),
+        (User("system:kube-proxy"), to("watch", "endpointslices", group="discovery.k8s.io"), True),
+        (User("system:node:n", groups=("system:nodes",)), to("get", "nodes", name="n"), False),
+        (User("system:serviceaccount:kube-system:job-controller"), to("create", "pods", "a"), True),
+        (User("system:serviceaccount:a:job-controller"), to("create", "pods", "a"), False),
+        (User("system:kube-controller-manager"), to("watch", "anything", group="any.example"), True),
+    ],
+)
+async def test_who_may_what_by_them(store: Any, user: User, info: RequestInfo, allowed: bool) -> None:
+    await ensure_bootstrap_policy(store)
+
+    assert (await Rbac(store).authorize(user, info)).allowed is allowed
+
+
+async def test_view_edit_and_admin_hold_each_other(store: Any) -> None:
+    await ensure_bootstrap_policy(store)
+    await aggregate_roles(store)
+    for name in ("view", "edit", "admin"):
+        store.bind(name, f"ClusterRole/{name}", user_subject(name), namespace="a")
+    authorizer = Rbac(store)
+
+    async def who_may(info: RequestInfo) -> list[str]:
+        return [name for name in ("view", "edit", "admin") if (await authorizer.authorize(User(name), info)).allowed]
+
+    assert await who_may(to("list", "pods", "a")) == ["view", "edit", "admin"]
+    assert await who_may(to("get", "secrets", "a")) == ["edit", "admin"]
+    assert await who_may(to("create", "pods/eviction", "a")) == ["edit", "admin"]
+    assert await who_may(to("create", "rolebindings", "a", group=rbac.GROUP)) == ["admin"]
+    assert await who_may(to("list", "pods", "b")) == []
+
+
+async def test_what_was_taken_away_comes_back_and_what_was_added_stays(store: Any) -> None:
+    await ensure_bootstrap_policy(store)
+    store.role("system:discovery", rule("get", "pods"), rule("get", paths="/api"))
+    store.bind("system:discovery", "ClusterRole/other", group_subject("dev"))
+    store.remove(rbac.CLUSTER_ROLES, "view")
+
+    await ensure_bootstrap_policy(store)
+
+    role = store.read(rbac.CLUSTER_ROLES, "system:discovery")
+    assert role["rules"][:2] == [rule("get", "pods"), rule("get", paths="/api")]
+    assert role["metadata"]["annotations"][AUTOUPDATE] == "true"
+    assert (await Rbac(store).authorize(ALICE, RequestInfo("get", "/openapi/v2"))).allowed
+    binding = store.read(rbac.CLUSTER_BINDINGS, "system:discovery")
+    assert binding["roleRef"]["name"] == "system:discovery"
+    assert [item["name"] for item in binding["subjects"]] == ["dev", "system:authenticated"]
+    assert store.read(rbac.CLUSTER_ROLES, "view")
+
+
+async def test_who_wants_one_left_alone_says_so(store: Any) -> None:
+    store.role("system:discovery", annotations={AUTOUPDATE: "false"})
+
+    await ensure_bootstrap_policy(store)
+
+    assert store.read(rbac.CLUSTER_ROLES, "system:discovery")["rules"] == []
+
+
+def test_names_of_nodes_rules_are_whole() -> None:
+    texts = [str(item) for item in node_rules()]
+
+    assert '{APIGroups:["node.k8s.io"], Resources:["runtimeclasses"], Verbs:["get" "list" "watch"]}' in texts
+    assert not any("{" in text[1:-1] for text in texts)

@@ -1,0 +1,190 @@
+"""Roles give rights to the subjects of their bindings, and what changes in the store holds at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from apiserver_stub.authz import rbac
+from apiserver_stub.authz.rbac import NoSuchRole, Rbac
+from apiserver_stub.objects import Object
+from apiserver_stub.request import RequestInfo, User
+from tests.unit.apiserver_stub.authz.conftest import ALICE, group_subject, rule, to, user_subject
+
+
+@pytest.mark.row("opt.authorization-mode")
+async def test_bindings_of_the_cluster_hold_everywhere_and_others_in_their_namespace(store: Any) -> None:
+    store.role("reader", rule("get", "pods"), rule("get", paths="/metrics"))
+    store.role("writer", rule("create", "pods"), namespace="a")
+    store.bind("everywhere", "ClusterRole/reader", user_subject("alice"))
+    store.bind("here", "Role/writer", group_subject("dev"), namespace="a")
+    store.bind("there", "ClusterRole/reader", user_subject("bob"), namespace="b")
+    authorizer, bob = Rbac(store), User("bob")
+
+    async def may(user: User, info: RequestInfo) -> bool:
+        return (await authorizer.authorize(user, info)).allowed
+
+    assert await may(ALICE, to("get", "pods"))
+    assert await may(ALICE, to("get", "pods", "b"))
+    assert await may(ALICE, RequestInfo("get", "/metrics"))
+    assert await may(ALICE, to("create", "pods", "a"))
+    assert not await may(ALICE, to("create", "pods", "b"))
+    assert not await may(ALICE, to("create", "pods"))
+    assert await may(bob, to("get", "pods", "b"))
+    assert not await may(bob, to("get", "pods"))
+    assert not await may(bob, RequestInfo("get", "/metrics"))
+
+
+async def test_the_reason_names_binding_role_and_subject(store: Any) -> None:
+    store.role("r", rule("get", "pods"))
+    store.role("r", rule("list", "pods"), namespace="a")
+    store.bind("b", "ClusterRole/r", user_subject("carol"), group_subject("dev"))
+    store.bind("n", "Role/r", {"kind": "ServiceAccount", "name": "sa"}, namespace="a")
+    authorizer, account = Rbac(store), User("system:serviceaccount:a:sa")
+
+    assert (await authorizer.authorize(ALICE, to("get", "pods"))).reason == (
+        'RBAC: allowed by ClusterRoleBinding "b" of ClusterRole "r" to Group "dev"'
+    )
+    assert (await authorizer.authorize(account, to("list", "pods", "a"))).reason == (
+        'RBAC: allowed by RoleBinding "n/a" of Role "r" to ServiceAccount "sa/a"'
+    )
+
+
+async def test_a_role_that_is_not_there_is_told_in_the_reason(store: Any) -> None:
+    store.bind("b", "ClusterRole/gone", user_subject("alice"))
+    store.bind("c", "Role/lost", user_subject("alice"), namespace="a")
+    authorizer = Rbac(store)
+
+    cluster, local = [await authorizer.authorize(ALICE, to("get", "pods", namespace)) for namespace in ("", "a")]
+
+    assert cluster.reason == 'RBAC: clusterrole.rbac.authorization.k8s.io "gone" not found'
+    assert local.reason == (
+        'RBAC: [clusterrole.rbac.authorization.k8s.io "gone" not found, '
+        'role.rbac.authorization.k8s.io "lost" not found]'
+    )
+
+
+async def test_names_are_told_apart_after_one_was_allowed(store: Any) -> None:
+    store.role("r", rule("get", "secrets", names="mine"))
+    store.bind("b", "ClusterRole/r", user_subject("alice"))
+    authorizer = Rbac(store)
+
+    asked = [to("get", "secrets", "a", name) for name in ("mine", "x", "")]
+    allowed = [(await authorizer.authorize(ALICE, info)).allowed for info in asked]
+
+    assert allowed == [True, False, False]
+
+
+async def test_what_is_given_or_taken_holds_for_the_next_request(store: Any) -> None:
+    authorizer, info = Rbac(store), to("get", "pods")
+
+    async def may() -> bool:
+        return (await authorizer.authorize(ALICE, info)).allowed
+
+    assert not await may()
+    store.bind("b", "ClusterRole/r", user_subject("alice"))
+    store.role("r", rule("get", "pods"))
+    assert await may()
+    store.role("r", rule("list", "pods"))
+    assert not await may()
+    store.role("r", rule("get", "pods"))
+    store.bind("b", "ClusterRole/r", user_subject("bob"))
+    assert not await may()
+    store.bind("b", "ClusterRole/r", group_subject("dev"))
+    assert await may()
+    store.remove(rbac.CLUSTER_BINDINGS, "b")
+    assert not await may()
+
+
+async def test_changes_are_read_once_and_others_cost_nothing(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.role("r", rule("get", "pods"))
+    store.bind("b", "ClusterRole/r", user_subject("alice"))
+    authorizer = Rbac(store)
+    await authorizer.authorize(ALICE, to("get", "pods"))
+    read: list[str] = []
+    index = authorizer._index
+    put = index.put
+
+    def note(collection: str, key: str, obj: Object) -> None:
+        read.append(key)
+        put(collection, key, obj)
+
+    monkeypatch.setattr(index, "put", note)
+
+    store.put("core/pods", {"metadata": {"name": "p"}})
+    store.role("other", rule("get", "nodes"))
+    for _ in range(3):
+        await authorizer.authorize(ALICE, to("get", "pods"))
+
+    assert read == ["other"]
+
+
+async def test_who_missed_too_many_changes_reads_all_again(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("apiserver_stub.store.collection.HISTORY_CHANGES", 2)
+    store.role("r", rule("get", "pods"))
+    store.bind("b", "ClusterRole/r", user_subject("alice"))
+    authorizer = Rbac(store)
+    assert (await authorizer.authorize(ALICE, to("get", "pods"))).allowed
+
+    store.remove(rbac.CLUSTER_BINDINGS, "b")
+    for name in ("c", "d", "e"):
+        store.bind(name, "ClusterRole/r", user_subject("bob"))
+
+    assert not (await authorizer.authorize(ALICE, to("get", "pods"))).allowed
+    assert (await authorizer.authorize(User("bob"), to("get", "pods"))).allowed
+
+
+async def test_the_index_is_kept_current_between_requests(store: Any) -> None:
+    authorizer = Rbac(store)
+    keeping = asyncio.ensure_future(authorizer.follower.keep_current())
+    await asyncio.sleep(0)
+    store.role("r", rule("get", "pods"))
+    for _ in range(6):
+        await asyncio.sleep(0)
+
+    assert authorizer._index.rules_of_role("ClusterRole", "r", "")
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+
+
+async def test_many_users_and_questions_are_remembered_within_bounds(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rbac, "_USERS_KEPT", 3)
+    monkeypatch.setattr(rbac, "_ANSWERS_KEPT", 3)
+    store.role("r", rule("get", "*"))
+    store.bind("b", "ClusterRole/r", group_subject("dev"))
+    authorizer = Rbac(store)
+
+    for number in range(9):
+        user = User(f"u{number}", groups=("dev",))
+        for other in range(9):
+            assert (await authorizer.authorize(user, to("get", f"r{other}"))).allowed
+
+    assert len(authorizer._index._rights) == 3
+    assert all(len(rights._answers) <= 3 for rights in authorizer._index._rights.values())
+
+
+def test_rules_are_listed_for_a_namespace(store: Any) -> None:
+    store.role("r", rule("get", "pods", names="a"), rule("get", paths="/x"))
+    store.role("n", rule("list", "pods"), namespace="a")
+    store.bind("b", "ClusterRole/r", user_subject("alice"))
+    store.bind("n", "Role/n", user_subject("alice"), namespace="a")
+    store.bind("m", "Role/gone", user_subject("alice"), namespace="a")
+
+    rules = Rbac(store).rules(ALICE, "a")
+
+    assert rules.resources == [rule("get", "pods", names="a"), rule("list", "pods")]
+    assert rules.paths == [rule("get", paths="/x")]
+    assert rules.errors == ['role.rbac.authorization.k8s.io "gone" not found']
+    assert Rbac(store).rules(ALICE, "b").resources == [rule("get", "pods", names="a")]
+
+
+def test_a_role_of_a_namespace_is_looked_for_there(store: Any) -> None:
+    store.role("r", rule("get", "pods"), namespace="a")
+
+    assert Rbac(store).rules_of_role("Role", "r", "a")
+    with pytest.raises(NoSuchRole, match=r'^role\.rbac\.authorization\.k8s\.io "r" not found'):
+        Rbac(store).rules_of_role("Role", "r", "b")
