@@ -13,6 +13,7 @@ from nodeagent.base.aio import Backoff, Clock, SystemClock, TaskOwner
 from nodeagent.base.logging import v_level
 from nodeagent.contracts.answers import LoopLine
 from nodeagent.contracts.background import BackgroundLoop
+from nodeagent.contracts.certificates import client_store_name, current_pair, serving_is_requested
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
 from nodeagent.event_journal import EventJournal
@@ -96,9 +97,9 @@ class Agent:
             node_reference=lambda: node_reference,
         )
         self.context = context
-        if not settings.standalone:
-            self._connect(Path(settings.kubeconfig))
         plugins.provide_all("nodeagent_configure", config=config, context=context, plugins=plugins)
+        if not settings.standalone:
+            self._connect()
 
         self._cache = PodCache(lambda: context.runtime, clock)
         self._pods = PodWorkers(DesiredPods(()), self._worker_parts, self._mirror_changed)
@@ -158,7 +159,8 @@ class Agent:
         config, context = self._config, self.context
         _log.info("Agent starts", extra={"node": context.node_name, "root": str(context.root_dir)})
         await asyncio.to_thread(_prepare_root, context.root_dir)
-        if config.enable_server and not (config.tls_cert_file and config.tls_private_key_file):
+        given = bool(config.tls_cert_file and config.tls_private_key_file)
+        if config.enable_server and not given and not serving_is_requested(config, context.settings):
             await ensure_self_signed(Path(context.settings.cert_dir), [context.node_name, "localhost", "127.0.0.1"])
         context.recorder.record(context.node_reference(), EventType.NORMAL, "Starting", f"Starting {_component()}.")
         try:
@@ -273,10 +275,17 @@ class Agent:
 
     # --- wiring ---------------------------------------------------------------------------------------------
 
-    def _connect(self, kubeconfig: Path) -> None:
+    def _connect(self) -> None:
         from nodeagent.apiclient import connect
 
-        self._client = client = connect(kubeconfig, self._config, self._clock)
+        settings, rotates = self.context.settings, self._config.rotate_certificates
+        self._client = client = connect(
+            Path(settings.kubeconfig),
+            self._config,
+            self._clock,
+            pair=current_pair(Path(settings.cert_dir), client_store_name()) if rotates else None,
+            pending=bool(settings.bootstrap_kubeconfig),
+        )
         self.context.api = client
         self.context.new_api = client.with_rate
 

@@ -16,18 +16,23 @@ if TYPE_CHECKING:
     from nodeagent.config.types import NodeAgentConfiguration
 
 
-def connect(path: Path, config: NodeAgentConfiguration, clock: Clock) -> Client:
+def connect(
+    path: Path, config: NodeAgentConfiguration, clock: Clock, *, pair: Path | None = None, pending: bool = False
+) -> Client:
     """Return a client of the server in the kubeconfig *path*; nothing is sent yet. Reads the disk.
 
+    :param pair: certificate and key that are shown instead of those in the kubeconfig, as soon as the file is there.
+    :param pending: files that the kubeconfig names may come later; until then requests fail.
     :raises ConfigError: the kubeconfig, or a file it names, cannot be used.
     """
     try:
         found = kubeconfig.load(path)
-        found.ssl_context()
-        found.authorization()
+        if not pending:
+            found.ssl_context()
+            found.authorization()
     except kubeconfig.KubeconfigError as error:
         raise ConfigError([Problem(f.source, f.path, f.value, f.rule) for f in error.faults]) from error
-    return for_config(HttpTransport(found, clock), config, clock)
+    return for_config(HttpTransport(found, clock, pair=pair), config, clock)
 
 
 def for_config(transport: Transport, config: NodeAgentConfiguration, clock: Clock) -> Client:

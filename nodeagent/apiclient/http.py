@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nodeagent.apiclient.transport import MAX_BODY_BYTES, ConnectionLost, Request, Response, Stream
@@ -41,13 +42,18 @@ _PIECE_BYTES = 64 * 1024
 class HttpTransport:
     """Speaks with the server of a kubeconfig.
 
-    Nothing is opened, and aiohttp not even imported, before the first request.
+    Nothing is opened, and aiohttp not even imported, before the first request. Once there are new credentials, new
+    requests go over new connections; the old ones end soon after, and watches on them with it.
+
+    :param pair: certificate and key that are shown instead of what the kubeconfig has, as soon as the file is there.
     """
 
-    def __init__(self, kubeconfig: Kubeconfig, clock: Clock) -> None:
+    def __init__(self, kubeconfig: Kubeconfig, clock: Clock, *, pair: Path | None = None) -> None:
         self._kubeconfig = kubeconfig
-        self._credentials = _Credentials(kubeconfig, clock)
+        self._credentials = _Credentials(kubeconfig, clock, pair)
         self._session: aiohttp.ClientSession | None = None
+        self._session_context: ssl.SSLContext | None = None
+        self._old: list[tuple[float, aiohttp.ClientSession]] = []
         self._clock, self._host = clock, kubeconfig.server.partition("://")[2].partition("/")[0]
 
     async def request(self, request: Request, deadline_seconds: float) -> Response:
@@ -67,15 +73,29 @@ class HttpTransport:
             yield Stream(_head(answer), _pieces(answer, idle_seconds))
 
     async def close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
+        sessions = [session for _, session in self._old]
+        if self._session is not None:
+            sessions.append(self._session)
+        self._session, self._old = None, []
+        for session in sessions:
             await session.close()
+
+    async def _end_old(self) -> None:
+        """Leave the connections of former credentials; what is under way on them has until the next look to end."""
+        now, context = self._clock.now(), self._credentials.context
+        if self._session is not None and context is not self._session_context:
+            self._old.append((now + CREDENTIALS_SECONDS, self._session))
+            self._session = None
+        self._session_context = context
+        while self._old and self._old[0][0] <= now:
+            await self._old.pop(0)[1].close()
 
     @asynccontextmanager
     async def _send(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
         import aiohttp
 
         await self._credentials.refresh()
+        await self._end_old()
         headers = dict(request.headers)
         if self._credentials.authorization:
             headers["Authorization"] = self._credentials.authorization
@@ -126,8 +146,8 @@ class HttpTransport:
 class _Credentials:
     """The TLS context and the authorization header, from files that others replace."""
 
-    def __init__(self, kubeconfig: Kubeconfig, clock: Clock) -> None:
-        self._kubeconfig, self._clock = kubeconfig, clock
+    def __init__(self, kubeconfig: Kubeconfig, clock: Clock, pair: Path | None = None) -> None:
+        self._kubeconfig, self._clock, self._pair = kubeconfig, clock, pair
         self._read_at: float | None = None
         self._seen: tuple[object, ...] = ()
         self.context: ssl.SSLContext | None = None
@@ -139,7 +159,8 @@ class _Credentials:
         if self._read_at is not None and now - self._read_at < CREDENTIALS_SECONDS:
             return
         first, self._read_at = self._read_at is None, now
-        if not first and not self._kubeconfig.files() and self._kubeconfig.token_file is None:
+        changes = self._pair or self._kubeconfig.files() or self._kubeconfig.token_file
+        if not first and not changes:
             return
         try:
             await asyncio.to_thread(self._read)
@@ -149,11 +170,14 @@ class _Credentials:
                 raise ConnectionLost(str(error)) from error
 
     def _read(self) -> None:
-        seen = tuple(_stamp(path) for path in self._kubeconfig.files())
+        shown = self._kubeconfig
+        if self._pair is not None and self._pair.exists():
+            shown = shown.with_pair(self._pair)
+        seen = tuple((path, _stamp(path)) for path in shown.files())
         if self.context is None or seen != self._seen:
-            self.context = self._kubeconfig.ssl_context()  # a new context also means new connections
+            self.context = shown.ssl_context()  # a new context also means new connections
             self._seen = seen
-        self.authorization = self._kubeconfig.authorization()
+        self.authorization = shown.authorization()
 
 
 def _stamp(path: Any) -> object:

@@ -36,6 +36,16 @@ class Identity:
         return f"application/vnd.{self.media_domain}.protobuf"
 
     @property
+    def client_signer(self) -> str:
+        """Who signs the certificates by which nodes are known to the API server."""
+        return self.label("kube-apiserver-client-kubelet")
+
+    @property
+    def serving_signer(self) -> str:
+        """Who signs the certificates by which the servers of nodes are known."""
+        return self.label("kubelet-serving")
+
+    @property
     def config_group(self) -> str:
         """Group of the configuration kinds in their native form."""
         return f"nodeagent.config.{self.api_domain}"

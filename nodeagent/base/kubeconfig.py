@@ -7,7 +7,7 @@ import binascii
 import os
 import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -83,6 +83,18 @@ class Kubeconfig:
         """Return the files whose change means new credentials."""
         materials = (self.certificate_authority, self.client_certificate, self.client_key)
         return [material.file for material in materials if material.file is not None]
+
+    def with_pair(self, pair: Path) -> Kubeconfig:
+        """Return the same server, to be shown the certificate and key in the file *pair* and nothing else."""
+        return replace(
+            self,
+            client_certificate=Material(file=pair),
+            client_key=Material(file=pair),
+            token=None,
+            token_file=None,
+            username="",
+            password=None,
+        )
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return how to trust the server and show our certificate; ``None`` for plain HTTP. Reads the disk.

@@ -17,8 +17,6 @@ FIELDS = frozenset(
         "cpuManagerReconcilePeriod",
         "memoryManagerPolicy",
         "reservedMemory",
-        "rotateCertificates",
-        "serverTLSBootstrap",
         "topologyManagerPolicy",
         "topologyManagerPolicyOptions",
         "topologyManagerScope",
@@ -28,11 +26,7 @@ FIELDS = frozenset(
 )
 """Top-level fields that are validated and change nothing yet."""
 
-FLAGS = frozenset(
-    {
-        "bootstrap-kubeconfig",
-    }
-)
+FLAGS: frozenset[str] = frozenset()
 """Flags without a field that are checked and change nothing yet."""
 
 GATES_IN_USE = frozenset(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodeagent.base.tls import TlsError
+from nodeagent.contracts.certificates import current_pair, server_store_name, serving_is_requested
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.server import Authenticator, Authorizer, Route, ServerRefused
 from nodeagent.server.serving_certificate import ServingPair, self_signed_pair
@@ -120,7 +121,8 @@ class AgentServer:
         failing = False
         while True:
             try:
-                if tls is not None:
+                # A certificate that is requested may come late; until then handshakes fail.
+                if tls is not None and not serving_is_requested(self._context.config, self._context.settings):
                     await tls.context()
                 return listener.open()
             except (OSError, TlsError) as error:
@@ -133,6 +135,9 @@ class AgentServer:
         config, settings = self._context.config, self._context.settings
         if config.tls_cert_file and config.tls_private_key_file:
             pair = ServingPair(Path(config.tls_cert_file), Path(config.tls_private_key_file))
+        elif serving_is_requested(config, settings):
+            requested = current_pair(Path(settings.cert_dir), server_store_name())
+            pair = ServingPair(requested, requested)
         else:
             pair = self_signed_pair(Path(settings.cert_dir))
         client_ca = config.authentication.x509.client_ca_file

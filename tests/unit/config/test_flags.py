@@ -240,15 +240,10 @@ def test_identity_flags_change_the_names():
     assert settings.identity.node_lease_namespace == "kube-node-lease"
 
 
-def test_deprecated_and_idle_flags_are_named():
-    warnings = parse(
-        ["--max-pods=1", "-v=2", "--provider-id=x", "--bootstrap-kubeconfig=/x", "--kubeconfig=/k"]
-    ).warnings
+def test_deprecated_flags_are_named():
+    warnings = parse(["--max-pods=1", "-v=2", "--provider-id=x", "--kubeconfig=/k"]).warnings
 
-    assert warnings == [
-        "deprecated flags, set the field in the configuration file: --max-pods (maxPods)",
-        "no effect yet: --bootstrap-kubeconfig",
-    ]
+    assert warnings == ["deprecated flags, set the field in the configuration file: --max-pods (maxPods)"]
 
 
 def test_unknown_words_are_refused_with_the_nearest_flag():

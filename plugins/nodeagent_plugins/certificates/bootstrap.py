@@ -1,0 +1,95 @@
+"""First access to the API server: credentials just good enough to ask for a client certificate (TLS bootstrap).
+
+spec: flag.bootstrap-kubeconfig, config.rotateCertificates
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from nodeagent_plugins.certificates.pairs import describe
+
+from nodeagent.base import kubeconfig
+from nodeagent.base.kubeconfig import Kubeconfig, KubeconfigError, Material
+from nodeagent.base.tls import write_private
+from nodeagent.errors import ConfigError, Problem
+
+_log = logging.getLogger(__name__)
+
+
+def prepare_kubeconfig(path: str, bootstrap: str, pair: Path, now: datetime) -> bool:
+    """Write the kubeconfig *path* from *bootstrap* unless it is good already; return whether it was written.
+
+    It leads to *pair*, which may not be there yet. Blocks for a moment.
+
+    :raises ConfigError: the bootstrap kubeconfig is needed and of no use, or *path* cannot be written.
+    """
+    if not path:
+        rule = "must be given beside --bootstrap-kubeconfig: it is the file that is written"
+        raise ConfigError([Problem("--kubeconfig", "", None, rule)])
+    if _good(Path(path), now):
+        return False
+    try:
+        base = kubeconfig.load(Path(bootstrap))
+    except KubeconfigError as error:
+        raise ConfigError([Problem(f.source, f.path, f.value, f.rule) for f in error.faults]) from error
+    import yaml
+
+    try:
+        write_private(Path(path), yaml.safe_dump(_document(base, pair), sort_keys=False).encode())
+    except OSError as error:
+        rule = f"cannot be written: {error.strerror or error}"
+        raise ConfigError([Problem("--kubeconfig", "", path, rule)]) from error
+    _log.info("Kubeconfig is written for a certificate that is requested", extra={"file": path})
+    return True
+
+
+def client_pair(config: Kubeconfig) -> bytes:
+    """Return the certificate and key that *config* holds or names, empty without or when unreadable. Reads the disk."""
+    if not config.client_certificate:
+        return b""
+    try:
+        return config.client_certificate.read().rstrip() + b"\n" + config.client_key.read()
+    except OSError:
+        return b""
+
+
+def _good(path: Path, now: datetime) -> bool:
+    """Whether the kubeconfig is there, with credentials that have not ended."""
+    try:
+        found = kubeconfig.load(path)
+    except KubeconfigError:
+        return False
+    if found.client_certificate:
+        held = describe(client_pair(found))
+        return held is not None and held.valid(now)
+    return bool(found.token or found.token_file or found.username)
+
+
+def _document(base: Kubeconfig, pair: Path) -> dict[str, Any]:
+    cluster: dict[str, Any] = {"server": base.server}
+    cluster |= _material("certificate-authority", base.certificate_authority)
+    if base.insecure_skip_tls_verify:
+        cluster["insecure-skip-tls-verify"] = True
+    if base.tls_server_name:
+        cluster["tls-server-name"] = base.tls_server_name
+    context = {"cluster": "default-cluster", "namespace": base.namespace, "user": "default-auth"}
+    user = {"client-certificate": str(pair), "client-key": str(pair)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "default-cluster", "cluster": cluster}],
+        "contexts": [{"name": "default-context", "context": context}],
+        "current-context": "default-context",
+        "users": [{"name": "default-auth", "user": user}],
+    }
+
+
+def _material(name: str, material: Material) -> dict[str, str]:
+    if material.file is not None:
+        return {name: str(material.file.absolute())}
+    return {f"{name}-data": base64.b64encode(material.data).decode()} if material.data else {}

@@ -1,0 +1,125 @@
+"""The two certificates of a node: what each is for, and who is asked for it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from nodeagent_plugins.certificates import metrics
+from nodeagent_plugins.certificates.bootstrap import client_pair, prepare_kubeconfig
+from nodeagent_plugins.certificates.manager import CertificateManager, borrowed
+from nodeagent_plugins.certificates.pairs import CertificateError, Wanted
+from nodeagent_plugins.certificates.store import PairStore
+
+from nodeagent.apiclient import connect
+from nodeagent.base import identity, kubeconfig
+from nodeagent.contracts.api import Api
+from nodeagent.contracts.certificates import client_store_name, server_store_name
+from nodeagent.contracts.context import AgentContext
+
+NODES_GROUP = "system:nodes"
+LOOK_SECONDS = 1.0
+"""How often the node's addresses are compared with those in its certificate."""
+
+
+def client_wanted(node_name: str) -> Wanted:
+    """Return the certificate by which the API server knows this node."""
+    return Wanted(
+        signer=identity.current().client_signer,
+        common_name=f"system:node:{node_name}",
+        organizations=(NODES_GROUP,),
+        usages=("digital signature", "client auth"),
+    )
+
+
+def server_wanted(node_name: str, node: Mapping[str, Any] | None) -> Wanted | None:
+    """Return the certificate for the addresses in *node*, ``None`` while it has none."""
+    names: set[str] = set()
+    addresses: set[str] = set()
+    for entry in ((node or {}).get("status") or {}).get("addresses") or ():
+        text = str(entry["address"])
+        try:
+            addresses.add(str(ip_address(text)))
+        except ValueError:
+            names.add(text)
+    if not names and not addresses:
+        return None
+    return Wanted(
+        signer=identity.current().serving_signer,
+        common_name=f"system:node:{node_name}",
+        organizations=(NODES_GROUP,),
+        usages=("digital signature", "server auth"),
+        dns_names=tuple(sorted(names)),
+        addresses=tuple(sorted(addresses)),
+    )
+
+
+def client_manager(context: AgentContext, directory: Path) -> CertificateManager | None:
+    """Return what keeps the client certificate; ``None`` when what the kubeconfig has is used as it is.
+
+    :raises ConfigError: the bootstrap kubeconfig is needed and of no use.
+    """
+    config, settings = context.config, context.settings
+    store = PairStore(directory, client_store_name())
+    written = False
+    if settings.bootstrap_kubeconfig:
+        now = context.clock.wall()
+        written = prepare_kubeconfig(settings.kubeconfig, settings.bootstrap_kubeconfig, store.current, now)
+    if not written and not config.rotate_certificates:
+        return None
+    wanted = client_wanted(context.node_name)
+    return CertificateManager(
+        "client certificate",
+        store,
+        lambda: wanted,
+        lambda usable: _client_api(context, usable=usable),
+        context.clock,
+        seed=_seed(Path(settings.kubeconfig)),
+        renews=config.rotate_certificates,
+        resumes=bool(settings.bootstrap_kubeconfig),
+        failed=metrics.CLIENT_FAILURES.inc,
+    )
+
+
+def server_manager(context: AgentContext, directory: Path) -> CertificateManager:
+    """Return what keeps the serving certificate."""
+
+    def api(_usable: bool) -> AbstractAsyncContextManager[Api]:
+        return _client_api(context, usable=True)
+
+    return CertificateManager(
+        "serving certificate",
+        PairStore(directory, server_store_name()),
+        lambda: server_wanted(context.node_name, context.node()),
+        api,
+        context.clock,
+        look_seconds=LOOK_SECONDS,
+        replaced=metrics.SERVER_ROTATIONS.observe,
+    )
+
+
+@asynccontextmanager
+async def _client_api(context: AgentContext, *, usable: bool) -> AsyncIterator[Api]:
+    """Give the agent's own client, or one with the bootstrap credentials while the agent has none of its own."""
+    bootstrap = context.settings.bootstrap_kubeconfig
+    if usable or not bootstrap:
+        if context.api is None:
+            raise CertificateError("there is no API server")
+        async with borrowed(context.api) as api:
+            yield api
+        return
+    client = connect(Path(bootstrap), context.config, context.clock)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def _seed(path: Path) -> bytes:
+    try:
+        return client_pair(kubeconfig.load(path))
+    except kubeconfig.KubeconfigError:
+        return b""  # told by who connects

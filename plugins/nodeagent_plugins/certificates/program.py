@@ -1,0 +1,89 @@
+"""A program of its own: makes keys and certificate requests, and reads certificates.
+
+The agent runs it a few times a year, so it need not hold the libraries. One question as JSON on standard input, one
+answer on standard output; nothing else of the agent is imported.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from datetime import datetime
+from ipaddress import ip_address
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_EXTENDED = {ExtendedKeyUsageOID.CLIENT_AUTH: "client auth", ExtendedKeyUsageOID.SERVER_AUTH: "server auth"}
+
+
+def make_request(question: dict[str, Any]) -> dict[str, Any]:
+    """Return a request for a certificate, with a new key on P-256 unless ``key`` (PEM) is given."""
+    key: Any = load_pem_private_key(question["key"].encode(), None) if question["key"] else None
+    if key is None:
+        key = ec.generate_private_key(ec.SECP256R1())
+    subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in question["organizations"]]
+    subject.append(x509.NameAttribute(NameOID.COMMON_NAME, question["common_name"]))
+    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(subject))
+    names: list[x509.GeneralName] = [x509.DNSName(name) for name in question["dns_names"]]
+    names += [x509.IPAddress(ip_address(address)) for address in question["addresses"]]
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    public = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return {
+        "key": key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(),
+        "request": builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM).decode(),
+        "public_key": base64.b64encode(public).decode(),
+    }
+
+
+def describe(question: dict[str, Any]) -> dict[str, Any]:
+    """Return what the first certificate of ``pem`` says; empty when there is none that the key beside it fits."""
+    data = question["pem"].encode()
+    try:
+        certificate = x509.load_pem_x509_certificate(data)
+        key = load_pem_private_key(data, None)
+    except (ValueError, TypeError):
+        return {}
+    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    if certificate.public_key().public_bytes(*form) != key.public_key().public_bytes(*form):
+        return {}
+    names = _extension(certificate, x509.SubjectAlternativeName)
+    usages = _extension(certificate, x509.ExtendedKeyUsage)
+    subject = certificate.subject
+    return {
+        "not_before": _epoch(certificate.not_valid_before_utc),
+        "not_after": _epoch(certificate.not_valid_after_utc),
+        "common_name": next((str(a.value) for a in subject.get_attributes_for_oid(NameOID.COMMON_NAME)), ""),
+        "organizations": [str(a.value) for a in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)],
+        "dns_names": names.get_values_for_type(x509.DNSName) if names else [],
+        "addresses": [str(a) for a in names.get_values_for_type(x509.IPAddress)] if names else [],
+        "usages": [_EXTENDED[usage] for usage in usages or () if usage in _EXTENDED],
+    }
+
+
+def _extension(certificate: x509.Certificate, kind: Any) -> Any:
+    try:
+        return certificate.extensions.get_extension_for_class(kind).value
+    except x509.ExtensionNotFound:
+        return None
+
+
+def _epoch(moment: datetime) -> float:
+    return moment.timestamp()
+
+
+if __name__ == "__main__":
+    asked = json.load(sys.stdin)
+    json.dump({"make_request": make_request, "describe": describe}[asked.pop("action")](asked), sys.stdout)

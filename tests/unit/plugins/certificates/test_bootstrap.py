@@ -1,0 +1,142 @@
+"""Which kubeconfig is written from which, and when the plugin has something to do."""
+
+from __future__ import annotations
+
+import base64
+import stat
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+from nodeagent_plugins import certificates
+from nodeagent_plugins.certificates.bootstrap import client_pair, prepare_kubeconfig
+from nodeagent_plugins.certificates.managers import client_manager, client_wanted
+
+from nodeagent.base import kubeconfig
+from nodeagent.config.settings import NodeSettings
+from nodeagent.errors import ConfigError
+from nodeagent.testing import FakeApi, make_config, make_context
+from tests.unit.plugins.certificates.authority import AUTHORITY, START
+from tests.unit.plugins.certificates.test_manager import make_pair
+
+
+def write(path: Path, user: dict[str, str]) -> str:
+    cluster = {
+        "server": "https://api:6443",
+        "certificate-authority-data": base64.b64encode(AUTHORITY.certificate).decode(),
+        "tls-server-name": "api.example",
+    }
+    document = {
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": "team"}}],
+        "current-context": "x",
+    }
+    path.write_text(yaml.safe_dump(document))
+    return str(path)
+
+
+def with_pair() -> dict[str, str]:
+    certificate, marker, key = make_pair(client_wanted("node-1")).partition(b"-----BEGIN PRIVATE KEY")
+    return {
+        "client-certificate-data": base64.b64encode(certificate).decode(),
+        "client-key-data": base64.b64encode(marker + key).decode(),
+    }
+
+
+@pytest.fixture
+def bootstrap(tmp_path: Path) -> str:
+    return write(tmp_path / "bootstrap.kubeconfig", {"token": "abcdef.0123456789abcdef"})
+
+
+@pytest.mark.row("config.rotateCertificates")
+def test_the_kubeconfig_is_written_from_the_bootstrap_one(tmp_path: Path, bootstrap: str) -> None:
+    path, pair = tmp_path / "kubeconfig", tmp_path / "pki" / "kubelet-client-current.pem"
+
+    assert prepare_kubeconfig(str(path), bootstrap, pair, START)
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    document = yaml.safe_load(path.read_text())
+    assert document["current-context"] == "default-context"
+    assert document["users"] == [
+        {"name": "default-auth", "user": {"client-certificate": str(pair), "client-key": str(pair)}}
+    ]
+    found = kubeconfig.load(path)
+    assert (found.server, found.namespace, found.tls_server_name) == ("https://api:6443", "team", "api.example")
+    assert found.certificate_authority.data == AUTHORITY.certificate
+    assert "abcdef" not in path.read_text()
+
+
+@pytest.mark.parametrize("hours", [1, 11])
+def test_one_with_a_good_certificate_is_left_alone_and_an_ended_one_is_replaced(
+    tmp_path: Path, bootstrap: str, hours: int
+) -> None:
+    path = write(tmp_path / "kubeconfig", with_pair())
+    before = Path(path).read_text()
+
+    written = prepare_kubeconfig(path, bootstrap, tmp_path / "current.pem", START + timedelta(hours=hours))
+
+    assert written == (hours > 10)
+    assert (Path(path).read_text() == before) != written
+
+
+def test_a_kubeconfig_with_a_token_is_left_alone(tmp_path: Path, bootstrap: str) -> None:
+    path = write(tmp_path / "kubeconfig", {"token": "own"})
+    assert not prepare_kubeconfig(path, bootstrap, tmp_path / "current.pem", START)
+
+
+@pytest.mark.parametrize(("path", "named"), [("", "--kubeconfig"), ("kubeconfig", "bootstrap.kubeconfig")])
+def test_what_is_missing_is_named(tmp_path: Path, path: str, named: str) -> None:
+    bootstrap = tmp_path / "bootstrap.kubeconfig"
+    with pytest.raises(ConfigError, match=named):
+        prepare_kubeconfig(str(tmp_path / path) if path else "", str(bootstrap), tmp_path / "current.pem", START)
+
+
+def test_a_named_pair_that_is_not_there_yet_is_no_seed(tmp_path: Path, bootstrap: str) -> None:
+    path = tmp_path / "kubeconfig"
+    prepare_kubeconfig(str(path), bootstrap, tmp_path / "current.pem", START)
+    assert client_pair(kubeconfig.load(path)) == b""
+
+
+def settings(tmp_path: Path, **paths: str) -> NodeSettings:
+    return NodeSettings(node_name="node-1", root_dir=str(tmp_path), cert_dir=str(tmp_path / "pki"), **paths)
+
+
+async def test_without_rotation_and_bootstrap_there_is_nothing_to_do(tmp_path: Path) -> None:
+    context = make_context(
+        tmp_path,
+        config=make_config(server_tls_bootstrap=True, tls_cert_file="/a", tls_private_key_file="/b"),
+        api=FakeApi(),
+        settings=settings(tmp_path, kubeconfig=write(tmp_path / "kubeconfig", {"token": "own"})),
+    )
+    certificates.nodeagent_configure(context.config, context)
+    assert len(context.tasks) == 0
+
+
+async def test_standalone_nodes_request_nothing(tmp_path: Path) -> None:
+    config = make_config(server_tls_bootstrap=True, rotate_certificates=True)
+    context = make_context(tmp_path, config=config, settings=settings(tmp_path))
+    certificates.nodeagent_configure(context.config, context)
+    assert len(context.tasks) == 0
+
+
+async def test_bootstrap_without_need_leaves_the_kubeconfig_in_charge(tmp_path: Path, bootstrap: str) -> None:
+    found = settings(
+        tmp_path, kubeconfig=write(tmp_path / "kubeconfig", {"token": "own"}), bootstrap_kubeconfig=bootstrap
+    )
+    context = make_context(tmp_path, config=make_config(), settings=found)
+    assert client_manager(context, tmp_path / "pki") is None
+
+
+async def test_both_certificates_are_kept_when_both_are_asked_for(tmp_path: Path) -> None:
+    context = make_context(
+        tmp_path,
+        config=make_config(server_tls_bootstrap=True, rotate_certificates=True),
+        settings=settings(tmp_path, kubeconfig=write(tmp_path / "kubeconfig", with_pair())),
+    )
+    certificates.nodeagent_configure(context.config, context)
+    try:
+        assert len(context.tasks) == 2
+    finally:
+        await context.tasks.close()
