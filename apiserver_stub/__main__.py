@@ -52,6 +52,7 @@ async def _serve(options: Options) -> int:
     from apiserver_stub.audit.policy import AuditError
     from apiserver_stub.authn.build import AuthenticationError
     from apiserver_stub.authz.build import AuthorizationError
+    from apiserver_stub.encryption import EncryptionError
     from apiserver_stub.launch import start_with
     from apiserver_stub.store import StoreUnavailable
     from apiserver_stub.tracing import TracingError
@@ -74,6 +75,7 @@ async def _serve(options: Options) -> int:
     except (
         OSError,
         StoreUnavailable,
+        EncryptionError,
         TlsError,
         AuthenticationError,
         AuthorizationError,

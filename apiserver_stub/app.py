@@ -41,7 +41,9 @@ from apiserver_stub.status import (
     too_large,
     unavailable,
 )
-from apiserver_stub.store import Store, StoreUnavailable
+from apiserver_stub.store import Store, StoreRefused, StoreUnavailable
+from apiserver_stub.store.calls import Calls
+from apiserver_stub.store.polls import Check, Polls
 from apiserver_stub.tracing import Tracing
 from apiserver_stub.validation import path_problems
 from apiserver_stub.verbs.create import create
@@ -110,6 +112,10 @@ class ApiServer:
         self.tokens, self.ca_certificate = tokens, ca_certificate
         self.audit = audit
         self.metrics = Metrics()
+        self.polls = Polls(store)
+        self.store_calls = Calls()
+        self.storage_checks: dict[str, Check] = {}
+        """Health checks of the store, by name."""
         self._metric_choice = options.metric_choice()
         origins, directives = options.cors_allowed_origins, options.strict_transport_security_directives
         self._front = Front(origins, directives) if origins or directives else None
@@ -244,6 +250,8 @@ class ApiServer:
             rendered = render_error(error, format_)
         except StoreUnavailable as error:
             rendered = render_error(unavailable(str(error)), format_)
+        except StoreRefused as error:
+            rendered = render_error(internal(str(error)), format_)
         except RecursionError:  # from a body: nothing else here is deep
             rendered = render_error(bad_request("json: exceeded max depth"), format_)
         except (ConnectionError, asyncio.CancelledError):
@@ -425,10 +433,10 @@ class ApiServer:
         return resource.action if info.verb == "create" and resource.action else _VERBS[info.verb]
 
     async def _non_resource(self, request: Request) -> Reply:
-        for answer in (health.answer, discovery.answer, issuer.answer):
+        for answer in (discovery.answer, issuer.answer):
             if (reply := answer(self, request)) is not None:
                 return reply
-        for slow_answer in (openapi.answer, profiling.answer):
+        for slow_answer in (health.answer, openapi.answer, profiling.answer):
             if (reply := await slow_answer(self, request)) is not None:
                 return reply
         if request.info.path == "/metrics":
@@ -448,6 +456,9 @@ class ApiServer:
     ) -> web.StreamResponse:
         if "watch" not in resource.verbs:
             raise method_not_allowed()
+        asked = request.query.get("resourceVersion")
+        if asked.isascii() and asked.isdigit() and int(asked) > self.store.revision_of(resource.storage):
+            await self.store.catch_up(resource.storage, int(asked))  # another server has told of it
         watch = Watch(self, request, resource)
         response = web.StreamResponse(headers=wire.headers_of(http, watch.content_type))
         response.enable_chunked_encoding()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from apiserver_stub.reply import Reply
+from apiserver_stub.store.polls import READINESS
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
@@ -13,47 +14,57 @@ if TYPE_CHECKING:
 
 _TEXT = "text/plain; charset=utf-8"
 _HEADERS = {"X-Content-Type-Options": "nosniff"}
-Check = tuple[str, Callable[["ApiServer"], bool]]
-
-_LIVE: tuple[Check, ...] = (
-    ("ping", lambda server: True),
-    ("etcd", lambda server: server.store.healthy),
-    ("poststarthook/start-system-namespaces-controller", lambda server: server.ready),
-)
-_READY: tuple[Check, ...] = (*_LIVE, ("shutdown", lambda server: not server.leaving))
-_LIVE_IN_GRACE: tuple[Check, ...] = (*_LIVE[:-1], (_LIVE[-1][0], lambda server: server.ready or server.in_livez_grace))
-_PATHS = {"/healthz": _LIVE, "/livez": _LIVE_IN_GRACE, "/readyz": _READY}
+_ROOTS = ("healthz", "livez", "readyz")
+Check = Callable[[], Awaitable[str]]
+"""Returns what is wrong, empty when nothing is."""
 
 
-def answer(server: ApiServer, request: Request) -> Reply | None:
+async def answer(server: ApiServer, request: Request) -> Reply | None:
     """Answer a health path, ``None`` for any other."""
     root, _, single = request.info.path[1:].partition("/")
-    checks = _PATHS.get("/" + root)
-    if checks is None:
+    if root not in _ROOTS:
         return None
+    checks = _checks(server, root)
     if single:
-        found = next((check for name, check in checks if name == single), None)
-        if found is None:
+        if single not in checks:
             return None
-        return _reply(200, "ok") if found(server) else _reply(500, f"internal server error: {single}")
+        problem = await checks[single]()
+        return _reply(500, f"internal server error: {problem}") if problem else _reply(200, "ok")
     excluded = request.query.all("exclude")
     lines, failed = [], False
-    for name, check in checks:
+    for name, check in checks.items():
         if name in excluded:
             lines.append(f"[+]{name} excluded: ok")
-        elif check(server):
+        elif not await check():
             lines.append(f"[+]{name} ok")
         else:
             failed = True
             lines.append(f"[-]{name} failed: reason withheld")
-    known = {name for name, _ in checks}
-    if unknown := [name for name in excluded if name not in known]:
+    if unknown := [name for name in excluded if name not in checks]:
         names = ", ".join(f'"{name}"' for name in unknown)
         lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
     if not failed and "verbose" not in request.query:
         return _reply(200, "ok")
     lines.append(f"{root} check {'failed' if failed else 'passed'}")
     return _reply(500 if failed else 200, "\n".join(lines) + "\n")
+
+
+def _checks(server: ApiServer, root: str) -> dict[str, Check]:
+    """Return the checks of a path, in the order they are told."""
+    ready, started = root == "readyz", server.ready or (root == "livez" and server.in_livez_grace)
+    found = {"ping": _fixed("")}
+    found |= {name: check.problem for name, check in server.storage_checks.items() if ready or name != READINESS}
+    found["poststarthook/start-system-namespaces-controller"] = _fixed("" if started else "not finished")
+    if ready:
+        found["shutdown"] = _fixed("process is shutting down" if server.leaving else "")
+    return found
+
+
+def _fixed(problem: str) -> Check:
+    async def tell() -> str:
+        return problem
+
+    return tell
 
 
 def _reply(code: int, text: str) -> Reply:

@@ -45,7 +45,7 @@ from apiserver_stub.resources import build_registry
 from apiserver_stub.serving import Certificates, choose_ciphers
 from apiserver_stub.sni import NamedCertificates
 from apiserver_stub.store import StoreUnavailable
-from apiserver_stub.store.sqlite import SqliteStore
+from apiserver_stub.store.open import build_storage, health_checks, keep_keys_current, start_polls
 from apiserver_stub.tracing import Tracing, load_config
 from nodeagent.base.aio import TaskOwner
 from nodeagent.base.tls import server_context, write_private
@@ -86,7 +86,8 @@ class Running:
 async def start(data_dir: Path, *, port: int = 0, options: Options | None = None) -> Running:
     """Start a server with its files in *data_dir* on *port* (0: a free one) and return once it serves.
 
-    :raises StoreUnavailable: the database cannot be opened.
+    :raises StoreUnavailable: the database cannot be opened, or its servers do not answer.
+    :raises EncryptionError: the configuration of encryption at rest is no good.
     :raises TlsError: certificate files are no good.
     :raises AuthenticationError: a file that authentication needs is no good.
     :raises AuthorizationError: a file that authorization needs is no good.
@@ -104,7 +105,9 @@ async def start_with(options: Options) -> Running:
     certificates = await asyncio.to_thread(Certificates, options)
     tokens_file = await asyncio.to_thread(_own_tokens, data / "tokens.csv", options.node_name)
     async with AsyncExitStack() as stack:
-        store = SqliteStore(data / "store.db")
+        registry = build_registry(options)
+        storage = await build_storage(options, registry)
+        store = storage.store
         stack.push_async_callback(store.close)
         audit = await build_audit(options)
         if audit is not None:
@@ -115,7 +118,7 @@ async def start_with(options: Options) -> Running:
         server = ApiServer(
             options,
             store,
-            build_registry(options),
+            registry,
             authenticator=authentication.authenticator,
             authorizer=authorization.chain,
             admission=Admission(
@@ -131,12 +134,16 @@ async def start_with(options: Options) -> Running:
             ca_certificate=certificates.authority.read_text(),
             audit=audit,
         )
+        server.storage_checks, server.store_calls = health_checks(options, storage), storage.calls
         await create_system_objects(server)
         await ensure_bootstrap_policy(store)
         await aggregate_roles(store)
         await publish(server, authentication)
         tasks = await stack.enter_async_context(TaskOwner("apiserver"))
         tasks.start(certificates.keep_current(), "certificates")
+        start_polls(options, server.polls, (item.storage for item in registry if "list" in item.verbs), tasks)
+        if options.encryption_provider_config is not None and options.encryption_provider_config_automatic_reload:
+            tasks.start(keep_keys_current(options.encryption_provider_config, storage), "keys")
         tasks.start(keep_published(server, authentication), "publish-authentication")
         tasks.start(empty_namespaces(server), "namespaces")
         tasks.start(keep_aggregated(store), "aggregated-roles")

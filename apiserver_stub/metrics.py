@@ -6,13 +6,14 @@ import os
 import resource as process
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apiserver_stub import discovery
 from apiserver_stub.exposition import Choice, Histogram, Labels, Page
 from apiserver_stub.request import RequestInfo
+from apiserver_stub.store.calls import resource_name
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
@@ -130,7 +131,7 @@ class Metrics:
             ("result",),
             _seen({"allowed": self.allowed, "denied": self.denied, "error": self.undecided}),
         )
-        page.gauge("apiserver_storage_objects", "Number of stored objects by kind.", ("resource",), _stored(server))
+        _store_on(page, server)
         version = discovery.version(server.options.reported_version)
         names = ("major", "minor", "git_version", "platform")
         values = (version["major"], version["minor"], version["gitVersion"], version["platform"])
@@ -285,10 +286,13 @@ def _seen(counts: dict[str, int]) -> Iterable[tuple[Labels, float]]:
     return [((name,), count) for name, count in counts.items() if count]
 
 
-def _stored(server: ApiServer) -> Iterator[tuple[Labels, float]]:
-    seen = set()
-    for resource in server.registry:
-        if "list" in resource.verbs and resource.storage not in seen:
-            seen.add(resource.storage)
-            name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-            yield (name,), len(server.store.collection(resource.storage))
+def _store_on(page: Page, server: ApiServer) -> None:
+    polls = server.polls
+    counts = [((resource_name(name),), count) for name, count in polls.objects.items()]
+    page.gauge("apiserver_storage_objects", "Number of stored objects by kind.", ("resource",), counts)
+    text = "Size of the storage database file physically allocated in bytes."
+    numbered = [((f"etcd-{number}",), size) for number, size in enumerate(polls.sizes.values())]
+    page.gauge("apiserver_storage_size_bytes", text, ("storage_cluster_id",), numbered)
+    sizes = [((address,), size) for address, size in polls.sizes.items()]
+    page.gauge("apiserver_storage_db_total_size_in_bytes", text, ("endpoint",), sizes)
+    server.store_calls.show_on(page)

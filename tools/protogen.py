@@ -43,6 +43,7 @@ class Source:
 SOURCES = (
     Source(ROOT, "nodeagent/base/apiproto/_proto"),
     Source(ROOT, "nodeagent/base/criproto", stubs=True),
+    Source(ROOT, "apiserver_stub/store/etcd/proto", stubs=True),
 )
 
 

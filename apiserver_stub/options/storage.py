@@ -5,15 +5,43 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
 
 from apiserver_stub.options import values
-from apiserver_stub.options.declare import Group, Merge
+from apiserver_stub.options.declare import Extend, Group, Merge
+from nodeagent.base import identity
 
 TITLE = "Storage"
+_BACKENDS = ("store3", "etcd3")
+_SCHEMES = ("http", "https", "unix", "unixs")
+_OVERRIDE_FORM = (
+    "--store-servers-overrides invalid, must be of format: group/resource#servers, where servers are URLs, semicolon "
+    "separated"
+)
 
 
 @dataclass(frozen=True)
 class StorageOptions:
+    storage_backend: str = ""
+    store_servers: tuple[str, ...] = ()
+    """URLs; without any the store is a file in the data directory."""
+    store_servers_overrides: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Collection → URLs of the servers that keep it."""
+    store_prefix: str = "/registry"
+    store_cafile: Path | None = None
+    store_certfile: Path | None = None
+    store_keyfile: Path | None = None
+    store_compaction_interval_seconds: float = 300.0
+    store_count_metric_poll_period_seconds: float = 60.0
+    store_db_metric_poll_interval_seconds: float = 30.0
+    store_healthcheck_timeout_seconds: float = 2.0
+    store_readycheck_timeout_seconds: float = 2.0
+    storage_media_type: str = ""
+    """Empty: protobuf on servers, JSON in the file."""
+    encryption_provider_config: Path | None = None
+    encryption_provider_config_automatic_reload: bool = False
+    lease_reuse_duration_seconds: int = 60
     event_ttl_seconds: int = 3600
     enable_garbage_collector: bool = True
     delete_collection_workers: int = 1
@@ -27,6 +55,47 @@ class StorageOptions:
 
 
 def declare(group: Group) -> None:
+    group.add("storage-backend", str, "store3, also called etcd3: the protocol of --store-servers. Default store3.")
+    group.add(
+        "store-servers",
+        values.strings,
+        "URLs of an etcd 3 cluster, comma separated. Default: a file in --data-dir.",
+        action=Extend,
+    )
+    group.add(
+        "store-servers-overrides",
+        _overrides,
+        "GROUP/RESOURCE#URL[;URL...]: other servers for a resource, comma separated; the core group is empty.",
+        action=Merge,
+    )
+    group.add("store-prefix", str, "What all keys start with. Default /registry.")
+    group.add("store-cafile", Path, "Certificate authority of the servers.")
+    group.add("store-certfile", Path, "Certificate that the servers are shown.")
+    group.add("store-keyfile", Path, "Key of --store-certfile.")
+    for name, default, text in (
+        ("store-compaction-interval", "5m0s", "Time after which history is forgotten; 0 leaves it to others"),
+        ("store-count-metric-poll-period", "1m0s", "Time between two counts of the objects; 0 counts none"),
+        ("store-db-metric-poll-interval", "30s", "Time between two looks at the size of the database; 0 looks never"),
+        ("store-healthcheck-timeout", "2s", "Time that the store may take to answer a health check"),
+        ("store-readycheck-timeout", "2s", "Time that the store may take to answer a readiness check"),
+    ):
+        group.add(name, values.duration, f"{text}. Default {default}.", f"{name.replace('-', '_')}_seconds")
+    group.add(
+        "storage-media-type",
+        str,
+        f"What objects are stored as: {', '.join(_media_types())}. Default: protobuf on servers, JSON in the file.",
+    )
+    group.add("encryption-provider-config", Path, "File that says which resources are encrypted, and with which keys.")
+    group.add(
+        "encryption-provider-config-automatic-reload",
+        values.boolean,
+        "Take over changes of that file while running; a health check then tells whether the keys work. Default false.",
+    )
+    group.add(
+        "lease-reuse-duration-seconds",
+        values.integer,
+        "Seconds for which new events share one lease of the servers. Default 60; 0 shares none.",
+    )
     group.add(
         "event-ttl",
         values.whole_seconds,
@@ -52,10 +121,73 @@ def declare(group: Group) -> None:
     )
 
 
+def check(options: StorageOptions) -> Iterator[str]:
+    if options.storage_backend and options.storage_backend not in _BACKENDS:
+        yield "--storage-backend invalid, allowed values: store3. If not specified, it will default to 'store3'"
+    if options.storage_backend and not options.store_servers:
+        yield "--store-servers must be specified with --storage-backend; without both the store is a file"
+    for url in options.store_servers:
+        if not _is_server(url):
+            yield f'--store-servers "{url}" is no URL of a server, as scheme://host:port'
+    if (options.store_certfile is None) != (options.store_keyfile is None):
+        yield "--store-certfile and --store-keyfile go together"
+    everything = [*options.store_servers, *(url for urls in options.store_servers_overrides.values() for url in urls)]
+    for name in ("cafile", "certfile", "keyfile"):
+        if getattr(options, f"store_{name}") is None:
+            continue
+        if not any(urlsplit(url).scheme in ("https", "unixs") for url in everything):
+            yield f"--store-{name} has no effect without a server whose URL says https"
+    if not options.store_prefix.strip("/"):
+        yield "--store-prefix must not be empty"
+    for name in (
+        "store_compaction_interval",
+        "store_count_metric_poll_period",
+        "store_db_metric_poll_interval",
+        "store_healthcheck_timeout",
+        "store_readycheck_timeout",
+    ):
+        if getattr(options, f"{name}_seconds") < 0:
+            yield f"--{name.replace('_', '-')} must not be negative"
+    if options.lease_reuse_duration_seconds < 0:
+        yield "--lease-reuse-duration-seconds must not be negative"
+    if options.storage_media_type and options.storage_media_type not in _media_types():
+        allowed = ", ".join(_media_types())
+        yield f'--storage-media-type "{options.storage_media_type}" invalid, allowed values: {allowed}'
+    if options.encryption_provider_config_automatic_reload and options.encryption_provider_config is None:
+        yield "--encryption-provider-config-automatic-reload must be set with --encryption-provider-config"
+
+
+def _media_types() -> tuple[str, ...]:
+    return ("application/json", identity.current().protobuf_media_type, "application/yaml")
+
+
 def warnings(options: StorageOptions) -> Iterator[str]:
     for name, size in options.watch_cache_sizes.items():
         if size:
             yield f"Dropping watch-cache-size for {name} - watchCache size is now dynamic"
+
+
+def _is_server(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return False
+    if parts.scheme not in _SCHEMES:
+        return False
+    return bool(parts.path) if parts.scheme.startswith("unix") else bool(parts.hostname and port)
+
+
+def _overrides(text: str) -> dict[str, tuple[str, ...]]:
+    found = {}
+    for item in values.strings(text):
+        name, mark, servers = item.partition("#")
+        group, slash, plural = name.partition("/")
+        urls = tuple(url.strip() for url in servers.split(";") if url.strip())
+        if not mark or not slash or not plural or not urls or not all(map(_is_server, urls)):
+            raise argparse.ArgumentTypeError(_OVERRIDE_FORM)
+        found[f"{group or 'core'}/{plural}"] = urls
+    return found
 
 
 def _sizes(text: str) -> dict[str, int]:

@@ -7,7 +7,7 @@ encoded once for its answer, its row and all its watchers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -20,6 +20,10 @@ _METADATA = b'"metadata":{'
 
 class StoreUnavailable(Exception):
     """A write could not be made durable (disk full, I/O error); nothing of it is visible."""
+
+
+class StoreRefused(Exception):
+    """The store will not take or hand out a value, whoever asks: too large for it, or sealed with a key not there."""
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
@@ -69,23 +73,37 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Write nothing; the current record is the answer."""
+    """Write nothing; the current record is the answer.
+
+    Stored bytes that are due to be written anew are, and the record's time then starts anew with *ttl_seconds*.
+    """
+
+    ttl_seconds: int | None = None
 
 
 Outcome = Put | Remove | Keep
 
+Probe = Callable[[float], Awaitable[str]]
+"""Asks for a sign of life within so many seconds and returns what is wrong, empty when nothing is."""
+
 
 class Store(Protocol):
     """Durable, ordered, watched collections of records under one revision counter."""
+
+    async def open(self) -> None:
+        """Read what is stored and start the background work.
+
+        :raises StoreUnavailable: what is stored cannot be read.
+        """
+        ...
 
     @property
     def revision(self) -> int:
         """Return the newest revision that readers may see."""
         ...
 
-    @property
-    def healthy(self) -> bool:
-        """Return whether the newest write could be made durable."""
+    def revision_of(self, name: str) -> int:
+        """Return the same for the collection *name*, which may be kept apart from the others."""
         ...
 
     def collection(self, name: str) -> Collection:
@@ -98,7 +116,38 @@ class Store(Protocol):
         *decide* is pure and may be called again after a lost race; what it raises is passed on and writes nothing.
 
         :raises StoreUnavailable: the write could not be made durable.
+        :raises StoreRefused: the store will not take it, or cannot read what is there.
         """
+        ...
+
+    async def catch_up(self, name: str, revision: int = 0) -> None:
+        """Return when readers of the collection *name* see everything that was acknowledged to anybody before the call.
+
+        With *revision* return when readers may see that, at the latest after a few seconds. Nothing is raised when the
+        store does not answer: readers then see what was seen last.
+        """
+        ...
+
+    def probes(self) -> Mapping[str, Probe]:
+        """Return what tells the health of each part, by the name of its check."""
+        ...
+
+    async def count(self, name: str) -> int:
+        """Return how many records the collection *name* has, as the store itself counts them.
+
+        :raises StoreUnavailable: the store does not answer.
+        """
+        ...
+
+    async def sizes(self) -> Mapping[str, int]:
+        """Return the bytes of the database of each server, by its address.
+
+        :raises StoreUnavailable: the store does not answer.
+        """
+        ...
+
+    def reread(self) -> None:
+        """Try once more to read what no key fitted."""
         ...
 
     async def close(self) -> None:
@@ -111,3 +160,10 @@ def with_revision(data: bytes, revision: int) -> bytes:
     head, _, tail = data.partition(_METADATA)
     comma = b"" if tail[:1] == b"}" else b","
     return b'%s"metadata":{"resourceVersion":"%d"%s%s' % (head, revision, comma, tail)
+
+
+def without_revision(data: bytes) -> bytes:
+    """Return *data* as it was before :func:`with_revision`."""
+    head, _, tail = data.partition(b'"metadata":{"resourceVersion":"')
+    _, _, rest = tail.partition(b'"')
+    return b'%s"metadata":{%s' % (head, rest.removeprefix(b","))

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, overload
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 if TYPE_CHECKING:
     from apiserver_stub.store.base import Change, Record
@@ -27,6 +27,14 @@ class Compacted(Exception):
         self.oldest = oldest
 
 
+class Unread(NamedTuple):
+    """Stored bytes that cannot be read, and why."""
+
+    revision: int
+    stored: bytes
+    problem: str
+
+
 class Collection:
     """Records of one kind, their order and their history."""
 
@@ -41,12 +49,20 @@ class Collection:
         self._log_bytes = 0
         self._floor = floor  # states at this revision and later can be rebuilt
         self._waiters: set[asyncio.Future[None]] = set()
+        self.sealed: dict[str, bytes] = {}
+        """What sealed the stored bytes of a record, where they are sealed."""
+        self.unreadable: dict[str, Unread] = {}
+        """Records that are stored and cannot be read, by key."""
 
     def __len__(self) -> int:
         return len(self._records)
 
     def get(self, key: str) -> Record | None:
         return self._records.get(key)
+
+    def unread(self, prefix: str = "") -> Unread | None:
+        """Return one of the records that cannot be read and whose key starts with *prefix*, if there is any."""
+        return next((found for key, found in self.unreadable.items() if key.startswith(prefix)), None)
 
     def select(self, prefix: str = "", after: str = "") -> list[Record]:
         """Return the records whose key starts with *prefix* and is at least *after*, in key order."""
@@ -87,6 +103,21 @@ class Collection:
         self._records[record.key] = record
         self._unsorted.append(record.key)
 
+    def reset(self, records: Iterable[Record], revision: int) -> None:
+        """Replace everything by *records*, the state at *revision*; there is no history, and watchers are told so."""
+        self._records = {record.key: record for record in records}
+        self._holes = True
+        self._log_start = self.end + 1  # behind every reader
+        self._log.clear()
+        self._log_bytes, self._floor = 0, revision
+        self._wake()
+
+    def compact(self, revision: int) -> None:
+        """Forget how it was before *revision*."""
+        while self._log and self._log[0].revision <= revision:
+            self._drop_oldest()
+        self._floor = max(self._floor, revision)
+
     def publish(self, changes: Sequence[Change]) -> None:
         """Apply *changes*, in revision order, and wake the watchers."""
         for change in changes:
@@ -101,6 +132,9 @@ class Collection:
             self._log.append(change)
             self._log_bytes += _cost(change)
         self._trim()
+        self._wake()
+
+    def _wake(self) -> None:
         waiters, self._waiters = self._waiters, set()
         for waiter in waiters:
             if not waiter.done():
@@ -158,10 +192,13 @@ class Collection:
 
     def _trim(self) -> None:
         while len(self._log) > HISTORY_CHANGES or self._log_bytes > HISTORY_BYTES:
-            change = self._log.popleft()
-            self._log_start += 1
-            self._log_bytes -= _cost(change)
-            self._floor = change.revision
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        change = self._log.popleft()
+        self._log_start += 1
+        self._log_bytes -= _cost(change)
+        self._floor = change.revision
 
 
 def _cost(change: Change) -> int:

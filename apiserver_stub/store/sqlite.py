@@ -13,12 +13,26 @@ import heapq
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from apiserver_stub.store.base import Change, Outcome, Put, Record, Remove, StoreUnavailable, with_revision
-from apiserver_stub.store.collection import Collection
+from apiserver_stub.encryption import Unreadable
+from apiserver_stub.store.base import (
+    Change,
+    Keep,
+    Outcome,
+    Probe,
+    Put,
+    Record,
+    Remove,
+    StoreRefused,
+    StoreUnavailable,
+    with_revision,
+    without_revision,
+)
+from apiserver_stub.store.coding import Coding
+from apiserver_stub.store.collection import Collection, Unread
 
 _log = logging.getLogger(__name__)
 
@@ -50,20 +64,32 @@ WAL_LIMIT_BYTES = 256 << 20
 
 
 class _Write:
-    __slots__ = ("change", "collection", "done", "expires_at")
+    __slots__ = ("change", "collection", "done", "expires_at", "sealer")
 
     def __init__(self, collection: str, change: Change, expires_at: float | None, done: asyncio.Future[Record]) -> None:
         self.collection, self.change, self.expires_at, self.done = collection, change, expires_at, done
+        self.sealer = b""
 
 
 class SqliteStore:
     """A :class:`~apiserver_stub.store.base.Store` in one file.
 
     *now* is the time of day in seconds; records that expire are found by a heap, never by a scan.
+
+    :param coding: how stored bytes are written and read; without it as they are served.
+    :param compaction_seconds: history lives once to twice as long; with 0 only its size bounds it.
     """
 
-    def __init__(self, path: Path, *, now: Callable[[], float] = time.time) -> None:
-        self._path, self._now = path, now
+    def __init__(
+        self,
+        path: Path,
+        *,
+        coding: Coding | None = None,
+        compaction_seconds: float = 0.0,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._path, self._now, self._coding = path, now, coding
+        self._compaction_seconds = compaction_seconds
         self._collections: dict[str, Collection] = {}
         self._revision = 0  # newest that readers may see
         self._next = 0  # newest that was given to a write
@@ -90,14 +116,55 @@ class SqliteStore:
             loop.create_task(self._expire(), name="store/expire"),
             loop.create_task(self._checkpoint(), name="store/checkpoint"),
         ]
+        if self._compaction_seconds:
+            self._tasks.append(loop.create_task(self._compact(), name="store/compact"))
 
     @property
     def revision(self) -> int:
         return self._revision
 
+    def revision_of(self, name: str) -> int:
+        return self._revision
+
     @property
     def healthy(self) -> bool:
+        """Whether the newest write could be made durable."""
         return self._healthy
+
+    def probes(self) -> Mapping[str, Probe]:
+        return {"etcd": self._sign_of_life, "etcd-readiness": self._sign_of_life}
+
+    async def _sign_of_life(self, seconds: float) -> str:
+        """Tell whether writes succeed, and the thread that makes them gets to its work in time."""
+        if not self._healthy:
+            return "writes fail"
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.get_running_loop().run_in_executor(self._thread, _nothing)
+        except TimeoutError:
+            return "context deadline exceeded"
+        return ""
+
+    async def catch_up(self, name: str, revision: int = 0) -> None:
+        """Return at once: nobody else writes."""
+
+    async def count(self, name: str) -> int:
+        return len(self.collection(name))
+
+    async def sizes(self) -> Mapping[str, int]:
+        try:
+            return {self._path.name: (await asyncio.to_thread(self._path.stat)).st_size}
+        except OSError as error:
+            raise StoreUnavailable(str(error)) from error
+
+    def reread(self) -> None:
+        for name, collection in self._collections.items():
+            found = []
+            for key, unread in list(collection.unreadable.items()):
+                if (record := self._read(name, key, unread.revision, unread.stored)) is not None:
+                    found.append(record)
+            if found:
+                collection.reset([*collection.select(), *found], self._revision)
 
     def collection(self, name: str) -> Collection:
         found = self._collections.get(name)
@@ -107,11 +174,15 @@ class SqliteStore:
 
     async def update(self, name: str, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
         on_its_way = self._latest.get((name, key))
+        if (unread := self.collection(name).unreadable.get(key)) is not None:
+            raise StoreRefused(unread.problem)
         if on_its_way is None:
             current = self.collection(name).get(key)
         else:
             current = None if on_its_way.change.type == "DELETED" else on_its_way.change.record
         outcome = decide(current)
+        if isinstance(outcome, Keep) and current is not None and on_its_way is None and self._is_stale(name, key):
+            outcome = Put(without_revision(current.data), outcome.ttl_seconds)
         if isinstance(outcome, Put | Remove):
             return await self._write(name, key, current, outcome)
         if on_its_way is not None:
@@ -173,6 +244,11 @@ class SqliteStore:
             by_collection.setdefault(write.collection, []).append(change)
             if self._latest.get((write.collection, key)) is write:
                 del self._latest[write.collection, key]
+            sealed = self.collection(write.collection).sealed
+            if write.sealer and change.type != "DELETED":
+                sealed[key] = write.sealer
+            elif sealed:
+                sealed.pop(key, None)
             if write.expires_at is not None:
                 heapq.heappush(self._expiries, (write.expires_at, change.revision, write.collection, key))
         for name in by_collection:
@@ -212,10 +288,42 @@ class SqliteStore:
             "SELECT collection, key, revision, expires_at, data FROM records"
         )
         for name, key, revision, expires_at, data in rows:
-            self.collection(name).load(Record(key, revision, data))
+            if (record := self._read(name, key, revision, data)) is not None:
+                self.collection(name).load(record)
             if expires_at is not None:
                 self._expiries.append((expires_at, revision, name, key))
         heapq.heapify(self._expiries)
+
+    def _read(self, name: str, key: str, revision: int, stored: bytes) -> Record | None:
+        """Return the record of a row, ``None`` for one that cannot be read, which is noted."""
+        coding, collection = self._coding, self.collection(name)
+        if stored[:1] == b"{" and (coding is None or not coding.encryption.rules.rules):
+            return Record(key, revision, stored)
+        try:
+            if coding is None:
+                raise Unreadable("the stored data is sealed")
+            data, sealer = coding.read(name, key, stored)
+        except Unreadable as error:
+            _log.error("Stored object cannot be read", extra={"collection": name, "key": key, "err": error})
+            collection.unreadable[key] = Unread(revision, stored, str(error))
+            return None
+        collection.unreadable.pop(key, None)
+        if sealer.identity:
+            collection.sealed[key] = sealer.identity
+        return Record(key, revision, with_revision(data, revision))
+
+    def _is_stale(self, name: str, key: str) -> bool:
+        coding = self._coding
+        return coding is not None and coding.is_stale(name, self.collection(name).sealed.get(key, b""))
+
+    def _stored(self, write: _Write) -> bytes:
+        """Return the bytes of a row."""
+        coding, record = self._coding, write.change.record
+        if coding is None or coding.plain(write.collection):
+            return record.data
+        stored, sealer = coding.write(write.collection, record.key, without_revision(record.data))
+        write.sealer = sealer.identity
+        return stored
 
     def _commit(self, batch: list[_Write]) -> None:
         if (db := self._db) is None:
@@ -228,7 +336,7 @@ class SqliteStore:
                 removes.append((previous.revision,))
             final[place] = write
         puts = [
-            (write.change.revision, name, key, write.expires_at, write.change.record.data)
+            (write.change.revision, name, key, write.expires_at, self._stored(write))
             for (name, key), write in final.items()
             if write.change.type != "DELETED"
         ]
@@ -283,6 +391,14 @@ class SqliteStore:
             raise
         return len(due)
 
+    async def _compact(self) -> None:
+        before = self._revision
+        while True:
+            await asyncio.sleep(self._compaction_seconds)
+            for collection in self._collections.values():
+                collection.compact(before)
+            before = self._revision
+
     async def _checkpoint(self) -> None:
         wal = self._path.with_name(self._path.name + "-wal")
         seen = self._next
@@ -309,11 +425,8 @@ class SqliteStore:
             self._db.execute("UPDATE counters SET value = value WHERE name = 'revision'")
 
 
-def without_revision(data: bytes) -> bytes:
-    """Return *data* as it was before :func:`~apiserver_stub.store.base.with_revision`."""
-    head, _, tail = data.partition(b'"metadata":{"resourceVersion":"')
-    _, _, rest = tail.partition(b'"')
-    return b'%s"metadata":{%s' % (head, rest.removeprefix(b","))
+def _nothing() -> None:
+    """Show that the thread is not held up."""
 
 
 def _checkpoint(path: Path, wal: Path, worth: int) -> None:

@@ -44,6 +44,7 @@ async def delete(server: ApiServer, request: Request, resource: Resource) -> Rep
 async def delete_collection(server: ApiServer, request: Request, resource: Resource) -> Reply:
     """Delete what the selectors choose and answer with the list as it was before."""
     options = read_options(request)
+    await lists.catch_up(server, request, resource)
     page = lists.select(server, request, resource)
     seconds = request.query.integer("timeoutSeconds")
     if not options["dryRun"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apiserver_stub.reply import Reply
-from apiserver_stub.status import ApiError, bad_request, not_found
+from apiserver_stub.status import ApiError, bad_request, internal, not_found
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
@@ -14,13 +14,18 @@ if TYPE_CHECKING:
 
 
 async def get(server: ApiServer, request: Request, resource: Resource) -> Reply:
-    """Answer with the object; it is never older than the revision asked for, because there is one view of the store."""
-    info = request.info
-    wanted = parse_revision(request.query.get("resourceVersion"))
-    if wanted > server.store.revision:
-        raise too_large_version(wanted, server.store.revision)
-    record = server.store.collection(resource.storage).get(resource.key(info.namespace, info.name))
+    """Answer with the object; it is never older than the revision asked for, nor than the newest if none is."""
+    info, store = request.info, server.store
+    wanted = parse_revision(asked := request.query.get("resourceVersion"))
+    if wanted > store.revision_of(resource.storage) or not asked:
+        await store.catch_up(resource.storage, wanted)
+        if wanted > (newest := store.revision_of(resource.storage)):
+            raise too_large_version(wanted, newest)
+    collection, key = store.collection(resource.storage), resource.key(info.namespace, info.name)
+    record = collection.get(key)
     if record is None:
+        if (unread := collection.unreadable.get(key)) is not None:
+            raise internal(unread.problem)
         raise not_found(resource.group, resource.plural, info.name)
     return Reply(200, record=record)
 

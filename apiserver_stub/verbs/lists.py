@@ -12,7 +12,7 @@ import msgspec
 from apiserver_stub import objects
 from apiserver_stub.objects import Object
 from apiserver_stub.reply import Reply
-from apiserver_stub.status import ApiError, bad_request, expired
+from apiserver_stub.status import ApiError, bad_request, expired, internal
 from apiserver_stub.store import Compacted, Record
 from apiserver_stub.verbs.get import parse_revision, too_large_version
 from apiserver_stub.verbs.writing import invalid_options
@@ -84,6 +84,7 @@ class Selection:
 
 async def list_objects(server: ApiServer, request: Request, resource: Resource) -> Reply:
     """Answer with one page."""
+    await catch_up(server, request, resource)
     return Reply(200, page=select(server, request, resource))
 
 
@@ -125,7 +126,8 @@ def select(server: ApiServer, request: Request, resource: Resource) -> Page:
     query.integer("timeoutSeconds")  # answered at once, so that the time is only read
     collection = server.store.collection(resource.storage)
     prefix = f"{chosen.namespace}/" if chosen.namespace else ""
-    revision, after, exact = server.store.revision, "", False
+    newest = revision = server.store.revision_of(resource.storage)
+    after, exact = "", False
     token = query.get("continue")
     asked = query.get("resourceVersion")
     if asked == "0" and not token and server.options.caches(resource.plural, resource.group):
@@ -142,10 +144,12 @@ def select(server: ApiServer, request: Request, resource: Resource) -> Page:
         match = query.get("resourceVersionMatch")
         if match == "Exact" or (not match and limit):
             revision, exact = wanted, True
+    if (unread := collection.unread(prefix)) is not None:
+        raise internal(unread.problem)
     if chosen.name is not None and not exact and not after and (chosen.namespace or not resource.namespaced):
         record = collection.get(resource.key(chosen.namespace, chosen.name))
         found: Sequence[Record] = [record] if record is not None else []
-    elif exact and revision < server.store.revision:
+    elif exact and revision < newest:
         try:
             found = collection.select_at(revision, prefix, after)
         except Compacted:
@@ -155,6 +159,14 @@ def select(server: ApiServer, request: Request, resource: Resource) -> Page:
     else:
         found = collection.view(prefix, after)
     return _page(found, chosen, revision, limit, len(prefix))
+
+
+async def catch_up(server: ApiServer, request: Request, resource: Resource) -> None:
+    """Return when the store shows what *request* must not miss: the revision it names, or the newest of all."""
+    asked = request.query.get("resourceVersion")
+    wanted = int(asked) if asked.isascii() and asked.isdigit() else 0
+    if not asked or wanted > server.store.revision_of(resource.storage):
+        await server.store.catch_up(resource.storage, wanted)
 
 
 def check_list_options(request: Request) -> None:

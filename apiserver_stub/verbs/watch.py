@@ -12,8 +12,7 @@ from apiserver_stub.media import Format
 from apiserver_stub.objects import Object
 from apiserver_stub.status import ApiError, bad_request, expired
 from apiserver_stub.store import Change, Compacted, Record
-from apiserver_stub.store.base import with_revision
-from apiserver_stub.store.sqlite import without_revision
+from apiserver_stub.store.base import with_revision, without_revision
 from apiserver_stub.verbs.get import parse_revision
 from apiserver_stub.verbs.lists import Selection, selection
 from apiserver_stub.verbs.writing import invalid_options
@@ -79,7 +78,7 @@ class Watch:
         loop = asyncio.get_running_loop()
         end = loop.time() + self.seconds
         next_bookmark = loop.time() + _BOOKMARK_SECONDS
-        marked = self._server.store.revision
+        marked = self._server.store.revision_of(self._resource.storage)
         while (left := end - loop.time()) > 0:
             try:
                 changes = self._collection.read(self._position, _BATCH)
@@ -103,8 +102,8 @@ class Watch:
             except TimeoutError:
                 if self._bookmarks:
                     next_bookmark = loop.time() + _BOOKMARK_SECONDS
-                    if self._server.store.revision != marked:
-                        marked = self._server.store.revision
+                    if self._server.store.revision_of(self._resource.storage) != marked:
+                        marked = self._server.store.revision_of(self._resource.storage)
                         yield self._bookmark()
 
     def _current(self) -> list[Record]:
@@ -165,7 +164,10 @@ class Watch:
         return objects.encode({"type": type_, "object": obj}) + b"\n"
 
     def _bookmark(self, *, initial_end: bool = False) -> bytes:
-        metadata: dict[str, Any] = {"resourceVersion": str(self._server.store.revision), "creationTimestamp": None}
+        metadata: dict[str, Any] = {
+            "resourceVersion": str(self._server.store.revision_of(self._resource.storage)),
+            "creationTimestamp": None,
+        }
         if initial_end:
             metadata["annotations"] = {identity.current().api_domain + "/initial-events-end": "true"}
         obj = {"kind": self._resource.kind, "apiVersion": self._resource.api_version, "metadata": metadata}

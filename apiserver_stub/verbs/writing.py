@@ -237,7 +237,7 @@ def decide_update(
     if request.dry_run:
         raise DryRun(new)
     if new == old:
-        return Keep()
+        return Keep(server.ttl_of(resource))
     data = objects.encode_for_store(new)
     if finished(new["metadata"], before):
         return Remove(data)

@@ -174,12 +174,13 @@ def test_tokens_from_a_file_name_the_caller(tmp_path: Path) -> None:
 
 
 def test_options_that_do_nothing_yet_are_refused(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "apiserver_stub", "--data-dir", str(tmp_path), "--store-servers=x", "--bogus"]
+    refused = ["--egress-selector-config-file=x", "--bogus"]
+    command = [sys.executable, "-m", "apiserver_stub", "--data-dir", str(tmp_path), *refused]
 
     result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
 
     assert result.returncode == 2
-    assert "--store-servers has no effect yet" in result.stderr
+    assert "--egress-selector-config-file has no effect yet" in result.stderr
     assert "unknown flag: --bogus" in result.stderr
 
 

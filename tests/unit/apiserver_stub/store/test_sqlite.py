@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove, StoreUnavailable
-from apiserver_stub.store.base import with_revision
-from apiserver_stub.store.sqlite import SqliteStore, without_revision
+from apiserver_stub.store.base import with_revision, without_revision
+from apiserver_stub.store.sqlite import SqliteStore
 
 DATA = b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"%s"}}'
 

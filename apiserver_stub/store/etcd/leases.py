@@ -1,0 +1,49 @@
+"""Leases that let records expire: many records share one, so that the store has few to look after."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from nodeagent.base.aio import Clock
+
+MOST_RECORDS = 1000
+"""A lease with more of them would end with a burst of deletions."""
+_SHARE = 0.05
+
+
+@dataclass(slots=True)
+class _Lease:
+    id: int
+    ends: float
+    records: int = 0
+
+
+class Leases:
+    """Hands out leases.
+
+    :param grant: gets a lease of so many seconds from the store.
+    :param reuse_seconds: for how long one is handed out again (spec: opt.lease-reuse-duration-seconds); 0 is never.
+    """
+
+    def __init__(self, grant: Callable[[int], Awaitable[int]], reuse_seconds: int, clock: Clock) -> None:
+        self._grant, self._reuse, self._clock = grant, reuse_seconds, clock
+        self._leases: dict[int, _Lease] = {}
+        self._lock = asyncio.Lock()
+
+    async def lease(self, ttl: int) -> int:
+        """Return a lease that lives *ttl* seconds or a little longer."""
+        async with self._lock:
+            now = self._clock.now()
+            found = self._leases.get(ttl)
+            if found is None or found.ends - now < ttl or found.records >= MOST_RECORDS:
+                extra = max(0, min(int(ttl * _SHARE), self._reuse))
+                found = _Lease(await self._grant(ttl + extra), now + ttl + extra if extra else now)
+                self._leases[ttl] = found
+            found.records += 1
+            return found.id
+
+    def drop(self, lease: int) -> None:
+        """Hand *lease* out no more: it has ended early."""
+        self._leases = {ttl: found for ttl, found in self._leases.items() if found.id != lease}

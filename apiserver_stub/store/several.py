@@ -1,0 +1,70 @@
+"""Stores side by side: some collections are kept apart, each store with revisions of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from apiserver_stub.store.base import Outcome, Probe, Record, Store, StoreUnavailable
+from apiserver_stub.store.collection import Collection
+
+
+class SeveralStores:
+    """A :class:`~apiserver_stub.store.base.Store` made of others (spec: opt.store-servers-overrides).
+
+    :param main: keeps what is not in *apart*.
+    :param apart: collection → the store that keeps it.
+    """
+
+    def __init__(self, main: Store, apart: Mapping[str, Store]) -> None:
+        self._main, self._apart = main, dict(apart)
+        self._others = list(dict.fromkeys(apart.values()))
+
+    def _of(self, name: str) -> Store:
+        return self._apart.get(name, self._main)
+
+    @property
+    def revision(self) -> int:
+        return self._main.revision
+
+    def revision_of(self, name: str) -> int:
+        return self._of(name).revision_of(name)
+
+    def collection(self, name: str) -> Collection:
+        return self._of(name).collection(name)
+
+    async def open(self) -> None:
+        """Open all of them; see the stores for what is raised."""
+        for store in (self._main, *self._others):
+            await store.open()
+
+    async def update(self, name: str, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
+        return await self._of(name).update(name, key, decide)
+
+    async def catch_up(self, name: str, revision: int = 0) -> None:
+        await self._of(name).catch_up(name, revision)
+
+    def probes(self) -> Mapping[str, Probe]:
+        found = dict(self._main.probes())
+        for number, store in enumerate(self._others):
+            found[f"etcd-override-{number}"] = store.probes()["etcd"]
+        return found
+
+    async def count(self, name: str) -> int:
+        return await self._of(name).count(name)
+
+    async def sizes(self) -> Mapping[str, int]:
+        found: dict[str, int] = {}
+        for store in (self._main, *self._others):
+            try:
+                found |= await store.sizes()
+            except StoreUnavailable:
+                continue  # the sizes of the others are still worth telling
+        return found
+
+    def reread(self) -> None:
+        for store in (self._main, *self._others):
+            store.reread()
+
+    async def close(self) -> None:
+        await asyncio.gather(*(store.close() for store in (self._main, *self._others)))
