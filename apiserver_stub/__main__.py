@@ -54,6 +54,7 @@ async def _serve(options: Options) -> int:
     from apiserver_stub.authz.build import AuthorizationError
     from apiserver_stub.encryption import EncryptionError
     from apiserver_stub.launch import start_with
+    from apiserver_stub.nodes.egress import EgressError
     from apiserver_stub.store import StoreUnavailable
     from apiserver_stub.tracing import TracingError
     from nodeagent.base.aio import SystemClock, TaskOwner
@@ -80,6 +81,7 @@ async def _serve(options: Options) -> int:
         AuthenticationError,
         AuthorizationError,
         AuditError,
+        EgressError,
         TracingError,
     ) as error:
         _log.error("Cannot start", extra={"err": error})

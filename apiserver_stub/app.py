@@ -24,6 +24,8 @@ from apiserver_stub.controllers.namespaces import fill_namespace
 from apiserver_stub.fairness import Fairness, Rejected
 from apiserver_stub.media import PLAIN, Format
 from apiserver_stub.metrics import Metrics
+from apiserver_stub.nodes import stream
+from apiserver_stub.nodes.agents import NodeAgents
 from apiserver_stub.options import Options
 from apiserver_stub.origins import Front
 from apiserver_stub.reply import Rendered, Reply, render, render_error
@@ -103,6 +105,7 @@ class ApiServer:
         admission: Admission,
         tokens: ServiceAccountTokens,
         ca_certificate: str,
+        agents: NodeAgents,
         audit: Audit | None = None,
     ) -> None:
         self.options: Options = options
@@ -110,6 +113,7 @@ class ApiServer:
         self.registry: Registry = registry
         self.authenticator, self.authorizer, self.admission = authenticator, authorizer, admission
         self.tokens, self.ca_certificate = tokens, ca_certificate
+        self.agents = agents
         self.audit = audit
         self.metrics = Metrics()
         self.polls = Polls(store)
@@ -235,6 +239,8 @@ class ApiServer:
                 raise PlainNotFound
             if info.verb == "watch" and resource is not None:
                 return await self._watch(http, self._request(http, info, query, b"", user, format_), resource, trail)
+            if resource is not None and self._streams(resource, info, http.method):
+                return await stream.run(stream.Stream(self, http, info, query, trail), self, resource, trail)
             body = await self._admit_body(http)
             if trail is not None:
                 trail.sent(http.headers, body)
@@ -399,6 +405,21 @@ class ApiServer:
         if not seconds:
             raise _timed_out()
         return seconds
+
+    def _streams(self, resource: Resource, info: RequestInfo, method: str) -> bool:
+        """Return whether the answer comes as a stream from elsewhere.
+
+        :raises ApiError: 404 or 405, there is no such path for this method.
+        """
+        subresource = resource.subresource(info.subresource) if info.subresource else None
+        if subresource is None or subresource.stream is None:
+            return False
+        check_method(info, method)
+        if info.verb not in subresource.verbs:
+            raise method_not_allowed()
+        if bool(info.namespace) != resource.namespaced or (info.rest and subresource.name != "proxy"):
+            raise no_such_resource()
+        return True
 
     async def _dispatch(self, request: Request, resource: Resource | None) -> Rendered:
         info = request.info

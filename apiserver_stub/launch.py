@@ -39,6 +39,7 @@ from apiserver_stub.controllers import own_service
 from apiserver_stub.controllers.garbage import collect_garbage
 from apiserver_stub.controllers.namespaces import create_system_objects, empty_namespaces
 from apiserver_stub.controllers.scheduler import bind_to_single_node
+from apiserver_stub.nodes.agents import NodeAgents
 from apiserver_stub.options import Options
 from apiserver_stub.options.serving import EVERYWHERE
 from apiserver_stub.resources import build_registry
@@ -89,6 +90,7 @@ async def start(data_dir: Path, *, port: int = 0, options: Options | None = None
     :raises StoreUnavailable: the database cannot be opened, or its servers do not answer.
     :raises EncryptionError: the configuration of encryption at rest is no good.
     :raises TlsError: certificate files are no good.
+    :raises EgressError: the file about the ways out is no good.
     :raises AuthenticationError: a file that authentication needs is no good.
     :raises AuthorizationError: a file that authorization needs is no good.
     :raises TracingError: the tracing configuration is no good.
@@ -115,6 +117,7 @@ async def start_with(options: Options) -> Running:
         await store.open()
         authentication = await build_authentication(options, store, tokens_file, stack)
         authorization = await build_authorization(options, store, stack)
+        agents = await asyncio.to_thread(NodeAgents, options, store)
         server = ApiServer(
             options,
             store,
@@ -132,6 +135,7 @@ async def start_with(options: Options) -> Running:
             ),
             tokens=authentication.service_accounts,
             ca_certificate=certificates.authority.read_text(),
+            agents=agents,
             audit=audit,
         )
         server.storage_checks, server.store_calls = health_checks(options, storage), storage.calls
@@ -259,12 +263,14 @@ def _write_kubeconfig(path: Path, url: str, authority: Path, user: str, token: s
 
 
 def _write_ready(path: Path, running: Running) -> None:
+    authority = running.server.agents.client_authority
     body = {
         "url": running.url,
         "caFile": str(running.ca_file.absolute()),
         "token": running.token,
         "kubeconfig": str(running.kubeconfig.absolute()),
         "nodeKubeconfig": str(running.node_kubeconfig.absolute()),
+        "clientCaFile": str(authority.absolute()) if authority is not None else "",
         "pid": os.getpid(),
     }
     write_private(path, msgspec.json.encode(body))

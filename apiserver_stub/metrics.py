@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from apiserver_stub.resources import Resource
 
 _VERBS = {
+    "connect": "CONNECT",
     "create": "POST",
     "delete": "DELETE",
     "deletecollection": "DELETECOLLECTION",

@@ -138,7 +138,7 @@ def parse_path(method: str, raw_path: str, query: Query) -> RequestInfo:
 
 def _verb(method: str, name: str, query: Query) -> str:
     match method:
-        case "GET":
+        case "GET" | "HEAD":
             if name:
                 return "get"
             return "watch" if query.flag("watch") else "list"
@@ -159,5 +159,7 @@ def check_method(info: RequestInfo, method: str) -> None:
 
     :raises ApiError: 405.
     """
+    if method == "HEAD" and info.subresource == "proxy":
+        return
     if method not in ("GET", "POST", "PUT", "PATCH", "DELETE"):
         raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})

@@ -16,6 +16,7 @@ from apiserver_stub.options import (
     logs,
     metrics,
     names,
+    node_agents,
     oidc,
     service_accounts,
     serving,
@@ -30,6 +31,7 @@ from apiserver_stub.options.features import FeatureOptions
 from apiserver_stub.options.limits import LimitOptions
 from apiserver_stub.options.logs import LogOptions
 from apiserver_stub.options.metrics import MetricOptions
+from apiserver_stub.options.node_agents import NodeAgentOptions
 from apiserver_stub.options.oidc import OidcOptions
 from apiserver_stub.options.parser import OptionsError, Parser
 from apiserver_stub.options.pending import HTTP2_ONLY, PENDING
@@ -43,6 +45,7 @@ _GROUPS: tuple[Any, ...] = (
     this_server,
     serving,
     tls,
+    node_agents,
     authentication,
     oidc,
     service_accounts,
@@ -63,6 +66,7 @@ class Options(
     ServerOptions,
     ServingOptions,
     TlsOptions,
+    NodeAgentOptions,
     AuthenticationOptions,
     OidcOptions,
     ServiceAccountOptions,

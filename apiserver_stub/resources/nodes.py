@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apiserver_stub.nodes.proxy import proxy_node
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME, at
-from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
+from apiserver_stub.resources.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
 from apiserver_stub.strategic import NODE
 from nodeagent.base import identity
 
@@ -40,7 +41,10 @@ def resources(options: Options) -> list[Resource]:
             namespaced=False,
             short_names=("no",),
             strategy=NodeStrategy(),
-            subresources=(Subresource("status"),),
+            subresources=(
+                Subresource("proxy", PROXY_VERBS, "NodeProxyOptions", stream=proxy_node),
+                Subresource("status"),
+            ),
             columns=(
                 NAME,
                 Column("Status", _status, description="Whether the node is ready."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub import objects
+from apiserver_stub.nodes import pods as streams
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.reply import Reply
 from apiserver_stub.resources.columns import AGE, NAME, at
@@ -12,7 +13,7 @@ from apiserver_stub.resources.pod_defaults import apply_defaults
 from apiserver_stub.resources.pod_qos import qos_class
 from apiserver_stub.resources.pod_rules import validate_pod, validate_pod_update
 from apiserver_stub.resources.pod_status import ready_containers, restarts, shown_status
-from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
+from apiserver_stub.resources.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, conflict, done, forbidden_value, invalid, not_found, required
 from apiserver_stub.store import Outcome, Put, Record
 from apiserver_stub.strategic import POD
@@ -92,9 +93,14 @@ def resources(options: Options) -> list[Resource]:
             categories=("all",),
             strategy=PodStrategy(),
             subresources=(
+                Subresource("attach", ("create", "get"), "PodAttachOptions", stream=streams.attach),
                 Subresource("binding", ("create",), "Binding", action=bind),
                 Subresource("ephemeralcontainers"),
                 Subresource("eviction", ("create",), "Eviction", "policy", "v1", action=evict),
+                Subresource("exec", ("create", "get"), "PodExecOptions", stream=streams.exec_),
+                Subresource("log", ("get",), stream=streams.log),
+                Subresource("portforward", ("create", "get"), "PodPortForwardOptions", stream=streams.port_forward),
+                Subresource("proxy", PROXY_VERBS, "PodProxyOptions", stream=streams.proxy_pod),
                 Subresource("status"),
             ),
             columns=(

@@ -12,10 +12,13 @@ from apiserver_stub.strategic import OBJECT, Schema
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
+    from apiserver_stub.nodes.stream import Handler
     from apiserver_stub.request import Request
     from apiserver_stub.store import Record
 
 STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+PROXY_VERBS = ("create", "delete", "get", "patch", "update")
 
 ActionHandler = Callable[["ApiServer", "Request", "Resource"], Any]
 
@@ -41,6 +44,8 @@ class Subresource:
     group: str | None = None
     version: str | None = None
     action: ActionHandler | None = None
+    stream: Handler | None = None
+    """Answers from elsewhere, for as long as it takes; any method that *verbs* has."""
 
 
 class Strategy:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apiserver_stub.nodes.proxy import proxy_service
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME, at
-from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
+from apiserver_stub.resources.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, invalid_value, required
 from apiserver_stub.strategic import SERVICE
 
@@ -64,7 +65,10 @@ def resources(options: Options) -> list[Resource]:
             short_names=("svc",),
             categories=("all",),
             strategy=ServiceStrategy(),
-            subresources=(Subresource("status"),),
+            subresources=(
+                Subresource("proxy", PROXY_VERBS, "ServiceProxyOptions", stream=proxy_service),
+                Subresource("status"),
+            ),
             columns=(
                 NAME,
                 at("Type", "spec.type"),

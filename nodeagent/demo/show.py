@@ -116,6 +116,7 @@ class Demo:
             "healthzPort": ports.health,
             "address": "127.0.0.1",
             "port": ports.agent,
+            "authentication": {"x509": {"clientCAFile": facts["clientCaFile"]}},
             **_GENTLE,
         }
         plugins = {"plugins": {"pod_sync": {"log_root": str(self.directory / "logs")}}}
@@ -123,6 +124,7 @@ class Demo:
             (self.directory / name).write_text(yaml.safe_dump(document))
         arguments = ["--config", str(self.directory / "config.yaml"), "--kubeconfig", facts["nodeKubeconfig"]]
         arguments += ["--plugin-config", str(self.directory / "plugins.yaml"), "--hostname-override", NODE]
+        arguments += ["--node-ip", "127.0.0.1"]  # where it listens
         arguments += ["--root-dir", str(self.directory / "root"), "--cert-dir", str(self.directory / "pki")]
         arguments += ["--disable-plugin", "kernel_tunables"]  # as with _GENTLE: the machine is not the demo's
         arguments += ["--disable-plugin", "kernel_tunables"]

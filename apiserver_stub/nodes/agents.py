@@ -1,0 +1,205 @@
+"""Connections to the agents of nodes: at which address, with which certificate, trusting whom."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import aiohttp
+
+from apiserver_stub.nodes import egress
+from apiserver_stub.nodes.dialing import Dialer, Direct, client_context, complaint
+from apiserver_stub.objects import Object, decode, dig
+from apiserver_stub.status import ApiError, internal, not_found
+from nodeagent.base.tls import KeyPair, TlsError, covers, generate_ca, issue, write_private
+
+if TYPE_CHECKING:
+    from aiohttp.client_proto import ResponseHandler
+
+    from apiserver_stub.options import Options
+    from apiserver_stub.store import Store
+
+_log = logging.getLogger(__name__)
+
+DEFAULT_PORT = 10250
+_READ_BYTES = 256 * 1024
+_CLIENT = "kube-apiserver-kubelet-client"
+_GROUPS = ("system:masters",)
+"""The server asks nodes on behalf of callers that it has authorized itself; who it is must not narrow that."""
+_DAYS = 3650
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an agent or a pod listens; *host* may be a name."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None
+
+    @property
+    def authority(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def origin(self) -> str:
+        return f"{'http' if self.tls is None else 'https'}://{self.authority}"
+
+
+class Unreachable(ApiError):
+    """Nobody answers there."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(503, "ServiceUnavailable", f"error trying to reach service: {why}")
+
+
+class NodeAgents:
+    """Finds agents and connects to them.
+
+    :raises TlsError: a file for the connections is no good.
+    :raises EgressError: the file about the ways out is no good.
+    """
+
+    def __init__(self, options: Options, store: Store, dialer: Dialer | None = None) -> None:
+        self._store = store
+        self._types = options.nodeagent_preferred_address_types
+        self._seconds = options.nodeagent_timeout_seconds
+        self._dialer = dialer or Direct()
+        if dialer is None and options.egress_selector_config_file is not None:
+            self._dialer = egress.load(options.egress_selector_config_file)
+        authority = options.nodeagent_certificate_authority
+        certificate, key = options.nodeagent_client_certificate, options.nodeagent_client_key
+        self.client_authority: Path | None = None
+        """What an agent has to trust to know this server; ``None`` when the operator gave the certificate."""
+        if certificate is None or key is None:
+            certificate, key, self.client_authority = own_pair(options.certificates)
+        try:
+            self._unverified = client_context(None, certificate, key, verify=False)
+            self._trusting = client_context(authority, certificate, key) if authority is not None else self._unverified
+            self.plain_tls = client_context(None, None, None, verify=False)
+        except OSError as error:  # covers ssl.SSLError
+            named = error.filename or next((path for path in (authority, certificate, key) if not _readable(path)), "")
+            why = f"open {named}: {(error.strerror or str(error)).lower()}" if named else str(error)
+            raise TlsError(f'problem initializing API group "" : {why}') from error
+
+    async def place_of(self, node_name: str, *, kind: str = "nodes", verify: bool = True) -> Place:
+        """Return where the agent of a node listens.
+
+        :param kind: what is not found when the node is not there.
+        :raises ApiError: 404, no such node; 500, it has no address of a preferred type.
+        """
+        node = self.node(node_name, kind)
+        port = dig(node, ("status", "daemonEndpoints", "kubeletEndpoint", "Port")) or DEFAULT_PORT
+        host = await self._choose(preferred(node, self._types), port)
+        return Place(host, port, self._trusting if verify else self._unverified)
+
+    def node(self, name: str, kind: str = "nodes") -> Object:
+        """Return a node.
+
+        :raises ApiError: 404, there is none of this name.
+        """
+        record = self._store.collection("core/nodes").get(name)
+        if record is None:
+            raise not_found("", kind, name)
+        found: Object = decode(record.data)
+        return found
+
+    async def connect(self, factory: Callable[[], P], place: Place) -> P:
+        """Return a protocol of *factory*, connected.
+
+        :raises Unreachable: nobody answers there within the timeout (spec: opt.nodeagent-timeout).
+        """
+        try:
+            async with asyncio.timeout(self._seconds or None):
+                return await self._dialer.connect(factory, place.host, place.port, place.tls)
+        except (OSError, TimeoutError) as error:
+            raise Unreachable(complaint(error, place.host, place.port)) from error
+
+    @asynccontextmanager
+    async def session(self, place: Place) -> AsyncIterator[aiohttp.ClientSession]:
+        """Yield an HTTP client whose connections all lead to *place*; it follows and changes nothing by itself."""
+        async with aiohttp.ClientSession(
+            connector=_Connector(self, place),
+            timeout=aiohttp.ClientTimeout(total=None),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            trust_env=False,
+            read_bufsize=_READ_BYTES,
+            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+        ) as session:
+            yield session
+
+    async def _choose(self, hosts: Sequence[str], port: int) -> str:
+        """Return the first of *hosts*; one whose name nobody knows makes way for the next."""
+        for host in hosts[:-1]:
+            if self._dialer.by_name:
+                return host
+            try:
+                async with asyncio.timeout(self._seconds or None):
+                    await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            except (socket.gaierror, TimeoutError, UnicodeError):
+                continue
+            return host
+        return hosts[-1]
+
+
+class _Connector(aiohttp.BaseConnector):
+    """Connects as :class:`NodeAgents` does, each time anew."""
+
+    def __init__(self, agents: NodeAgents, place: Place) -> None:
+        super().__init__(force_close=True, limit=0)
+        self._agents, self._place = agents, place
+
+    async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> ResponseHandler:
+        return await self._agents.connect(self._factory, self._place)
+
+
+def preferred(node: Object, types: Sequence[str]) -> list[str]:
+    """Return the addresses of *node* in the order in which they are to be tried.
+
+    :raises ApiError: 500, none is of a type that is preferred (spec: opt.nodeagent-preferred-address-types).
+    """
+    addresses = dig(node, ("status", "addresses")) or []
+    found = [item["address"] for kind in types for item in addresses if item.get("type") == kind]
+    if not found:
+        shown = " ".join(f"{{{item.get('type')} {item.get('address')}}}" for item in addresses)
+        raise internal(f"no preferred addresses found; known addresses: [{shown}]")
+    return found
+
+
+def own_pair(directory: Path) -> tuple[Path, Path, Path]:
+    """Return certificate and key by which this server is known to agents, and the authority that signed them.
+
+    All three are made in *directory* when they are missing or about to end.
+    """
+    authority_file, authority_key = directory / "nodeagent-client-ca.crt", directory / "nodeagent-client-ca.key"
+    certificate, key = directory / "nodeagent-client.crt", directory / "nodeagent-client.key"
+    if not (authority_file.exists() and authority_key.exists()):
+        authority = generate_ca("nodeagent-apiserver-client-ca", days=_DAYS)
+        write_private(authority_key, authority.key)
+        write_private(authority_file, authority.certificate, mode=0o644)
+        certificate.unlink(missing_ok=True)
+    if not (certificate.exists() and key.exists() and covers(certificate.read_bytes(), ())):
+        signer = KeyPair(authority_file.read_bytes(), authority_key.read_bytes())
+        pair = issue(signer, _CLIENT, organizations=_GROUPS, client=True, days=_DAYS)
+        write_private(key, pair.key)
+        write_private(certificate, pair.certificate, mode=0o644)
+    return certificate, key, authority_file
+
+
+def _readable(path: Path | None) -> bool:
+    if path is None:
+        return True
+    try:
+        path.read_bytes()
+    except OSError:
+        return False
+    return True

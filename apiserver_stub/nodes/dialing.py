@@ -1,0 +1,153 @@
+"""Connections out of this server: straight, or through a proxy that is asked to CONNECT."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, cast
+
+_MAX_HEAD_BYTES = 16 * 1024
+_END_OF_HEAD = b"\r\n\r\n"
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+
+class Dialer(Protocol):
+    """Makes connections."""
+
+    @property
+    def by_name(self) -> bool:
+        """Whether names are looked up at the far end, not here."""
+        ...
+
+    async def connect(self, factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None) -> P:
+        """Return a connected protocol of *factory*, over TLS with *tls*.
+
+        :raises OSError: nobody is reached there.
+        """
+        ...
+
+
+class Direct:
+    """Connects straight."""
+
+    by_name = False
+
+    async def connect(self, factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None) -> P:
+        loop = asyncio.get_running_loop()
+        _, protocol = await loop.create_connection(
+            factory, host, port, ssl=tls, server_hostname=host if tls is not None else None
+        )
+        return protocol
+
+
+@dataclass(frozen=True)
+class ThroughProxy:
+    """Asks an HTTP proxy for each connection; the proxy is at a TCP address or a Unix socket."""
+
+    host: str = ""
+    port: int = 0
+    socket_path: str = ""
+    tls: ssl.SSLContext | None = None
+    """For the connection to the proxy itself."""
+    by_name: bool = True
+
+    async def connect(self, factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None) -> P:
+        loop = asyncio.get_running_loop()
+        asking = _Asking(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        if self.socket_path:
+            transport, _ = await loop.create_unix_connection(lambda: asking, self.socket_path)
+        else:
+            name = self.host if self.tls is not None else None
+            transport, _ = await loop.create_connection(
+                lambda: asking, self.host, self.port, ssl=self.tls, server_hostname=name
+            )
+        try:
+            rest = await asking.allowed
+            protocol = factory()
+            inner: asyncio.BaseTransport = transport
+            if tls is not None:
+                encrypted = await loop.start_tls(transport, cast(Any, protocol), tls, server_hostname=host)
+                if encrypted is None:
+                    raise ConnectionResetError("closed during the handshake")
+                inner = encrypted
+            else:
+                transport.set_protocol(protocol)
+        except BaseException:
+            transport.abort()
+            raise
+        protocol.connection_made(inner)
+        if rest and isinstance(protocol, asyncio.Protocol):
+            protocol.data_received(rest)
+        return protocol
+
+
+class _Asking(asyncio.Protocol):
+    """Sends CONNECT and waits for the proxy's answer; :attr:`allowed` becomes what came after it."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._held = bytearray()
+        self.allowed: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        head = f"CONNECT {self._target} HTTP/1.1\r\nHost: {self._target}\r\n\r\n"
+        cast(asyncio.Transport, transport).write(head.encode())
+
+    def data_received(self, data: bytes) -> None:
+        if self.allowed.done():
+            return
+        self._held += data
+        if _END_OF_HEAD not in self._held:
+            if len(self._held) > _MAX_HEAD_BYTES:
+                self._refused("answered with a head without an end")
+            return
+        head, _, rest = bytes(self._held).partition(_END_OF_HEAD)
+        line = head.split(b"\r\n", 1)[0].decode(errors="replace")
+        words = line.split(" ", 2)
+        if len(words) > 1 and words[0].startswith("HTTP/1.") and words[1] == "200":
+            self.allowed.set_result(rest)
+        else:
+            self._refused(f"answered {line[:200]!r}")
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._refused("closed the connection")
+
+    def _refused(self, what: str) -> None:
+        if not self.allowed.done():
+            self.allowed.set_exception(ConnectionRefusedError(f"the proxy {what}"))
+
+
+def client_context(
+    authority: Path | None, certificate: Path | None, key: Path | None, *, verify: bool = True
+) -> ssl.SSLContext:
+    """Return a context of a client: it trusts *authority* or, without one, the system, and shows the pair.
+
+    :raises OSError: a file cannot be read, or holds nothing usable.
+    """
+    context = ssl.create_default_context() if authority is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if authority is not None:
+        context.load_verify_locations(authority)
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if certificate is not None:
+        context.load_cert_chain(certificate, key, password=str)  # an encrypted key fails instead of asking
+    return context
+
+
+def complaint(error: OSError | TimeoutError, host: str, port: int) -> str:
+    """Return what went wrong with a connection, in the words that readers of such servers know."""
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if isinstance(error, ssl.SSLError):
+        return f"tls: {error.reason or error}"
+    if isinstance(error, TimeoutError):
+        return f"dial tcp {place}: i/o timeout"
+    if error.errno is not None and error.errno > 0:
+        return f"dial tcp {place}: connect: {os.strerror(error.errno).lower()}"
+    return f"dial tcp {place}: {error}"

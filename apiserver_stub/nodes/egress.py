@@ -1,0 +1,147 @@
+"""The way out of the cluster network's edge, from a file (spec: opt.egress-selector-config-file).
+
+``cluster`` is the way to nodes, pods and services: direct, or through an HTTP CONNECT proxy at an address or a Unix
+socket. The ways to webhooks (``controlplane``) and to the store (``etcd``) are direct; a proxy for them, and the gRPC
+protocol, are refused.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from apiserver_stub.nodes.dialing import Dialer, Direct, ThroughProxy, client_context
+from nodeagent.base import identity, yamlsafe
+
+_NAMES = ("cluster", "controlplane", "etcd")
+_PROTOCOLS = ("Direct", "HTTPConnect", "GRPC")
+_VERSIONS = ("v1beta1", "v1alpha1")
+
+
+class EgressError(ValueError):
+    """The configuration of the ways out is no good."""
+
+
+def load(path: Path) -> Dialer:
+    """Return the way to nodes, pods and services that the file describes.
+
+    :raises EgressError: the file cannot be read, breaks a rule, or asks for what this server does not do.
+    """
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise EgressError(
+            f'failed to read egress selector config: unable to read egress selector configuration from "{path}" '
+            f"[open {path}: {why}]"
+        ) from error
+    try:
+        document = yamlsafe.load(text)
+    except yamlsafe.YamlError as error:
+        raise EgressError(f"failed to read egress selector config: {path}: {error}") from error
+    return read(document)
+
+
+def read(document: Any) -> Dialer:
+    """Return the way to nodes, pods and services of a decoded configuration.
+
+    :raises EgressError: as of :func:`load`.
+    """
+    group = identity.current().group("apiserver")
+    if not isinstance(document, dict) or document.get("kind") != "EgressSelectorConfiguration":
+        raise EgressError("failed to read egress selector config: kind must be EgressSelectorConfiguration")
+    if document.get("apiVersion") not in [f"{group}/{version}" for version in _VERSIONS]:
+        raise EgressError(f"failed to read egress selector config: apiVersion must be {group}/{_VERSIONS[0]}")
+    selections = document.get("egressSelections") or []
+    if not isinstance(selections, list) or not all(isinstance(item, dict) for item in selections):
+        raise EgressError("failed to read egress selector config: egressSelections must be a list of objects")
+    problems = [problem for item in selections for problem in _problems(item)]
+    names = [item.get("name") for item in selections]
+    problems += [f'egressSelections.name: Duplicate value: "{name}"' for name in _NAMES if names.count(name) > 1]
+    if problems:
+        text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+        raise EgressError(f"failed to validate egress selector configuration: {text}")
+    for item in selections:
+        protocol = item["connection"]["proxyProtocol"]
+        if protocol == "GRPC":
+            raise EgressError(f'egress selection "{item["name"]}": proxyProtocol GRPC is not supported by this server')
+        if item["name"] != "cluster" and protocol != "Direct":
+            raise EgressError(f'egress selection "{item["name"]}": this server connects only with Direct there')
+    return next((_dialer(item["connection"]) for item in selections if item["name"] == "cluster"), Direct())
+
+
+def _problems(item: dict[str, Any]) -> list[str]:
+    found = []
+    if item.get("name") not in _NAMES:
+        known = ", ".join(f'"{name}"' for name in _NAMES)
+        found.append(f'service.connection: Unsupported value: "{item.get("name", "")}": supported values: {known}')
+    connection = item.get("connection")
+    protocol = connection.get("proxyProtocol") if isinstance(connection, dict) else None
+    if not isinstance(connection, dict) or protocol not in _PROTOCOLS:
+        known = ", ".join(f'"{name}"' for name in _PROTOCOLS)
+        text = f'service.connection.proxyProtocol: Unsupported value: "{protocol or ""}": supported values: {known}'
+        return [*found, text]
+    transport = connection.get("transport")
+    where = "service.connection.transport"
+    if protocol == "Direct":
+        if transport is not None:
+            found.append(f"{where}: Invalid value: Transport config should be absent for direct connect")
+        return found
+    if not isinstance(transport, dict):
+        return [*found, f"{where}: Required value: transport must be set for {protocol}"]
+    tcp, uds = transport.get("tcp"), transport.get("uds")
+    if protocol == "GRPC" and not uds:
+        found.append("service.connection.uds: Required value: UDS must be set with GRPC")
+    chosen = tcp or uds
+    if bool(tcp) == bool(uds) or not isinstance(chosen, dict):
+        return [*found, f"{where}: Invalid value: exactly one of tcp and uds must be set"]
+    if uds:
+        name = str(uds.get("udsName") or "")
+        if not Path(name).is_absolute():
+            found.append(f'{where}.uds.udsName: Invalid value: "{name}": must be an absolute path')
+        return found
+    return found + _tcp_problems(chosen, f"{where}.tcp")
+
+
+def _tcp_problems(tcp: dict[str, Any], where: str) -> list[str]:
+    url = str(tcp.get("url") or "")
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port is not None
+    except ValueError:
+        good = False
+    if not good:
+        return [f'{where}.url: Invalid value: "{url}": must be http://HOST:PORT or https://HOST:PORT']
+    tls = tcp.get("tlsConfig")
+    if parts.scheme == "http":
+        return [f"{where}.tlsConfig: Invalid value: must be absent with http"] if tls is not None else []
+    if not isinstance(tls, dict):
+        return [f"{where}.tlsConfig: Required value: TLSConfig must be present when using HTTPS"]
+    found = []
+    for name in ("caBundle", "clientKey", "clientCert"):
+        value = tls.get(name)
+        if value and not Path(str(value)).is_file():
+            found.append(f'{where}.tlsConfig.{name}: Invalid value: "{value}": no such file')
+    if bool(tls.get("clientKey")) != bool(tls.get("clientCert")):
+        found.append(f"{where}.tlsConfig: Required value: clientKey and clientCert go together")
+    return found
+
+
+def _dialer(connection: dict[str, Any]) -> Dialer:
+    if connection["proxyProtocol"] == "Direct":
+        return Direct()
+    transport = connection["transport"]
+    if uds := transport.get("uds"):
+        return ThroughProxy(socket_path=str(uds["udsName"]))
+    tcp = transport["tcp"]
+    parts = urlsplit(str(tcp["url"]))
+    context: ssl.SSLContext | None = None
+    if parts.scheme == "https":
+        files = {name: Path(str(value)) for name, value in tcp["tlsConfig"].items() if value}
+        try:
+            context = client_context(files.get("caBundle"), files.get("clientCert"), files.get("clientKey"))
+        except OSError as error:
+            raise EgressError(f'egress selection "cluster": tlsConfig cannot be used: {error}') from error
+    return ThroughProxy(parts.hostname or "", parts.port or 0, tls=context)

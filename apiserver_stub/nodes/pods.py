@@ -1,0 +1,73 @@
+"""The subresources of pods that the agents of their nodes answer: log, exec, attach, portforward; and proxy."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from apiserver_stub.nodes.addressing import only_global, split_name
+from apiserver_stub.nodes.agents import Place
+from apiserver_stub.nodes.proxy import proxy
+from apiserver_stub.nodes.relay import relay_text
+from apiserver_stub.nodes.stream import Stream
+from apiserver_stub.nodes.targets import forward_target, log_target, stream_target
+from apiserver_stub.nodes.upgrade import upgrade
+from apiserver_stub.objects import Object, decode, dig, key_of
+from apiserver_stub.status import bad_request, not_found
+
+
+async def log(stream: Stream) -> web.StreamResponse:
+    """Answer with a container's log; nothing of a pod that has no node yet."""
+    pod = _pod(stream, stream.info.name)
+    target = log_target(pod, stream.query)
+    node = dig(pod, ("spec", "nodeName"))
+    if not node:
+        return web.Response(status=204)
+    verify = not stream.query.flag("insecureSkipTLSVerifyBackend")
+    return await relay_text(stream, await stream.agents.place_of(node, kind="pods", verify=verify), target)
+
+
+async def exec_(stream: Stream) -> web.StreamResponse:
+    """Join the client to a command in a container."""
+    pod = _pod(stream, stream.info.name)
+    return await _to_agent(stream, pod, stream_target("exec", pod, stream.query))
+
+
+async def attach(stream: Stream) -> web.StreamResponse:
+    """Join the client to the main process of a container."""
+    pod = _pod(stream, stream.info.name)
+    return await _to_agent(stream, pod, stream_target("attach", pod, stream.query))
+
+
+async def port_forward(stream: Stream) -> web.StreamResponse:
+    """Join the client to ports of a pod."""
+    pod = _pod(stream, stream.info.name)
+    return await _to_agent(stream, pod, forward_target(pod, stream.query))
+
+
+async def proxy_pod(stream: Stream) -> web.StreamResponse:
+    """Pass the request on to the pod's own address, and the port named or the first that it declares."""
+    scheme, name, port = split_name(stream.info.name, "pod")
+    pod = _pod(stream, name)
+    declared = (item.get("ports") or [{}] for item in dig(pod, ("spec", "containers")) or ())
+    first = next((ports[0]["containerPort"] for ports in declared if ports[0].get("containerPort")), 0)
+    host = only_global(dig(pod, ("status", "podIP")) or "")
+    encrypted = scheme == "https"
+    number = int(port) if port.isdigit() else first or (443 if encrypted else 80)
+    if port and not port.isdigit():
+        raise bad_request(f'invalid pod request "{stream.info.name}"')
+    return await proxy(stream, Place(host, number, stream.agents.plain_tls if encrypted else None))
+
+
+async def _to_agent(stream: Stream, pod: Object, target: str) -> web.StreamResponse:
+    node = dig(pod, ("spec", "nodeName"))
+    if not node:
+        raise bad_request(f"pod {stream.info.name} does not have a host assigned")
+    return await upgrade(stream, await stream.agents.place_of(node, kind="pods"), target)
+
+
+def _pod(stream: Stream, name: str) -> Object:
+    record = stream.store.collection("core/pods").get(key_of(stream.info.namespace, name))
+    if record is None:
+        raise not_found("", "pods", name)
+    found: Object = decode(record.data)
+    return found

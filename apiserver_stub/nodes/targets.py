@@ -1,0 +1,103 @@
+"""What is asked of an agent for a subresource of a pod: path and query (pure)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from urllib.parse import quote, urlencode
+
+from apiserver_stub.objects import Object, dig
+from apiserver_stub.request import Query
+from apiserver_stub.status import Cause, bad_request, forbidden_value, invalid, invalid_value
+
+_KINDS = ("containers", "initContainers", "ephemeralContainers")
+_STREAMS = {"stderr": "error", "stdin": "input", "stdout": "output", "tty": "tty"}
+
+
+def log_target(pod: Object, query: Query) -> str:
+    """Return what answers with the log that *query* asks for.
+
+    :raises ApiError: 400, no such container, or text where a number or time belongs; 422, a number out of bounds.
+    """
+    name = pod["metadata"]["name"]
+    numbers = {
+        "sinceSeconds": (query.integer("sinceSeconds"), 1, "must be greater than 0"),
+        "tailLines": (query.integer("tailLines"), 0, "must be greater than or equal to 0"),
+        "limitBytes": (query.integer("limitBytes"), 1, "must be greater than 0"),
+    }
+    since = _time(query.get("sinceTime"))
+    causes: list[Cause] = [
+        invalid_value(field, value, text)
+        for field, (value, least, text) in numbers.items()
+        if value is not None and value < least
+    ]
+    if since and numbers["sinceSeconds"][0] is not None:
+        causes.append(forbidden_value("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+    if causes:
+        raise invalid("", "PodLogOptions", name, causes)
+    container = choose_container(pod, query.get("container"))
+    asked = {field: str(value) for field, (value, _, _) in numbers.items() if value is not None}
+    asked |= {field: "true" for field in ("follow", "previous", "timestamps") if query.flag(field)}
+    if since:
+        asked["sinceTime"] = since
+    return _target("containerLogs", pod, container, sorted(asked.items()))
+
+
+def stream_target(kind: str, pod: Object, query: Query) -> str:
+    """Return what answers ``exec`` or ``attach`` as *query* asks for.
+
+    :raises ApiError: 400, no such container.
+    """
+    container = choose_container(pod, query.get("container"))
+    asked = [(theirs, "1") for ours, theirs in _STREAMS.items() if query.flag(ours)]
+    if kind == "exec":
+        asked += [("command", word) for word in query.all("command")]
+    return _target(kind, pod, container, sorted(asked, key=lambda pair: pair[0]))
+
+
+def forward_target(pod: Object, query: Query) -> str:
+    """Return what forwards ports."""
+    ports = ",".join(query.all("ports"))
+    return _target("portForward", pod, "", [("port", ports)] if ports else [])
+
+
+def choose_container(pod: Object, name: str) -> str:
+    """Return the container meant: the one named, or the only one.
+
+    :raises ApiError: 400, there is no such container, or several and none named.
+    """
+    pod_name = pod["metadata"]["name"]
+    names = {kind: [item["name"] for item in dig(pod, ("spec", kind)) or ()] for kind in _KINDS}
+    if name:
+        if not any(name in found for found in names.values()):
+            raise bad_request(f"container {name} is not valid for pod {pod_name}")
+        return name
+    if len(names["containers"]) == 1:
+        return str(names["containers"][0])
+    choice = f"a container name must be specified for pod {pod_name}"
+    if names["containers"]:
+        choice += f", choose one of: [{' '.join(names['containers'])}]"
+    if names["initContainers"]:
+        choice += f" or one of the init containers: [{' '.join(names['initContainers'])}]"
+    if names["ephemeralContainers"]:
+        choice += f" or one of the ephemeral containers: [{' '.join(names['ephemeralContainers'])}]"
+    raise bad_request(choice)
+
+
+def _target(kind: str, pod: Object, container: str, asked: list[tuple[str, str]]) -> str:
+    metadata = pod["metadata"]
+    parts = [kind, metadata["namespace"], metadata["name"], *([container] if container else [])]
+    path = "".join(f"/{quote(part, safe='')}" for part in parts)
+    return f"{path}?{urlencode(asked)}" if asked else path
+
+
+def _time(text: str) -> str:
+    """Return a time as agents read it; empty for none."""
+    if not text:
+        return ""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = datetime.min
+    if moment.tzinfo is None:
+        raise bad_request(f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00": cannot parse "{text}"')
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
