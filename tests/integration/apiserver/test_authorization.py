@@ -1,0 +1,425 @@
+"""Who may, over TLS: roles and nodes at one server, then each other mode at one of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.integration.apiserver.conftest import Api, Server
+from tests.integration.apiserver.provider import Provider
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+REVIEWS = "/apis/authorization.k8s.io/v1"
+PODS = "/api/v1/namespaces/default/pods"
+GROUP = {"apiGroup": "rbac.authorization.k8s.io"}
+TOKENS = """alice,alice,u1,"dev,ops"
+bob,bob,u2
+node1,system:node:n1,u3,"system:nodes"
+root,root,u4,"system:masters"
+"""
+
+
+@contextmanager
+def serving(directory: Path, *arguments: str) -> Iterator[Server]:
+    directory.mkdir(parents=True, exist_ok=True)
+    tokens = directory / "tokens.csv"
+    tokens.write_text(TOKENS)
+    audit = directory / "policy.yaml"
+    audit.write_text("{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}")
+    server = Server(
+        directory / "data",
+        f"--token-auth-file={tokens}",
+        f"--audit-policy-file={audit}",
+        f"--audit-log-path={directory / 'audit.log'}",
+        *arguments,
+    )
+    try:
+        yield server
+    finally:
+        assert server.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with roles and the node graph."""
+    with serving(tmp_path_factory.mktemp("roles"), "--authorization-mode=Node,RBAC") as server:
+        yield server
+
+
+@pytest.fixture
+def as_(site: Server) -> Iterator[Callable[[str], Api]]:
+    """Clients by token."""
+    clients: list[Api] = []
+
+    def client(token: str) -> Api:
+        clients.append(site.api(token, close=False))
+        return clients[-1]
+
+    yield client
+    for found in clients:
+        found.close()
+
+
+def audit_notes(directory: Path, uri: str) -> dict[str, str]:
+    """Return those of the newest audit event about *uri*."""
+    lines = (directory / "audit.log").read_text().splitlines()
+    found = [event for event in map(json.loads, lines) if event["requestURI"] == uri]
+    answer: dict[str, str] = found[-1]["annotations"]
+    return answer
+
+
+def secret_pod(name: str, secret: str) -> dict[str, Any]:
+    spec = {"nodeName": "n1", "containers": [{"name": "c", "image": "x", "envFrom": [{"secretRef": {"name": secret}}]}]}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+@pytest.mark.row("opt.authorization-mode")
+def test_a_binding_holds_at_once_and_the_audit_trail_tells_why(site: Server, as_: Callable[[str], Api]) -> None:
+    admin, alice = as_(""), as_("alice")
+    uri = f"{PODS}?limit=7"
+    code, refused = alice.call("GET", uri)
+    assert (code, refused["reason"], refused["details"]) == (403, "Forbidden", {"kind": "pods"})
+    assert refused["message"] == (
+        'pods is forbidden: User "alice" cannot list resource "pods" in API group "" in the namespace "default"'
+    )
+    assert audit_notes(site.data_dir.parent, uri) == {
+        "authorization.k8s.io/decision": "forbid",
+        "authorization.k8s.io/reason": "",
+    }
+
+    binding = {
+        "metadata": {"name": "viewers"},
+        "roleRef": {"kind": "ClusterRole", "name": "view"},
+        "subjects": [{"kind": "Group", "name": "dev"}],
+    }
+    made = admin.ok("POST", f"{RBAC}/namespaces/default/rolebindings", binding)
+    assert made["roleRef"]["apiGroup"] == made["subjects"][0]["apiGroup"] == "rbac.authorization.k8s.io"
+    alice.ok("GET", uri)
+    assert audit_notes(site.data_dir.parent, uri) == {
+        "authorization.k8s.io/decision": "allow",
+        "authorization.k8s.io/reason": (
+            'RBAC: allowed by RoleBinding "viewers/default" of ClusterRole "view" to Group "dev"'
+        ),
+    }
+
+    admin.ok("DELETE", f"{RBAC}/namespaces/default/rolebindings/viewers")
+    assert alice.call("GET", uri)[0] == 403
+
+
+@pytest.mark.row("opt.authorization-mode")
+def test_a_node_reads_what_its_pods_need(as_: Callable[[str], Api]) -> None:
+    admin, node = as_(""), as_("node1")
+    secrets = "/api/v1/namespaces/default/secrets"
+    for name in ("mine", "other"):
+        admin.ok("POST", secrets, {"metadata": {"name": name}})
+    assert node.call("GET", f"{secrets}/mine")[0] == 403
+
+    admin.ok("POST", PODS, secret_pod("needy", "mine"))
+    assert node.call("GET", f"{secrets}/mine")[0] == 200
+    assert node.call("GET", f"{secrets}?fieldSelector=metadata.name%3Dmine")[0] == 200
+    code, refused = node.call("GET", f"{secrets}?fieldSelector=metadata.name%3Dother")
+    assert (code, refused["details"]) == (403, {"name": "other", "kind": "secrets"})
+    assert refused["message"].endswith(": no relationship found between node 'n1' and this object")
+
+    admin.ok("DELETE", f"{PODS}/needy?gracePeriodSeconds=0")
+    assert node.call("GET", f"{secrets}/mine")[0] == 403
+
+
+def test_access_reviews_say_what_would_be_decided(as_: Callable[[str], Api]) -> None:
+    admin, bob = as_(""), as_("bob")
+    ask = {"spec": {"user": "u", "groups": ["system:monitoring"], "nonResourceAttributes": {"path": "/metrics"}}}
+    ask["spec"]["nonResourceAttributes"]["verb"] = "get"  # type: ignore[index]
+    status = admin.ok("POST", f"{REVIEWS}/subjectaccessreviews", ask)["status"]
+    assert status["allowed"] is True
+    assert 'ClusterRole "system:monitoring" to Group "system:monitoring"' in status["reason"]
+    own = {"spec": {"resourceAttributes": {"verb": "list", "resource": "pods", "namespace": "default"}}}
+    answer = bob.ok("POST", f"{REVIEWS}/selfsubjectaccessreviews", own)
+    assert answer["status"] == {"allowed": False}
+    assert answer["spec"] == own["spec"]
+    assert answer["metadata"]["creationTimestamp"] is None
+    local = {"spec": {**own["spec"], "user": "bob"}}
+    assert admin.ok("POST", f"{REVIEWS}/namespaces/default/localsubjectaccessreviews", local)["status"] == {
+        "allowed": False
+    }
+
+
+@pytest.mark.parametrize(
+    ("plural", "spec", "message"),
+    [
+        (
+            "subjectaccessreviews",
+            {},
+            '[spec.resourceAttributes: Invalid value: "null": exactly one of nonResourceAttributes or '
+            "resourceAttributes must be specified, "
+            'spec.user: Invalid value: "": at least one of user or group must be specified]',
+        ),
+        (
+            "selfsubjectaccessreviews",
+            {"resourceAttributes": {"verb": "get"}, "nonResourceAttributes": {"path": "/x"}},
+            'spec.nonResourceAttributes: Invalid value: authorization.NonResourceAttributes{Path:"/x", Verb:""}: '
+            "cannot be specified in combination with resourceAttributes",
+        ),
+        (
+            "namespaces/default/localsubjectaccessreviews",
+            {"user": "a", "resourceAttributes": {"verb": "get", "namespace": "foo"}},
+            'spec.resourceAttributes.namespace: Invalid value: "foo": must match metadata.namespace',
+        ),
+        (
+            "namespaces/default/localsubjectaccessreviews",
+            {"user": "a", "nonResourceAttributes": {"path": "/x"}},
+            'spec.nonResourceAttributes: Invalid value: authorization.NonResourceAttributes{Path:"/x", Verb:""}: '
+            "disallowed on this kind of request",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_review_is_told(
+    as_: Callable[[str], Api], plural: str, spec: dict[str, Any], message: str
+) -> None:
+    code, answer = as_("").call("POST", f"{REVIEWS}/{plural}", {"spec": spec})
+
+    assert (code, answer["reason"]) == (422, "Invalid")
+    assert answer["message"] == f'.authorization.k8s.io "" is invalid: {message}'
+    assert "kind" not in answer["details"]
+
+
+def test_callers_can_list_their_own_rules(as_: Callable[[str], Api]) -> None:
+    bob, node = as_("bob"), as_("node1")
+    path = f"{REVIEWS}/selfsubjectrulesreviews"
+
+    answer = bob.ok("POST", path, {"spec": {"namespace": "default"}})
+    assert answer["spec"] == {}
+    assert answer["status"]["incomplete"] is False
+    own = {"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"]}
+    assert own in answer["status"]["resourceRules"]
+    assert any("/openapi/*" in rule["nonResourceURLs"] for rule in answer["status"]["nonResourceRules"])
+    status = node.ok("POST", path, {"spec": {"namespace": "default"}})["status"]
+    assert status["incomplete"] is True
+    assert status["evaluationError"] == "node authorizer does not support user rule resolution"
+    code, refused = bob.call("POST", path, {"spec": {}})
+    assert (code, refused["message"]) == (400, "no namespace on request")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        (
+            "clusterroles",
+            {"rules": [{"verbs": []}, {"verbs": ["get"], "nonResourceURLs": ["/x"], "apiGroups": [""]}]},
+            "[rules[0].verbs: Required value: verbs must contain at least one value, "
+            "rules[0].apiGroups: Required value: resource rules must supply at least one api group, "
+            "rules[0].resources: Required value: resource rules must supply at least one resource, "
+            'rules[1].nonResourceURLs: Invalid value: []string{"/x"}: rules cannot apply to both regular resources '
+            "and non-resource URLs]",
+        ),
+        (
+            "clusterroles",
+            {"aggregationRule": {}},
+            "aggregationRule.clusterRoleSelectors: Required value: at least one clusterRoleSelector required if "
+            "aggregationRule is non-nil",
+        ),
+        (
+            "namespaces/default/roles",
+            {"rules": [{"verbs": ["get"], "nonResourceURLs": ["/x", "/y"]}]},
+            'rules[0].nonResourceURLs: Invalid value: []string{"/x", "/y"}: namespaced rules cannot apply to '
+            "non-resource URLs",
+        ),
+        (
+            "namespaces/default/rolebindings",
+            {"roleRef": {"kind": "Foo", "name": "a/b", "apiGroup": "x"}},
+            '[roleRef.apiGroup: Unsupported value: "x": supported values: "rbac.authorization.k8s.io", '
+            'roleRef.kind: Unsupported value: "Foo": supported values: "Role", "ClusterRole", '
+            "roleRef.name: Invalid value: \"a/b\": may not contain '/']",
+        ),
+        (
+            "clusterrolebindings",
+            {
+                "roleRef": {"kind": "ClusterRole", "name": "view"},
+                "subjects": [{"kind": "Foo", "name": ""}, {"kind": "ServiceAccount", "name": "a"}],
+            },
+            '[subjects[0].name: Required value, subjects[0].kind: Unsupported value: "Foo": supported values: '
+            '"ServiceAccount", "User", "Group", subjects[1].namespace: Required value]',
+        ),
+    ],
+)
+def test_roles_and_bindings_are_checked(
+    as_: Callable[[str], Api], path: str, body: dict[str, Any], message: str
+) -> None:
+    code, answer = as_("").call("POST", f"{RBAC}/{path}", {"metadata": {"name": "wrong"}, **body})
+
+    assert (code, answer["reason"]) == (422, "Invalid"), answer
+    assert answer["message"] == f'{answer["details"]["kind"]}.rbac.authorization.k8s.io "wrong" is invalid: {message}'
+
+
+def test_a_binding_stays_with_its_role(as_: Callable[[str], Api]) -> None:
+    admin = as_("")
+    binding = {"metadata": {"name": "stays"}, "roleRef": {"kind": "ClusterRole", "name": "view"}}
+    admin.ok("POST", f"{RBAC}/clusterrolebindings", binding)
+    binding["roleRef"]["name"] = "edit"
+
+    code, answer = admin.call("PUT", f"{RBAC}/clusterrolebindings/stays", binding)
+
+    assert code == 422
+    assert answer["message"].endswith(
+        'roleRef: Invalid value: rbac.RoleRef{APIGroup:"rbac.authorization.k8s.io", Kind:"ClusterRole", Name:"edit"}: '
+        "cannot change roleRef"
+    )
+
+
+def test_kubectl_knows_roles_and_rights(site: Server) -> None:
+    site.kubectl("create", "role", "pod-reader", "--verb=get,list", "--resource=pods")
+    site.kubectl("create", "rolebinding", "pod-reader", "--role=pod-reader", "--user=carol")
+
+    assert "Role/pod-reader" in site.kubectl("get", "rolebindings", "pod-reader", "-o", "wide")
+    assert site.kubectl("auth", "can-i", "list", "pods", "--as=carol").startswith("yes")
+    assert site.kubectl("auth", "can-i", "delete", "pods", "--as=carol", code=1).startswith("no")
+    assert "selfsubjectrulesreviews" in site.kubectl("auth", "can-i", "--list", "--as=carol")
+
+
+@pytest.mark.row("opt.authorization-mode")
+def test_roles_that_were_changed_are_completed_at_the_next_start(tmp_path: Path) -> None:
+    path = f"{RBAC}/clusterroles/system:discovery"
+    with serving(tmp_path, "--authorization-mode=RBAC") as server:
+        admin = server.api()
+        assert admin.ok("GET", path)["metadata"]["annotations"] == {
+            "rbac.authorization.kubernetes.io/autoupdate": "true"
+        }
+        admin.ok("PATCH", path, {"rules": []}, content_type="application/merge-patch+json")
+        assert server.api("bob").call("GET", "/api")[0] == 403
+
+        server.stop()
+        server.start()
+
+        assert server.api("bob").call("GET", "/api")[0] == 200
+
+
+# The other modes
+
+
+@pytest.mark.row("opt.authorization-mode", "opt.authorization-policy-file")
+def test_a_policy_file_and_a_last_word_of_refusal(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.jsonl"
+    spec = {"user": "bob", "namespace": "*", "resource": "pods", "apiGroup": "", "readonly": True}
+    line = {"apiVersion": "abac.authorization.kubernetes.io/v1beta1", "kind": "Policy", "spec": spec}
+    policy.write_text(json.dumps(line))
+    arguments = ("--authorization-mode=ABAC,AlwaysDeny", f"--authorization-policy-file={policy}")
+
+    with serving(tmp_path, *arguments) as server:
+        bob = server.api("bob")
+
+        assert bob.call("GET", PODS)[0] == 200
+        code, answer = bob.call("POST", PODS, {})
+        assert (code, answer["message"].partition('"default"')[2]) == (
+            403,
+            ": No policy matched.\nEverything is forbidden.",
+        )
+        assert server.api("root").call("GET", "/api/v1/nodes")[0] == 200
+
+
+def connection(directory: Path, provider: Provider) -> Path:
+    path = directory / "webhook.kubeconfig"
+    cluster = {"server": f"{provider.url}/authorize", "certificate-authority": str(provider.ca_file)}
+    config = {
+        "clusters": [{"name": "a", "cluster": cluster}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "u"}}],
+        "current-context": "a",
+    }
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def decide(review: Any) -> tuple[int, Any]:
+    """Answer as a service that lets bob look, has nothing against nodes, and has never heard of what breaks."""
+    about = review["spec"].get("resourceAttributes") or {}
+    if about.get("resource") == "broken":
+        return 400, {}
+    denied = about.get("resource") == "secrets"
+    allowed = review["spec"]["user"] == "bob" and about.get("verb") == "list" and not denied
+    status = {"allowed": allowed, "denied": denied, "reason": "so says the service"}
+    return 200, {"kind": "SubjectAccessReview", "apiVersion": review["apiVersion"], "status": status}
+
+
+@pytest.mark.row(
+    "opt.authorization-mode",
+    "opt.authorization-webhook-config-file",
+    "opt.authorization-webhook-version",
+    "opt.authorization-webhook-cache-authorized-ttl",
+    "opt.authorization-webhook-cache-unauthorized-ttl",
+)
+def test_a_service_decides(tmp_path: Path) -> None:
+    provider = Provider(tmp_path)
+    provider.paths["/authorize"] = decide
+    arguments = (
+        "--authorization-mode=Webhook,RBAC",
+        f"--authorization-webhook-config-file={connection(tmp_path, provider)}",
+        "--authorization-webhook-version=v1",
+        "--authorization-webhook-cache-authorized-ttl=1h",
+        "--authorization-webhook-cache-unauthorized-ttl=0s",
+    )
+    with serving(tmp_path, *arguments) as server:
+        bob = server.api("bob")
+
+        for _ in range(3):
+            bob.ok("GET", PODS)
+        code, refused = bob.call("GET", f"{PODS}/x")
+        bob.call("GET", f"{PODS}/x")
+        assert code == 403
+        assert refused["message"].endswith('in the namespace "default": so says the service')
+        assert bob.call("GET", "/api/v1/secrets")[0] == 403
+        assert bob.call("GET", "/api")[0] == 200, "what the service has no opinion about, roles decide"
+        assert bob.call("GET", "/api/v1/broken")[:2] == (
+            500,
+            b'Internal Server Error: "/api/v1/broken": an error on the server ("unknown") has prevented the request '
+            b"from succeeding\n",
+        )
+        assert audit_notes(tmp_path, "/api/v1/broken") == {"authorization.k8s.io/reason": "internal error"}
+
+    asked = [(body["spec"].get("resourceAttributes") or {}) for path, body in provider.asked]
+    assert provider.asked[0][0] == "/authorize?timeout=30s"
+    assert provider.asked[0][1]["apiVersion"] == "authorization.k8s.io/v1"
+    assert provider.asked[0][1]["spec"]["groups"] == ["system:authenticated"]
+    assert [item.get("resource") for item in asked] == ["pods", "pods", "pods", "secrets", None, "broken"]
+    provider.close()
+
+
+@pytest.mark.row("opt.authorization-config")
+def test_a_file_of_authorizers_decides(tmp_path: Path) -> None:
+    provider = Provider(tmp_path)
+    provider.paths["/authorize"] = decide
+    hook = {
+        "authorizedTTL": "1m",
+        "unauthorizedTTL": "1m",
+        "timeout": "7s",
+        "subjectAccessReviewVersion": "v1beta1",
+        "matchConditionSubjectAccessReviewVersion": "v1",
+        "failurePolicy": "Deny",
+        "connectionInfo": {"type": "KubeConfigFile", "kubeConfigFile": str(connection(tmp_path, provider))},
+        "matchConditions": [{"expression": "has(request.resourceAttributes)"}],
+    }
+    config = {
+        "apiVersion": "apiserver.config.k8s.io/v1alpha1",
+        "kind": "AuthorizationConfiguration",
+        "authorizers": [
+            {"type": "Webhook", "name": "service.example", "webhook": hook},
+            {"type": "RBAC", "name": "rbac"},
+        ],
+    }
+    file = tmp_path / "authorization.yaml"
+    file.write_text(yaml.safe_dump(config))
+    gate = "--feature-gates=StructuredAuthorizationConfiguration=true"
+
+    with serving(tmp_path, gate, f"--authorization-config={file}") as server:
+        bob = server.api("bob")
+
+        assert bob.call("GET", PODS)[0] == 200
+        assert bob.call("GET", "/api")[0] == 200
+        assert bob.call("GET", "/api/v1/broken")[0] == 500
+
+    assert [(path, "group" in body["spec"]) for path, body in provider.asked] == [("/authorize?timeout=7s", True)] * 2
+    provider.close()
