@@ -49,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _serve(options: Options) -> int:
+    from apiserver_stub.admission.config import AdmissionError
     from apiserver_stub.audit.policy import AuditError
     from apiserver_stub.authn.build import AuthenticationError
     from apiserver_stub.authz.build import AuthorizationError
@@ -79,6 +80,7 @@ async def _serve(options: Options) -> int:
         EncryptionError,
         TlsError,
         AuthenticationError,
+        AdmissionError,
         AuthorizationError,
         AuditError,
         EgressError,

@@ -102,7 +102,6 @@ class ApiServer:
         *,
         authenticator: Authenticator,
         authorizer: Chain,
-        admission: Admission,
         tokens: ServiceAccountTokens,
         ca_certificate: str,
         agents: NodeAgents,
@@ -111,7 +110,8 @@ class ApiServer:
         self.options: Options = options
         self.store: Store = store
         self.registry: Registry = registry
-        self.authenticator, self.authorizer, self.admission = authenticator, authorizer, admission
+        self.authenticator, self.authorizer = authenticator, authorizer
+        self.admission = Admission()
         self.tokens, self.ca_certificate = tokens, ca_certificate
         self.agents = agents
         self.audit = audit
@@ -246,6 +246,8 @@ class ApiServer:
                 trail.sent(http.headers, body)
             request = self._request(http, info, query, body, user, format_)
             warnings = request.warnings
+            if trail is not None:
+                request.annotations = trail.event.annotations
             rendered = await self._limited(http, request, resource)
         except AuthorizationFailed as error:
             text = f'Internal Server Error: "{http.path_qs}": {error}\n'
@@ -380,6 +382,8 @@ class ApiServer:
             raise _timed_out() from None
         finally:
             self._in_flight[mutating] -= 1
+            for end in request.afterwards:
+                end()
             if level is not None:
                 level.leave()
 

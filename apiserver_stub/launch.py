@@ -19,14 +19,7 @@ import yaml
 from aiohttp import web
 
 from apiserver_stub import debug_socket
-from apiserver_stub.admission import Admission
-from apiserver_stub.admission.plugins import (
-    DefaultTolerationSeconds,
-    NamespaceLifecycle,
-    Priority,
-    ServiceAccount,
-    SigningRequestIdentity,
-)
+from apiserver_stub.admission.build import build_admission
 from apiserver_stub.app import MAX_BODY_BYTES, ApiServer
 from apiserver_stub.audit.build import build_audit
 from apiserver_stub.authn.build import build_authentication
@@ -93,6 +86,7 @@ async def start(data_dir: Path, *, port: int = 0, options: Options | None = None
     :raises EgressError: the file about the ways out is no good.
     :raises AuthenticationError: a file that authentication needs is no good.
     :raises AuthorizationError: a file that authorization needs is no good.
+    :raises AdmissionError: the configuration of an admission plugin is no good.
     :raises TracingError: the tracing configuration is no good.
     :raises AuditError: the audit policy or a destination of audit events is no good.
     :raises OSError: the port or a directory cannot be used.
@@ -124,15 +118,6 @@ async def start_with(options: Options) -> Running:
             registry,
             authenticator=authentication.authenticator,
             authorizer=authorization.chain,
-            admission=Admission(
-                [
-                    NamespaceLifecycle(),
-                    SigningRequestIdentity(),
-                    ServiceAccount(store),
-                    Priority(store),
-                    DefaultTolerationSeconds(),
-                ]
-            ),
             tokens=authentication.service_accounts,
             ca_certificate=certificates.authority.read_text(),
             agents=agents,
@@ -144,6 +129,7 @@ async def start_with(options: Options) -> Running:
         await aggregate_roles(store)
         await publish(server, authentication)
         tasks = await stack.enter_async_context(TaskOwner("apiserver"))
+        server.admission = await build_admission(server, stack, tasks)
         tasks.start(certificates.keep_current(), "certificates")
         start_polls(options, server.polls, (item.storage for item in registry if "list" in item.verbs), tasks)
         if options.encryption_provider_config is not None and options.encryption_provider_config_automatic_reload:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
@@ -97,6 +97,10 @@ class Request:
     format: Format
     warnings: list[str] = field(default_factory=list)
     """What the caller should know; each becomes a ``Warning`` header."""
+    annotations: dict[str, str] = field(default_factory=dict)
+    """What the audit trail should tell besides, where there is one."""
+    afterwards: list[Callable[[], None]] = field(default_factory=list)
+    """Called when the request is done, however it ended."""
 
     @property
     def dry_run(self) -> bool:

@@ -32,14 +32,7 @@ _RETRY_SECONDS = 1.0
 async def create_system_objects(server: ApiServer) -> None:
     """Create the namespaces and priority classes that are always there, where they are missing."""
     for name in SYSTEM_NAMESPACES:
-        namespace: Object = {
-            "kind": "Namespace",
-            "apiVersion": "v1",
-            "metadata": {"name": name, "labels": {identity.current().label("metadata.name"): name}},
-            "spec": {"finalizers": ["kubernetes"]},
-            "status": {"phase": "Active"},
-        }
-        await ensure(server, _NAMESPACES, namespace)
+        await _ensure_namespace(server, name)
     for record in server.store.collection(_NAMESPACES).select():
         await fill_namespace(server, record.key)
     for name, value in SYSTEM_PRIORITIES.items():
@@ -51,6 +44,23 @@ async def create_system_objects(server: ApiServer) -> None:
             "preemptionPolicy": "PreemptLowerPriority",
         }
         await ensure(server, identity.current().group("scheduling") + "/priorityclasses", system)
+
+
+async def provide_namespace(server: ApiServer, name: str) -> None:
+    """Create namespace *name* with what is in every one, unless it is there."""
+    await _ensure_namespace(server, name)
+    await fill_namespace(server, name)
+
+
+async def _ensure_namespace(server: ApiServer, name: str) -> None:
+    namespace: Object = {
+        "kind": "Namespace",
+        "apiVersion": "v1",
+        "metadata": {"name": name, "labels": {identity.current().label("metadata.name"): name}},
+        "spec": {"finalizers": ["kubernetes"]},
+        "status": {"phase": "Active"},
+    }
+    await ensure(server, _NAMESPACES, namespace)
 
 
 async def fill_namespace(server: ApiServer, name: str) -> None:

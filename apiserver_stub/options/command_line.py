@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from apiserver_stub.options import (
+    admission,
     audit,
     authentication,
     authorization,
@@ -24,6 +25,7 @@ from apiserver_stub.options import (
     this_server,
     tls,
 )
+from apiserver_stub.options.admission import AdmissionOptions
 from apiserver_stub.options.audit import AuditOptions
 from apiserver_stub.options.authentication import AuthenticationOptions
 from apiserver_stub.options.authorization import AuthorizationOptions
@@ -50,6 +52,7 @@ _GROUPS: tuple[Any, ...] = (
     oidc,
     service_accounts,
     authorization,
+    admission,
     storage,
     audit,
     limits,
@@ -71,6 +74,7 @@ class Options(
     OidcOptions,
     ServiceAccountOptions,
     AuthorizationOptions,
+    AdmissionOptions,
     StorageOptions,
     AuditOptions,
     LimitOptions,

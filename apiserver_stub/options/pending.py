@@ -19,10 +19,4 @@ PENDING = (
     "service-node-port-range",
     "cloud-provider-cloudvendor-l7lb-src-cidrs",
     "cloudvendor-container-registry-config",
-    "admission-control-config-file",
-    "enable-admission-plugins",
-    "disable-admission-plugins",
-    "allow-privileged",
-    "default-not-ready-toleration-seconds",
-    "default-unreachable-toleration-seconds",
 )

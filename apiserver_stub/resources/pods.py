@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub import objects
+from apiserver_stub.admission import Call
 from apiserver_stub.nodes import pods as streams
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.reply import Reply
@@ -37,8 +38,22 @@ class PodStrategy(Strategy):
         if new["spec"].get("ephemeralContainers"):
             del new["spec"]["ephemeralContainers"]
 
+    def __init__(self, *, allow_privileged: bool = True) -> None:
+        """With *allow_privileged* off no container gets all rights (spec: opt.allow-privileged)."""
+        self._allow_privileged = allow_privileged
+
     def validate(self, new: Object) -> list[Cause]:
-        return validate_pod(new)
+        return validate_pod(new) + self._check_privileged(new)
+
+    def _check_privileged(self, new: Object) -> list[Cause]:
+        if self._allow_privileged:
+            return []
+        return [
+            forbidden_value(f"spec.{kind}[{index}].securityContext.privileged", "disallowed by cluster policy")
+            for kind in ("containers", "initContainers", "ephemeralContainers")
+            for index, container in enumerate(new["spec"].get(kind) or ())
+            if dig(container, ("securityContext", "privileged"))
+        ]
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         if subresource == "ephemeralcontainers":
@@ -67,7 +82,7 @@ class PodStrategy(Strategy):
         if subresource == "status":
             return []
         if subresource == "ephemeralcontainers":
-            return _validate_ephemeral(new, old)
+            return _validate_ephemeral(new, old) + self._check_privileged(new)
         return validate_pod_update(new, old)
 
     def grace_seconds(self, obj: Object, requested: int | None) -> int:
@@ -91,7 +106,7 @@ def resources(options: Options) -> list[Resource]:
             "pods",
             short_names=("po",),
             categories=("all",),
-            strategy=PodStrategy(),
+            strategy=PodStrategy(allow_privileged=options.allow_privileged),
             subresources=(
                 Subresource("attach", ("create", "get"), "PodAttachOptions", stream=streams.attach),
                 Subresource("binding", ("create",), "Binding", action=bind),
@@ -150,6 +165,7 @@ async def bind(server: ApiServer, request: Request, resource: Resource) -> Reply
 
     info = request.info
     binding = read_object(request, "Binding", "v1")
+    await server.admission.check(Call("CREATE", request, resource, binding, name=info.name, dry_run=request.dry_run))
     node = (binding.get("target") or {}).get("name") or ""
     name = info.name or binding["metadata"].get("name") or ""
     if not node:
@@ -182,6 +198,7 @@ async def evict(server: ApiServer, request: Request, resource: Resource) -> Repl
     eviction = read_object(request, "Eviction", "policy/v1")
     if eviction["metadata"].get("name") not in (None, "", info.name):
         raise bad_request("name in URL does not match name in Eviction object")
+    await server.admission.check(Call("CREATE", request, resource, eviction, name=info.name, dry_run=request.dry_run))
     given = eviction.get("deleteOptions") or {}
     key = objects.key_of(info.namespace, info.name)
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from apiserver_stub import objects
+from apiserver_stub.admission import Call
 from apiserver_stub.objects import Object
 from apiserver_stub.reply import Reply
 from apiserver_stub.resources.columns import AGE, NAME
@@ -61,6 +62,7 @@ async def create_token(server: ApiServer, request: Request, resource: Resource) 
     if record is None:
         raise not_found("", "serviceaccounts", info.name)
     account: Object = objects.decode(record.data)
+    await server.admission.check(Call("CREATE", request, resource, asked, name=info.name, dry_run=request.dry_run))
     spec = asked.setdefault("spec", {})
     audiences = spec.get("audiences") or server.tokens.api_audiences
     seconds = spec.get("expirationSeconds")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
+from apiserver_stub.status import Cause, forbidden_value, invalid_value, not_supported, required
 from apiserver_stub.strategic import CONDITIONS, CSI_NODE
 from nodeagent.base import identity
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from apiserver_stub.options import Options
 
 _GROUP = identity.current().group("storage")
+_RECLAIM_POLICIES = ("Delete", "Retain")
+_BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
 
 
 class PendingStrategy(Strategy):
@@ -23,8 +26,52 @@ class PendingStrategy(Strategy):
         new["status"] = {"phase": "Pending"}
 
 
+class StorageClassStrategy(Strategy):
+    """Who provides the volumes, and how, stays."""
+
+    def default(self, new: Object) -> None:
+        new["reclaimPolicy"] = new.get("reclaimPolicy") or "Delete"
+        new["volumeBindingMode"] = new.get("volumeBindingMode") or "Immediate"
+
+    def validate(self, new: Object) -> list[Cause]:
+        causes = [] if new.get("provisioner") else [required("provisioner")]
+        for member, values in (("reclaimPolicy", _RECLAIM_POLICIES), ("volumeBindingMode", _BINDING_MODES)):
+            if new[member] not in values:
+                causes.append(not_supported(member, new[member], values))
+        return causes
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        causes = self.validate(new)
+        if (new.get("parameters") or {}) != (old.get("parameters") or {}):
+            causes.append(forbidden_value("parameters", "updates to parameters are forbidden."))
+        for member in ("provisioner", "reclaimPolicy"):
+            if new.get(member) != old.get(member):
+                causes.append(forbidden_value(member, f"updates to {member} are forbidden."))
+        if new["volumeBindingMode"] != old.get("volumeBindingMode"):
+            causes.append(invalid_value("volumeBindingMode", new["volumeBindingMode"], "field is immutable"))
+        return causes
+
+
 def resources(options: Options) -> list[Resource]:
     return [
+        Resource(
+            _GROUP,
+            "v1",
+            "StorageClass",
+            "storageclasses",
+            namespaced=False,
+            short_names=("sc",),
+            strategy=StorageClassStrategy(),
+            columns=(
+                NAME,
+                at("Provisioner", "provisioner"),
+                at("ReclaimPolicy", "reclaimPolicy", default="Delete"),
+                at("VolumeBindingMode", "volumeBindingMode", default="Immediate"),
+                at("AllowVolumeExpansion", "allowVolumeExpansion", type="boolean", default=False),
+                AGE,
+            ),
+            returns_deleted=True,
+        ),
         Resource(
             _GROUP,
             "v1",

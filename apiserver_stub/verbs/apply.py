@@ -10,15 +10,16 @@ from apiserver_stub.objects import Object
 from apiserver_stub.reply import Reply
 from apiserver_stub.status import ApiError, bad_request, conflict
 from apiserver_stub.store import Outcome, Record
+from apiserver_stub.verbs.planned import write
 from apiserver_stub.verbs.tracking import apply_to, kind_of
 from apiserver_stub.verbs.writing import (
     DryRun,
-    check_namespace,
     check_types,
     decide_create,
-    decide_update,
     invalid_options,
+    plan_update,
     prepare_new,
+    settle_namespace,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ async def apply(server: ApiServer, request: Request, resource: Resource) -> Repl
     config = _read(request, resource)
     force, created = request.query.flag("force"), False
 
-    def decide(current: Record | None) -> Outcome:
+    async def plan(current: Record | None) -> Outcome:
         nonlocal created
         created = current is None
         wanted: Object = objects.decode(objects.encode(config))
@@ -50,16 +51,16 @@ async def apply(server: ApiServer, request: Request, resource: Resource) -> Repl
         if current is not None:
             merged["metadata"].setdefault("resourceVersion", live["metadata"]["resourceVersion"])
             merged = objects.decode(objects.encode(merged))
-            return decide_update(server, request, resource, merged, current, entries=entries)
+            return await plan_update(server, request, resource, merged, current, entries=entries)
         if uid := wanted["metadata"].get("uid"):
             text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
             raise conflict(resource.group, resource.plural, info.name, text)
-        check_namespace(server, request, resource, wanted["metadata"])
+        settle_namespace(request, resource, wanted["metadata"])
         wanted["metadata"].pop("resourceVersion", None)
-        return decide_create(server, request, resource, prepare_new(server, request, resource, wanted, entries))
+        return decide_create(server, request, resource, await prepare_new(server, request, resource, wanted, entries))
 
     try:
-        record = await server.store.update(resource.storage, resource.key(info.namespace, info.name), decide)
+        record = await write(server.store, resource.storage, resource.key(info.namespace, info.name), plan)
     except DryRun as dry_run:
         return Reply(201 if created else 200, obj=dry_run.obj)
     return Reply(201 if created else 200, record=record)

@@ -9,12 +9,12 @@ from apiserver_stub.status import ApiError, already_exists
 from apiserver_stub.store import Outcome, Record
 from apiserver_stub.verbs.writing import (
     DryRun,
-    check_namespace,
     check_options,
     decide_create,
     generate_name,
     prepare_new,
     read_object,
+    settle_namespace,
 )
 
 if TYPE_CHECKING:
@@ -32,9 +32,10 @@ async def create(server: ApiServer, request: Request, resource: Resource) -> Rep
     metadata = obj["metadata"]
     if metadata.get("resourceVersion"):
         raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
-    check_namespace(server, request, resource, metadata)
+    settle_namespace(request, resource, metadata)
     generated = not metadata.get("name")
-    obj = prepare_new(server, request, resource, obj)
+    obj = await prepare_new(server, request, resource, obj)
+    metadata = obj["metadata"]
 
     def decide(current: Record | None) -> Outcome:
         if current is not None:

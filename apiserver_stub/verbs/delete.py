@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from apiserver_stub import media, objects
+from apiserver_stub.admission import Call
 from apiserver_stub.objects import Object
 from apiserver_stub.reply import Reply
 from apiserver_stub.status import ApiError, details_of, not_found, success
@@ -28,8 +29,8 @@ async def delete(server: ApiServer, request: Request, resource: Resource) -> Rep
     """Delete the object and answer with it or with a Status, as the kind has it."""
     options = read_options(request)
     info = request.info
-    server.admission.admit_delete(request, resource, info.name)
     key = resource.key(info.namespace, info.name)
+    await _admit(server, request, resource, key, info.name, options)
     try:
         _, removed = await remove(server, resource, key, info.name, options)
     except DryRun as dry_run:
@@ -61,8 +62,8 @@ async def _remove_all(
     async def work() -> None:
         for record in left:
             name = record.key.rpartition("/")[2]
-            server.admission.admit_delete(request, resource, name)
             try:
+                await _admit(server, request, resource, record.key, name, options)
                 await remove(server, resource, record.key, name, options)
             except ApiError as error:
                 if error.code != 404:
@@ -73,6 +74,16 @@ async def _remove_all(
     for result in results:
         if isinstance(result, BaseException):
             raise result
+
+
+async def _admit(server: ApiServer, request: Request, resource: Resource, key: str, name: str, options: Object) -> None:
+    record = server.store.collection(resource.storage).get(key)
+    old = resource.read(record) if record is not None else None
+    given = {member: value for member, value in options.items() if value and member != "dryRun"}
+    if options["dryRun"]:
+        given["dryRun"] = ["All"]
+    call = Call("DELETE", request, resource, None, old, name, given, dry_run=options["dryRun"])
+    await server.admission.check(call)
 
 
 async def remove(

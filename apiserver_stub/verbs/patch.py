@@ -15,7 +15,8 @@ from apiserver_stub.status import ApiError, bad_request, conflict, invalid_value
 from apiserver_stub.store import Outcome, Record
 from apiserver_stub.strategic import apply_strategic_patch
 from apiserver_stub.verbs.apply import apply
-from apiserver_stub.verbs.writing import DryRun, check_options, check_types, decide_update, invalid_options, report
+from apiserver_stub.verbs.planned import write
+from apiserver_stub.verbs.writing import DryRun, check_options, check_types, invalid_options, plan_update, report
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
@@ -47,7 +48,7 @@ async def patch(server: ApiServer, request: Request, resource: Resource) -> Repl
     info = request.info
     warned = False
 
-    def decide(current: Record | None) -> Outcome:
+    async def plan(current: Record | None) -> Outcome:
         nonlocal warned
         if current is None:
             raise not_found(resource.group, resource.plural, info.name)
@@ -73,10 +74,10 @@ async def patch(server: ApiServer, request: Request, resource: Resource) -> Repl
                 info.name,
                 f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {before['uid']}",
             )
-        return decide_update(server, request, resource, new, current, patched=True)
+        return await plan_update(server, request, resource, new, current, patched=True)
 
     try:
-        record = await server.store.update(resource.storage, resource.key(info.namespace, info.name), decide)
+        record = await write(server.store, resource.storage, resource.key(info.namespace, info.name), plan)
     except DryRun as dry_run:
         return Reply(200, obj=dry_run.obj)
     return Reply(200, record=record)

@@ -9,14 +9,15 @@ from apiserver_stub.objects import Object
 from apiserver_stub.reply import Reply
 from apiserver_stub.status import bad_request, conflict, not_found
 from apiserver_stub.store import Outcome, Record
+from apiserver_stub.verbs.planned import write
 from apiserver_stub.verbs.writing import (
     DryRun,
-    check_namespace,
     check_options,
     decide_create,
-    decide_update,
+    plan_update,
     prepare_new,
     read_object,
+    settle_namespace,
 )
 
 if TYPE_CHECKING:
@@ -43,12 +44,12 @@ async def update(server: ApiServer, request: Request, resource: Resource) -> Rep
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
     created = False
 
-    def decide(current: Record | None) -> Outcome:
+    async def plan(current: Record | None) -> Outcome:
         nonlocal created
         new = _own(obj)
         created = current is None
         if current is not None:
-            return decide_update(server, request, resource, new, current)
+            return await plan_update(server, request, resource, new, current)
         if not resource.create_on_update or info.subresource:
             raise not_found(resource.group, resource.plural, info.name)
         if uid := new["metadata"].get("uid"):
@@ -58,11 +59,11 @@ async def update(server: ApiServer, request: Request, resource: Resource) -> Rep
             message += f"{resource.key(info.namespace, info.name)}, ResourceVersion: 0, AdditionalErrorMsg: {text}"
             raise conflict(resource.group, resource.plural, info.name, message)
         new["metadata"].pop("resourceVersion", None)
-        check_namespace(server, request, resource, new["metadata"])
-        return decide_create(server, request, resource, prepare_new(server, request, resource, new))
+        settle_namespace(request, resource, new["metadata"])
+        return decide_create(server, request, resource, await prepare_new(server, request, resource, new))
 
     try:
-        record = await server.store.update(resource.storage, resource.key(info.namespace, info.name), decide)
+        record = await write(server.store, resource.storage, resource.key(info.namespace, info.name), plan)
     except DryRun as dry_run:
         return Reply(201 if created else 200, obj=dry_run.obj)
     return Reply(201 if created else 200, record=record)

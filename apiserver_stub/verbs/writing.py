@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub import media, objects, schema
+from apiserver_stub.admission import Call
 from apiserver_stub.checking import Findings, Misfit, check, repeated
 from apiserver_stub.objects import Object
-from apiserver_stub.status import ApiError, bad_request, conflict, forbidden, invalid, modified, not_found
+from apiserver_stub.status import ApiError, bad_request, conflict, invalid, modified
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.validation import validate_metadata, validate_metadata_update
 from apiserver_stub.verbs.tracking import put, track_create, track_update
@@ -98,10 +99,10 @@ def _cannot_be_handled(obj: Object, problem: str) -> ApiError:
     return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}')
 
 
-def check_namespace(server: ApiServer, request: Request, resource: Resource, metadata: Object) -> None:
-    """Settle the namespace of a new object from the path and refuse one that is missing or going.
+def settle_namespace(request: Request, resource: Resource, metadata: Object) -> None:
+    """Give a new object the namespace of the path.
 
-    :raises ApiError: 400, 403 or 404.
+    :raises ApiError: 400, it names another one.
     """
     if not resource.namespaced:
         metadata.pop("namespace", None)
@@ -110,28 +111,14 @@ def check_namespace(server: ApiServer, request: Request, resource: Resource, met
     if metadata.setdefault("namespace", namespace) not in ("", namespace):
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
     metadata["namespace"] = namespace
-    record = server.store.collection("core/namespaces").get(namespace)
-    if record is None:
-        raise not_found("", "namespaces", namespace)
-    if b'"deletionTimestamp":' in record.data and "deletionTimestamp" in objects.decode(record.data)["metadata"]:
-        error = forbidden(
-            resource.group,
-            resource.plural,
-            metadata.get("name") or "",
-            f"unable to create new content in namespace {namespace} because it is being terminated",
-        )
-        message = f"namespace {namespace} is being terminated"
-        cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
-        error.details = {**(error.details or {}), "causes": [cause]}
-        raise error
 
 
-def prepare_new(
+async def prepare_new(
     server: ApiServer, request: Request, resource: Resource, obj: Object, entries: list[Entry] | None = None
 ) -> Object:
     """Make *obj*, fresh from a client, a complete new object; *entries* say who owns its fields where that is known.
 
-    :raises ApiError: 403 or 422, it may not be created.
+    :raises ApiError: 403 or 422, it may not be created, or what admission plugins say.
     """
     metadata = obj["metadata"]
     for name in _SERVER_SET:
@@ -143,13 +130,16 @@ def prepare_new(
     strategy = resource.strategy
     strategy.default(obj)
     strategy.prepare_create(obj)
-    server.admission.admit_create(request, resource, obj)
+    call = Call("CREATE", request, resource, obj, name=metadata.get("name") or "", dry_run=request.dry_run)
+    await server.admission.admit(call)
+    metadata = obj["metadata"]
     causes = validate_metadata(metadata, label_names=resource.label_names, free_names=resource.free_names)
     causes += strategy.validate(obj)
     if causes:
         raise invalid(
             resource.group, resource.kind, metadata.get("name") or "", causes, grouped=resource.group_in_errors
         )
+    await server.admission.validate(call)
     if entries is None:
         track_create(request, resource, obj)
     else:
@@ -173,7 +163,7 @@ def decide_create(server: ApiServer, request: Request, resource: Resource, obj: 
     return Put(objects.encode_for_store(obj), server.ttl_of(resource))
 
 
-def decide_update(
+async def plan_update(
     server: ApiServer,
     request: Request,
     resource: Resource,
@@ -223,12 +213,14 @@ def decide_update(
     if not info.subresource:
         strategy.default(new)
     strategy.prepare_update(new, old, info.subresource)
-    server.admission.admit_update(request, resource, new, old)
+    call = Call("UPDATE", request, resource, new, old, name, dry_run=request.dry_run)
+    await server.admission.admit(call)
     causes = validate_metadata_update(new["metadata"], before)
     causes += validate_metadata(new["metadata"], label_names=resource.label_names, free_names=resource.free_names)
     causes += strategy.validate_update(new, old, info.subresource)
     if causes:
         raise invalid(resource.group, resource.kind, name, causes, grouped=resource.group_in_errors)
+    await server.admission.validate(call)
     if entries is None:
         track_update(request, resource, new, old)
     else:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.admission.plugins import TOKEN_PATH, DefaultTolerationSeconds, _mount_token
+from apiserver_stub.admission.service_account import TOKEN_PATH, mount_token
 from apiserver_stub.controllers.scheduler import waits
 from apiserver_stub.resources.pod_defaults import apply_defaults, image_pull_policy
 from apiserver_stub.resources.pod_qos import qos_class
@@ -167,24 +167,11 @@ def test_the_token_is_mounted_once_a_container() -> None:
     spec = pod()["spec"]
     spec["containers"].append({"name": "d", "volumeMounts": [{"name": "mine", "mountPath": TOKEN_PATH}]})
 
-    _mount_token(spec)
+    mount_token(spec)
 
     assert spec["containers"][0]["volumeMounts"][0]["mountPath"] == TOKEN_PATH
     assert len(spec["containers"][1]["volumeMounts"]) == 1
     assert spec["volumes"][0]["name"] == spec["containers"][0]["volumeMounts"][0]["name"]
-
-
-def test_tolerations_are_added_where_missing() -> None:
-    class Pods:
-        plural = "pods"
-
-    made = pod(tolerations=[{"operator": "Exists", "key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}])
-    DefaultTolerationSeconds().create(None, Pods(), made)  # type: ignore[arg-type]
-
-    assert [item["key"] for item in made["spec"]["tolerations"]] == [
-        "node.kubernetes.io/not-ready",
-        "node.kubernetes.io/unreachable",
-    ]
 
 
 def test_only_unassigned_pods_wait_for_the_scheduler() -> None:

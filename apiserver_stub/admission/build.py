@@ -1,0 +1,151 @@
+"""Which plugins the options ask for, put together once at start."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from apiserver_stub.admission import Admission, AdmissionPlugin
+from apiserver_stub.admission.always import AlwaysAdmit, AlwaysDeny
+from apiserver_stub.admission.config import AdmissionError, load
+from apiserver_stub.admission.event_rate import EventRateLimit
+from apiserver_stub.admission.limit_ranger import LimitRanger
+from apiserver_stub.admission.namespaces import NamespaceAutoProvision, NamespaceExists, NamespaceLifecycle
+from apiserver_stub.admission.network import DefaultIngressClass, DenyServiceExternalIPs
+from apiserver_stub.admission.node_restriction import NodeRestriction
+from apiserver_stub.admission.nodes import TaintNodesByCondition
+from apiserver_stub.admission.pod_choices import (
+    AlwaysPullImages,
+    LimitPodHardAntiAffinityTopology,
+    SecurityContextDeny,
+)
+from apiserver_stub.admission.pod_restrictions import PodNodeSelector, PodTolerationRestriction
+from apiserver_stub.admission.pod_security import PodSecurity
+from apiserver_stub.admission.priority import Priority
+from apiserver_stub.admission.quota import ResourceQuota
+from apiserver_stub.admission.quota.ledger import Ledger
+from apiserver_stub.admission.reading import Reader
+from apiserver_stub.admission.rights import (
+    CertificateApproval,
+    CertificateSigning,
+    CertificateSubjectRestriction,
+    ClusterTrustBundleAttest,
+    OwnerReferencesPermissionEnforcement,
+    SigningRequestIdentity,
+)
+from apiserver_stub.admission.runtime_class import RuntimeClass
+from apiserver_stub.admission.service_account import ServiceAccount
+from apiserver_stub.admission.storage import (
+    DefaultStorageClass,
+    PersistentVolumeClaimResize,
+    PersistentVolumeLabel,
+    StorageObjectInUseProtection,
+)
+from apiserver_stub.admission.tolerations import DefaultTolerationSeconds, ExtendedResourceToleration
+from apiserver_stub.controllers.namespaces import provide_namespace
+from apiserver_stub.controllers.node_taints import keep_taints
+from apiserver_stub.controllers.quotas import keep_quotas
+from apiserver_stub.controllers.volume_protection import release_volumes
+from apiserver_stub.request import RequestInfo, User
+from nodeagent.base.aio import SystemClock, TaskOwner
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+
+_GATED = {"SecurityContextDeny": "SecurityContextDeny"}
+"""Plugins that cannot be switched on without a gate."""
+
+
+async def build_admission(
+    server: ApiServer, stack: AsyncExitStack, tasks: TaskOwner, more: Sequence[AdmissionPlugin] = ()
+) -> Admission:
+    """Return the plugins that are on, in order, *more* among those that judge first.
+
+    What they need while they work is closed with *stack*; controllers that belong to them run in *tasks*.
+
+    :raises AdmissionError: their configuration is no good; every problem is told.
+    """
+    options = server.options
+    configs = await asyncio.to_thread(load, options.admission_control_config_file)
+    ledger = Ledger(server.store, server.registry)
+    makers = _makers(server, configs, ledger)
+    plugins: list[AdmissionPlugin] = [SigningRequestIdentity(), *more]
+    problems: list[str] = []
+    for name in (item for item in options.admission_plugins if item in makers):
+        gate = _GATED.get(name)
+        if gate and not options.gates.enabled(gate):
+            problems.append(
+                f"{name} admission controller is an alpha feature, planned to be removed, and requires the {gate} "
+                "feature gate to be enabled"
+            )
+            continue
+        try:
+            plugins.append(await asyncio.to_thread(makers[name]))
+        except AdmissionError as error:
+            problems += error.problems
+    if problems:
+        raise AdmissionError(*problems)
+    on = {plugin.name for plugin in plugins}
+    if ResourceQuota.name in on:
+        tasks.start(keep_quotas(server, ledger), "quotas")
+    if TaintNodesByCondition.name in on:
+        tasks.start(keep_taints(server), "node-taints")
+    if StorageObjectInUseProtection.name in on:
+        tasks.start(release_volumes(server), "volume-protection")
+    return Admission(plugins)
+
+
+def _makers(
+    server: ApiServer, configs: dict[str, dict[str, object]], ledger: Ledger
+) -> dict[str, Callable[[], AdmissionPlugin]]:
+    options, store = server.options, server.store
+    reader = Reader(store)
+
+    async def ask(user: User, info: RequestInfo) -> tuple[bool, str]:
+        verdict = await server.authorizer.authorize(user, info)
+        return verdict.allowed, verdict.reason
+
+    async def provide(namespace: str) -> None:
+        await provide_namespace(server, namespace)
+
+    def config(name: str) -> dict[str, object]:
+        return configs.get(name) or {}
+
+    return {
+        "AlwaysAdmit": AlwaysAdmit,
+        "NamespaceAutoProvision": lambda: NamespaceAutoProvision(store, provide),
+        "NamespaceLifecycle": lambda: NamespaceLifecycle(store),
+        "NamespaceExists": lambda: NamespaceExists(store),
+        "SecurityContextDeny": SecurityContextDeny,
+        "LimitPodHardAntiAffinityTopology": LimitPodHardAntiAffinityTopology,
+        "LimitRanger": lambda: LimitRanger(reader),
+        "ServiceAccount": lambda: ServiceAccount(reader),
+        "NodeRestriction": lambda: NodeRestriction(reader),
+        "TaintNodesByCondition": TaintNodesByCondition,
+        "AlwaysPullImages": AlwaysPullImages,
+        "PodSecurity": lambda: PodSecurity(reader, config("PodSecurity")),
+        "PodNodeSelector": lambda: PodNodeSelector(reader, config("PodNodeSelector")),
+        "Priority": lambda: Priority(reader),
+        "DefaultTolerationSeconds": lambda: DefaultTolerationSeconds(
+            options.default_not_ready_toleration_seconds, options.default_unreachable_toleration_seconds
+        ),
+        "PodTolerationRestriction": lambda: PodTolerationRestriction(reader, config("PodTolerationRestriction")),
+        "EventRateLimit": lambda: EventRateLimit(config("EventRateLimit"), SystemClock()),
+        "ExtendedResourceToleration": ExtendedResourceToleration,
+        "PersistentVolumeLabel": PersistentVolumeLabel,
+        "DefaultStorageClass": lambda: DefaultStorageClass(reader),
+        "StorageObjectInUseProtection": StorageObjectInUseProtection,
+        "OwnerReferencesPermissionEnforcement": lambda: OwnerReferencesPermissionEnforcement(ask, server.registry),
+        "PersistentVolumeClaimResize": lambda: PersistentVolumeClaimResize(reader),
+        "RuntimeClass": lambda: RuntimeClass(reader),
+        "CertificateApproval": lambda: CertificateApproval(ask),
+        "CertificateSigning": lambda: CertificateSigning(ask),
+        "ClusterTrustBundleAttest": lambda: ClusterTrustBundleAttest(ask),
+        "CertificateSubjectRestriction": CertificateSubjectRestriction,
+        "DefaultIngressClass": lambda: DefaultIngressClass(reader),
+        "DenyServiceExternalIPs": DenyServiceExternalIPs,
+        "ResourceQuota": lambda: ResourceQuota(ledger, config("ResourceQuota")),
+        "AlwaysDeny": AlwaysDeny,
+    }

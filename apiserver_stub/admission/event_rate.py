@@ -1,0 +1,111 @@
+"""No source floods the server with events."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+from apiserver_stub.admission import AdmissionPlugin, Call, combined
+from apiserver_stub.admission.config import HEAD, AdmissionError, check_kind, unknown_members
+from apiserver_stub.objects import Object
+from apiserver_stub.status import ApiError, not_supported
+from nodeagent.base import identity
+from nodeagent.base.aio import Clock
+
+_TYPES = ("Namespace", "Server", "SourceAndObject", "User")
+_CACHE_SIZE = 4096
+_LIMIT = {"type": "", "qps": 0, "burst": 0, "cacheSize": 0}
+
+
+class EventRateLimit(AdmissionPlugin):
+    """Buckets of tokens for the server, namespaces, users or sources (spec: admission.EventRateLimit).
+
+    As with the reference, only events of the core group count.
+    """
+
+    name = "EventRateLimit"
+    resources = ("events",)
+
+    def __init__(self, config: Object, clock: Clock) -> None:
+        """Take *config*, a ``Configuration`` with ``limits``.
+
+        :raises AdmissionError: it makes no sense, or there is none.
+        """
+        problems = list(_problems(config))
+        if problems:
+            raise AdmissionError(*(f"EventRateLimit: {problem}" for problem in problems))
+        self._limits = [_Limit(item, clock) for item in config["limits"]]
+
+    async def validate(self, call: Call) -> None:
+        if call.dry_run:
+            return
+        problems = []
+        for limit in self._limits:
+            key = limit.key_of(call)
+            if not limit.take(key):
+                problems.append(f"limit reached on type {limit.type} for key {key}")
+        if problems:
+            raise ApiError(429, "TooManyRequests", f"Too many requests: {combined(problems)}", {"retryAfterSeconds": 1})
+
+
+class _Limit:
+    """Buckets of one type; the ones used longest ago are forgotten."""
+
+    def __init__(self, item: Object, clock: Clock) -> None:
+        self.type: str = item["type"]
+        self._rate: int = item["qps"]
+        self._burst: int = item["burst"]
+        self._size: int = 1 if self.type == "Server" else item.get("cacheSize") or _CACHE_SIZE
+        self._clock = clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def key_of(self, call: Call) -> str:
+        match self.type:
+            case "Server":
+                return ""
+            case "Namespace":
+                return call.namespace
+            case "User":
+                return call.request.user.name
+            case _:
+                event = call.obj
+                source, about = event.get("source") or {}, event.get("involvedObject") or {}
+                parts = [source.get(name) or "" for name in ("component", "host")]
+                parts += [about.get(name) or "" for name in ("kind", "namespace", "name", "uid", "apiVersion")]
+                return "".join(str(part) for part in parts)
+
+    def take(self, key: str) -> bool:
+        """Take a token from the bucket of *key*, if there is one."""
+        now = self._clock.now()
+        tokens, at = self._buckets.pop(key, (float(self._burst), now))
+        tokens = min(float(self._burst), tokens + (now - at) * self._rate)
+        taken = tokens >= 1
+        self._buckets[key] = (tokens - 1 if taken else tokens, now)
+        if len(self._buckets) > self._size:
+            self._buckets.popitem(last=False)
+        return taken
+
+
+def _problems(config: Object) -> Iterator[str]:
+    if not config:
+        yield "limits: Invalid value: []eventratelimit.Limit(nil): must not be empty"
+        return
+    yield from check_kind(config, identity.current().group("eventratelimit.admission"), "Configuration", ("v1alpha1",))
+    wrong = list(unknown_members(config, {**HEAD, "limits": [_LIMIT]}))
+    yield from wrong
+    limits: list[dict[str, Any]] = config.get("limits") or []
+    if wrong:
+        return
+    if not limits:
+        yield "limits: Invalid value: []eventratelimit.Limit(nil): must not be empty"
+    for index, item in enumerate(limits):
+        place = f"limits[{index}]"
+        if item.get("type") not in _TYPES:
+            cause = not_supported(f"{place}.type", item.get("type") or "", _TYPES)
+            yield f"{cause.field}: {cause.message}"
+        for name in ("burst", "qps"):
+            if item.get(name, 0) <= 0:
+                yield f"{place}.{name}: Invalid value: {item.get(name, 0)}: must be positive"
+        if item.get("cacheSize", 0) < 0:
+            yield f"{place}.cacheSize: Invalid value: {item['cacheSize']}: must not be negative"

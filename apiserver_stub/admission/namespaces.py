@@ -1,0 +1,83 @@
+"""Namespaces must be there, and those without which nothing works must stay."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from apiserver_stub import objects
+from apiserver_stub.admission import AdmissionPlugin, Call, Operation
+from apiserver_stub.resources.registry import Resource
+from apiserver_stub.status import not_found
+from apiserver_stub.store import Store
+from nodeagent.base import identity
+
+_PROTECTED = frozenset(["default", identity.current().system_namespace, "kube-public"])
+_NAMESPACES = "core/namespaces"
+
+
+class NamespaceLifecycle(AdmissionPlugin):
+    """Nothing new comes into a namespace that is missing or going (spec: admission.NamespaceLifecycle)."""
+
+    name = "NamespaceLifecycle"
+    operations = ("CREATE", "DELETE")
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
+        if operation == "CREATE":
+            return resource.namespaced
+        return operation == "DELETE" and (resource.group, resource.plural) == ("", "namespaces")
+
+    async def admit(self, call: Call) -> None:
+        if call.operation == "DELETE":
+            if call.name in _PROTECTED:
+                raise call.refuse("this namespace may not be deleted")
+            return
+        namespace = call.namespace
+        record = self._store.collection(_NAMESPACES).get(namespace)
+        if record is None:
+            raise not_found("", "namespaces", namespace)
+        if b'"deletionTimestamp":' not in record.data:
+            return
+        if "deletionTimestamp" in objects.decode(record.data)["metadata"]:
+            error = call.refuse(f"unable to create new content in namespace {namespace} because it is being terminated")
+            message = f"namespace {namespace} is being terminated"
+            cause = {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
+            error.details = {**(error.details or {}), "causes": [cause]}
+            raise error
+
+
+class NamespaceExists(AdmissionPlugin):
+    """Refuses what is written into a missing namespace (spec: admission.NamespaceExists)."""
+
+    name = "NamespaceExists"
+    operations = ("CREATE", "UPDATE", "DELETE")
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
+        return resource.namespaced and operation in self.operations
+
+    async def validate(self, call: Call) -> None:
+        if self._store.collection(_NAMESPACES).get(call.namespace) is None:
+            raise not_found("", "namespaces", call.namespace)
+
+
+class NamespaceAutoProvision(AdmissionPlugin):
+    """Makes the namespace into which something is created (spec: admission.NamespaceAutoProvision)."""
+
+    name = "NamespaceAutoProvision"
+    operations = ("CREATE",)
+
+    def __init__(self, store: Store, provide: Callable[[str], Awaitable[None]]) -> None:
+        """Call *provide* with the name of a missing namespace; it returns when there is one."""
+        self._store, self._provide = store, provide
+
+    def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
+        return resource.namespaced and operation == "CREATE" and not subresource
+
+    async def admit(self, call: Call) -> None:
+        if not call.dry_run and self._store.collection(_NAMESPACES).get(call.namespace) is None:
+            await self._provide(call.namespace)

@@ -1,0 +1,117 @@
+"""Levels and versions of the standards, and the policy that the labels of a namespace make of them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from apiserver_stub.admission.pod_security.checks import BASELINE, REPLACES, RESTRICTED, Check, Finding, Versions
+from apiserver_stub.objects import Object
+from apiserver_stub.status import Cause, invalid_value
+from nodeagent.base import identity
+
+Mode = Literal["enforce", "audit", "warn"]
+MODES: tuple[Mode, ...] = ("enforce", "audit", "warn")
+LEVELS = ("privileged", "baseline", "restricted")
+LATEST = "latest"
+_VERSION = re.compile(r"v1\.(0|[1-9][0-9]{0,8})")
+_NEWEST = 1 << 31
+_PREFIX = f"pod-security.{identity.current().label_domain}/"
+_LEVEL_RULE = f"must be one of {', '.join(LEVELS)}"
+_VERSION_RULE = 'must be "latest" or "v1.x"'
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A level as of a version."""
+
+    name: str = "privileged"
+    version: str = LATEST
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.version}"
+
+    @property
+    def is_privileged(self) -> bool:
+        return self.name == "privileged"
+
+    def findings(self, pod: Object) -> list[Finding]:
+        """Return why *pod* does not keep to this level."""
+        if self.is_privileged:
+            return []
+        metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
+        found = (check(metadata, spec) for check in _checks(self.name, _minor(self.version)))
+        return [finding for finding in found if finding is not None]
+
+
+Policy = Mapping[Mode, Level]
+
+
+def label(mode: Mode, *, version: bool = False) -> str:
+    """Return the label of a namespace that sets level or version of *mode*."""
+    return f"{_PREFIX}{mode}-version" if version else f"{_PREFIX}{mode}"
+
+
+def audit_key(name: str) -> str:
+    return f"{_PREFIX}{name}"
+
+
+def level_problem(text: str) -> str:
+    return "" if text in LEVELS else _LEVEL_RULE
+
+
+def version_problem(text: str) -> str:
+    return "" if text == LATEST or _VERSION.fullmatch(text) else _VERSION_RULE
+
+
+def read_policy(labels: Mapping[str, str], defaults: Policy) -> tuple[dict[Mode, Level], list[Cause]]:
+    """Return the policy of a namespace with *labels*, and what is wrong with them.
+
+    A bad level counts as the strictest one where it is enforced, a bad version as the latest.
+    """
+    policy: dict[Mode, Level] = {}
+    causes = []
+    for mode in MODES:
+        name, version = defaults[mode].name, defaults[mode].version
+        given = labels.get(label(mode))
+        if given is not None:
+            name = given
+            if problem := level_problem(given):
+                causes.append(invalid_value(f"metadata.labels[{label(mode)}]", given, problem))
+                name = "restricted" if mode == "enforce" else "privileged"
+        given = labels.get(label(mode, version=True))
+        if given is not None:
+            version = given
+            if problem := version_problem(given):
+                causes.append(invalid_value(f"metadata.labels[{label(mode, version=True)}]", given, problem))
+                version = LATEST
+        policy[mode] = Level(name, version)
+    enforced = labels.get(label("enforce"), "")
+    if label("warn") not in labels and enforced in LEVELS[LEVELS.index(policy["warn"].name) + 1 :]:
+        version = policy["warn" if label("warn", version=True) in labels else "enforce"].version
+        policy["warn"] = Level(enforced, version)  # who is held to more than is warned about should hear of it
+    return policy, causes
+
+
+@cache
+def _checks(name: str, minor: int) -> list[Check]:
+    chosen: dict[str, Versions] = dict(BASELINE)
+    if name == "restricted":
+        for check, versions in RESTRICTED.items():
+            if _as_of(versions, minor) is not None:
+                chosen.pop(REPLACES.get(check, ""), None)
+        chosen |= RESTRICTED
+    found = (_as_of(versions, minor) for versions in chosen.values())
+    return [check for check in found if check is not None]
+
+
+def _as_of(versions: Versions, minor: int) -> Check | None:
+    return next((check for first, check in reversed(versions) if first <= minor), None)
+
+
+def _minor(version: str) -> int:
+    match = _VERSION.fullmatch(version)
+    return int(match[1]) if match else _NEWEST

@@ -1,0 +1,169 @@
+"""What a namespace may use in all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from apiserver_stub import objects
+from apiserver_stub.admission import AdmissionPlugin, Call, Operation
+from apiserver_stub.admission import amounts as sums
+from apiserver_stub.admission.amounts import Amounts
+from apiserver_stub.admission.config import HEAD, AdmissionError, check_kind, unknown_members
+from apiserver_stub.admission.quota.ledger import COLLECTION, Ledger
+from apiserver_stub.admission.quota.usage import CLAIMS, PODS, SERVICES, concerned, in_scope, not_given, scopes, usage
+from apiserver_stub.objects import Object
+from apiserver_stub.resources.registry import Resource
+from apiserver_stub.status import qualified
+from apiserver_stub.store import Outcome, Put, Record
+from nodeagent.base import identity
+from nodeagent.base.quantity import Quantity
+
+_SHAPE = {
+    **HEAD,
+    "limitedResources": [
+        {
+            "apiGroup": "",
+            "resource": "",
+            "matchContains": [""],
+            "matchScopes": [{"scopeName": "", "operator": "", "values": [""]}],
+        }
+    ],
+}
+
+
+class ResourceQuota(AdmissionPlugin):
+    """Refuses what exceeds a quota and writes down what is used (spec: admission.ResourceQuota).
+
+    Use is charged before an object is stored, by an atomic change of the quota, so that no number of requests at the
+    same time gets more than there is. What failed afterwards is given back by the next count (:mod:`ledger`).
+    """
+
+    name = "ResourceQuota"
+
+    def __init__(self, ledger: Ledger, config: Object) -> None:
+        """Take *config*, a ``ResourceQuotaConfiguration`` with what needs a quota to be used at all.
+
+        :raises AdmissionError: it makes no sense.
+        """
+        problems: list[str] = []
+        if config:
+            group = identity.current().group("apiserver.config")
+            problems += check_kind(config, group, "ResourceQuotaConfiguration", ("v1", "v1beta1", "v1alpha1"))
+            problems += unknown_members(config, _SHAPE)
+        if problems:
+            raise AdmissionError(*(f"ResourceQuota: {problem}" for problem in problems))
+        self._ledger = ledger
+        self._limited: dict[str, list[Object]] = {}
+        for item in config.get("limitedResources") or ():
+            label = qualified(item.get("resource") or "", item.get("apiGroup") or "")
+            self._limited.setdefault(label, []).append(item)
+
+    def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
+        label = qualified(resource.plural, resource.group)
+        if subresource or not self._ledger.tracks(label):
+            return False
+        return operation == "CREATE" or (operation == "UPDATE" and label in (SERVICES, CLAIMS))
+
+    async def validate(self, call: Call) -> None:
+        label = qualified(call.resource.plural, call.resource.group)
+        limited = self._limited.get(label)
+        quotas = self._ledger.quotas(call.namespace)
+        if not quotas and not limited:
+            return
+        matching = [quota for quota in quotas if self._speaks_about(quota, label, call.obj)]
+        wanted = usage(label, call.obj)
+        if call.operation == "UPDATE" and call.old:
+            before = usage(label, call.old)
+            wanted = {name: amount - before.get(name, Quantity()) for name, amount in wanted.items()}
+        wanted = {name: amount for name, amount in wanted.items() if amount > Quantity()}
+        for quota in matching:
+            names = concerned(label, _hard(quota))
+            if label == PODS and (problem := not_given(call.obj, names)):
+                raise call.refuse(f"failed quota: {quota['metadata']['name']}: {problem}")
+        if not wanted:
+            return
+        self._check_covered(call, label, wanted, quotas, matching)
+        for quota in matching:  # all of them first: a refusal should leave none charged
+            self._charged(call, quota, wanted)
+        if not call.dry_run:
+            for quota in matching:
+                await self._charge(call, quota, wanted)
+
+    @staticmethod
+    def _speaks_about(quota: Object, label: str, obj: Object) -> bool:
+        return bool(concerned(label, _hard(quota))) and all(
+            in_scope(label, obj, expression) for expression in scopes(quota)
+        )
+
+    async def _charge(self, call: Call, quota: Object, wanted: Amounts) -> None:
+        name = quota["metadata"]["name"]
+        amounts, reserved = dict(wanted), False
+
+        def decide(current: Record | None) -> Outcome:
+            nonlocal reserved
+            if current is None:
+                raise LookupError(name)
+            charged = self._charged(call, objects.decode(current.data), amounts)
+            if not reserved:  # at once: a count made before the object is stored would miss it
+                self._ledger.reserve(quota, amounts)
+                call.request.afterwards.append(lambda: self._ledger.free(quota, amounts))
+                reserved = True
+            return Put(objects.encode_for_store(charged))
+
+        try:
+            await self._ledger.store.update(COLLECTION, objects.key_of(call.namespace, name), decide)
+        except LookupError:
+            return  # deleted meanwhile: no limit any more
+
+    def _charged(self, call: Call, quota: Object, wanted: Amounts) -> Object:
+        """Return *quota* with *wanted* counted in.
+
+        :raises ApiError: 403, that is more than there is.
+        """
+        hard = sums.read(_hard(quota))
+        status = quota.get("status") or {}
+        asked = {name: amount for name, amount in wanted.items() if name in hard}
+        used = sums.read(status.get("used"))
+        exceeded = _exceeded(hard, used, asked)
+        if exceeded or used.keys() != hard.keys() or status.get("hard") != _hard(quota):
+            used = self._ledger.count(quota, without=wanted)  # what was kept may be out of date
+            exceeded = _exceeded(hard, used, asked)
+        if exceeded:
+            name = quota["metadata"]["name"]
+            raise call.refuse(
+                f"exceeded quota: {name}, requested: {sums.shown(asked, exceeded)}, "
+                f"used: {sums.shown(used, exceeded)}, limited: {sums.shown(hard, exceeded)}"
+            )
+        sums.add(used, asked)
+        return {**quota, "status": {"hard": _hard(quota), "used": sums.write(used)}}
+
+    def _check_covered(
+        self, call: Call, label: str, wanted: Amounts, quotas: list[Object], matching: list[Object]
+    ) -> None:
+        """Refuse the use of what the configuration lets be used only under a quota."""
+        covered = {name for quota in matching for name in _hard(quota)}
+        limited = self._limited.get(label) or []
+        names = {
+            name for item in limited for name in wanted for part in item.get("matchContains") or () if part in name
+        }
+        if missing := sorted(names - covered):
+            raise call.refuse(f"insufficient quota to consume: {','.join(missing)}")
+        held = {expression["scopeName"] for quota in quotas for expression in _matching(label, call.obj, scopes(quota))}
+        for item in limited:
+            for expression in _matching(label, call.obj, item.get("matchScopes") or []):
+                if expression["scopeName"] not in held:
+                    values = " ".join(expression.get("values") or ())
+                    text = f"{expression['scopeName']} {expression.get('operator', '')} [{values}]"
+                    raise call.refuse(f"insufficient quota to match these scopes: [{{{text}}}]")
+
+
+def _hard(quota: Object) -> dict[str, str]:
+    return (quota.get("spec") or {}).get("hard") or {}
+
+
+def _exceeded(hard: Amounts, used: Amounts, asked: Amounts) -> list[str]:
+    return [name for name, amount in asked.items() if used.get(name, Quantity()) + amount > hard[name]]
+
+
+def _matching(label: str, obj: Object, expressions: list[Object]) -> Iterator[Object]:
+    return (expression for expression in expressions if in_scope(label, obj, expression))

@@ -1,0 +1,114 @@
+"""How much of each quota is used: counted from what is stored, and reserved for what is on its way there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from apiserver_stub import objects
+from apiserver_stub.admission import amounts as sums
+from apiserver_stub.admission.amounts import Amounts
+from apiserver_stub.admission.quota.usage import concerned, in_scope, scopes, usage
+from apiserver_stub.objects import Object
+from apiserver_stub.resources.registry import Registry, Resource
+from apiserver_stub.status import qualified
+from apiserver_stub.store import Keep, Outcome, Put, Record, Store
+from nodeagent.base.quantity import Quantity
+
+COLLECTION = "core/resourcequotas"
+_IGNORED = frozenset(["events"])
+
+
+class Ledger:
+    """The quotas of all namespaces."""
+
+    def __init__(self, store: Store, registry: Registry) -> None:
+        self.store = store
+        self.freed = asyncio.Event()
+        """Set when a reservation ends, as a count made before is then too high."""
+        self._reserved: dict[tuple[str, str], list[Amounts]] = {}
+        self._tracked: dict[str, Resource] = {}
+        for resource in registry:
+            stored = resource.namespaced and "create" in resource.verbs and not resource.action
+            if stored and resource.plural not in _IGNORED:
+                self._tracked.setdefault(qualified(resource.plural, resource.group), resource)
+
+    @property
+    def collections(self) -> list[str]:
+        """Return the collections whose objects may be limited."""
+        return sorted({resource.storage for resource in self._tracked.values()})
+
+    def tracks(self, label: str) -> bool:
+        return label in self._tracked
+
+    def quotas(self, namespace: str) -> list[Object]:
+        """Return the quotas of *namespace*."""
+        return [objects.decode(record.data) for record in self.store.collection(COLLECTION).select(f"{namespace}/")]
+
+    def count(self, quota: Object, *, without: Amounts | None = None) -> Amounts:
+        """Return what is used of each limited name: by stored objects, and by others on their way than *without*."""
+        metadata = quota["metadata"]
+        namespace, hard = metadata["namespace"], (quota.get("spec") or {}).get("hard") or {}
+        total: Amounts = {name: Quantity() for name in hard}
+        expressions = scopes(quota)
+        for label, resource in self._tracked.items():
+            if names := concerned(label, hard):
+                self._add_stored(total, names, label, resource, namespace, expressions)
+        for amounts in self._reserved.get((namespace, metadata["name"]), ()):
+            if amounts is not without:
+                sums.add(total, {name: amount for name, amount in amounts.items() if name in hard})
+        return total
+
+    def reserve(self, quota: Object, amounts: Amounts) -> None:
+        """Count *amounts* as used until :meth:`free`."""
+        self._reserved.setdefault(_key(quota), []).append(amounts)
+
+    def free(self, quota: Object, amounts: Amounts) -> None:
+        """End a reservation: what it was made for is stored by now, or will never be."""
+        reserved = self._reserved[_key(quota)]
+        reserved[:] = [item for item in reserved if item is not amounts]
+        if not reserved:
+            del self._reserved[_key(quota)]
+        self.freed.set()
+
+    async def recount(self, key: str) -> None:
+        """Write what is used of the quota at *key* into its status."""
+
+        def decide(current: Record | None) -> Outcome:
+            if current is None:
+                raise LookupError(key)
+            quota: Object = objects.decode(current.data)
+            hard = (quota.get("spec") or {}).get("hard") or {}
+            status = {"hard": hard, "used": sums.write(self.count(quota))}
+            if quota.get("status") == status:
+                return Keep()
+            return Put(objects.encode_for_store({**quota, "status": status}))
+
+        try:
+            await self.store.update(COLLECTION, key, decide)
+        except LookupError:
+            return  # deleted meanwhile
+
+    def _add_stored(
+        self,
+        total: Amounts,
+        names: Iterable[str],
+        label: str,
+        resource: Resource,
+        namespace: str,
+        expressions: list[Object],
+    ) -> None:
+        records = self.store.collection(resource.storage).view(f"{namespace}/")
+        wanted = set(names)
+        if wanted <= {f"count/{label}"} and not expressions:
+            sums.add(total, {name: Quantity(len(records)) for name in wanted})
+            return
+        for record in records:
+            obj = resource.read(record)
+            if all(in_scope(label, obj, expression) for expression in expressions):
+                used = usage(label, obj)
+                sums.add(total, {name: used[name] for name in wanted if name in used})
+
+
+def _key(quota: Object) -> tuple[str, str]:
+    return quota["metadata"]["namespace"], quota["metadata"]["name"]

@@ -1,0 +1,172 @@
+"""What objects use of the resources that quotas limit, and which quotas speak about them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from apiserver_stub.admission import amounts as sums
+from apiserver_stub.admission.amounts import Amounts
+from apiserver_stub.admission.tolerations import is_extended
+from apiserver_stub.objects import Object, dig
+from apiserver_stub.resources.pod_qos import qos_class
+from nodeagent.base import identity
+from nodeagent.base.quantity import Quantity
+
+ONE = Quantity(1)
+PODS, SERVICES, CLAIMS = "pods", "services", "persistentvolumeclaims"
+COUNTED = frozenset([PODS, SERVICES, CLAIMS, "configmaps", "secrets", "resourcequotas", "replicationcontrollers"])
+"""Kinds of the core group whose number has a name of its own."""
+_COMPUTE = ("cpu", "memory", "ephemeral-storage")
+_MUST_BE_GIVEN = frozenset(["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"])
+_POD_NAMES = frozenset([PODS, *_COMPUTE, *(f"{side}.{name}" for side in ("requests", "limits") for name in _COMPUTE)])
+_SERVICE_NAMES = frozenset([SERVICES, "services.nodeports", "services.loadbalancers"])
+_CLASS = f".storageclass.{identity.current().group('storage')}/"
+_FINISHED = ("Succeeded", "Failed")
+
+
+def usage(label: str, obj: Object) -> Amounts:
+    """Return what *obj* of the resource *label* (``plural.group``) uses."""
+    found: Amounts = {f"count/{label}": ONE}
+    if label == PODS:
+        if dig(obj, ("status", "phase")) not in _FINISHED:
+            found |= _of_pod(obj.get("spec") or {})
+    elif label == SERVICES:
+        found |= _of_service(obj.get("spec") or {})
+    elif label == CLAIMS:
+        found |= _of_claim(obj.get("spec") or {})
+    elif label in COUNTED:
+        found[label] = ONE
+    return found
+
+
+def concerned(label: str, names: Iterable[str]) -> set[str]:
+    """Return which of the limited *names* objects of *label* may use."""
+    return {name for name in names if _concerns(label, name)}
+
+
+def not_given(pod: Object, names: Collection[str]) -> str:
+    """Return what containers have to ask for as it is limited, and do not: ``limits.cpu for: a,b``."""
+    missing: dict[str, list[str]] = {}
+    spec = pod.get("spec") or {}
+    for kind in ("containers", "initContainers"):
+        for container in spec.get(kind) or ():
+            given = _compute(sums.of_container(container, "requests"), sums.of_container(container, "limits"))
+            for name in _MUST_BE_GIVEN.intersection(names) - given.keys():
+                missing.setdefault(name, []).append(container.get("name", ""))
+    texts = [f"{name} for: {','.join(sorted(set(missing[name])))}" for name in sorted(missing)]
+    return f"must specify {'; '.join(texts)}" if texts else ""
+
+
+def scopes(quota: Object) -> list[Object]:
+    """Return the scopes of a quota, each as an expression."""
+    spec = quota.get("spec") or {}
+    plain = [{"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ()]
+    return plain + list((spec.get("scopeSelector") or {}).get("matchExpressions") or ())
+
+
+def in_scope(label: str, obj: Object, expression: Object) -> bool:
+    """Return whether *obj* is what the scope is about; only pods have scopes."""
+    if label != PODS:
+        return False
+    spec = obj.get("spec") or {}
+    match expression.get("scopeName"):
+        case "Terminating":
+            return _ends(spec)
+        case "NotTerminating":
+            return not _ends(spec)
+        case "BestEffort":
+            return qos_class(spec) == "BestEffort"
+        case "NotBestEffort":
+            return qos_class(spec) != "BestEffort"
+        case "PriorityClass":
+            return _has_class(spec, expression)
+        case "CrossNamespacePodAffinity":
+            return any(
+                term.get("namespaces") or term.get("namespaceSelector") is not None for term in _affinity_terms(spec)
+            )
+    return False
+
+
+def _concerns(label: str, name: str) -> bool:
+    if name.startswith("count/"):
+        return name == f"count/{label}"
+    if label == PODS:
+        extended = name.startswith("requests.") and is_extended(name.removeprefix("requests."))
+        return name in _POD_NAMES or extended or name.removeprefix("requests.").startswith("hugepages-")
+    if label == SERVICES:
+        return name in _SERVICE_NAMES
+    if label == CLAIMS:
+        return name in (CLAIMS, "requests.storage") or _CLASS in name
+    return label in COUNTED and name == label
+
+
+def _of_pod(spec: Object) -> Amounts:
+    requests, limits = sums.of_pod(spec, "requests"), sums.of_pod(spec, "limits")
+    overhead = sums.read(spec.get("overhead"))
+    sums.add(requests, overhead)
+    sums.add(limits, {name: amount for name, amount in overhead.items() if name in limits})
+    return _compute(requests, limits) | {PODS: ONE}
+
+
+def _compute(requests: Amounts, limits: Amounts) -> Amounts:
+    found: Amounts = {}
+    for name, amount in requests.items():
+        if name in _COMPUTE or name.startswith("hugepages-"):
+            found[name] = found[f"requests.{name}"] = amount
+        elif is_extended(name):
+            found[f"requests.{name}"] = amount
+    found |= {f"limits.{name}": amount for name, amount in limits.items() if name in _COMPUTE}
+    return found
+
+
+def _of_service(spec: Object) -> Amounts:
+    found = {SERVICES: ONE}
+    ports = Quantity(len(spec.get("ports") or ()))
+    if spec.get("type") == "NodePort":
+        found["services.nodeports"] = ports
+    elif spec.get("type") == "LoadBalancer":
+        found["services.loadbalancers"] = ONE
+        if spec.get("allocateLoadBalancerNodePorts") is not False:
+            found["services.nodeports"] = ports
+    return found
+
+
+def _of_claim(spec: Object) -> Amounts:
+    found = {CLAIMS: ONE}
+    name = spec.get("storageClassName")
+    if name:
+        found[f"{name}{_CLASS}{CLAIMS}"] = ONE
+    size = sums.read((spec.get("resources") or {}).get("requests")).get("storage")
+    if size is not None:
+        found["requests.storage"] = size
+        if name:
+            found[f"{name}{_CLASS}requests.storage"] = size
+    return found
+
+
+def _ends(spec: Object) -> bool:
+    seconds = spec.get("activeDeadlineSeconds")
+    return seconds is not None and seconds >= 0
+
+
+def _has_class(spec: Object, expression: Object) -> bool:
+    name, values = spec.get("priorityClassName") or "", expression.get("values") or ()
+    match expression.get("operator"):
+        case "In":
+            return name in values
+        case "NotIn":
+            return name not in values
+        case "Exists":
+            return bool(name)
+        case "DoesNotExist":
+            return not name
+    return False
+
+
+def _affinity_terms(spec: Object) -> Iterator[Object]:
+    affinity = spec.get("affinity") or {}
+    for kind in ("podAffinity", "podAntiAffinity"):
+        found = affinity.get(kind) or {}
+        yield from found.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+        for item in found.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
+            yield item.get("podAffinityTerm") or {}

@@ -1,0 +1,60 @@
+"""Pods of a runtime class carry its overhead and go where it runs."""
+
+from __future__ import annotations
+
+from apiserver_stub.admission import AdmissionPlugin, Call
+from apiserver_stub.admission import amounts as sums
+from apiserver_stub.admission.reading import Reader
+from apiserver_stub.admission.tolerations import merged
+from apiserver_stub.objects import Object
+from nodeagent.base import identity
+
+_CLASSES = identity.current().group("node") + "/runtimeclasses"
+_OTHER_OVERHEAD = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+
+
+class RuntimeClass(AdmissionPlugin):
+    """Copies overhead, node selector and tolerations of the class into new pods (spec: admission.RuntimeClass)."""
+
+    name = "RuntimeClass"
+    resources = ("pods",)
+    operations = ("CREATE",)
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    async def admit(self, call: Call) -> None:
+        spec = call.obj["spec"]
+        found = self._class_of(call)
+        overhead = (found.get("overhead") or {}).get("podFixed")
+        if overhead:
+            if spec.get("overhead") and sums.read(spec["overhead"]) != sums.read(overhead):
+                raise call.refuse(_OTHER_OVERHEAD)
+            spec["overhead"] = dict(overhead)
+        scheduling = found.get("scheduling") or {}
+        if wanted := scheduling.get("nodeSelector"):
+            given = dict(spec.get("nodeSelector") or {})
+            for key, value in sorted(wanted.items()):
+                if given.setdefault(key, value) != value:
+                    text = f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
+                    raise call.refuse(f"{text}pod.spec.nodeSelector[{key}] = {given[key]}")
+            spec["nodeSelector"] = given
+        if more := scheduling.get("tolerations"):
+            spec["tolerations"] = merged(spec.get("tolerations") or [], more)
+
+    async def validate(self, call: Call) -> None:
+        given = call.obj["spec"].get("overhead")
+        overhead = (self._class_of(call).get("overhead") or {}).get("podFixed")
+        if overhead and sums.read(given) != sums.read(overhead):
+            raise call.refuse(_OTHER_OVERHEAD)
+        if given and not overhead:
+            raise call.refuse("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+
+    def _class_of(self, call: Call) -> Object:
+        name = call.obj["spec"].get("runtimeClassName")
+        if not name:
+            return {}
+        found = self._reader.find(_CLASSES, name)
+        if found is None:
+            raise call.refuse(f'pod rejected: RuntimeClass "{name}" not found')
+        return found
