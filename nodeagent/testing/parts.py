@@ -192,7 +192,7 @@ class FakeVolumes(Faults):
 
 
 class FakePuller(Faults):
-    """An :class:`~nodeagent.contracts.images.ImagePuller` that pulls what is absent, whatever the policy."""
+    """An :class:`~nodeagent.contracts.images.ImagePuller` that pulls what is absent, unless the policy is ``Never``."""
 
     def __init__(self, images: FakeImages | None = None) -> None:
         super().__init__()
@@ -206,6 +206,9 @@ class FakePuller(Faults):
         await self._pass("ensure")
         image = self.images.find(container.image)
         if image is None:
+            if container.image_pull_policy == "Never":
+                text = f"image {container.image} is not there and must not be pulled"
+                raise ImageError(text, reason="ErrImageNeverPull")
             try:
                 await self.images.pull_image(container.image, None, sandbox)
             except RuntimeFailure as error:

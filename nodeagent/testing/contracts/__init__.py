@@ -7,29 +7,101 @@ Override the fixtures that a suite asks for; its tests then run on the implement
         async def runtime(self):
             yield MyRuntime()
 
-Needs pytest and pytest-asyncio (``asyncio_mode = auto``).
+:data:`SUITES` names the suite of each provide hook. Needs pytest and pytest-asyncio (``asyncio_mode = auto``).
 """
 
 # ruff: noqa: E402  suites tell what differs only when they are registered before they are imported
+from collections.abc import Mapping
+
 import pytest
 
 pytest.register_assert_rewrite(
-    *(f"{__name__}.{suite}" for suite in ("cgroups", "images", "runtime", "sources", "stats", "volumes"))
+    *(
+        f"{__name__}.{suite}"
+        for suite in (
+            "background",
+            "cgroups",
+            "collectors",
+            "credentials",
+            "events",
+            "images",
+            "objects",
+            "probes",
+            "pullers",
+            "runtime",
+            "server",
+            "sources",
+            "stats",
+            "syncers",
+            "volumes",
+        )
+    )
 )
 
+from nodeagent.testing.contracts.background import BackgroundLoopContract
 from nodeagent.testing.contracts.cgroups import CgroupManagerContract
+from nodeagent.testing.contracts.collectors import ImageCollectorContract
+from nodeagent.testing.contracts.credentials import CredentialProviderContract
+from nodeagent.testing.contracts.events import EventRecorderContract
 from nodeagent.testing.contracts.images import ImageServiceContract
+from nodeagent.testing.contracts.objects import ObjectReaderContract
+from nodeagent.testing.contracts.probes import ProberContract
+from nodeagent.testing.contracts.pullers import ImagePullerContract
 from nodeagent.testing.contracts.runtime import RuntimeContract
+from nodeagent.testing.contracts.server import (
+    AuthenticatorContract,
+    AuthorizerContract,
+    LocalQuestionContract,
+    RouteContract,
+)
 from nodeagent.testing.contracts.sources import FalliblePodSourceContract, PodSourceContract
 from nodeagent.testing.contracts.stats import StatsProviderContract
-from nodeagent.testing.contracts.volumes import VolumeKindContract
+from nodeagent.testing.contracts.syncers import PodSyncerContract
+from nodeagent.testing.contracts.volumes import VolumeKindContract, VolumeManagerContract
+
+SUITES: Mapping[str, type] = {
+    "nodeagent_provide_event_recorder": EventRecorderContract,
+    "nodeagent_provide_runtime": RuntimeContract,
+    "nodeagent_provide_image_service": ImageServiceContract,
+    "nodeagent_provide_object_reader": ObjectReaderContract,
+    "nodeagent_provide_cgroups": CgroupManagerContract,
+    "nodeagent_provide_volume_kinds": VolumeKindContract,
+    "nodeagent_provide_volume_manager": VolumeManagerContract,
+    "nodeagent_provide_credential_providers": CredentialProviderContract,
+    "nodeagent_provide_image_puller": ImagePullerContract,
+    "nodeagent_provide_image_collector": ImageCollectorContract,
+    "nodeagent_provide_prober": ProberContract,
+    "nodeagent_provide_stats": StatsProviderContract,
+    "nodeagent_provide_pod_syncer": PodSyncerContract,
+    "nodeagent_provide_pod_sources": PodSourceContract,
+    "nodeagent_provide_background_loops": BackgroundLoopContract,
+    "nodeagent_provide_authenticators": AuthenticatorContract,
+    "nodeagent_provide_authorizer": AuthorizerContract,
+    "nodeagent_provide_routes": RouteContract,
+    "nodeagent_provide_local_questions": LocalQuestionContract,
+}
+"""The suite of each provide hook: what is provided, or each of what is provided, passes it."""
 
 __all__ = [
+    "SUITES",
+    "AuthenticatorContract",
+    "AuthorizerContract",
+    "BackgroundLoopContract",
     "CgroupManagerContract",
+    "CredentialProviderContract",
+    "EventRecorderContract",
     "FalliblePodSourceContract",
+    "ImageCollectorContract",
+    "ImagePullerContract",
     "ImageServiceContract",
+    "LocalQuestionContract",
+    "ObjectReaderContract",
     "PodSourceContract",
+    "PodSyncerContract",
+    "ProberContract",
+    "RouteContract",
     "RuntimeContract",
     "StatsProviderContract",
     "VolumeKindContract",
+    "VolumeManagerContract",
 ]

@@ -6,14 +6,31 @@ import pytest
 
 from nodeagent.contracts.stats import FilesystemStats, PodUsage, VolumeUsage
 from nodeagent.model.pod import EmptyDirVolume, Volume
-from nodeagent.testing import FakeCgroups, FakeImages, FakeRuntime, FakeStats
+from nodeagent.testing import (
+    FakeCgroups,
+    FakeImages,
+    FakeObjects,
+    FakeProber,
+    FakePuller,
+    FakeRecorder,
+    FakeRuntime,
+    FakeStats,
+    FakeVolumes,
+    make_container,
+    make_pod,
+)
 from nodeagent.testing.contracts import (
     CgroupManagerContract,
+    EventRecorderContract,
+    ImagePullerContract,
     ImageServiceContract,
+    ObjectReaderContract,
     PodSourceContract,
+    ProberContract,
     RuntimeContract,
     StatsProviderContract,
     VolumeKindContract,
+    VolumeManagerContract,
 )
 from nodeagent.testing.parts import FakePodSource, FakeVolumeKind
 
@@ -82,3 +99,70 @@ class TestFakeVolumeKind(VolumeKindContract):
     @pytest.fixture
     def volume(self):
         return Volume(name="data", empty_dir=EmptyDirVolume())
+
+
+class TestFakeVolumes(VolumeManagerContract):
+    @pytest.fixture
+    async def volumes(self):
+        return FakeVolumes()
+
+
+class TestFakeRecorder(EventRecorderContract):
+    @pytest.fixture
+    async def recorder(self):
+        return FakeRecorder()
+
+    @pytest.fixture
+    def told(self, recorder):
+        async def told():
+            return recorder.reasons()
+
+        return told
+
+
+class TestFakeObjects(ObjectReaderContract):
+    @pytest.fixture
+    async def objects(self, clock):
+        return FakeObjects(clock)
+
+    @pytest.fixture
+    def put(self, objects):
+        def put(kind, obj):
+            place = objects.secrets if kind == "Secret" else objects.config_maps
+            place[(obj["metadata"]["namespace"], obj["metadata"]["name"])] = obj
+
+        return put
+
+
+class TestFakePuller(ImagePullerContract):
+    @pytest.fixture
+    async def puller(self, present, pullable):
+        images = FakeImages(open_registry=False)
+        images.add(present)
+        images.serve(pullable)
+        return FakePuller(images)
+
+    @pytest.fixture
+    def present(self):
+        return "reg.test/present:1"
+
+    @pytest.fixture
+    def pullable(self):
+        return "reg.test/pullable:1"
+
+
+class TestFakeProber(ProberContract):
+    @pytest.fixture
+    async def prober(self):
+        return FakeProber()
+
+    @pytest.fixture
+    def pod(self):
+        return make_pod(containers=[make_container("probed", readiness_probe={"exec": {"command": ["x"]}}), "plain"])
+
+    @pytest.fixture
+    async def observed(self, pod, clock):
+        runtime = FakeRuntime(clock)
+        for container in pod.spec.containers:
+            runtime.start(container.name, pod)
+        return runtime.pod(pod.uid)
