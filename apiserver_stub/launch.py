@@ -11,6 +11,7 @@ import socket
 import ssl
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from apiserver_stub.contention import Contention
 from apiserver_stub.controllers import own_service
 from apiserver_stub.controllers.garbage import collect_garbage
 from apiserver_stub.controllers.namespaces import create_system_objects, empty_namespaces
+from apiserver_stub.controllers.node_certificates import sign_for_nodes
 from apiserver_stub.controllers.scheduler import bind_to_single_node
 from apiserver_stub.nodes.agents import NodeAgents
 from apiserver_stub.options import Options
@@ -141,6 +143,8 @@ async def start_with(options: Options) -> Running:
             tasks.start(collect_garbage(server), "garbage")
         if options.bind_pods_to_single_node:
             tasks.start(bind_to_single_node(server), "scheduler")
+        if options.sign_node_certificates:
+            await _sign_for_nodes(server, certificates, tasks)
         if options.profiling and options.contention_profiling:
             server.contention = Contention(asyncio.get_running_loop())
             stack.push_async_callback(server.contention.close)
@@ -169,6 +173,15 @@ async def start_with(options: Options) -> Running:
         )
         await asyncio.to_thread(_write_ready, data / "ready.json", running)
         return running
+
+
+async def _sign_for_nodes(server: ApiServer, certificates: Certificates, tasks: TaskOwner) -> None:
+    authority = await asyncio.to_thread(certificates.own_authority)
+    if authority is None:
+        return
+    signs_clients = await asyncio.to_thread(certificates.believes_own_clients)
+    life = timedelta(seconds=server.options.node_certificate_seconds)
+    tasks.start(sign_for_nodes(server, authority, life, signs_clients=signs_clients), "node-certificates")
 
 
 def _named_certificates(options: Options) -> NamedCertificates:

@@ -51,6 +51,18 @@ class Certificates:
         self._stamps = self._read_stamps()
         self.context = self._build()
 
+    def own_authority(self) -> KeyPair | None:
+        """Return the authority that this server made, ``None`` when its certificate was given. Reads the disk."""
+        directory = self._options.certificates
+        if self.authority != directory / "ca.crt":
+            return None
+        return KeyPair(self.authority.read_bytes(), (directory / "ca.key").read_bytes())
+
+    def believes_own_clients(self) -> bool:
+        """Return whether clients are believed that the own authority vouches for. Reads the disk."""
+        bundle = self._options.client_ca_file
+        return bundle is not None and self.authority.read_bytes().strip() in bundle.read_bytes()
+
     async def keep_current(self) -> None:
         """Take up changed files until cancelled; a pair that does not fit is told and the one in use stays."""
         while True:

@@ -1,4 +1,4 @@
-"""The default without any option: nodes may what nodes do, everyone may look at health, version and discovery."""
+"""The default without options: nodes join and do what nodes do, everyone may look at health, version and discovery."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from nodeagent.base import identity
 
 _GET = ("get",)
 _CREATE = ("create",)
+_CERTIFICATES = identity.current().group("certificates")
 _RULES: dict[str, tuple[Rule, ...]] = {
     "system:nodes": EVERYTHING,
     "system:authenticated": (
@@ -28,6 +29,10 @@ _RULES: dict[str, tuple[Rule, ...]] = {
                 for more in ("", "/*")
             ),
         ),
+    ),
+    "system:bootstrappers": (
+        Rule(("create", "get", "list", "watch"), (_CERTIFICATES,), ("certificatesigningrequests",)),
+        Rule(_CREATE, (_CERTIFICATES,), ("certificatesigningrequests/nodeclient",)),
     ),
     "system:serviceaccounts": (Rule(_GET, paths=("/.well-known/openid-configuration", "/openid/v1/jwks")),),
 }

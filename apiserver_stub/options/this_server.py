@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from apiserver_stub.options import values
 from apiserver_stub.options.declare import Group
+
+if TYPE_CHECKING:
+    from apiserver_stub.options.command_line import Options
 
 TITLE = "This server"
 _DEFAULT_DATA_DIR = Path("/var/lib/nodeagent-apiserver")
@@ -18,6 +23,8 @@ class ServerOptions:
     data_dir: Path = _DEFAULT_DATA_DIR
     node_name: str = field(default_factory=lambda: socket.gethostname().lower())
     bind_pods_to_single_node: bool = True
+    sign_node_certificates: bool = True
+    node_certificate_seconds: float = 365 * 86400.0
 
 
 def declare(group: Group) -> None:
@@ -28,3 +35,20 @@ def declare(group: Group) -> None:
         values.boolean,
         "Give a pod without a node to the one ready node, as long as there is exactly one. Default true.",
     )
+    group.add(
+        "sign-node-certificates",
+        values.boolean,
+        "Approve and sign certificates that nodes ask for themselves, with the authority that this server made; those "
+        "of clients only where --client-ca-file holds it. Default true.",
+    )
+    group.add(
+        "node-certificate-duration",
+        values.duration,
+        "Life of such certificates where the request names none. Default 8760h.",
+        dest="node_certificate_seconds",
+    )
+
+
+def check(options: Options) -> Iterator[str]:
+    if options.node_certificate_seconds < 1:
+        yield "node-certificate-duration must be at least 1s"

@@ -70,6 +70,7 @@ def resources(options: Options) -> list[Resource]:
             "certificatesigningrequests",
             namespaced=False,
             short_names=("csr",),
+            free_names=True,
             strategy=SigningRequestStrategy(),
             subresources=(Subresource("approval"), Subresource("status")),
             columns=(

@@ -115,29 +115,64 @@ def issue(
     days: int = 365,
 ) -> KeyPair:
     """Return a certificate on P-256 signed by *ca*; *names* may be host names and IP addresses."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    form = (serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    certificate = certify(
+        ca,
+        key.public_key().public_bytes(*form),
+        common_name,
+        organizations=organizations,
+        names=names,
+        server=server,
+        client=client,
+        begin=now - CLOCK_SKEW,
+        end=now + timedelta(days=days),
+    )
+    return KeyPair(certificate, _private_pem(key))
+
+
+def certify(
+    ca: KeyPair,
+    public_key: bytes,
+    common_name: str,
+    *,
+    organizations: Sequence[str] = (),
+    names: Sequence[str] = (),
+    server: bool = False,
+    client: bool = False,
+    begin: datetime,
+    end: datetime,
+) -> bytes:
+    """Return a certificate (PEM) for the key whose public half (PEM) is given; it does not outlive *ca*.
+
+    :raises TlsError: the key of *ca* is none that we make, or *public_key* is none that can be certified.
+    """
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
     authority = x509.load_pem_x509_certificate(ca.certificate)
-    authority_key = load_pem_private_key(ca.key, None)
+    authority_key = serialization.load_pem_private_key(ca.key, None)
     if not isinstance(authority_key, ec.EllipticCurvePrivateKey):
         raise TlsError("the authority's key is not an elliptic curve key")
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = serialization.load_pem_public_key(public_key)
+    if not isinstance(key, ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | rsa.RSAPublicKey):
+        raise TlsError("a key of this kind is not certified")
     subject = [x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, name) for name in organizations]
     subject.append(x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name))
     usages = [ExtendedKeyUsageOID.SERVER_AUTH] * server + [ExtendedKeyUsageOID.CLIENT_AUTH] * client
-    now = datetime.now(UTC)
     builder = (
         x509.CertificateBuilder()
         .subject_name(x509.Name(subject))
         .issuer_name(authority.subject)
-        .public_key(key.public_key())
+        .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - CLOCK_SKEW)
-        .not_valid_after(now + timedelta(days=days))
+        .not_valid_before(begin)
+        .not_valid_after(min(end, authority.not_valid_after_utc))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(ca=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
@@ -148,7 +183,7 @@ def issue(
         for name in dict.fromkeys(names):
             general.append(x509.IPAddress(ip_address(name)) if is_ip(name) else x509.DNSName(name))
         builder = builder.add_extension(x509.SubjectAlternativeName(general), critical=False)
-    return _pair(builder.sign(authority_key, hashes.SHA256()), key)
+    return builder.sign(authority_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 def names_of(certificate: bytes) -> list[str]:
@@ -168,6 +203,16 @@ def names_of(certificate: bytes) -> list[str]:
     names += alternative.get_values_for_type(x509.DNSName)
     names += [str(address) for address in alternative.get_values_for_type(x509.IPAddress)]
     return list(dict.fromkeys(names))
+
+
+def valid_until(certificates: bytes) -> datetime:
+    """Return when the first of *certificates* to end is over (PEM, text around them is fine).
+
+    :raises ValueError: there is none, or one cannot be read.
+    """
+    from cryptography import x509
+
+    return min(each.not_valid_after_utc for each in x509.load_pem_x509_certificates(certificates))
 
 
 def covers(certificate: bytes, names: Iterable[str], *, at: datetime | None = None) -> bool:
@@ -293,7 +338,12 @@ def _key_usage(*, ca: bool) -> x509.KeyUsage:
 def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
     from cryptography.hazmat.primitives import serialization
 
-    return KeyPair(
-        certificate.public_bytes(serialization.Encoding.PEM),
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+    return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), _private_pem(key))
+
+
+def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    from cryptography.hazmat.primitives import serialization
+
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

@@ -71,7 +71,7 @@ class CertificateManager:
         self._hold(await self._load())
         while True:
             while not self._due():
-                await self._clock.sleep(self._look_seconds)
+                await self._clock.sleep(self._pause())
             await self._obtain()
 
     async def _load(self) -> Held | None:
@@ -102,6 +102,13 @@ class CertificateManager:
         if not self._renews:
             return now >= self._held.not_after
         return now >= self._renew_at or not self._held.satisfies(wanted)
+
+    def _pause(self) -> float:
+        """Return when to look again: as often as asked, and at the moment of a renewal."""
+        if self._renew_at is None:
+            return self._look_seconds
+        left = (self._renew_at - self._clock.wall()).total_seconds()
+        return min(self._look_seconds, left) if left > 0 else self._look_seconds
 
     async def _obtain(self) -> None:
         """Try until there is a new certificate, with growing pauses."""

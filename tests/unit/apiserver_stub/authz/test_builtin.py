@@ -9,6 +9,8 @@ from apiserver_stub.authz.builtin import Builtin
 from apiserver_stub.request import ANONYMOUS, RequestInfo, User
 
 GROUP = "authorization.k8s.io"
+CERTIFICATES = "certificates.k8s.io"
+JOINING = User("system:bootstrap:abcdef", groups=("system:bootstrappers", "system:authenticated"))
 KNOWN = User("u", groups=("system:authenticated",))
 
 
@@ -25,6 +27,9 @@ KNOWN = User("u", groups=("system:authenticated",))
         (KNOWN, RequestInfo("create", "", GROUP, "v1", "subjectaccessreviews"), False),
         (ANONYMOUS, RequestInfo("create", "", GROUP, "v1", "selfsubjectaccessreviews"), False),
         (User("s", groups=("system:serviceaccounts",)), RequestInfo("get", "/openid/v1/jwks"), True),
+        (JOINING, RequestInfo("create", "", CERTIFICATES, "v1", "certificatesigningrequests"), True),
+        (JOINING, RequestInfo("create", "", CERTIFICATES, "v1", "certificatesigningrequests", "nodeclient"), True),
+        (JOINING, RequestInfo("update", "", CERTIFICATES, "v1", "certificatesigningrequests", "approval"), False),
         (ANONYMOUS, RequestInfo("get", "/healthz"), True),
         (ANONYMOUS, RequestInfo("post", "/healthz"), False),
         (ANONYMOUS, RequestInfo("get", "/readyz/etcd"), False),

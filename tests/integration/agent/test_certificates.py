@@ -1,0 +1,181 @@
+"""A node joins with a bootstrap token, and its certificates are renewed while it runs."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography import x509
+
+from nodeagent.base.tls import KeyPair, certify, generate_ca, issue
+from tests.integration.containerd import Containerd
+from tests.integration.programs import ApiServer, NodeAgent, wait_until
+
+CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+LIFE_SECONDS = 12
+
+
+@dataclass
+class Joined:
+    """A node that joined, and short ways to look at it."""
+
+    api: ApiServer
+    agent: NodeAgent
+
+    @property
+    def pki(self) -> Path:
+        return self.agent.directory / "pki"
+
+    def certificate(self, kind: str) -> x509.Certificate:
+        return x509.load_pem_x509_certificate((self.pki / f"kubelet-{kind}-current.pem").read_bytes())
+
+    def shown(self) -> x509.Certificate:
+        """Return what the agent's own server shows to who knows the cluster's authority."""
+        context = ssl.create_default_context(cafile=self.api.facts["caFile"])
+        with (
+            socket.create_connection(("127.0.0.1", self.agent.port), timeout=5) as plain,
+            context.wrap_socket(plain, server_hostname="node-1") as tls,
+        ):
+            return x509.load_der_x509_certificate(tls.getpeercert(binary_form=True) or b"")
+
+    def requests(self) -> list[Any]:
+        return self.api.get(CSRS)["items"]
+
+    def heard_of(self) -> datetime:
+        """Return when the node last renewed its lease."""
+        lease = self.api.get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-1")
+        return (
+            datetime.fromisoformat(lease["spec"]["renewTime"]) if "spec" in lease else datetime.min.replace(tzinfo=UTC)
+        )
+
+
+@pytest.fixture(scope="module")
+def joined(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Joined]:
+    directory = tmp_path_factory.mktemp("joined")
+    api = ApiServer(directory)
+    agent = NodeAgent(directory, containerd.endpoint)
+    try:
+        authority = api.data / "certs" / "ca.crt"
+        api.start(
+            "--enable-bootstrap-token-auth",
+            f"--client-ca-file={authority}",
+            f"--node-certificate-duration={LIFE_SECONDS}s",
+            "--node-name=another",
+        )
+        data = {"token-id": "abcdef", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true"}
+        secret = {
+            "metadata": {"name": "bootstrap-token-abcdef"},
+            "type": "bootstrap.kubernetes.io/token",
+            "stringData": data,
+        }
+        assert api.request("POST", "/api/v1/namespaces/kube-system/secrets", secret)["kind"] == "Secret"
+        bootstrap = yaml.safe_load(Path(api.facts["kubeconfig"]).read_text())
+        bootstrap["users"][0]["user"] = {"token": "abcdef.0123456789abcdef"}
+        (directory / "bootstrap.kubeconfig").write_text(json.dumps(bootstrap))
+        agent.arguments = [
+            f"--kubeconfig={directory / 'kubeconfig'}",
+            f"--bootstrap-kubeconfig={directory / 'bootstrap.kubeconfig'}",
+        ]
+        agent.start(rotateCertificates=True, serverTLSBootstrap=True, nodeLeaseDurationSeconds=4)
+        found = Joined(api, agent)
+        wait_until(lambda: found.heard_of().year > 1, f"the node joins\n{agent.tail()}")
+        yield found
+    finally:
+        agent.stop()
+        api.stop()
+        containerd.remove_pods()
+
+
+@pytest.mark.row("config.rotateCertificates")
+def test_a_node_joins_with_a_bootstrap_token(joined: Joined) -> None:
+    first = joined.requests()[0]
+
+    assert first["spec"]["username"] == "system:bootstrap:abcdef"
+    assert first["spec"]["signerName"] == "kubernetes.io/kube-apiserver-client-kubelet"
+    kubeconfig = yaml.safe_load((joined.agent.directory / "kubeconfig").read_text())
+    assert kubeconfig["users"][0]["user"]["client-certificate"] == str(joined.pki / "kubelet-client-current.pem")
+    assert joined.certificate("client").subject.rfc4514_string() == "CN=system:node:node-1,O=system:nodes"
+    wait_until(lambda: joined.api.get("/api/v1/nodes/node-1")["kind"] == "Node", "the node is registered")
+
+
+@pytest.mark.row("config.serverTLSBootstrap")
+def test_the_serving_certificate_comes_from_the_api_server(joined: Joined) -> None:
+    wait_until((joined.pki / "kubelet-server-current.pem").exists, f"it is issued\n{joined.agent.tail()}")
+
+    shown = joined.shown()
+
+    names = shown.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    node = joined.api.get("/api/v1/nodes/node-1")
+    addresses = {entry["address"] for entry in node["status"]["addresses"]}
+    found = {str(address) for address in names.get_values_for_type(x509.IPAddress)}
+    assert found | set(names.get_values_for_type(x509.DNSName)) == addresses
+    assert not (joined.pki / "kubelet.crt").exists()
+    request = next(item for item in joined.requests() if item["spec"]["signerName"].endswith("serving"))
+    assert request["spec"]["username"] == "system:node:node-1"
+
+
+@pytest.mark.row("config.rotateCertificates", "config.serverTLSBootstrap")
+def test_both_are_renewed_while_the_agent_runs(joined: Joined) -> None:
+    client, server, pid = joined.certificate("client"), joined.certificate("server"), joined.agent.pid
+
+    wait_until(lambda: joined.certificate("client").serial_number != client.serial_number, "the client's is renewed")
+    wait_until(lambda: joined.certificate("server").serial_number != server.serial_number, "the server's is renewed")
+    ended = max(client.not_valid_after_utc, server.not_valid_after_utc)
+    wait_until(lambda: joined.heard_of() > ended, "the node is heard of after the first certificates have ended")
+
+    wait_until(lambda: joined.shown().not_valid_after_utc > ended, "the new one is served")
+    assert joined.agent.alive()
+    assert joined.agent.pid == pid
+    renewal = [item for item in joined.requests() if item["metadata"]["name"].startswith("csr-")]
+    assert {item["spec"]["username"] for item in renewal} == {"system:node:node-1"}
+
+
+@pytest.mark.row("config.rotateCertificates")
+def test_a_node_whose_certificate_has_ended_joins_anew(joined: Joined) -> None:
+    joined.agent.stop()
+    certificates = joined.api.data / "certs"
+    authority = KeyPair((certificates / "ca.crt").read_bytes(), (certificates / "ca.key").read_bytes())
+    past = datetime(2020, 1, 1, tzinfo=UTC), datetime(2020, 1, 2, tzinfo=UTC)
+    pair = issue(generate_ca("unused"), "unused")
+    public = x509.load_pem_x509_certificate(pair.certificate).public_key()
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    pem = public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    ended = certify(
+        authority, pem, "system:node:node-1", organizations=["system:nodes"], client=True, begin=past[0], end=past[1]
+    )
+    current = joined.pki / "kubelet-client-current.pem"
+    current.unlink()
+    current.write_bytes(ended + pair.key)
+    before = datetime.now(UTC)
+
+    joined.agent.start()
+
+    wait_until(lambda: joined.heard_of() > before, f"the node is heard of again\n{joined.agent.tail()}")
+    assert joined.certificate("client").not_valid_after_utc > before
+
+
+def test_a_request_of_somebody_else_is_left_alone(joined: Joined) -> None:
+    items = joined.requests()
+    stolen = next(item for item in items if item["spec"]["signerName"].endswith("serving"))["spec"]
+    body = {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"name": "stolen"},
+        "spec": {key: stolen[key] for key in ("request", "signerName", "usages")},
+    }
+    assert joined.api.request("POST", CSRS, body)["kind"] == "CertificateSigningRequest"
+
+    wait_until(
+        lambda: "a serving certificate is for the node itself, and admin asks" in joined.api.tail(), "it is told"
+    )
+
+    assert not joined.api.get(f"{CSRS}/stolen").get("status")

@@ -1,0 +1,113 @@
+"""Which requests are those of nodes, and what is issued for them."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+
+from apiserver_stub.controllers.node_certificates import Unfit, addresses_of, issue, read
+from nodeagent.base.tls import generate_ca
+
+CLIENT, SERVING = "kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"
+USAGES = {CLIENT: ["digital signature", "client auth"], SERVING: ["digital signature", "server auth"]}
+NAMES = (x509.DNSName("node-1"),)
+NOW = datetime(2024, 1, 2, 15, 4, 5, tzinfo=UTC)
+
+
+def signing(
+    signer: str = CLIENT,
+    *,
+    name: str = "system:node:node-1",
+    group: str = "system:nodes",
+    names: tuple[x509.GeneralName, ...] = (),
+    usages: list[str] | None = None,
+) -> Any:
+    subject = [
+        x509.NameAttribute(NameOID.ORGANIZATION_NAME, group),
+        x509.NameAttribute(NameOID.COMMON_NAME, name),
+    ]
+    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(subject))
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    request = builder.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+    text = base64.b64encode(request.public_bytes(Encoding.PEM)).decode()
+    return {"spec": {"signerName": signer, "request": text, "usages": usages or USAGES.get(signer, ["signing"])}}
+
+
+def test_both_kinds_of_request_are_read() -> None:
+    client, serving = read(signing()), read(signing(SERVING, names=(*NAMES,)))
+    assert client is not None
+    assert serving is not None
+    assert (client.node, client.serving, client.names) == ("node-1", False, frozenset())
+    assert (serving.node, serving.serving, serving.names) == ("node-1", True, {"node-1"})
+
+
+def test_other_signers_are_not_ours() -> None:
+    assert read(signing("example.com/own")) is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"group": "system:masters"}, "organization"),
+        ({"name": "admin"}, "common name"),
+        ({"name": "system:node:"}, "common name"),
+        ({"names": NAMES}, "a client has no names"),
+        ({"usages": ["digital signature", "client auth", "server auth"]}, "usages"),
+        ({"usages": ["client auth"]}, "usages"),
+        ({"signer": SERVING}, "no names and addresses"),
+        ({"signer": SERVING, "names": (x509.UniformResourceIdentifier("spiffe://x"),)}, "only host names"),
+        ({"signer": SERVING, "names": (x509.RFC822Name("a@example.com"),)}, "only host names"),
+    ],
+)
+def test_what_is_no_request_of_a_node_is_told(asked: dict[str, Any], why: str) -> None:
+    with pytest.raises(Unfit, match=why):
+        read(signing(**asked))
+
+
+def test_what_cannot_be_read_is_told() -> None:
+    broken = signing()
+    broken["spec"]["request"] = base64.b64encode(b"nonsense").decode()
+    with pytest.raises(Unfit, match="cannot be read"):
+        read(broken)
+
+
+def test_key_encipherment_may_be_asked_for_too() -> None:
+    assert read(signing(usages=[*USAGES[CLIENT], "key encipherment"])) is not None
+
+
+def test_a_certificate_says_what_was_looked_at_and_no_more() -> None:
+    asked = read(signing(SERVING, names=NAMES))
+    assert asked is not None
+
+    certificate = x509.load_pem_x509_certificate(issue(asked, generate_ca("ca"), NOW, timedelta(hours=10)))
+
+    assert certificate.subject.rfc4514_string() == "CN=system:node:node-1,O=system:nodes"
+    assert certificate.not_valid_before_utc == NOW - timedelta(minutes=5)
+    assert certificate.not_valid_after_utc == NOW + timedelta(hours=10)
+    usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(usages) == [x509.ExtendedKeyUsageOID.SERVER_AUTH]
+    assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+
+
+def test_no_certificate_outlives_its_authority() -> None:
+    asked, authority = read(signing()), generate_ca("ca", days=1)
+    assert asked is not None
+
+    certificate = x509.load_pem_x509_certificate(issue(asked, authority, datetime.now(UTC), timedelta(days=300)))
+
+    assert certificate.not_valid_after_utc == x509.load_pem_x509_certificate(authority.certificate).not_valid_after_utc
+
+
+def test_addresses_are_compared_as_certificates_write_them() -> None:
+    entries = [{"type": "InternalIP", "address": "2001:db8:0::1"}, {"type": "Hostname", "address": "node-1"}]
+    assert addresses_of({"status": {"addresses": entries}}) == {"2001:db8::1", "node-1"}
+    assert addresses_of(None) == set()
