@@ -20,6 +20,7 @@ import pluggy
 
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.cgroups import CgroupManager
+from nodeagent.contracts.checks import NodeCheck
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventRecorder
 from nodeagent.contracts.eviction import EvictionCandidate, Reclaimed
@@ -323,6 +324,19 @@ def nodeagent_provide_local_questions(context: AgentContext) -> Sequence[LocalQu
 
     :param context: the node, complete.
     :returns: the questions; may be empty.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def nodeagent_provide_node_checks(context: AgentContext) -> Sequence[NodeCheck]:
+    """Provide what ``nodeagent doctor`` looks at.
+
+    Called: once by that command, which runs beside the agent or without one; the agent itself checks nothing by it.
+    On error: the command logs the plugin's name and exits with code 2.
+
+    :param context: the node, with ``runtime``, ``images`` and, unless it is standalone, ``api`` alone.
+    :returns: the checks; all run at the same time, each for at most 15 seconds.
     """
     raise NotImplementedError
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from nodeagent.contracts.stats import InterfaceStats
 
@@ -496,6 +496,27 @@ class ContainerRuntime(Protocol):
         """Return the runtime's event stream, or ``None`` when it has none.
 
         Iterating raises :class:`NotImplementedError` at once when the runtime answers that it has no such call.
+        """
+        ...
+
+
+@runtime_checkable
+class TellingRuntime(Protocol):
+    """A runtime that also tells how it is set up."""
+
+    async def info(self) -> Mapping[str, str]:
+        """Return what the runtime says of itself, texts of a form of its own by name (``config`` in containerd)."""
+        ...
+
+
+@runtime_checkable
+class CheckpointingRuntime(Protocol):
+    """A runtime that can write a running container's state to disk (spec: gate.ContainerCheckpoint)."""
+
+    async def checkpoint_container(self, container_id: str, location: str, timeout_seconds: int) -> None:
+        """Write the state to the file *location*; a timeout of 0 is the runtime's own.
+
+        :raises NotImplementedError: this runtime has no such call, or not what it needs for it.
         """
         ...
 

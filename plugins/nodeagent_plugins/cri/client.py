@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from nodeagent_plugins.cri import answers, requests
 from nodeagent_plugins.cri.connection import Connection
@@ -59,6 +59,11 @@ class CriRuntime:
     async def status(self) -> Sequence[RuntimeCondition]:
         answer = await self.connection.call("Status", cri.StatusRequest(), "ask for the runtime's status")
         return tuple(RuntimeCondition(c.type, c.status, c.reason, c.message) for c in answer.status.conditions)
+
+    async def info(self) -> Mapping[str, str]:
+        """Return what the runtime says of its own set-up (``Status`` with ``verbose``)."""
+        answer = await self.connection.call("Status", cri.StatusRequest(verbose=True), "ask how the runtime is set up")
+        return dict(answer.info)
 
     async def cgroup_driver(self) -> str:
         try:
@@ -150,6 +155,18 @@ class CriRuntime:
     async def reopen_log(self, container_id: str) -> None:
         request = cri.ReopenContainerLogRequest(container_id=container_id)
         await self.connection.call("ReopenContainerLog", request, f"reopen the log of container {container_id}")
+
+    async def checkpoint_container(self, container_id: str, location: str, timeout_seconds: int) -> None:
+        """Write a container's state to the file *location*.
+
+        :raises NotImplementedError: the runtime has no such call.
+        """
+        request = cri.CheckpointContainerRequest(container_id=container_id, location=location, timeout=timeout_seconds)
+        bound = self.connection.timeout_seconds + timeout_seconds
+        try:
+            await self.connection.call("CheckpointContainer", request, f"checkpoint container {container_id}", bound)
+        except UnimplementedError as error:
+            raise NotImplementedError(str(error)) from error
 
     # --- inside containers ------------------------------------------------------------------------------------
 

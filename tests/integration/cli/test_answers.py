@@ -26,7 +26,7 @@ class Node:
 
     def run(self, *arguments: str, **options) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "nodeagent", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
+        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, **options)
 
     def ask(self, *arguments: str):
         done = self.run(*arguments, "--root-dir", str(self.agent.root), "-o", "json")
@@ -130,3 +130,28 @@ def test_a_terminal_is_redrawn_until_it_is_interrupted(node: Node) -> None:
         process.kill()
         process.wait()
         os.close(master)
+
+
+def test_the_doctor_judges_the_real_machine(node: Node, tmp_path) -> None:
+    flags = ("--config", str(node.agent.directory / "config.yaml"), "--root-dir", str(node.agent.root), "-o", "json")
+    (node.agent.directory / "config.yaml").chmod(0o640)
+
+    done = node.run("doctor", *flags, "--cert-dir", str(node.agent.directory / "pki"))
+
+    found = {each["check"]: each for each in json.loads(done.stdout)}
+    assert done.returncode == 1
+    assert found["runtime"] == {"check": "runtime", "known": True, "findings": []}
+    assert all(check["known"] for check in found.values())
+    assert "has mode 0640" in found["file modes"]["findings"][0]["text"]
+    assert found["cgroup driver"]["findings"] == found["certificates"]["findings"] == []
+
+
+def test_the_doctor_sees_what_a_runtime_tells_of_its_cgroups(node: Node) -> None:
+    config = (node.agent.directory / "config.yaml").read_text()
+    other = node.agent.directory / "other.yaml"
+    other.write_text(config + "cgroupDriver: systemd\n")
+
+    done = node.run("doctor", "--config", str(other), "--root-dir", str(node.agent.root), "-o", "json")
+
+    found = {each["check"]: each for each in json.loads(done.stdout)}
+    assert "with systemd, the runtime with cgroupfs" in found["cgroup driver"]["findings"][0]["text"]

@@ -1,0 +1,17 @@
+"""What ``nodeagent doctor`` looks at: runtime, kernel, disks, files, certificates and the API server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nodeagent import hookimpl
+from nodeagent.contracts.checks import NodeCheck
+from nodeagent.contracts.context import AgentContext
+
+
+@hookimpl
+def nodeagent_provide_node_checks(context: AgentContext) -> Sequence[NodeCheck]:
+    from nodeagent_plugins.node_checks import api_server, disks, files, kernel, runtime
+
+    checks = [*runtime.checks(context), *kernel.checks(context), *disks.checks(context), *files.checks(context)]
+    return [*checks, *api_server.checks(context)]

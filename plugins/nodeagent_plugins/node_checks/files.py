@@ -1,0 +1,125 @@
+"""Who may read the node's files, and how long its certificates are good for.
+
+Modes and owners are those that the CIS benchmark for worker nodes asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from nodeagent.base import kubeconfig
+from nodeagent.contracts.checks import Finding, NodeCheck, problem, warning
+from nodeagent.contracts.context import AgentContext
+
+SECRET, PUBLIC = 0o600, 0o644
+SOON = timedelta(days=30)
+_Place = tuple[str, Path, int]
+"""What a file is, where it lies, and the widest mode it may have."""
+
+
+def checks(context: AgentContext) -> Sequence[NodeCheck]:
+    """Return the checks of files."""
+
+    async def modes() -> Sequence[Finding]:
+        return await asyncio.to_thread(look_at_modes, list(files_of(context)))
+
+    async def certificates() -> Sequence[Finding]:
+        return await asyncio.to_thread(look_at_certificates, list(certificates_of(context)), context.clock.wall())
+
+    return NodeCheck("file modes", modes), NodeCheck("certificates", certificates)
+
+
+def files_of(context: AgentContext) -> Iterator[_Place]:
+    """Yield the files that the configuration names."""
+    config, settings = context.config, context.settings
+    if settings.config:
+        yield "configuration", Path(settings.config), SECRET
+    if settings.config_dir:
+        yield from (("configuration", file, SECRET) for file in sorted(Path(settings.config_dir).glob("*.conf")))
+    for place in filter(None, (settings.kubeconfig, settings.bootstrap_kubeconfig)):
+        yield "kubeconfig", Path(place), SECRET
+        try:
+            found = kubeconfig.load(Path(place))
+        except kubeconfig.KubeconfigError:
+            continue
+        if found.client_key.file is not None:
+            yield "client key", found.client_key.file, SECRET
+        if found.certificate_authority.file is not None:
+            yield "certificate authority", found.certificate_authority.file, PUBLIC
+    if config.authentication.x509.client_ca_file:
+        yield "clientCAFile", Path(config.authentication.x509.client_ca_file), PUBLIC
+    if config.tls_private_key_file:
+        yield "tlsPrivateKeyFile", Path(config.tls_private_key_file), SECRET
+    for key in sorted(Path(settings.cert_dir).glob("*.key")):
+        yield "key", key, SECRET
+
+
+def certificates_of(context: AgentContext) -> Iterator[tuple[str, bytes]]:
+    """Yield the certificates in use, each with what it is and where it lies; what cannot be read is left out."""
+    config, settings = context.config, context.settings
+    named = {
+        "serving certificate": config.tls_cert_file,
+        "clientCAFile": config.authentication.x509.client_ca_file,
+    }
+    places = [(what, Path(file)) for what, file in named.items() if file]
+    if not config.tls_cert_file:
+        places += [("serving certificate", path) for path in sorted(Path(settings.cert_dir).glob("*.crt"))]
+    for what, path in places:
+        try:
+            yield f"{what} {path}", path.read_bytes()
+        except OSError:
+            continue
+    if settings.kubeconfig:
+        try:
+            found = kubeconfig.load(Path(settings.kubeconfig))
+            for what, material in (
+                ("client certificate", found.client_certificate),
+                ("certificate authority", found.certificate_authority),
+            ):
+                if material:
+                    yield f"{what} of {material.file or settings.kubeconfig}", material.read()
+        except (kubeconfig.KubeconfigError, OSError):
+            return
+
+
+def look_at_modes(files: Sequence[_Place]) -> Sequence[Finding]:
+    """Return findings for files that others may read or change, or that are not root's."""
+    found = []
+    for what, path, widest in files:
+        try:
+            status = path.stat()
+        except OSError as error:
+            found.append(problem(f"{what} {path}: {error.strerror}", "put it there, or correct the path"))
+            continue
+        mode = stat.S_IMODE(status.st_mode)
+        if mode & ~widest:
+            text = f"{what} {path} has mode {mode:04o}; at most {widest:04o} is safe"
+            found.append((problem if widest == SECRET else warning)(text, f"`chmod {widest:o} {path}`"))
+        if (status.st_uid, status.st_gid) != (0, 0):
+            text = f"{what} {path} belongs to {status.st_uid}:{status.st_gid}, not to root"
+            found.append(warning(text, f"`chown root:root {path}`"))
+    return found
+
+
+def look_at_certificates(certificates: Sequence[tuple[str, bytes]], now: datetime) -> Sequence[Finding]:
+    """Return findings for certificates that are over, or soon will be."""
+    from nodeagent.base.tls import valid_until
+
+    found = []
+    for what, data in certificates:
+        try:
+            end = valid_until(data)
+        except ValueError as error:
+            found.append(problem(f"{what} cannot be read: {error}", "put a certificate in PEM form there"))
+            continue
+        remedy = "issue a new one; rotateCertificates and serverTLSBootstrap have it done in time"
+        day = end.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+        if end <= now:
+            found.append(problem(f"{what} ended on {day}", remedy))
+        elif end - now < SOON:
+            found.append(warning(f"{what} ends on {day}, in {(end - now).days} days", remedy))
+    return found

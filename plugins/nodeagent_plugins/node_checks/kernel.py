@@ -1,0 +1,80 @@
+"""Whether the kernel has what containers need, and swap is as the configuration wants it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from nodeagent.contracts.checks import Finding, NodeCheck, problem, warning
+from nodeagent.contracts.context import AgentContext
+
+CONTROLLERS = ("cpu", "cpuset", "memory", "pids")
+_LOAD = "load it now and at boot: `modprobe {0}`, and {0} in /etc/modules-load.d/"
+
+
+def checks(context: AgentContext, root: Path = Path("/")) -> Sequence[NodeCheck]:
+    """Return the checks of the kernel; *root* is where ``proc`` and ``sys`` are."""
+
+    async def swap() -> Sequence[Finding]:
+        return await asyncio.to_thread(look_at_swap, root, context.config.fail_swap_on)
+
+    async def features() -> Sequence[Finding]:
+        return await asyncio.to_thread(look_at_features, root)
+
+    async def cgroups() -> Sequence[Finding]:
+        return await asyncio.to_thread(look_at_controllers, root)
+
+    return NodeCheck("swap", swap), NodeCheck("kernel features", features), NodeCheck("cgroup controllers", cgroups)
+
+
+def look_at_swap(root: Path, refused: bool) -> Sequence[Finding]:
+    """Return a finding when there is swap; *refused* is ``failSwapOn``."""
+    lines = _read(root / "proc/swaps").splitlines()[1:]
+    if not lines:
+        return []
+    places = ", ".join(line.split()[0] for line in lines)
+    if refused:
+        remedy = "`swapoff -a` and take it out of /etc/fstab, or set failSwapOn: false"
+        return [problem(f"swap is on ({places}), and failSwapOn lets the agent not start with it", remedy)]
+    return [warning(f"swap is on ({places}): memory limits are less exact", "`swapoff -a`, unless it is wanted")]
+
+
+def look_at_features(root: Path) -> Sequence[Finding]:
+    """Return findings for what is not there or turned off."""
+    found = []
+    filesystems = {line.split()[-1] for line in _read(root / "proc/filesystems").splitlines() if line.strip()}
+    if "overlay" not in filesystems:
+        found.append(problem("the kernel has no overlay file system", _LOAD.format("overlay")))
+    bridge = root / "proc/sys/net/bridge/bridge-nf-call-iptables"
+    if not bridge.exists():
+        text = "br_netfilter is not loaded: services do not reach pods behind a bridge"
+        found.append(warning(text, _LOAD.format("br_netfilter")))
+    elif _read(bridge).strip() != "1":
+        text = "net.bridge.bridge-nf-call-iptables is off: services do not reach pods behind a bridge"
+        found.append(warning(text, "set it to 1 in /etc/sysctl.d/"))
+    if _read(root / "proc/sys/net/ipv4/ip_forward").strip() != "1":
+        text = "net.ipv4.ip_forward is off: packets do not get from pod to pod across nodes"
+        found.append(problem(text, "`sysctl -w net.ipv4.ip_forward=1`, and in /etc/sysctl.d/"))
+    return found
+
+
+def look_at_controllers(root: Path) -> Sequence[Finding]:
+    """Return a finding when controllers are missing, in either version of cgroups."""
+    enabled = set(_read(root / "sys/fs/cgroup/cgroup.controllers").split())
+    for line in _read(root / "proc/cgroups").splitlines():
+        fields = line.split()
+        if not line.startswith("#") and len(fields) == 4 and fields[1] != "0" and fields[3] == "1":
+            enabled.add(fields[0])  # bound to a hierarchy of version 1
+    missing = [name for name in CONTROLLERS if name not in enabled]
+    if not missing:
+        return []
+    remedy = "boot with them enabled (cgroup_enable=memory where it is off), and mount /sys/fs/cgroup"
+    return [problem(f"cgroup controllers are missing: {', '.join(missing)}", remedy)]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
