@@ -44,7 +44,7 @@ async def test_a_command_is_fed_and_heard_and_its_exit_code_told(cri, pods):
 
 async def test_a_command_may_have_a_terminal_of_a_size(cri, pods):
     container_id = await pods.container(await pods.sandbox(), "sleep 1000")
-    command = ["sh", "-c", "test -t 0 && echo yes; read _; stty size; exit 0"]
+    command = ["sh", "-c", "test -t 0 && echo yes; read _; until stty size 2>&1 | grep 100; do sleep 0.1; done"]
     url = await cri.exec_url(container_id, command, **{**EVERYTHING, "stderr": False, "tty": True})
 
     heard = await converse(url, b'\4{"Width":100,"Height":30}', b"\0\n")
