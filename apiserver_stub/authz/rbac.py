@@ -65,7 +65,7 @@ class _Rights:
 
     def __init__(self) -> None:
         self.grants: dict[str, list[_Grant]] = {"": []}
-        self.errors: dict[str, list[str]] = {"": []}
+        self.errors: dict[str, list[NoSuchRole]] = {"": []}
         self._answers: dict[tuple[str, ...], tuple[list[tuple[frozenset[str], Verdict]], Verdict]] = {}
 
     def authorize(self, info: RequestInfo) -> Verdict:
@@ -89,7 +89,7 @@ class _Rights:
         if namespace:
             yield from self.grants.get(namespace, ())
 
-    def errors_of(self, namespace: str) -> list[str]:
+    def errors_of(self, namespace: str) -> list[NoSuchRole]:
         return self.errors[""] + (self.errors.get(namespace, []) if namespace else [])
 
     def _work_out(self, info: RequestInfo) -> tuple[list[tuple[frozenset[str], Verdict]], Verdict]:
@@ -102,7 +102,7 @@ class _Rights:
                 if not names:
                     break
         errors = self.errors_of(info.namespace)
-        return found, Verdict("no-opinion", f"RBAC: {aggregate(errors)}") if errors else NO_OPINION
+        return found, Verdict("no-opinion", f"RBAC: {aggregate(list(map(str, errors)))}") if errors else NO_OPINION
 
 
 class RoleIndex:
@@ -160,7 +160,7 @@ class RoleIndex:
             try:
                 rules = self.rules_of_role(binding.role_kind, binding.role, binding.namespace)
             except NoSuchRole as error:
-                rights.errors.setdefault(binding.namespace, []).append(str(error))
+                rights.errors.setdefault(binding.namespace, []).append(error)
                 continue
             verdict = Verdict("allow", binding.reason(subjects))
             grants = rights.grants.setdefault(binding.namespace, [])
@@ -187,7 +187,7 @@ class Rbac:
         self.follower.catch_up()
         return self._index.rights(user).authorize(info)
 
-    def held(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
+    def held(self, user: User, namespace: str) -> tuple[list[Rule], list[NoSuchRole]]:
         """Return the rules that *user* holds in *namespace*, and which roles could not be found."""
         self.follower.catch_up()
         rights = self._index.rights(user)
@@ -203,7 +203,7 @@ class Rbac:
 
     def rules(self, user: User, namespace: str) -> Rules:
         held, errors = self.held(user, namespace)
-        found = Rules(errors=errors)
+        found = Rules(errors=[str(error) for error in errors])
         for rule in held:
             if rule.resources:
                 found.resources.append(Rule(rule.verbs, rule.groups, rule.resources, rule.names).write())

@@ -1,0 +1,93 @@
+"""Nobody gives away by roles and bindings what they do not have, unless they may ``escalate`` or ``bind``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from apiserver_stub.admission import AdmissionPlugin
+from apiserver_stub.authz import SUPERUSERS, Chain
+from apiserver_stub.authz.rbac import BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, GROUP, ROLES, NoSuchRole, Rbac
+from apiserver_stub.authz.rules import EVERYTHING, Rule, missing, quoted, read_rules
+from apiserver_stub.objects import Object, dig
+from apiserver_stub.request import RequestInfo, User
+from apiserver_stub.status import forbidden, not_found, quote
+
+_PLURALS = {"Role": "roles", "ClusterRole": "clusterroles"}
+_CLEANED_UP = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")
+
+
+class RoleEscalation(AdmissionPlugin):
+    """Compares what a role or binding would give with what its author has."""
+
+    name = "RoleEscalation"
+
+    def __init__(self, rbac: Rbac, authorizer: Chain) -> None:
+        self._rbac, self._authorizer = rbac, authorizer
+        self.resources = {_label(storage) for storage in (ROLES, CLUSTER_ROLES, BINDINGS, CLUSTER_BINDINGS)}
+
+    async def validate(self, call: Any) -> None:
+        """Refuse what would give more than its author has; nothing changes the object any more.
+
+        :raises ApiError: 403, it does; 404, the role of a binding is not there.
+        """
+        if SUPERUSERS in call.request.user.groups:
+            return
+        if call.old is not None and _settled(call.obj) == _settled(call.old):
+            return  # garbage collectors may finish their work on any of them
+        if call.resource.kind in _PLURALS:
+            await self._check_role(call)
+        else:
+            await self._check_binding(call)
+
+    async def _check_role(self, call: Any) -> None:
+        info, plural, user = call.request.info, call.resource.plural, call.request.user
+        if await self._may(user, RequestInfo("escalate", "", GROUP, "*", plural, "", info.namespace, info.name)):
+            return
+        if problem := self._not_held(user, info.namespace, read_rules(call.obj)):
+            raise forbidden(GROUP, plural, call.name, problem)
+        gathers = any(dig(role, ("aggregationRule", "clusterRoleSelectors")) for role in (call.obj, call.old))
+        if gathers and self._not_held(user, info.namespace, EVERYTHING):
+            text = "must have cluster-admin privileges to use the aggregationRule"
+            raise forbidden(GROUP, plural, call.name, text)
+
+    async def _check_binding(self, call: Any) -> None:
+        user, namespace, role = call.request.user, call.request.info.namespace, call.obj.get("roleRef") or {}
+        group, kind, name = (role.get(member) or "" for member in ("apiGroup", "kind", "name"))
+        plural = _PLURALS.get(kind)
+        if plural is None:
+            return  # refused by the rules of the kind already
+        if await self._may(user, RequestInfo("bind", "", group, "*", plural, "", namespace, name)):
+            return
+        try:
+            rules = self._rbac.rules_of_role(kind, name, namespace)
+        except NoSuchRole as error:
+            raise not_found(GROUP, error.plural, error.name) from None
+        if problem := self._not_held(user, namespace, rules):
+            raise forbidden(GROUP, call.resource.plural, call.name, problem)
+
+    async def _may(self, user: User, info: RequestInfo) -> bool:
+        return (await self._authorizer.authorize(user, info)).allowed
+
+    def _not_held(self, user: User, namespace: str, rules: Iterable[Rule]) -> str:
+        """Return what *user* would give away without having it."""
+        held, errors = self._rbac.held(user, namespace)
+        lacking = missing(held, rules)
+        if not lacking:
+            return ""
+        lines = "\n".join(sorted({str(rule) for rule in lacking}))
+        text = f"user {quote(user.name)} (groups={quoted(user.groups)}) is attempting to grant RBAC permissions not "
+        text += f"currently held:\n{lines}"
+        if not errors:
+            return text
+        missed = dict.fromkeys(f'{error.plural}.{GROUP} "{error.name}" not found' for error in errors)
+        return f"{text}; resolution errors: [{', '.join(missed)}]"
+
+
+def _label(storage: str) -> str:
+    group, _, plural = storage.partition("/")
+    return f"{plural}.{group}"
+
+
+def _settled(obj: Object) -> Object:
+    return {**obj, "metadata": {name: value for name, value in obj["metadata"].items() if name not in _CLEANED_UP}}

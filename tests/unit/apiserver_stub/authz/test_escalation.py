@@ -1,0 +1,167 @@
+"""Nobody gives away what they do not have."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from apiserver_stub.authz import Chain, rbac
+from apiserver_stub.authz.escalation import RoleEscalation
+from apiserver_stub.authz.rbac import Rbac
+from apiserver_stub.objects import Object
+from apiserver_stub.request import RequestInfo, User
+from apiserver_stub.status import ApiError
+from tests.unit.apiserver_stub.authz.conftest import ALICE, rule, to, user_subject
+
+KINDS = {
+    "roles": "Role",
+    "clusterroles": "ClusterRole",
+    "rolebindings": "RoleBinding",
+    "clusterrolebindings": "ClusterRoleBinding",
+}
+NOT_HELD = (
+    'user "alice" (groups=["dev" "system:authenticated"]) is attempting to grant RBAC permissions not currently held:'
+)
+
+
+@pytest.fixture(autouse=True)
+def rights(store: Any) -> None:
+    """Alice reads pods everywhere and configmaps in one namespace."""
+    store.role("reader", rule("get,list", "pods"))
+    store.bind("reader", "ClusterRole/reader", user_subject("alice"))
+    store.role("local", rule("get", "configmaps"), namespace="a")
+    store.bind("local", "Role/local", user_subject("alice"), namespace="a")
+
+
+async def refusal(
+    store: Any, plural: str, new: Object, *, namespace: str = "", user: User = ALICE, old: Object | None = None
+) -> str | None:
+    """Return why *user* may not write *new*, ``None`` when it may."""
+    info = to("update" if old else "create", plural, namespace, "x" if old else "", group=rbac.GROUP)
+    roles = Rbac(store)
+    call = SimpleNamespace(
+        request=SimpleNamespace(user=user, info=info),
+        resource=SimpleNamespace(group=rbac.GROUP, plural=plural, kind=KINDS[plural]),
+        obj={"metadata": {"name": "x"}, **new},
+        old=old,
+        name="x",
+    )
+    try:
+        await RoleEscalation(roles, Chain([roles])).validate(call)
+    except ApiError as error:
+        return error.message
+    return None
+
+
+def give(verb: str, resource: str, *, names: str = "") -> tuple[Object, Object]:
+    return rule(verb, resource, group=rbac.GROUP, names=names), user_subject("alice")
+
+
+def grant(store: Any, verb: str, resource: str, *, names: str = "", namespace: str = "") -> None:
+    """Let alice do *verb* on roles."""
+    allowed, subject = give(verb, resource, names=names)
+    store.role("grant", allowed, namespace=namespace)
+    store.bind("grant", f"{'Role' if namespace else 'ClusterRole'}/grant", subject, namespace=namespace)
+
+
+async def test_a_role_may_hold_what_its_author_holds(store: Any) -> None:
+    assert await refusal(store, "clusterroles", {"rules": [rule("get", "pods", names="p")]}) is None
+    assert await refusal(store, "roles", {"rules": [rule("get", "configmaps")]}, namespace="a") is None
+
+
+async def test_what_its_author_lacks_is_listed(store: Any) -> None:
+    new = {"rules": [rule("get,watch", "pods,secrets"), rule("get", paths="/metrics")]}
+
+    assert await refusal(store, "clusterroles", new) == (
+        f'clusterroles.rbac.authorization.k8s.io "x" is forbidden: {NOT_HELD}\n'
+        '{APIGroups:[""], Resources:["pods"], Verbs:["watch"]}\n'
+        '{APIGroups:[""], Resources:["secrets"], Verbs:["get" "watch"]}\n'
+        '{NonResourceURLs:["/metrics"], Verbs:["get"]}'
+    )
+    assert await refusal(store, "roles", {"rules": [rule("get", "configmaps")]}, namespace="b") is not None
+
+
+async def test_roles_that_could_not_be_found_are_told(store: Any) -> None:
+    store.bind("broken", "ClusterRole/gone", user_subject("alice"))
+
+    message = await refusal(store, "clusterroles", {"rules": [rule("get", "secrets")]}) or ""
+
+    assert message.endswith('; resolution errors: [clusterroles.rbac.authorization.k8s.io "gone" not found]')
+
+
+async def test_who_may_escalate_may_write_any_role(store: Any) -> None:
+    grant(store, "escalate", "roles", namespace="a")
+    new = {"rules": [rule("*", "*", group="*")]}
+
+    assert await refusal(store, "roles", new, namespace="a") is None
+    assert await refusal(store, "roles", new, namespace="b") is not None
+    assert await refusal(store, "clusterroles", new) is not None
+    assert await refusal(store, "clusterroles", new, user=User("root", groups=("system:masters",))) is None
+
+
+async def test_gathering_takes_the_right_to_everything(store: Any) -> None:
+    gathering = {"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}}
+    message = (
+        'clusterroles.rbac.authorization.k8s.io "x" is forbidden: must have cluster-admin privileges to use the '
+        "aggregationRule"
+    )
+    old = {"metadata": {"name": "x"}, **gathering}
+
+    assert await refusal(store, "clusterroles", gathering) == message
+    assert await refusal(store, "clusterroles", {"rules": []}, old=old) == message
+    store.role("all", rule("*", "*", group="*"), rule("*", paths="*"))
+    store.bind("all", "ClusterRole/all", user_subject("alice"))
+    assert await refusal(store, "clusterroles", gathering) is None
+
+
+def binding(kind: str, name: str) -> Object:
+    return {"roleRef": {"apiGroup": rbac.GROUP, "kind": kind, "name": name}, "subjects": [user_subject("bob")]}
+
+
+async def test_a_binding_may_give_what_its_author_holds(store: Any) -> None:
+    assert await refusal(store, "clusterrolebindings", binding("ClusterRole", "reader")) is None
+    assert await refusal(store, "rolebindings", binding("ClusterRole", "reader"), namespace="b") is None
+    assert await refusal(store, "rolebindings", binding("Role", "local"), namespace="a") is None
+
+
+async def test_a_binding_of_more_is_refused_unless_its_author_may_bind_that_role(store: Any) -> None:
+    store.role("big", rule("*", "secrets"))
+    new = binding("ClusterRole", "big")
+    lacking = f'{NOT_HELD}\n{{APIGroups:[""], Resources:["secrets"], Verbs:["*"]}}'
+    for plural, namespace in (("clusterrolebindings", ""), ("rolebindings", "a")):
+        refused = await refusal(store, plural, new, namespace=namespace)
+        assert refused == f'{plural}.rbac.authorization.k8s.io "x" is forbidden: {lacking}'
+
+    grant(store, "bind", "clusterroles", names="big", namespace="a")
+
+    assert await refusal(store, "rolebindings", new, namespace="a") is None
+    assert await refusal(store, "clusterrolebindings", new) is not None
+    store.role("bigger", rule("*", "*"))
+    assert await refusal(store, "rolebindings", binding("ClusterRole", "bigger"), namespace="a") is not None
+
+
+async def test_a_binding_to_no_role_is_refused_unless_its_author_may_bind_it(store: Any) -> None:
+    new = binding("Role", "later")
+    message = 'roles.rbac.authorization.k8s.io "later" not found'
+    assert await refusal(store, "rolebindings", new, namespace="a") == message
+
+    grant(store, "bind", "roles", namespace="a")
+
+    assert await refusal(store, "rolebindings", new, namespace="a") is None
+
+
+async def test_cleaning_up_behind_a_role_gives_nothing_away(store: Any) -> None:
+    old = {"metadata": {"name": "x", "finalizers": ["f"], "resourceVersion": "1"}, "rules": [rule("*", "*")]}
+
+    assert await refusal(store, "clusterroles", {"rules": old["rules"]}, old=old) is None
+    relabelled = {"metadata": {"name": "x", "labels": {"a": "b"}}, "rules": old["rules"]}
+    assert await refusal(store, "clusterroles", relabelled, old=old) is not None
+
+
+def test_it_is_asked_about_roles_and_bindings_alone(store: Any) -> None:
+    roles = Rbac(store)
+
+    assert RoleEscalation(roles, Chain([roles])).resources == {f"{plural}.{rbac.GROUP}" for plural in KINDS}
+    assert RequestInfo("create", "", rbac.GROUP, "v1", "roles").is_resource
