@@ -1,8 +1,13 @@
-"""``nodeagent plugins``: what is loaded, from where, with which hooks, and what it decided."""
+"""``nodeagent plugins``: what is loaded and what it decided, a project for a new one, and what is wrong with one.
+
+Exit codes: 0 done and nothing found, 1 ``check`` found problems or ``list`` met a plugin that cannot be loaded, 2 the
+name, the directory or the path given is wrong and nothing was written or checked.
+"""
 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import json
 import sys
 from dataclasses import asdict
@@ -10,10 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from nodeagent.authoring.project import LICENSES, BadProject, check_name, write_project
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.errors import PluginError
 from nodeagent.plugin_report import read_report
-from nodeagent.pluginmanager import PluginManager
+from nodeagent.pluginmanager import GROUP, PluginManager
 
 DEFAULT_ROOT = "/var/lib/kubelet"
 _SHOWN_DECISIONS = 20
@@ -21,13 +27,30 @@ _SHOWN_DECISIONS = 20
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser of all commands."""
-    parser = commands.add_parser("plugins", help="list the plugins of this installation")
+    parser = commands.add_parser("plugins", help="list the plugins of this installation, begin one, check one")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="name, version, origin, hooks and state of every plugin")
     listing.add_argument("-o", "--output", choices=("table", "json"), default="table")
     listing.add_argument("--root-dir", default=DEFAULT_ROOT, help="root directory of the running agent")
     listing.add_argument("--disable-plugin", action="append", default=[], metavar="NAME")
     listing.set_defaults(handler=list_plugins)
+    new = actions.add_parser("new", help="write the project of a new plugin, with tests that pass")
+    new.add_argument("name", metavar="NAME", help="the plugin's name in settings, listings and events")
+    new.add_argument("--dir", type=Path, metavar="D", help="where to write it; ./nodeagent-NAME when not given")
+    new.add_argument("--license", choices=LICENSES, default=LICENSES[0], help="what LICENSE holds (%(default)s)")
+    new.set_defaults(handler=new_plugin)
+    check = actions.add_parser("check", help="tell what is wrong with a plugin, with file and line")
+    check.add_argument("path", type=Path, metavar="PATH", help="the project, its package, or a single file")
+    check.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    check.add_argument("--no-import", action="store_true", help="read the source alone; run none of the plugin's code")
+    check.add_argument(
+        "--import-seconds",
+        type=float,
+        default=0.2,
+        metavar="S",
+        help="how long importing it may take, the agent's own modules aside (%(default)s)",
+    )
+    check.set_defaults(handler=check_plugin)
 
 
 def list_plugins(arguments: argparse.Namespace) -> int:
@@ -54,6 +77,43 @@ def list_plugins(arguments: argparse.Namespace) -> int:
     else:
         _print_table(plugins, decisions)
     return ExitCode.OK
+
+
+def new_plugin(arguments: argparse.Namespace) -> int:
+    """Write a project and tell what to do next."""
+    installed = {entry.name for entry in importlib.metadata.entry_points(group=GROUP)}
+    folder = arguments.dir or Path(f"nodeagent-{arguments.name.replace('_', '-')}")
+    try:
+        check_name(arguments.name, frozenset(installed))
+        files = write_project(arguments.name, folder, license_name=arguments.license)
+    except BadProject as error:
+        print(f"nodeagent: {error}", file=sys.stderr)
+        return ExitCode.CONFIGURATION
+    for file in files:
+        print(file)
+    print(f"\nNext, in the environment of nodeagent:\n  cd {folder}\n  pip install -e '.[dev]'\n  pytest")
+    return ExitCode.OK
+
+
+def check_plugin(arguments: argparse.Namespace) -> int:
+    """Print every finding, one a line, or as a list in JSON."""
+    from nodeagent.authoring import check
+
+    try:
+        findings = check.check_plugin(
+            arguments.path, load=not arguments.no_import, slow_seconds=arguments.import_seconds
+        )
+    except check.NoPlugin as error:
+        print(f"nodeagent: {error}", file=sys.stderr)
+        return ExitCode.CONFIGURATION
+    if arguments.output == "json":
+        json.dump([{**asdict(finding), "file": str(finding.file)} for finding in findings], sys.stdout, indent=2)
+        print()
+    else:
+        for finding in findings:
+            print(f"{finding.file}:{finding.line}: {finding.rule}: {finding.message}")
+        print(f"{len(findings)} problems found" if len(findings) != 1 else "1 problem found")
+    return ExitCode.PROBLEMS if findings else ExitCode.OK
 
 
 def _print_table(plugins: list[dict[str, Any]], decisions: list[dict[str, Any]]) -> None:

@@ -1,0 +1,125 @@
+"""A plugin's source: its files as syntax trees, with the names that imports give to things."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+_IGNORE = re.compile(r"#\s*nodeagent:\s*ignore\[([a-z\-, ]+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class HookImplementation:
+    """A function that carries ``@hookimpl``, or a hook's name without it."""
+
+    node: FunctionNode
+    method: bool
+    marked: bool
+    options: Mapping[str, int] = field(default_factory=dict)
+    """Names of the options given to ``@hookimpl``, with their lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One file.
+
+    :ivar names: what a name stands for, as a dotted path, for those that an import binds anywhere in the file.
+    :ivar ignored: the rules that a line wants left out.
+    """
+
+    file: Path
+    tree: ast.Module
+    names: Mapping[str, str]
+    ignored: Mapping[int, frozenset[str]]
+
+    def dotted(self, node: ast.expr) -> str:
+        """Return what an expression names (``time.sleep``), resolved through imports; empty when it names nothing."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return ""
+        return ".".join([self.names.get(node.id, node.id), *reversed(parts)])
+
+    def hook_implementations(self, prefix: str) -> Iterator[HookImplementation]:
+        """Yield the functions and methods that are, or look like, implementations of hooks."""
+        markers = {"nodeagent.hookimpl", *self._own_markers()}
+        for node, method in _functions(self.tree, in_class=False):
+            marked = False
+            options: dict[str, int] = {}
+            for decorator in node.decorator_list:
+                call = decorator if isinstance(decorator, ast.Call) else None
+                if self.dotted(call.func if call else decorator) in markers:
+                    marked = True
+                    if call:
+                        options |= {keyword.arg or "**": keyword.value.lineno for keyword in call.keywords}
+            if marked or node.name.startswith(prefix):
+                yield HookImplementation(node, method, marked, options)
+
+    def strings(self) -> Mapping[str, str]:
+        """Return the module's constants that are texts."""
+        return {
+            target.id: statement.value.value
+            for statement in self.tree.body
+            if isinstance(statement, ast.Assign)
+            and isinstance(statement.value, ast.Constant)
+            and isinstance(statement.value.value, str)
+            for target in statement.targets
+            if isinstance(target, ast.Name)
+        }
+
+    def _own_markers(self) -> Iterator[str]:
+        """Yield names bound to ``pluggy.HookimplMarker("nodeagent")``."""
+        for statement in self.tree.body:
+            if (
+                isinstance(statement, ast.Assign)
+                and isinstance(statement.value, ast.Call)
+                and self.dotted(statement.value.func) == "pluggy.HookimplMarker"
+                and [a.value for a in statement.value.args if isinstance(a, ast.Constant)] == ["nodeagent"]
+            ):
+                yield from (target.id for target in statement.targets if isinstance(target, ast.Name))
+
+
+def read_module(file: Path) -> Module:
+    """Parse one file.
+
+    :raises SyntaxError: it is no Python; ``ValueError`` when it is no text.
+    :raises OSError: it cannot be read.
+    """
+    text = file.read_bytes()
+    tree = ast.parse(text, filename=str(file))
+    ignored: dict[int, frozenset[str]] = {}
+    for number, line in enumerate(text.decode(errors="replace").splitlines(), 1):
+        if match := _IGNORE.search(line):
+            ignored[number] = frozenset(rule.strip() for rule in match[1].split(","))
+    return Module(file, tree, _bound_names(tree), ignored)
+
+
+def _bound_names(tree: ast.Module) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                # `import a.b` binds a; `import a.b as c` binds c to a.b
+                names[alias.asname or alias.name.partition(".")[0]] = (
+                    alias.name if alias.asname else alias.name.partition(".")[0]
+                )
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def _functions(node: ast.AST, *, in_class: bool) -> Iterator[tuple[FunctionNode, bool]]:
+    """Yield functions with whether they are methods; also those below conditions and in functions."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, FunctionNode):
+            yield child, in_class
+            yield from _functions(child, in_class=False)
+        else:
+            yield from _functions(child, in_class=isinstance(child, ast.ClassDef) or in_class)

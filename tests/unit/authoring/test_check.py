@@ -1,0 +1,317 @@
+"""The check of a plugin names each mistake with file, line and rule, and nothing else."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from nodeagent.authoring.check import NoPlugin, check_plugin
+
+HEAD = "import asyncio\nimport subprocess\nimport time\nfrom pathlib import Path\nfrom nodeagent import hookimpl\n"
+PROJECT = '[project]\nname = "x"\n[project.entry-points.nodeagent]\nshelf = "shelf"\n'
+
+
+@pytest.fixture
+def findings(tmp_path):
+    """Return a function that checks one module and tells line (after the head), rule and message of each finding."""
+
+    def check(source, head=HEAD):
+        file = tmp_path / "shelf.py"
+        file.write_text(head + textwrap.dedent(source).lstrip("\n"))
+        lines = head.count("\n")
+        return [(one.line - lines, str(one.rule), one.message) for one in check_plugin(file, load=False)]
+
+    return check
+
+
+@pytest.fixture
+def project(tmp_path):
+    """Return a function that checks a project and tells file, line and rule of each finding."""
+
+    def check(files):
+        for name, text in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return [
+            (str(one.file.relative_to(tmp_path)), one.line, str(one.rule)) for one in check_plugin(tmp_path, load=False)
+        ]
+
+    return check
+
+
+GOOD = """
+@hookimpl(tryfirst=True)
+async def nodeagent_admit_pod(pod):
+    await asyncio.sleep(1)
+    await asyncio.to_thread(Path("x").read_text)
+
+
+class Part:
+    @hookimpl
+    def nodeagent_provide_background_loops(self, context):
+        return [Path("x").read_text()]
+"""
+
+
+def test_nothing_is_wrong_with_a_good_plugin(findings):
+    assert findings(GOOD) == []
+
+
+# --- hooks ----------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_hook_is_told_with_the_nearest(findings):
+    ((line, rule, message),) = findings("@hookimpl\nasync def nodeagent_admit_pods(pod):\n    pass\n")
+    assert (line, rule) == (2, "unknown-hook")
+    assert message == "nodeagent_admit_pods is no hook; did you mean nodeagent_admit_pod?"
+
+
+def test_a_marker_under_another_name_counts(findings):
+    head = (
+        "from nodeagent import hookimpl as here\nimport nodeagent, pluggy\nown = pluggy.HookimplMarker('nodeagent')\n"
+    )
+    found = findings(
+        """
+        @here
+        def nodeagent_one(): pass
+        @nodeagent.hookimpl
+        def nodeagent_two(): pass
+        @own
+        def nodeagent_three(): pass
+        """,
+        head,
+    )
+    assert [(line, rule) for line, rule, _ in found] == [(n, "unknown-hook") for n in (2, 4, 6)]
+
+
+def test_a_hook_without_the_marker_is_told(findings):
+    source = GOOD + "\n\ndef nodeagent_configure(context):\n    pass\n\n\ndef nodeagent_own_function():\n    pass\n"
+    ((line, rule, message),) = findings(source)
+    assert (line, rule) == (13, "unmarked-hook")
+    assert "lacks @hookimpl" in message
+
+
+def test_a_plugin_without_any_hook_is_told(findings):
+    ((_, rule, _),) = findings("x = 1\n")
+    assert rule == "no-hooks"
+
+
+def test_a_wrapper_is_told(findings):
+    ((line, rule, message),) = findings("@hookimpl(wrapper=True)\nasync def nodeagent_admit_pod(pod):\n    pass\n")
+    assert (line, rule) == (1, "hook-option")
+    assert "wrapper" in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ("pods", 'no argument "pods"; did you mean pod?'),
+        ("pod, xyzzy", 'no argument "xyzzy"; it has: pod, active'),
+        ("pod=None", "has a default and is therefore never passed"),
+        ("*, pod", "behind a * and is never passed"),
+    ],
+)
+def test_a_wrong_argument_is_told(findings, arguments, text):
+    ((line, rule, message),) = findings(f"@hookimpl\nasync def nodeagent_admit_pod({arguments}):\n    pass\n")
+    assert (line, rule) == (2, "argument")
+    assert text in message
+
+
+def test_the_self_of_a_method_is_no_argument(findings):
+    source = "class A:\n    @hookimpl\n    async def nodeagent_admit_pod(this, pod, own=1): pass\n"
+    assert findings(source) == []
+
+
+@pytest.mark.parametrize(
+    ("definition", "text"),
+    [
+        ("def nodeagent_admit_pod(pod)", "must be an async def"),
+        ("async def nodeagent_configure(context)", "must be a plain def"),
+    ],
+)
+def test_sync_and_async_have_to_fit_the_hook(findings, definition, text):
+    ((line, rule, message),) = findings(f"@hookimpl\n{definition}:\n    pass\n")
+    assert (line, rule) == (2, "async")
+    assert text in message
+
+
+# --- blocking calls -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        ("time.sleep(1)", "time.sleep"),
+        ("subprocess.run(['x'])", "subprocess.run"),
+        ("subprocess.check_output(['x'])", "subprocess.check_output"),
+        ("open('x').read()", "open"),
+        ("Path('x').read_text()", "read_text"),
+        ("asyncio.run(f())", "asyncio.run"),
+    ],
+)
+def test_a_blocking_call_in_an_async_hook_is_told(findings, call, name):
+    ((line, rule, message),) = findings(f"@hookimpl\nasync def nodeagent_admit_pod(pod):\n    {call}\n")
+    assert (line, rule) == (3, "blocking-call")
+    assert message.startswith(f"{name}() holds up the event loop, called from async nodeagent_admit_pod; ")
+
+
+def test_libraries_that_block_are_told_by_any_name(findings):
+    head = "from nodeagent import hookimpl\nimport requests as r\nfrom time import sleep as nap\nimport httpx\n"
+    found = findings(
+        """
+        @hookimpl
+        async def nodeagent_admit_pod(pod):
+            r.get("http://x")
+            nap(1)
+            httpx.post("http://x")
+            httpx.AsyncClient()
+        """,
+        head,
+    )
+    assert [(line, message.partition("(")[0]) for line, _, message in found] == [
+        (3, "requests.get"),
+        (4, "time.sleep"),
+        (5, "httpx.post"),
+    ]
+
+
+def test_a_blocking_call_is_followed_through_plain_functions_of_the_file(findings):
+    found = findings(
+        """
+        def read():
+            return Path("x").read_text()
+
+        class Part:
+            @hookimpl
+            async def nodeagent_admit_pod(self, pod):
+                self.judge()
+                await asyncio.to_thread(read)
+
+            def judge(self):
+                return read()
+        """
+    )
+    ((line, _, message),) = found
+    assert line == 2
+    assert "called from async nodeagent_admit_pod through judge and read" in message
+
+
+def test_what_runs_elsewhere_is_no_blocking_call(findings):
+    source = """
+        @hookimpl
+        async def nodeagent_admit_pod(pod):
+            def inner():
+                time.sleep(1)
+            await asyncio.to_thread(inner)
+            await asyncio.to_thread(lambda: open("x").read())
+
+        def again():
+            again()
+            time.sleep(1)
+        """
+    assert findings(source) == []
+
+
+def test_a_line_can_be_excused_from_one_rule(findings):
+    call = "    time.sleep(1)  # nodeagent: ignore[{}]\n"
+    body = "@hookimpl\nasync def nodeagent_admit_pod(pod):\n"
+    assert findings(body + call.format("blocking-call")) == []
+    assert len(findings(body + call.format("argument"))) == 1
+
+
+# --- settings -------------------------------------------------------------------------------------------------
+
+READS = """
+@hookimpl
+def nodeagent_configure(context):
+    context.plugin_settings.get("shelf", {})
+"""
+SCHEMA = "@hookimpl\ndef nodeagent_settings_schema():\n    return {'type': 'object'}\n"
+
+
+def test_settings_without_a_schema_are_told_where_they_are_read(findings):
+    ((line, rule, message),) = findings(READS)
+    assert (line, rule) == (3, "settings-schema")
+    assert "nodeagent_settings_schema" in message
+    assert findings(READS + SCHEMA) == []
+
+
+def test_settings_under_another_name_than_the_entry_points_are_told(project):
+    source = HEAD + READS.replace('"shelf"', "NAME") + SCHEMA + 'NAME = "drawer"\n'
+    assert project({"pyproject.toml": PROJECT, "shelf.py": source}) == [("shelf.py", 9, "settings-schema")]
+    assert project({"shelf.py": source.replace("drawer", "shelf")}) == []
+
+
+# --- imports --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("statement", "rule"),
+    [
+        ("from nodeagent.podworker import worker", "core-import"),
+        ("from nodeagent import agent", "core-import"),
+        ("import nodeagent.pluginmanager", "core-import"),
+        ("from nodeagent.testing import make_pod", "core-import"),
+        ("import apiserver_stub.app", "core-import"),
+        ("from nodeagent_plugins.cri import client", "plugin-import"),
+    ],
+)
+def test_an_import_of_what_is_not_offered_is_told(findings, statement, rule):
+    ((line, found, message),) = findings(f"{statement}\n{GOOD}")
+    assert (line, found) == (1, rule)
+    assert message.startswith(statement.split()[1])
+
+
+def test_imports_that_are_offered_or_for_the_type_checker_pass(findings):
+    source = """
+        from typing import TYPE_CHECKING
+        import nodeagent.base.quantity, nodeagent
+        from nodeagent import __version__, contracts
+        from nodeagent.apiclient.reviews import review
+        from nodeagent.errors import NodeAgentError
+        from . import other
+        if TYPE_CHECKING:
+            from nodeagent.pluginmanager import PluginManager
+        """
+    assert findings(textwrap.dedent(source) + GOOD) == []
+
+
+# --- projects -------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_entry_point_is_told_and_the_source_is_read_all_the_same(project):
+    bad = HEAD + "@hookimpl\ndef nodeagent_admit_pod(pod): pass\n"
+    found = project({"pyproject.toml": '[project]\nname = "x"\n', "shelf.py": bad, "tests/test_x.py": bad})
+    assert found == [("pyproject.toml", 1, "entry-point"), ("shelf.py", 7, "async")]
+
+
+def test_an_entry_point_that_names_nothing_is_told(project):
+    files = {"pyproject.toml": PROJECT + 'lamp = "lamp.on"\n', "src/shelf/__init__.py": HEAD + GOOD}
+    assert project(files) == [("pyproject.toml", 5, "entry-point")]
+
+
+def test_every_file_of_the_package_is_read(project):
+    files = {
+        "pyproject.toml": PROJECT,
+        "shelf/__init__.py": HEAD + GOOD,
+        "shelf/part.py": "import nodeagent.agent\n",
+        "tests/test_shelf.py": "import nodeagent.agent\n",
+    }
+    assert project(files) == [("shelf/part.py", 1, "core-import")]
+
+
+def test_a_file_that_is_no_python_is_told(project):
+    found = project({"pyproject.toml": PROJECT, "shelf.py": HEAD + "def (\n"})
+    assert found == [("shelf.py", 6, "syntax")]
+
+
+@pytest.mark.parametrize("name", ["absent", "empty", "notes.txt", "broken"])
+def test_what_is_no_plugin_is_refused(tmp_path, name):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "pyproject.toml").write_text("[")
+    with pytest.raises(NoPlugin):
+        check_plugin(tmp_path / name, load=False)
