@@ -28,6 +28,7 @@ from apiserver_stub.authn.publish import keep_published, publish
 from apiserver_stub.authz.aggregation import aggregate_roles, keep_aggregated
 from apiserver_stub.authz.bootstrap import ensure_bootstrap_policy
 from apiserver_stub.authz.build import build_authorization
+from apiserver_stub.authz.escalation import RoleEscalation
 from apiserver_stub.contention import Contention
 from apiserver_stub.controllers import own_service
 from apiserver_stub.controllers.garbage import collect_garbage
@@ -131,7 +132,9 @@ async def start_with(options: Options) -> Running:
         await aggregate_roles(store)
         await publish(server, authentication)
         tasks = await stack.enter_async_context(TaskOwner("apiserver"))
-        server.admission = await build_admission(server, stack, tasks)
+        server.admission = await build_admission(
+            server, stack, tasks, [RoleEscalation(authorization.rbac, authorization.chain)]
+        )
         tasks.start(certificates.keep_current(), "certificates")
         start_polls(options, server.polls, (item.storage for item in registry if "list" in item.verbs), tasks)
         if options.encryption_provider_config is not None and options.encryption_provider_config_automatic_reload:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from apiserver_stub.admission import AdmissionPlugin
+from apiserver_stub.admission import AdmissionPlugin, Call
 from apiserver_stub.authz import SUPERUSERS, Chain
 from apiserver_stub.authz.rbac import BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, GROUP, ROLES, NoSuchRole, Rbac
 from apiserver_stub.authz.rules import EVERYTHING, Rule, missing, quoted, read_rules
@@ -26,7 +25,7 @@ class RoleEscalation(AdmissionPlugin):
         self._rbac, self._authorizer = rbac, authorizer
         self.resources = {_label(storage) for storage in (ROLES, CLUSTER_ROLES, BINDINGS, CLUSTER_BINDINGS)}
 
-    async def validate(self, call: Any) -> None:
+    async def validate(self, call: Call) -> None:
         """Refuse what would give more than its author has; nothing changes the object any more.
 
         :raises ApiError: 403, it does; 404, the role of a binding is not there.
@@ -40,7 +39,7 @@ class RoleEscalation(AdmissionPlugin):
         else:
             await self._check_binding(call)
 
-    async def _check_role(self, call: Any) -> None:
+    async def _check_role(self, call: Call) -> None:
         info, plural, user = call.request.info, call.resource.plural, call.request.user
         if await self._may(user, RequestInfo("escalate", "", GROUP, "*", plural, "", info.namespace, info.name)):
             return
@@ -51,7 +50,7 @@ class RoleEscalation(AdmissionPlugin):
             text = "must have cluster-admin privileges to use the aggregationRule"
             raise forbidden(GROUP, plural, call.name, text)
 
-    async def _check_binding(self, call: Any) -> None:
+    async def _check_binding(self, call: Call) -> None:
         user, namespace, role = call.request.user, call.request.info.namespace, call.obj.get("roleRef") or {}
         group, kind, name = (role.get(member) or "" for member in ("apiGroup", "kind", "name"))
         plural = _PLURALS.get(kind)

@@ -271,6 +271,52 @@ def test_a_binding_stays_with_its_role(as_: Callable[[str], Api]) -> None:
     )
 
 
+def test_nobody_gives_away_what_they_do_not_have(as_: Callable[[str], Api]) -> None:
+    admin, bob = as_(""), as_("bob")
+    manage = {"verbs": ["create", "update", "patch"], "apiGroups": [GROUP["apiGroup"]], "resources": ["*"]}
+    read = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
+    admin.ok("POST", f"{RBAC}/clusterroles", {"metadata": {"name": "manager"}, "rules": [manage, read]})
+    binding = {
+        "metadata": {"name": "manager"},
+        "roleRef": {"kind": "ClusterRole", "name": "manager"},
+        "subjects": [{"kind": "User", "name": "bob"}],
+    }
+    admin.ok("POST", f"{RBAC}/clusterrolebindings", binding)
+
+    bob.ok("POST", f"{RBAC}/clusterroles", {"metadata": {"name": "small"}, "rules": [read]})
+    more = [{"verbs": ["get", "list"], "apiGroups": [""], "resources": ["secrets"]}]
+    tries = (
+        ("POST", "clusterroles", {"metadata": {"name": "big"}, "rules": more}, "application/json"),
+        ("PATCH", "clusterroles/small", {"rules": more}, "application/merge-patch+json"),
+        ("PUT", "clusterroles/small", {"metadata": {"name": "small"}, "rules": more}, "application/json"),
+        (
+            "PATCH",
+            "clusterroles/big?fieldManager=m",
+            {
+                "apiVersion": f"{GROUP['apiGroup']}/v1",
+                "kind": "ClusterRole",
+                "metadata": {"name": "big"},
+                "rules": more,
+            },
+            "application/apply-patch+yaml",
+        ),
+    )
+    for method, path, body, content_type in tries:
+        code, refused = bob.call(method, f"{RBAC}/{path}", body, content_type=content_type)
+        assert (code, refused["message"].partition(" is forbidden: ")[2]) == (
+            403,
+            'user "bob" (groups=["system:authenticated"]) is attempting to grant RBAC permissions not currently held:\n'
+            '{APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]}',
+        ), (method, path)
+    root = {"metadata": {"name": "root"}, "roleRef": {"kind": "ClusterRole", "name": "cluster-admin"}}
+    assert bob.call("POST", f"{RBAC}/clusterrolebindings", root)[0] == 403
+    assert bob.call("POST", f"{RBAC}/namespaces/default/rolebindings", root)[0] == 403
+    bind = {"verbs": ["bind"], "apiGroups": [GROUP["apiGroup"]], "resources": ["clusterroles"]}
+    patch = {"rules": [manage, read, {**bind, "resourceNames": ["cluster-admin"]}]}
+    admin.ok("PATCH", f"{RBAC}/clusterroles/manager", patch, content_type="application/merge-patch+json")
+    bob.ok("POST", f"{RBAC}/namespaces/default/rolebindings", root)
+
+
 def test_kubectl_knows_roles_and_rights(site: Server) -> None:
     site.kubectl("create", "role", "pod-reader", "--verb=get,list", "--resource=pods")
     site.kubectl("create", "rolebinding", "pod-reader", "--role=pod-reader", "--user=carol")

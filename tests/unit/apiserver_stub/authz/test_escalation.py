@@ -41,7 +41,7 @@ async def refusal(
     """Return why *user* may not write *new*, ``None`` when it may."""
     info = to("update" if old else "create", plural, namespace, "x" if old else "", group=rbac.GROUP)
     roles = Rbac(store)
-    call = SimpleNamespace(
+    call: Any = SimpleNamespace(
         request=SimpleNamespace(user=user, info=info),
         resource=SimpleNamespace(group=rbac.GROUP, plural=plural, kind=KINDS[plural]),
         obj={"metadata": {"name": "x"}, **new},
