@@ -34,6 +34,7 @@ GATES_IN_USE = frozenset(
         "CPUManagerPolicyAlphaOptions",
         "CPUManagerPolicyBetaOptions",
         "CPUManagerPolicyOptions",
+        "ContainerCheckpoint",
         "CustomCPUCFSQuotaPeriod",
         "EventedPLEG",
         "ExecProbeTimeout",

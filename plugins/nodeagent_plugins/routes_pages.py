@@ -1,0 +1,81 @@
+"""``/flagz`` and ``/statusz``: how the agent was started and for how long it runs, as text for people.
+
+What may be secret is not shown; the layout may change, so programs read ``/configz`` and ``/metrics`` instead.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from aiohttp import web
+
+from nodeagent import __version__, hookimpl
+from nodeagent.base import identity
+from nodeagent.config.flags import field_flags
+from nodeagent.config.load import masked
+from nodeagent.config.nodeflags import NODE_FLAGS
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.server import Reach, Route
+
+_NOTE = "For people only: the layout of this page may change at any time."
+
+
+@hookimpl
+def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
+    started_at = context.clock.wall()
+
+    async def flagz(request: web.Request) -> web.Response:
+        return web.Response(text=flags_page(context))
+
+    async def statusz(request: web.Request) -> web.Response:
+        return web.Response(text=status_page(started_at, context.clock.wall()))
+
+    return Route("GET", "/flagz", flagz, Reach.DEBUG_HIDDEN), Route("GET", "/statusz", statusz, Reach.DEBUG_HIDDEN)
+
+
+def flags_page(context: AgentContext) -> str:
+    """Return every flag with the value in force, wherever it was set."""
+    plain = masked(context.config)
+    values = {flag.name: _at(plain, flag.path) for flag in field_flags().values()}
+    values |= {flag.name: getattr(context.settings, flag.attribute) for flag in NODE_FLAGS}
+    lines = [f"{name}={_shown(value)}" for name, value in sorted(values.items())]
+    return _page("flags", lines)
+
+
+def status_page(started_at: datetime, now: datetime) -> str:
+    """Return since when the agent runs, and what it is."""
+    seconds = int((now - started_at).total_seconds())
+    return _page(
+        "statusz",
+        [
+            f"Started: {started_at:%a %b %d %H:%M:%S UTC %Y}",
+            f"Up: {seconds // 3600} hr {seconds // 60 % 60:02} min {seconds % 60:02} sec",
+            f"Python version: {platform.python_version()}",
+            f"Binary version: {__version__}",
+            "Paths: /configz /flagz /healthz /metrics /statusz",
+        ],
+    )
+
+
+def _page(title: str, lines: Sequence[str]) -> str:
+    return "\n".join([f"{identity.current().component} {title}", _NOTE, "", *lines]) + "\n"
+
+
+def _at(plain: Mapping[str, Any], path: str) -> Any:
+    value: Any = plain
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={_shown(each)}" for key, each in value.items())
+    if isinstance(value, list | tuple):
+        return ",".join(map(_shown, value))
+    return "" if value is None else str(value)

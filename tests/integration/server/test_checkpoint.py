@@ -1,0 +1,145 @@
+"""Checkpoints of containers, and the pages on flags and state, behind their gate and rights."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, RuntimePod
+from nodeagent.errors import RuntimeFailure
+from nodeagent.testing import FakePodDirectory, FakeRuntime, make_pod
+from tests.integration.server.conftest import serving
+
+PATH = "/checkpoint/default/web/main"
+GATE = {"ContainerCheckpoint": True}
+
+
+class Checkpoints(FakeRuntime):
+    """A runtime that can write checkpoints, or fails as it is told."""
+
+    error: Exception | None = None
+
+    async def checkpoint_container(self, container_id, location, timeout_seconds):
+
+        Path(location).write_text(f"{container_id} {timeout_seconds}")
+        if self.error is not None:
+            raise self.error
+
+
+def pods(state=ContainerState.RUNNING):
+    pod = make_pod("web", containers=["main", "idle"])
+    container = RuntimeContainerStatus(
+        id="c1", name="main", attempt=0, state=state, created_at=1, started_at=1, finished_at=0, exit_code=0, image="i",
+        image_ref="i",
+    )  # fmt: skip
+    directory = FakePodDirectory()
+    directory.add(pod, observed=RuntimePod(pod.uid, "web", "default", containers=[container]))
+    return directory
+
+
+async def ask(pki, tmp_path, path=PATH, runtime=None, token="admin-token", method="POST", **fields):
+    fields.setdefault("feature_gates", GATE)
+    parts = {"pods": fields.pop("pods", None) or pods(), "runtime": runtime or Checkpoints()}
+    async with serving(pki, tmp_path, parts=parts, **fields) as node:
+        status, text, _ = await node.ask(path, method=method, token=token)
+        return status, text
+
+
+async def test_a_checkpoint_is_written_where_root_alone_can_read_it(pki, tmp_path, caplog):
+    caplog.set_level("INFO")
+
+    status, text = await ask(pki, tmp_path, f"{PATH}?timeout=1&timeout=7")
+
+    [file] = json.loads(text)["items"]
+    assert status == 200
+    assert file.startswith(f"{tmp_path}/checkpoints/checkpoint-web_default-main-20") and file.endswith("Z.tar")
+    assert Path(file).read_text() == "c1 7"
+    assert stat.S_IMODE((tmp_path / "checkpoints").stat().st_mode) == 0o700
+    [served] = [record for record in caplog.records if record.message == "Served"]
+    assert (served.user, served.path, served.status) == ("admin", PATH, 200)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/checkpoint/default/nobody/main", "pod does not exist"),
+        ("/checkpoint/default/web/other", "container other does not exist"),
+        ("/checkpoint/default/web/idle", "container idle is not running"),
+        (f"{PATH}?timeout=soon", "cannot parse value of timeout parameter"),
+        (f"{PATH}?timeout=-1", "timeout must be between"),
+    ],
+)
+async def test_what_cannot_be_checkpointed_is_not_found(pki, tmp_path, path, text):
+    status, told = await ask(pki, tmp_path, path)
+
+    assert status == 404
+    assert text in told
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (NotImplementedError(), "not offered by this container runtime"),
+        (RuntimeFailure("criu is missing"), "checkpointing of default/web/main failed (criu is missing)"),
+    ],
+)
+async def test_a_runtime_that_cannot_is_named(pki, tmp_path, error, text):
+    runtime = Checkpoints()
+    runtime.error = error
+
+    status, told = await ask(pki, tmp_path, runtime=runtime)
+
+    assert status == 500
+    assert text in told
+
+
+async def test_a_failed_checkpoint_leaves_no_file(pki, tmp_path):
+    runtime = Checkpoints()
+    runtime.error = RuntimeFailure("no space")
+
+    await ask(pki, tmp_path, runtime=runtime)
+
+    assert list((tmp_path / "checkpoints").iterdir()) == []
+
+
+async def test_a_runtime_without_the_call_is_named(pki, tmp_path):
+    status, told = await ask(pki, tmp_path, runtime=FakeRuntime())
+
+    assert (status, "not offered by this container runtime" in told) == (500, True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"feature_gates": {}}, 404),
+        ({"enable_debugging_handlers": False}, 404),
+        ({"token": "viewer-token"}, 403),
+        ({"token": "scraper-token"}, 403),
+        ({"method": "GET"}, 405),
+    ],
+)
+async def test_a_checkpoint_needs_gate_handlers_right_and_method(pki, tmp_path, fields, status):
+    assert (await ask(pki, tmp_path, **fields))[0] == status
+
+
+async def test_the_pages_tell_flags_and_state(pki, tmp_path):
+    headers = {"Authorization": ["Bearer do-not-show"]}
+    async with serving(pki, tmp_path, max_pods=42, static_pod_url_header=headers) as node:
+        await node.clock.advance(3725)
+        flags, text, _ = await node.ask("/flagz", token="admin-token")
+        state, page, _ = await node.ask("/statusz", token="admin-token")
+        refused, _, _ = await node.ask("/flagz", token="scraper-token")
+
+    lines = text.splitlines()
+    assert (flags, state, refused) == (200, 200, 403)
+    assert "max-pods=42" in lines and f"root-dir={tmp_path}" in lines and "port=0" in lines
+    assert "do-not-show" not in text
+    assert "Up: 1 hr 02 min 05 sec" in page.splitlines()
+
+
+async def test_the_pages_go_with_the_debugging_handlers(pki, tmp_path):
+    async with serving(pki, tmp_path, enable_debugging_handlers=False) as node:
+        assert [(await node.ask(path, token="admin-token"))[0] for path in ("/flagz", "/statusz")] == [404, 404]
