@@ -130,3 +130,37 @@ def test_a_view_is_a_range_of_what_is_there() -> None:
     assert (len(view), view[0].key, view[-1].key) == (2, "b/2", "b/3")
     assert [record.key for record in view[1:5]] == ["b/3"]
     assert list(collection.view("d/")) == []
+
+
+async def test_a_reset_replaces_everything_and_tells_readers(pods: Collection) -> None:
+    put(pods, "a", 11)
+    put(pods, "b", 12)
+    position = pods.end
+    waiting = asyncio.ensure_future(pods.wait(position))
+    await asyncio.sleep(0)
+
+    pods.reset([Record("c", 20, b"x"), Record("b", 12, b"x")], 30)
+
+    await asyncio.wait_for(waiting, 1)
+    assert keys(pods.select()) == ["b", "c"]
+    for late in (lambda: pods.read(position, 1), lambda: pods.position_after(29), lambda: pods.select_at(29)):
+        with pytest.raises(Compacted):
+            late()
+    assert pods.position_after(30) == pods.end
+    put(pods, "d", 31)
+    assert [change.record.key for change in pods.read(pods.position_after(30), 9)] == ["d"]
+
+
+def test_history_can_be_forgotten(pods: Collection) -> None:
+    for revision, key in enumerate("abc", 11):
+        put(pods, key, revision)
+
+    pods.compact(12)
+
+    with pytest.raises(Compacted):
+        pods.position_after(11)
+    assert [change.record.key for change in pods.read(pods.position_after(12), 9)] == ["c"]
+    pods.compact(20)
+    with pytest.raises(Compacted):
+        pods.select_at(19)
+    assert keys(pods.select_at(20)) == ["a", "b", "c"]

@@ -6,11 +6,13 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from apiserver_stub.store import Keep, Outcome, Put, Record, Remove, StoreUnavailable
+from apiserver_stub.store import Compacted, Keep, Outcome, Put, Record, Remove, StoreUnavailable
+from apiserver_stub.store import sqlite as module
 from apiserver_stub.store.base import with_revision, without_revision
 from apiserver_stub.store.sqlite import SqliteStore
 
@@ -185,3 +187,51 @@ async def test_of_several_writes_to_one_key_the_last_is_kept(tmp_path: Path) -> 
         (record,) = store.collection("core/pods").select()
         assert record.revision == newest
         assert sqlite3.connect(tmp_path / "store.db").execute("SELECT count(*) FROM records").fetchone() == (1,)
+
+
+@pytest.mark.row("opt.store-compaction-interval")
+async def test_history_lives_for_one_interval_to_two(tmp_path: Path) -> None:
+    async with opened(tmp_path, compaction_seconds=0.05) as store:
+        await store.update("c", "k", put())
+        first = store.revision
+        await store.update("c", "k", put())
+        collection = store.collection("c")
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    collection.select_at(first)
+                except Compacted:
+                    break
+                await asyncio.sleep(0.01)
+        assert collection.select_at(store.revision)
+
+    async with opened(tmp_path) as store:
+        await store.update("c", "k", put())
+        first = store.revision
+        await store.update("c", "k", put())
+        await asyncio.sleep(0.2)
+        assert store.collection("c").select_at(first)
+
+
+@pytest.mark.row("opt.event-ttl")
+async def test_many_that_expire_together_let_writes_in_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "EXPIRY_SWEEP_SECONDS", 3600.0)
+    clock = [1000.0]
+    async with opened(tmp_path, now=lambda: clock[0]) as store:
+        await asyncio.gather(*(store.update("e", f"k{number}", put(ttl_seconds=60)) for number in range(2_000)))
+        clock[0] += 61
+        expiring, between = asyncio.create_task(_expire_all(store)), []
+        while not expiring.done():
+            await store.update("c", "k", put())
+            between.append(len(store.collection("e")))
+        await expiring
+
+        assert len(store.collection("e")) == 0
+        steps = [before - after for before, after in pairwise([2_000, *between])]
+        assert max(steps) <= 2 * module.EXPIRY_BATCH  # a write waits for a batch or two, never for all
+        assert len([step for step in steps if step]) >= 4
+
+
+async def _expire_all(store: SqliteStore) -> None:
+    while await store.expire_due():
+        pass

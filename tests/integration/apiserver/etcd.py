@@ -1,0 +1,114 @@
+"""A real etcd server on loopback, and one's own look at what is in it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import aiohttp
+
+from apiserver_stub import launch
+from apiserver_stub.options import parse
+from apiserver_stub.store import StoreUnavailable
+from apiserver_stub.store.etcd.client import EtcdClient, TlsFiles, prefix_end
+from apiserver_stub.store.etcd.proto.kv_pb2 import KeyValue
+
+from .test_limits import Client
+
+START_SECONDS = 20.0
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Etcd:
+    """One server with its data in *directory*."""
+
+    def __init__(self, directory: Path, *arguments: str, files: TlsFiles | None = None) -> None:
+        self._files = files or TlsFiles()
+        self._arguments, self._directory = arguments, directory
+        self.port, self._peer = free_port(), free_port()
+        self.url = f"{'https' if files else 'http'}://127.0.0.1:{self.port}"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    async def start(self) -> None:
+        """Start, on the same port and data as before, and wait until it answers."""
+        peer = f"http://127.0.0.1:{self._peer}"
+        self._directory.mkdir(exist_ok=True)
+        with (self._directory / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    "etcd",
+                    f"--data-dir={self._directory / 'data'}",
+                    f"--listen-client-urls={self.url}",
+                    f"--advertise-client-urls={self.url}",
+                    f"--listen-peer-urls={peer}",
+                    f"--initial-advertise-peer-urls={peer}",
+                    f"--initial-cluster=default={peer}",
+                    "--log-level=error",
+                    *self._arguments,
+                ],
+                stdout=log,
+                stderr=log,
+            )
+        async with self.client() as client, asyncio.timeout(START_SECONDS):
+            while True:
+                try:
+                    await client.range(b"health")
+                    break
+                except StoreUnavailable:
+                    await asyncio.sleep(0.05)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        assert self.process is not None
+        self.process.wait()
+
+    def signal(self, number: int) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[EtcdClient]:
+        client = EtcdClient([self.url], self._files)
+        try:
+            yield client
+        finally:
+            await client.close()
+
+    async def stored(self, prefix: str) -> dict[str, KeyValue]:
+        """Return what is stored under *prefix*, as it is."""
+        async with self.client() as client:
+            found = await client.range(prefix.encode(), prefix_end(prefix.encode()))
+        return {item.key.decode(): item for item in found.kvs}
+
+
+@asynccontextmanager
+async def running_etcd(directory: Path, *arguments: str, files: TlsFiles | None = None) -> AsyncIterator[Etcd]:
+    etcd = Etcd(directory, *arguments, files=files)
+    try:
+        await etcd.start()
+        yield etcd
+    finally:
+        if etcd.process is not None and etcd.process.poll() is None:
+            etcd.signal(signal.SIGCONT)
+            etcd.kill()
+
+
+@asynccontextmanager
+async def serving(data: Path, *arguments: str) -> AsyncIterator[Client]:
+    """Yield an admin's client of a server with *arguments*."""
+    running = await launch.start(data, options=parse(list(arguments)))
+    try:
+        async with aiohttp.ClientSession() as session:
+            yield Client(running, session, running.token)
+    finally:
+        await running.stop()

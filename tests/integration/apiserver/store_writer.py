@@ -1,0 +1,40 @@
+"""A program of its own: sixteen writers on a store, each acknowledged write told on a line, until it is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from apiserver_stub.store import Outcome, Put, Record
+from apiserver_stub.store.sqlite import SqliteStore
+
+DATA = b'{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"%s"},"data":{"n":"%d","copy":"%d"}}'
+WRITERS = 16
+
+
+async def write(store: SqliteStore, name: str) -> None:
+    """Count the object *name* up for ever."""
+    number = 0
+    known = store.collection("core/configmaps").get(name)
+    if known is not None:
+        number = int(known.data.split(b'"n":"')[1].split(b'"')[0])
+
+    def decide(current: Record | None) -> Outcome:
+        return Put(DATA % (name.encode(), number, number))
+
+    while True:
+        number += 1
+        record = await store.update("core/configmaps", name, decide)
+        os.write(1, f"{name} {number} {record.revision}\n".encode())  # whole lines, and none is held back
+
+
+async def main(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    await asyncio.gather(*(write(store, f"w{number}") for number in range(WRITERS)))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))

@@ -1,0 +1,105 @@
+"""What was acknowledged is there: after a kill, and when the disk is full."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from apiserver_stub.store.sqlite import SqliteStore
+
+from .conftest import Api, Server
+from .store_writer import WRITERS
+
+ROUNDS = 30
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+async def test_every_acknowledged_write_survives_thirty_kills(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    acknowledged: dict[str, tuple[int, int]] = {}
+    newest = 0
+    for round_ in range(ROUNDS):
+        for name, number, revision in _write_and_kill(path, lines=3 * WRITERS + 7 * round_):
+            assert revision > newest
+            acknowledged[name] = (number, revision)
+        store = SqliteStore(path)
+        await store.open()
+        try:
+            highest = max(revision for _, revision in acknowledged.values())
+            assert store.revision >= highest >= newest
+            newest = store.revision
+            for name, (number, revision) in acknowledged.items():
+                record = store.collection("core/configmaps").get(name)
+                assert record is not None
+                found = json.loads(record.data)
+                # The newest may be one that nobody was told of; none is older, and none is half of one and of another.
+                assert found["data"]["n"] == found["data"]["copy"]
+                assert (int(found["data"]["n"]), record.revision) >= (number, revision)
+                assert int(found["data"]["n"]) <= number + 1
+        finally:
+            await store.close()
+    assert len(acknowledged) == WRITERS
+
+
+def _write_and_kill(path: Path, *, lines: int) -> list[tuple[str, int, int]]:
+    """Run the writers, kill them after *lines* acknowledged writes and return all that were told."""
+    command = [sys.executable, "-m", "tests.integration.apiserver.store_writer", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        told = [process.stdout.readline() for _ in range(lines)]
+        process.kill()
+        told += process.stdout.readlines()
+    whole = [line.split() for line in told if line.endswith("\n")]
+    assert len(whole) >= lines
+    return [(name, int(number), int(revision)) for name, number, revision in whole]
+
+
+@contextmanager
+def small_disk(path: Path, mebibytes: int) -> Iterator[Path]:
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(path)], check=True)
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+def test_a_full_disk_fails_writes_alone_and_only_as_long_as_it_is_full(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 6) as disk:
+        server = Server(disk / "data")
+        try:
+            api = server.api()
+            api.ok("POST", MAPS, {"metadata": {"name": "kept"}, "data": {"k": "v"}})
+            filler = disk / "filler"
+            with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+                while True:
+                    file.write(bytes(16_384))
+            code, status = _fail(api)
+            assert (code, status["kind"], status["reason"]) == (503, "Status", "ServiceUnavailable")
+            assert "full" in status["message"]
+            assert api.ok("GET", f"{MAPS}/kept")["data"] == {"k": "v"}
+            assert "kept" in {item["metadata"]["name"] for item in api.ok("GET", MAPS)["items"]}
+            assert api.call("GET", "/readyz/etcd")[0] == 500
+
+            filler.unlink()
+            api.ok("POST", MAPS, {"metadata": {"name": "after"}})
+            names = {item["metadata"]["name"] for item in api.ok("GET", MAPS)["items"]}
+            assert {"kept", "after"} <= names
+            assert not {name for name in names if name.startswith("lost")}
+        finally:
+            server.stop()
+
+
+def _fail(api: Api) -> tuple[int, dict[str, str]]:
+    """Write until a write fails, and return its answer."""
+    for number in range(50):
+        code, answer = api.call("POST", MAPS, {"metadata": {"name": f"last-{number}"}, "data": {"k": "x" * 100_000}})
+        if code != 201:
+            return code, answer
+    raise AssertionError("the disk has room without end")

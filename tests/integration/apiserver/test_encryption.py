@@ -1,0 +1,125 @@
+"""Secrets at rest: what lies on the disk, and keys that change while the server runs."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apiserver_stub.store import open as module
+
+from .etcd import running_etcd, serving
+from .test_limits import Client, until
+
+SECRETS = "/api/v1/namespaces/default/secrets"
+PLAIN = "c3VwZXItc2VjcmV0LXZhbHVl"
+
+
+def config(*keys: str, kind: str = "aescbc") -> str:
+    made = [{"name": name, "secret": base64.b64encode(name.encode() * 16).decode()} for name in keys]
+    entry = {"resources": ["secrets"], "providers": [{kind: {"keys": made}}, {"identity": {}}]}
+    head = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration"}
+    return json.dumps({**head, "resources": [entry]})
+
+
+def a_secret(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "data": {"password": PLAIN}}
+
+
+async def create(client: Client, name: str) -> None:
+    assert (await client("POST", SECRETS, json=a_secret(name)))[0] == 201
+
+
+async def password(client: Client, name: str) -> str:
+    return str(json.loads((await client("GET", f"{SECRETS}/{name}"))[2])["data"]["password"])
+
+
+def on_disk(data: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in data.glob("store.db*"))
+
+
+@pytest.mark.row("opt.encryption-provider-config")
+async def test_a_secret_is_on_no_disk_in_the_clear(tmp_path: Path) -> None:
+    file = tmp_path / "keys.yaml"
+    file.write_text(config("k1"))
+    async with serving(tmp_path / "a", f"--encryption-provider-config={file}") as client:
+        await create(client, "s")
+        assert await password(client, "s") == PLAIN
+        assert (await client("GET", "/readyz/kms-providers"))[0] == 404
+    assert b"k8s:enc:aescbc:v1:k1:" in on_disk(tmp_path / "a")
+    assert PLAIN.encode() not in on_disk(tmp_path / "a")
+    async with serving(tmp_path / "a") as client:  # without the keys
+        code, _, answer = await client("GET", f"{SECRETS}/s")
+        assert code == 500
+        message = json.loads(answer)["message"]
+        assert message == "Internal error occurred: identity transformer tried to read encrypted data"
+        assert (await client("GET", SECRETS))[0] == 500
+        assert (await client("DELETE", f"{SECRETS}/s"))[0] == 500
+
+
+@pytest.mark.row("opt.encryption-provider-config-automatic-reload")
+@pytest.mark.parametrize("reload", [True, False])
+async def test_keys_change_while_servers_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, reload: bool
+) -> None:
+    monkeypatch.setattr(module, "RELOAD_SECONDS", 0.05)
+    file = tmp_path / "keys.yaml"
+    file.write_text(config("k1"))
+    options = [f"--encryption-provider-config={file}"]
+    if reload:
+        options.append("--encryption-provider-config-automatic-reload")
+    caplog.set_level("INFO")
+    async with (
+        running_etcd(tmp_path / "etcd") as etcd,
+        serving(tmp_path / "a", f"--store-servers={etcd.url}", *options) as one,
+        serving(tmp_path / "b", f"--store-servers={etcd.url}", *options) as other,
+    ):
+
+        async def label(name: str) -> bytes:
+            (item,) = (await etcd.stored(f"/registry/secrets/default/{name}")).values()
+            return b":".join(item.value.split(b":")[:5])
+
+        await create(one, "old")
+        assert await label("old") == b"k8s:enc:aescbc:v1:k1"
+        assert (await one("GET", "/readyz/kms-providers"))[0] == (200 if reload else 404)
+        file.write_text("nonsense")
+        await (until(lambda: caplog.text.count("Keys are not taken over") == 2) if reload else asyncio.sleep(0.2))
+        file.write_text(_both())
+        await (until(lambda: caplog.text.count("Keys are taken over") == 2) if reload else asyncio.sleep(0.2))
+        await create(other, "new")
+        assert await label("new") == (b"k8s:enc:secretbox:v1:k2" if reload else b"k8s:enc:aescbc:v1:k1")
+        for client in (one, other):
+            assert await password(client, "old") == await password(client, "new") == PLAIN
+        if not reload:
+            return
+        old = json.loads((await one("GET", f"{SECRETS}/old"))[2])
+        assert (await one("PUT", f"{SECRETS}/old", json=old))[0] == 200  # the same, and written anew
+        assert await label("old") == b"k8s:enc:secretbox:v1:k2"
+
+
+def _both() -> str:
+    """Return the keys after a change: a new one of another kind writes, the old one still reads."""
+    new, old = json.loads(config("k2", kind="secretbox")), json.loads(config("k1"))
+    new["resources"][0]["providers"] = new["resources"][0]["providers"][:1] + old["resources"][0]["providers"]
+    return json.dumps(new)
+
+
+@pytest.mark.row("opt.encryption-provider-config")
+def test_a_server_with_bad_keys_tells_everything_and_does_not_start(tmp_path: Path) -> None:
+    file = tmp_path / "keys.yaml"
+    file.write_text(config("k").replace('"secrets"', '"Secrets"').replace('"name": "k"', '"name": ""'))
+    command = [sys.executable, "-m", "apiserver_stub", "--data-dir", str(tmp_path), "--secure-port=0"]
+
+    result = subprocess.run(
+        [*command, f"--encryption-provider-config={file}"], capture_output=True, text=True, timeout=30, check=False
+    )
+
+    assert result.returncode == 1
+    for part in ("error while parsing file: ", "should not contain capital letters", "name is a mandatory field"):
+        assert part in result.stderr

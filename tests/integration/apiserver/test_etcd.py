@@ -1,0 +1,388 @@
+"""Objects in an etcd cluster: shared by servers, in the places and forms that all its users agree on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from apiserver_stub.store import Compacted
+from apiserver_stub.store.etcd.client import HistoryGone, TlsFiles
+from apiserver_stub.store.etcd.compaction import KEY
+from nodeagent.base.tls import generate_ca, issue
+
+from .etcd import Etcd, running_etcd, serving
+from .test_limits import Client, until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+EVENTS = "/api/v1/namespaces/default/events"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def etcd(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Etcd]:
+    """A cluster that tests share; each has a prefix of its own."""
+    async with running_etcd(tmp_path_factory.mktemp("etcd")) as found:
+        yield found
+
+
+def on(etcd: Etcd, prefix: str, *more: str) -> list[str]:
+    return [f"--store-servers={etcd.url}", f"--store-prefix={prefix}", *more]
+
+
+def a_map(name: str, **data: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "data": data}
+
+
+def an_event(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "involvedObject": {"namespace": "default"}}
+
+
+async def ok(client: Client, method: str, path: str, body: Any = None) -> Any:
+    code, _, answer = await client(method, path, json=body)
+    assert code < 300, answer
+    return json.loads(answer)
+
+
+async def code_of(client: Client, path: str) -> int:
+    return (await client("GET", path))[0]
+
+
+def sample(text: str, what: str) -> list[str]:
+    return re.findall(rf"^{re.escape(what)} (\S+)$", text, re.MULTILINE)
+
+
+@pytest.mark.row("opt.store-servers", "opt.storage-backend", "opt.store-prefix")
+async def test_servers_share_a_cluster(etcd: Etcd, tmp_path: Path) -> None:
+    options = on(etcd, "shared", "--storage-backend=store3")
+    async with serving(tmp_path / "a", *options) as one, serving(tmp_path / "b", *options) as other:
+        created = await ok(one, "POST", MAPS, a_map("m", k="1"))
+        assert (await ok(other, "GET", f"{MAPS}/m"))["data"] == {"k": "1"}  # at once: nobody reads the past unasked
+        events = other.stream(f"{MAPS}?watch=1&resourceVersion={created['metadata']['resourceVersion']}")
+        changed = await ok(one, "PUT", f"{MAPS}/m", a_map("m", k="2"))
+        event = json.loads(await anext(events))
+        await events.aclose()  # type: ignore[attr-defined]
+        assert (event["type"], event["object"]) == ("MODIFIED", changed)
+
+        stale = created | {"data": {"k": "3"}}
+        assert (await other("PUT", f"{MAPS}/m", json=stale))[0] == 409
+        assert (await other("POST", MAPS, json=a_map("m")))[0] == 409
+        await ok(other, "DELETE", f"{MAPS}/m")
+        await ok(one, "POST", MAPS, a_map("m"))  # as soon as it is gone
+        names = {item["metadata"]["name"] for item in (await ok(other, "GET", MAPS))["items"]}
+        assert "m" in names
+        for name in ("nodes", "namespaces/default/services"):
+            kind = {"nodes": "Node"}.get(name, "Service")
+            body = {"kind": kind, "metadata": {"name": "x"}, "spec": {"ports": [{"port": 1}]} if kind != "Node" else {}}
+            await ok(one, "POST", f"/api/v1/{name}", body)
+    found = await etcd.stored("/shared/")
+    for place in ("minions/x", "services/specs/default/x", "configmaps/default/m", "namespaces/default"):
+        assert f"/shared/{place}" in found
+    assert not await etcd.stored("/registry/")
+
+
+@pytest.mark.row("opt.store-servers")
+async def test_sixteen_writers_of_two_servers_lose_nothing(etcd: Etcd, tmp_path: Path) -> None:
+    async with serving(tmp_path / "a", *on(etcd, "/race")) as one, serving(tmp_path / "b", *on(etcd, "/race")) as other:
+        await ok(one, "POST", MAPS, a_map("m"))
+
+        async def write(number: int) -> None:
+            patch = {"data": {f"k{number}": "x"}}
+            headers = {"Content-Type": "application/merge-patch+json"}
+            client = (one, other)[number % 2]
+            url, tls = client.running.url + f"{MAPS}/m", client._tls
+            async with (
+                aiohttp.ClientSession(headers=headers | {"Authorization": f"Bearer {client.running.token}"}) as session,
+                session.patch(url, data=json.dumps(patch), ssl=tls) as response,
+            ):
+                assert response.status == 200, await response.text()
+
+        await asyncio.gather(*(write(number) for number in range(16)))
+        for client in (one, other):
+            assert len((await ok(client, "GET", f"{MAPS}/m"))["data"]) == 16
+
+
+@pytest.mark.row("opt.store-servers-overrides")
+async def test_a_resource_can_have_servers_of_its_own(etcd: Etcd, tmp_path: Path) -> None:
+    async with running_etcd(tmp_path / "etcd") as apart:
+        override = f"--store-servers-overrides=/events#{apart.url}"
+        async with serving(tmp_path / "a", *on(etcd, "/most", override)) as client:
+            event = await ok(client, "POST", EVENTS, an_event("e"))
+            listed = await ok(client, "GET", EVENTS)
+            assert listed["metadata"]["resourceVersion"] == event["metadata"]["resourceVersion"]  # a count of its own
+            await ok(client, "POST", MAPS, a_map("m"))
+            assert list(await apart.stored("/most/")) == ["/most/events/default/e"]
+            assert "/most/configmaps/default/m" in await etcd.stored("/most/")
+            assert not await etcd.stored("/most/events/")
+            assert await code_of(client, "/livez/etcd-override-0") == 200
+        async with serving(tmp_path / "file", override, "--store-prefix=/most") as client:
+            assert [item["metadata"]["name"] for item in (await ok(client, "GET", EVENTS))["items"]] == ["e"]
+
+
+@pytest.mark.row("opt.store-cafile", "opt.store-certfile", "opt.store-keyfile")
+async def test_the_cluster_may_ask_for_a_certificate(tmp_path: Path) -> None:
+    authority = generate_ca("store")
+    pair = issue(authority, "localhost", names=["127.0.0.1"], server=True, client=True)
+    files = TlsFiles(*(tmp_path / name for name in ("ca", "crt", "key")))
+    for path, data in ((files.ca, authority.certificate), (files.certificate, pair.certificate), (files.key, pair.key)):
+        assert path is not None
+        path.write_bytes(data)
+    arguments = [f"--cert-file={files.certificate}", f"--key-file={files.key}", f"--trusted-ca-file={files.ca}"]
+    async with running_etcd(tmp_path / "etcd", *arguments, "--client-cert-auth", files=files) as etcd:
+        options = [
+            f"--store-cafile={files.ca}",
+            f"--store-certfile={files.certificate}",
+            f"--store-keyfile={files.key}",
+        ]
+        async with serving(tmp_path / "a", *on(etcd, "/tls", *options)) as client:
+            await ok(client, "POST", MAPS, a_map("m"))
+        assert "/tls/configmaps/default/m" in await etcd.stored("/tls/")
+        for some in (options[:1], options[1:]):  # without a certificate to show, or a reason to trust
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("apiserver_stub.store.etcd.store.START_SECONDS", 0.5)
+                with pytest.raises(Exception, match="etcd: "):
+                    async with serving(tmp_path / "b", *on(etcd, "/tls", *some)):
+                        pass
+
+
+@pytest.mark.row("opt.store-compaction-interval")
+async def test_one_of_the_servers_has_history_forgotten(tmp_path: Path) -> None:
+    async with running_etcd(tmp_path / "etcd") as etcd:
+        none = on(etcd, "/registry", "--store-compaction-interval=0")
+        async with serving(tmp_path / "none", *none) as client:
+            first = await ok(client, "POST", MAPS, a_map("m"))
+            old = int(first["metadata"]["resourceVersion"])
+            some = on(etcd, "/registry", "--store-compaction-interval=200ms")
+            async with etcd.client() as look:
+                await asyncio.sleep(0.5)
+                assert not (await look.range(KEY)).kvs
+                async with serving(tmp_path / "a", *some) as one, serving(tmp_path / "b", *some) as other:
+
+                    async def forgotten() -> bool:
+                        await ok(one, "PUT", f"{MAPS}/m", a_map("m"))
+                        try:
+                            await look.range(b"/registry/x", revision=old)
+                        except HistoryGone:
+                            return True
+                        return False
+
+                    async with asyncio.timeout(15):
+                        while not await forgotten():
+                            await asyncio.sleep(0.1)
+                        for who in (one, other):  # the one that has it done, and the one that learns of it
+                            while (await who("GET", f"{MAPS}?watch=1&resourceVersion={old}&timeoutSeconds=1"))[2].find(
+                                b'"code":410'
+                            ) < 0:
+                                await asyncio.sleep(0.1)
+                rounds = (await look.range(KEY)).kvs[0].version
+                assert rounds >= 2
+
+
+@pytest.mark.row("opt.store-count-metric-poll-period", "opt.store-db-metric-poll-interval")
+async def test_the_store_is_counted_and_measured_from_time_to_time(etcd: Etcd, tmp_path: Path) -> None:
+    often = ["--store-count-metric-poll-period=50ms", "--store-db-metric-poll-interval=50ms"]
+    objects = 'apiserver_storage_objects{resource="configmaps"}'
+    size = f'apiserver_storage_db_total_size_in_bytes{{endpoint="{etcd.url}"}}'
+    async with serving(tmp_path / "a", *on(etcd, "/polls", *often)) as client:
+        (before,) = sample(await client.metrics(), objects)
+        await ok(client, "POST", MAPS, a_map("big", k="x" * 1_000_000))
+        async with asyncio.timeout(10):
+            while sample(text := await client.metrics(), objects) != [str(int(before) + 1)]:
+                await asyncio.sleep(0.05)
+            while int(sample(text := await client.metrics(), size)[0]) < 1_000_000:
+                await asyncio.sleep(0.05)
+        assert 'etcd_request_duration_seconds_count{operation="create",type="configmaps"}' in text
+    never = ["--store-count-metric-poll-period=0", "--store-db-metric-poll-interval=0"]
+    async with serving(tmp_path / "b", *on(etcd, "/polls", *never)) as client:
+        text = await client.metrics()
+    assert "apiserver_storage_objects" not in text
+    assert "apiserver_storage_size_bytes" not in text
+
+
+@pytest.mark.row("opt.store-healthcheck-timeout", "opt.store-readycheck-timeout")
+async def test_a_store_that_is_silent_for_too_long_is_told_as_ill(tmp_path: Path) -> None:
+    async with running_etcd(tmp_path / "etcd") as etcd:
+        for short, path, patient in (
+            ("health", "/livez/etcd", "/readyz/etcd-readiness"),
+            ("ready", "/readyz/etcd-readiness", "/livez/etcd"),
+        ):
+            long = {"health": "ready", "ready": "health"}[short]
+            options = [f"--store-{short}check-timeout=100ms", f"--store-{long}check-timeout=1h"]
+            async with serving(tmp_path / short, *on(etcd, f"/{short}", *options)) as client:
+                assert await code_of(client, path) == 200
+                etcd.signal(signal.SIGSTOP)
+                try:
+                    async with asyncio.timeout(10):
+                        while (answer := await client("GET", path))[0] == 200:
+                            await asyncio.sleep(0.05)
+                    assert answer[0] == 500
+                    text = answer[2].decode()
+                    assert text == "internal server error: error getting data from etcd: context deadline exceeded"
+                    with pytest.raises(TimeoutError):
+                        async with asyncio.timeout(0.5):
+                            await client("GET", patient)
+                    assert await code_of(client, f"{MAPS}?resourceVersion=0") == 200
+                    assert await code_of(client, MAPS) == 200  # as it was seen last
+                finally:
+                    etcd.signal(signal.SIGCONT)
+                async with asyncio.timeout(10):
+                    while await code_of(client, path) != 200:
+                        await asyncio.sleep(0.05)
+
+
+@pytest.mark.row("opt.storage-media-type")
+async def test_objects_are_stored_in_any_form_and_read_in_all(etcd: Etcd, tmp_path: Path) -> None:
+    starts = {
+        "": b"k8s\0",
+        "application/vnd.kubernetes.protobuf": b"k8s\0",
+        "application/json": b'{"kind":"ConfigMap","apiVersion":"v1","metadata":{"',
+        "application/yaml": b"kind: ConfigMap\napiVersion: v1\nmetadata:\n",
+    }
+    made: dict[str, Any] = {}
+    for number, (media_type, start) in enumerate(starts.items()):
+        more = [f"--storage-media-type={media_type}"] if media_type else []
+        async with serving(tmp_path / f"{number}", *on(etcd, "/forms", *more)) as client:
+            made[f"m{number}"] = await ok(client, "POST", MAPS, a_map(f"m{number}", text="a: b\n\u00e4"))
+            for name, there in made.items():
+                assert await ok(client, "GET", f"{MAPS}/{name}") == there
+            await ok(client, "POST", EVENTS, an_event(f"e{number}"))
+        value = (await etcd.stored(f"/forms/configmaps/default/m{number}"))[
+            f"/forms/configmaps/default/m{number}"
+        ].value
+        assert value.startswith(start)
+        assert b"resourceVersion" not in value
+
+
+@pytest.mark.row("opt.event-ttl", "opt.lease-reuse-duration-seconds", "events.retention")
+async def test_events_end_with_leases_that_they_share(etcd: Etcd, tmp_path: Path) -> None:
+    async with serving(tmp_path / "a", *on(etcd, "/shared-leases")) as client:
+        for name in ("a", "b"):
+            await ok(client, "POST", EVENTS, an_event(name))
+        await ok(client, "POST", MAPS, a_map("m"))
+    one, other = (await etcd.stored("/shared-leases/events/")).values()
+    assert one.lease == other.lease != 0
+    assert [item.lease for item in (await etcd.stored("/shared-leases/configmaps/default/m")).values()] == [0]
+    apart = on(etcd, "/own-leases", "--lease-reuse-duration-seconds=0", "--event-ttl=1s")
+    async with serving(tmp_path / "b", *apart) as client:
+        made = [await ok(client, "POST", EVENTS, an_event(name)) for name in ("a", "b")]
+        one, other = (await etcd.stored("/own-leases/events/")).values()
+        assert one.lease != other.lease
+        start = made[-1]["metadata"]["resourceVersion"]
+        gone = []
+        async with asyncio.timeout(20):
+            async for piece in client.stream(f"{EVENTS}?watch=1&resourceVersion={start}"):
+                gone += [json.loads(line) for line in piece.splitlines()]
+                if len(gone) == 2:
+                    break
+        assert {(event["type"], event["object"]["metadata"]["name"]) for event in gone} == {
+            ("DELETED", "a"),
+            ("DELETED", "b"),
+        }
+        assert (await ok(client, "GET", EVENTS))["items"] == []
+
+
+@pytest.mark.row("opt.store-servers")
+async def test_a_cluster_may_die_and_come_back(tmp_path: Path) -> None:
+    async with running_etcd(tmp_path / "etcd") as etcd, serving(tmp_path / "a", *on(etcd, "/registry")) as client:
+        made = await ok(client, "POST", MAPS, a_map("before"))
+        events = client.stream(f"{MAPS}?watch=1&resourceVersion={made['metadata']['resourceVersion']}")
+        etcd.kill()
+        code, headers, answer = await client("POST", MAPS, json=a_map("lost"))
+        status = json.loads(answer)
+        assert (code, status["kind"], status["reason"]) == (503, "Status", "ServiceUnavailable")
+        assert headers["retry-after"] == "1"
+        assert await ok(client, "GET", f"{MAPS}/before") == made
+        assert "before" in {item["metadata"]["name"] for item in (await ok(client, "GET", MAPS))["items"]}
+        first = asyncio.ensure_future(anext(events))
+        await etcd.start()
+        async with asyncio.timeout(15):
+            while (await client("POST", MAPS, json=a_map("after")))[0] not in (201, 409):
+                await asyncio.sleep(0.05)
+            event = json.loads((await first).splitlines()[0])
+        await events.aclose()  # type: ignore[attr-defined]
+        assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "after")
+
+
+async def test_who_was_away_for_too_long_reads_everything_anew(etcd: Etcd, tmp_path: Path) -> None:
+    proxy = Proxy(etcd.port)
+    port = await proxy.start()
+    path = [f"--store-servers=http://127.0.0.1:{port}", "--store-prefix=/away"]
+    async with contextlib.aclosing(proxy), serving(tmp_path / "a", *path) as client:
+        made = await ok(client, "POST", MAPS, a_map("kept", k="v"))
+        await ok(client, "POST", MAPS, a_map("gone"))
+        store = client.running.server.store
+        before, position = store.revision, store.collection("core/configmaps").end
+        await proxy.aclose()
+        async with serving(tmp_path / "b", *on(etcd, "/away")) as other:
+            await ok(other, "DELETE", f"{MAPS}/gone")
+            late = await ok(other, "POST", MAPS, a_map("late"))
+        async with etcd.client() as direct:
+            await direct.compact(int(late["metadata"]["resourceVersion"]))
+        await proxy.start(port)
+        await until(lambda: store.revision > before)
+        names = {item["metadata"]["name"] for item in (await ok(client, "GET", MAPS))["items"]}
+        assert {"kept", "late"} <= names
+        assert "gone" not in names
+        assert (await ok(client, "GET", f"{MAPS}/kept")) == made
+        with pytest.raises(Compacted):
+            store.collection("core/configmaps").read(position, 1)  # watchers are told to list again
+
+
+async def test_writes_elsewhere_in_the_cluster_do_not_hold_up_readers(etcd: Etcd, tmp_path: Path) -> None:
+    async with serving(tmp_path / "a", *on(etcd, "/quiet")) as client, etcd.client() as stranger:
+        await stranger.bump(b"/elsewhere", b"x", version=0)
+        newest = (await stranger.range(b"/elsewhere")).header.revision
+        listed = await ok(client, "GET", MAPS)
+        assert int(listed["metadata"]["resourceVersion"]) >= newest
+
+
+class Proxy:
+    """Stands between a client and a port on loopback, until it is cut."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self, port: int = 0) -> int:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def aclose(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._server = None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        upstream_reader, upstream = await asyncio.open_connection("127.0.0.1", self._target)
+        try:
+            await asyncio.gather(_copy(reader, upstream), _copy(upstream_reader, writer))
+        except (ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            self._tasks.discard(task)
+            for end in (upstream, writer):
+                end.transport.abort()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()
+    writer.close()

@@ -1,0 +1,81 @@
+"""Options of the store: what they mean, and which make no sense."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from apiserver_stub.options import OptionsError, parse
+
+
+def problem(*arguments: str) -> str:
+    with pytest.raises(OptionsError) as error:
+        parse(arguments)
+    return "\n".join(error.value.problems)
+
+
+def test_without_options_the_store_is_a_file() -> None:
+    options = parse([])
+
+    assert (options.store_servers, options.store_prefix, options.storage_media_type) == ((), "/registry", "")
+    assert (options.store_compaction_interval_seconds, options.lease_reuse_duration_seconds) == (300, 60)
+    assert (options.store_count_metric_poll_period_seconds, options.store_db_metric_poll_interval_seconds) == (60, 30)
+    assert (options.store_healthcheck_timeout_seconds, options.store_readycheck_timeout_seconds) == (2, 2)
+
+
+def test_servers_and_their_exceptions_are_lists() -> None:
+    options = parse(
+        [
+            "--store-servers=http://a:2379,https://[::1]:2379",
+            "--store-servers=unix:///run/etcd.sock",
+            "--store-servers-overrides=/events#http://e:1;http://f:2,coordination.k8s.io/leases#http://l:3",
+            "--storage-backend=etcd3",
+            "--store-cafile=/ca",
+            "--store-certfile=/crt",
+            "--store-keyfile=/key",
+        ]
+    )
+
+    assert options.store_servers == ("http://a:2379", "https://[::1]:2379", "unix:///run/etcd.sock")
+    assert options.store_servers_overrides == {
+        "core/events": ("http://e:1", "http://f:2"),
+        "coordination.k8s.io/leases": ("http://l:3",),
+    }
+    assert (options.store_cafile, options.store_certfile, options.store_keyfile) == (
+        Path("/ca"),
+        Path("/crt"),
+        Path("/key"),
+    )
+
+
+@pytest.mark.row(
+    "opt.storage-backend",
+    "opt.store-servers",
+    "opt.store-servers-overrides",
+    "opt.store-prefix",
+    "opt.storage-media-type",
+    "opt.encryption-provider-config-automatic-reload",
+)
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--storage-backend=mysql"], "--storage-backend invalid, allowed values: store3. If not specified"),
+        (["--storage-backend=store3"], "--store-servers must be specified"),
+        (["--store-servers=localhost:2379"], "is no URL of a server"),
+        (["--store-servers=http://localhost"], "is no URL of a server"),
+        (["--store-servers-overrides=events#http://a:1"], "must be of format: group/resource#servers"),
+        (["--store-servers-overrides=/events#"], "must be of format: group/resource#servers"),
+        (["--store-prefix=/"], "--store-prefix must not be empty"),
+        (["--store-certfile=/c", "--store-servers=https://a:1"], "--store-certfile and --store-keyfile go together"),
+        (["--store-cafile=/c"], "--store-cafile has no effect without a server whose URL says https"),
+        (["--storage-media-type=text/plain"], '--storage-media-type "text/plain" invalid, allowed values: application'),
+        (["--encryption-provider-config-automatic-reload"], "must be set with --encryption-provider-config"),
+        (["--lease-reuse-duration-seconds=-1"], "must not be negative"),
+        (["--lease-reuse-duration-seconds=x"], "invalid syntax"),
+        (["--store-compaction-interval=-1s"], "--store-compaction-interval must not be negative"),
+        (["--store-healthcheck-timeout=soon"], 'time: invalid duration "soon"'),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments: list[str], text: str) -> None:
+    assert text in problem(*arguments)
