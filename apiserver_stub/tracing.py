@@ -1,12 +1,10 @@
 """Spans of requests, sent to a collector over OTLP (spec: opt.tracing-config-file).
 
-The one home of ``opentelemetry``; it is imported when a configuration file is given.
+``opentelemetry`` is imported when a configuration file is given.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import random
 import time
 from collections.abc import Mapping
@@ -18,14 +16,10 @@ import msgspec
 from aiohttp import web
 
 from nodeagent.base import identity, yamlsafe
-
-_log = logging.getLogger(__name__)
+from nodeagent.base.tracing import MILLION, close_provider, open_provider
 
 _SPAN = "KubernetesAPI"
 _SERVICE = "apiserver"
-_DEFAULT_ENDPOINT = "localhost:4317"
-_MILLION = 1_000_000
-_CLOSE_SECONDS = 5.0
 _VERSIONS = ("v1beta1", "v1alpha1")
 
 
@@ -42,14 +36,9 @@ class TracingConfig(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     sampling_rate_per_million: int | None = None
 
     @property
-    def target(self) -> str:
-        """Where the collector listens, as the exporter takes it."""
-        return self.endpoint or _DEFAULT_ENDPOINT
-
-    @property
     def rate(self) -> float:
         """Which part of the requests leaves a span."""
-        return (self.sampling_rate_per_million or 0) / _MILLION
+        return (self.sampling_rate_per_million or 0) / MILLION
 
 
 def load_config(path: Path) -> TracingConfig:
@@ -83,7 +72,7 @@ def _problems(config: TracingConfig) -> list[str]:
     problems, rate = [], config.sampling_rate_per_million or 0
     if rate < 0:
         problems.append(f"samplingRatePerMillion: Invalid value: {rate}: sampling rate must be positive")
-    if rate > _MILLION:
+    if rate > MILLION:
         text = "sampling rate per million must be less than or equal to one million"
         problems.append(f"samplingRatePerMillion: Invalid value: {rate}: {text}")
     if config.endpoint is not None:
@@ -98,10 +87,6 @@ class Tracing:
     """Makes spans of requests and sends them in the background; a collector that is away costs spans alone."""
 
     def __init__(self, config: TracingConfig) -> None:
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
         from opentelemetry.sdk.trace.sampling import ALWAYS_ON
         from opentelemetry.trace import Link, SpanKind, Status, StatusCode
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -109,9 +94,7 @@ class Tracing:
         self._link, self._server, self._status, self._failed = Link, SpanKind.SERVER, Status, StatusCode.ERROR
         self._propagator = TraceContextTextMapPropagator()
         self._rate = config.rate
-        resource = Resource.create({"service.name": _SERVICE})
-        self._provider = TracerProvider(sampler=ALWAYS_ON, resource=resource, shutdown_on_exit=False)
-        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=config.target, insecure=True)))
+        self._provider = open_provider(_SERVICE, config.endpoint, ALWAYS_ON)
         self._tracer = self._provider.get_tracer("apiserver_stub")
 
     def note(self, http: web.BaseRequest, code: int, seconds: float, verb: str, audit_id: str) -> None:
@@ -152,7 +135,4 @@ class Tracing:
 
     async def close(self) -> None:
         """Send what is left, within a limit."""
-        ending = asyncio.ensure_future(asyncio.to_thread(self._provider.shutdown))
-        done, _ = await asyncio.wait((ending,), timeout=_CLOSE_SECONDS)
-        if not done:
-            _log.warning("Spans that are left could not be sent")
+        await close_provider(self._provider)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nodeagent.apiclient.transport import MAX_BODY_BYTES, ConnectionLost, Request, Response, Stream
+from nodeagent.base import tracing
 from nodeagent.base.aio import Clock
 from nodeagent.base.kubeconfig import Kubeconfig, KubeconfigError
 from nodeagent.base.metrics import Counter, Histogram
@@ -57,8 +58,9 @@ class HttpTransport:
         self._clock, self._host = clock, kubeconfig.server.partition("://")[2].partition("/")[0]
 
     async def request(self, request: Request, deadline_seconds: float) -> Response:
-        async with asyncio.timeout(deadline_seconds), self._send(request) as answer:
-            return await _whole(answer)
+        with tracing.span(f"HTTP {request.method}", lambda: self._attributes(request), kind="client"):
+            async with asyncio.timeout(deadline_seconds), self._send(request) as answer:
+                return await _whole(answer)
 
     @asynccontextmanager
     async def stream(self, request: Request, deadline_seconds: float, idle_seconds: float) -> AsyncIterator[Stream]:
@@ -96,7 +98,7 @@ class HttpTransport:
 
         await self._credentials.refresh()
         await self._end_old()
-        headers = dict(request.headers)
+        headers = {**request.headers, **tracing.outgoing()}
         if self._credentials.authorization:
             headers["Authorization"] = self._credentials.authorization
         code, began = "<error>", self._clock.now()
@@ -123,6 +125,9 @@ class HttpTransport:
             raise ConnectionLost(error.strerror or str(error)) from error
         finally:
             REQUESTS.inc(code, request.method, self._host)
+
+    def _attributes(self, request: Request) -> dict[str, str]:
+        return {"http.method": request.method, "http.url": self._kubeconfig.server + request.target}
 
     def _url(self, target: str) -> Any:
         from yarl import URL

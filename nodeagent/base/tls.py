@@ -215,16 +215,6 @@ def valid_until(certificates: bytes) -> datetime:
     return min(each.not_valid_after_utc for each in x509.load_pem_x509_certificates(certificates))
 
 
-def valid_until(certificates: bytes) -> datetime:
-    """Return when the first of *certificates* to end is over (PEM, text around them is fine).
-
-    :raises ValueError: there is none, or one cannot be read.
-    """
-    from cryptography import x509
-
-    return min(each.not_valid_after_utc for each in x509.load_pem_x509_certificates(certificates))
-
-
 def covers(certificate: bytes, names: Iterable[str], *, at: datetime | None = None) -> bool:
     """Return whether the first certificate of the PEM text is valid *at* (now) and names all of *names*."""
     from cryptography import x509

@@ -20,7 +20,6 @@ FIELDS = frozenset(
         "topologyManagerPolicy",
         "topologyManagerPolicyOptions",
         "topologyManagerScope",
-        "tracing",
         "volumePluginDir",
     }
 )

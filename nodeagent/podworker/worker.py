@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from nodeagent.base import tracing
 from nodeagent.base.aio import Backoff, Clock
 from nodeagent.contracts.events import EventRecorder, EventType
 from nodeagent.contracts.observe import PodObserver, StatusReporter
@@ -21,6 +22,11 @@ from nodeagent.podworker.state import Phase, Termination, WorkerPicture, asked_t
 
 _log = logging.getLogger(__name__)
 
+_SPANS = {
+    Phase.SYNC: "syncPod",
+    Phase.TERMINATING: "syncTerminatingPod",
+    Phase.TERMINATED: "syncTerminatedPod",
+}
 RETRY_SECONDS = 10.0
 NETWORK_RETRY_SECONDS = 1.0
 TERMINATION_RETRY_SECONDS = 1.0
@@ -153,13 +159,14 @@ class PodWorker:
         self._step_began = began = self._parts.clock.now()
         operation = self._operation()
         try:
-            match self.phase:
-                case Phase.SYNC:
-                    await self._sync()
-                case Phase.TERMINATING:
-                    await self._end()
-                case Phase.TERMINATED:
-                    await self._remove()
+            with tracing.span(_SPANS[self.phase], lambda: _attributes(self.pod, operation)):
+                match self.phase:
+                    case Phase.SYNC:
+                        await self._sync()
+                    case Phase.TERMINATING:
+                        await self._end()
+                    case Phase.TERMINATED:
+                        await self._remove()
         except NodeAgentError as error:
             self._failed(error, str(error))
         except Exception as error:
@@ -308,3 +315,14 @@ class PodWorker:
 
     def _due_in(self, seconds: float) -> None:
         self._due = self._parts.clock.now() + seconds
+
+
+def _attributes(pod: Pod, operation: str) -> dict[str, str]:
+    """Return what a span says about the pod."""
+    return {
+        "k8s.pod": f"{pod.namespace}/{pod.name}",
+        "k8s.pod.name": pod.name,
+        "k8s.namespace.name": pod.namespace,
+        "k8s.pod.uid": pod.uid,
+        "k8s.pod.update_type": operation,
+    }

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from aiohttp import web
 
+from nodeagent.base import tracing
 from nodeagent.base.logging import v_level
 from nodeagent.contracts.server import SENT_BYTES, Handler, Reach, Route, SentBytes
 from nodeagent.errors import NodeAgentError
@@ -45,8 +46,10 @@ def build_app(routes: Iterable[Route], *, access: Access | None, debugging: bool
         user, answer, sent = "", None, SentBytes()
         SENT_BYTES.set(sent)
         try:
-            user = await _admit(request, route, access)
-            answer = await handler(request)
+            name = route.path if route is not None else "unknown"
+            with tracing.span(name, lambda: _attributes(request), kind="server", caller=request.headers):
+                user = await _admit(request, route, access)
+                answer = await handler(request)
             if not answer.prepared:
                 answer.headers.setdefault("X-Content-Type-Options", "nosniff")
             return answer
@@ -118,6 +121,15 @@ def _handler(route: Route) -> Handler:
             return web.Response(status=status, text=f"{error}\n")
 
     return handle
+
+
+def _attributes(request: web.Request) -> dict[str, str]:
+    """Return what a span says about the request; the query stays out, because it may hold a command."""
+    return {
+        "http.method": request.method,
+        "http.target": request.path,
+        "http.user_agent": request.headers.get("User-Agent", ""),
+    }
 
 
 def _first_segment(route: Route | None) -> str:

@@ -18,6 +18,7 @@ from nodeagent_plugins.container_gc.choice import (
     surplus_sandboxes,
 )
 
+from nodeagent.base import tracing
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.eviction import Reclaimed
@@ -51,7 +52,8 @@ class ContainerCollector:
         while True:
             due = self._context.clock.now() + PERIOD_SECONDS
             try:
-                await self._collect()
+                with tracing.span("Containers/GarbageCollect"):
+                    await self._collect()
             except NodeAgentError as error:
                 _log.error("Dead containers cannot be collected", extra={"err": str(error)})
                 regarding = self._context.node_reference()

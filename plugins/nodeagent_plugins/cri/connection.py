@@ -12,6 +12,7 @@ import grpc.aio
 from google.protobuf import message_factory
 from nodeagent_plugins.cri import errors
 
+from nodeagent.base import tracing
 from nodeagent.base.criproto import api_pb2
 from nodeagent.base.metrics import Counter, Histogram, exponential
 
@@ -81,7 +82,8 @@ class Connection:
         operation, began = METHODS[name].operation, monotonic()
         OPERATIONS.inc(operation)
         try:
-            return await self._method(name)(request, timeout=bound)
+            with tracing.span(METHODS[name].path[1:], lambda: _attributes(name), kind="client"):
+                return await self._method(name)(request, timeout=bound, metadata=_metadata())
         except grpc.aio.AioRpcError as error:
             FAILURES.inc(operation)
             raise errors.translate(error, attempt) from error
@@ -93,7 +95,7 @@ class Connection:
 
         :raises RuntimeFailure: translated from what gRPC says.
         """
-        call = self._method(name, stream=True)(request)
+        call = self._method(name, stream=True)(request, metadata=_metadata())
         OPERATIONS.inc(METHODS[name].operation)
         try:
             async for answer in call:
@@ -122,6 +124,16 @@ class Connection:
                 method.path, request_serializer=_serialize, response_deserializer=method.answer.FromString
             )
         return known
+
+
+def _metadata() -> tuple[tuple[str, str], ...] | None:
+    """Return what tells the runtime of the span around the call."""
+    return tuple(tracing.outgoing().items()) or None
+
+
+def _attributes(name: str) -> dict[str, str]:
+    service, _, method = METHODS[name].path[1:].partition("/")
+    return {"rpc.system": "grpc", "rpc.service": service, "rpc.method": method}
 
 
 def _serialize(request: Any) -> bytes:

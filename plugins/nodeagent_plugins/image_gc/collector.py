@@ -13,6 +13,7 @@ from datetime import datetime
 from nodeagent_plugins.image_gc import records
 from nodeagent_plugins.image_gc.choice import Policy, Record, arrange, bytes_to_free, observe, too_old
 
+from nodeagent.base import tracing
 from nodeagent.config.image_pins import read_pins
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.images import CollectableImage, ImageCollection
@@ -79,7 +80,8 @@ class Collector:
         :raises NodeAgentError: the runtime did not answer.
         """
         async with self._at_work:
-            return await self._collect(everything, dry_run)
+            with tracing.span("Images/GarbageCollect"):
+                return await self._collect(everything, dry_run)
 
     async def reclaim(self, seconds: float) -> ImageCollection:
         """Remove everything that may go, as far as *seconds* suffice.

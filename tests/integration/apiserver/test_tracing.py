@@ -3,50 +3,24 @@
 from __future__ import annotations
 
 import ssl
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import aiohttp
-import grpc
 import pytest
-from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
 from apiserver_stub.launch import start
 from apiserver_stub.options import parse
 from apiserver_stub.tracing import TracingError
+from tests.integration.collector import Collector, collecting
 
 _TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
-class Collector(trace_service_pb2_grpc.TraceServiceServicer):  # type: ignore[misc]
-    """Keeps what it is sent."""
-
-    def __init__(self) -> None:
-        self.spans: list[Any] = []
-        self.services: set[str] = set()
-        self.lock = threading.Lock()
-
-    def Export(self, request: Any, context: Any) -> Any:
-        with self.lock:
-            for resource in request.resource_spans:
-                self.services |= {item.value.string_value for item in resource.resource.attributes}
-                self.spans += [span for scope in resource.scope_spans for span in scope.spans]
-        return trace_service_pb2.ExportTraceServiceResponse()
-
-
 @pytest.fixture
 def collector() -> Iterator[tuple[Collector, str]]:
-    servicer = Collector()
-    with ThreadPoolExecutor(2) as pool:
-        server = grpc.server(pool)
-        trace_service_pb2_grpc.add_TraceServiceServicer_to_server(servicer, server)
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        yield servicer, f"127.0.0.1:{port}"
-        server.stop(None).wait()
+    with collecting() as found:
+        yield found, found.endpoint
 
 
 def config(path: Path, *lines: str) -> str:

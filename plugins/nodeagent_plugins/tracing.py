@@ -1,0 +1,31 @@
+"""Tracing: spans of pod syncs, of calls to the runtime and the API server, and of what the agent serves.
+
+spec: config.tracing
+"""
+
+from __future__ import annotations
+
+import socket
+
+from nodeagent import hookimpl
+from nodeagent.base import identity, tracing
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.context import AgentContext
+
+
+@hookimpl
+def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext) -> None:
+    wanted = config.tracing
+    if wanted is None or not context.gates.enabled("NodeAgentTracing"):
+        return
+    service = identity.current().component
+    made = tracing.Tracing(
+        service, wanted.endpoint, wanted.sampling_rate_per_million or 0, {"host.name": socket.gethostname()}
+    )
+
+    async def close() -> None:
+        tracing.configure(None)
+        await tracing.close_provider(made.provider)
+
+    tracing.configure(made)
+    context.cleanup.push_async_callback(close)
