@@ -8,7 +8,7 @@ import logging
 from apiserver_stub import objects
 from apiserver_stub.authz.rbac import CLUSTER_ROLES
 from apiserver_stub.objects import Object
-from apiserver_stub.store import Keep, Outcome, Put, Record, Store, StoreUnavailable
+from apiserver_stub.store import Keep, Outcome, Put, Record, Store, StoreRefused, StoreUnavailable
 from nodeagent.base.aio import Clock, SystemClock
 from nodeagent.base.selectors import LabelSelector, Requirement
 
@@ -27,7 +27,7 @@ async def keep_aggregated(store: Store, *, clock: Clock | None = None) -> None:
         position = collection.end
         try:
             await aggregate_roles(store)
-        except StoreUnavailable as error:
+        except (StoreUnavailable, StoreRefused) as error:
             _log.warning("Roles were not aggregated", extra={"err": error})
             await clock.sleep(_RETRY_SECONDS)
             position -= 1  # what was missed is still to be done

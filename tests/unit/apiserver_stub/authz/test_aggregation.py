@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from apiserver_stub.authz import rbac
 from apiserver_stub.authz.aggregation import aggregate_roles, keep_aggregated
+from apiserver_stub.store import StoreUnavailable
+from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.authz.conftest import rule
 
 POD, NODE, EVENT = rule("get", "pods"), rule("get", "nodes"), rule("get", "events")
@@ -70,5 +74,28 @@ async def test_it_is_done_anew_when_a_role_changes(store: Any) -> None:
     for _ in range(5):
         await asyncio.sleep(0)
     assert rules(store, "all") == []
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+
+
+async def test_a_write_that_failed_is_tried_again(
+    store: Any, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    update = store.update
+
+    async def fail(*_: Any) -> Any:
+        raise StoreUnavailable("disk full")
+
+    monkeypatch.setattr(store, "update", fail)
+    keeping = asyncio.ensure_future(keep_aggregated(store, clock=clock))
+    await clock.advance(0)
+    gathering(store, "all", {"matchLabels": {"x": "1"}})
+    store.role("a", POD, labels={"x": "1"})
+    await clock.advance(0.5)
+    assert rules(store, "all") == [EVENT]
+
+    monkeypatch.setattr(store, "update", update)
+    await clock.advance(1)
+    assert rules(store, "all") == [POD]
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)
