@@ -164,6 +164,7 @@ async def start_with(options: Options) -> Running:
         host = await asyncio.to_thread(_advertised, options)
         server.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         await own_service.announce(server)
+        tasks.start(own_service.keep_announced(server), "own-service")
         url = f"https://{server.address}"
         token, node_token = await asyncio.to_thread(_read_tokens, tokens_file)
         kubeconfig, node_kubeconfig = data / "admin.kubeconfig", data / "node.kubeconfig"

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from apiserver_stub import objects
 from apiserver_stub.controllers.namespaces import ensure
 from apiserver_stub.objects import Object
-from apiserver_stub.store import Keep, Outcome, Put, Record
+from apiserver_stub.resources.services import ServiceStrategy
+from apiserver_stub.store import Keep, Outcome, Put, Record, Remove, StoreUnavailable
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
 
-CLUSTER_IP = "10.0.0.1"
+_log = logging.getLogger(__name__)
+
+LEASES = "core/masterleases"
+LEASE_SECONDS = 15
+_RENEW_SECONDS = 10.0
 _KEY = "default/kubernetes"
 
 
 async def announce(server: ApiServer) -> None:
     """Create the service where it is missing, and write the address of this server into its endpoints."""
-    host, _, port = server.address.rpartition(":")
-    target = int(port)
+    options = server.options
+    services = server.registry.find("", "v1", "services")
+    if services is not None and isinstance(services.strategy, ServiceStrategy):
+        services.strategy.addresses.follow(server.store.collection(services.storage))
+    host, port = _address(server)
+    networks = options.service_networks
+    cluster_ip = str(networks[0].network_address + 1)
     service: Object = {
         "kind": "Service",
         "apiVersion": "v1",
@@ -31,37 +43,112 @@ async def announce(server: ApiServer) -> None:
             "labels": {"component": "apiserver", "provider": "kubernetes"},
         },
         "spec": {
-            "type": "ClusterIP",
-            "clusterIP": CLUSTER_IP,
-            "clusterIPs": [CLUSTER_IP],
-            "ipFamilies": ["IPv4"],
+            "clusterIP": cluster_ip,
+            "clusterIPs": [cluster_ip],
+            "ipFamilies": ["IPv6" if networks[0].version == 6 else "IPv4"],
             "ipFamilyPolicy": "SingleStack",
             "internalTrafficPolicy": "Cluster",
             "sessionAffinity": "None",
         },
         "status": {"loadBalancer": {}},
     }
-    ports = [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": target}]
-    service["spec"]["ports"] = ports
+    ports: list[Object] = [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}]
+    node_port = options.platform_service_node_port
+    if node_port:
+        ports[0]["nodePort"] = node_port
+
+    def complete(found: Object) -> None:
+        spec = found["spec"]
+        spec["type"], spec["ports"] = "NodePort" if node_port else "ClusterIP", ports
+        if node_port:
+            spec["externalTrafficPolicy"] = "Cluster"
+        else:
+            spec.pop("externalTrafficPolicy", None)
+
+    complete(service)
     await ensure(server, "core/services", service)
-    await _change(server, "core/services", lambda found: found["spec"].__setitem__("ports", ports))
-    subset = {"addresses": [{"ip": host.strip("[]")}], "ports": [{"name": "https", "port": target, "protocol": "TCP"}]}
-    endpoints: Object = {
-        "kind": "Endpoints",
-        "apiVersion": "v1",
-        "metadata": {
-            "name": "kubernetes",
-            "namespace": "default",
-            "labels": {identity.current().label("skip-mirror", "endpointslice"): "true"},
-        },
-    }
-    await ensure(server, "core/endpoints", endpoints)
-    await _change(server, "core/endpoints", lambda found: found.__setitem__("subsets", [subset]))
+    await _change(server, "core/services", complete)
+    if options.endpoint_reconciler_type != "none":
+        endpoints: Object = {
+            "kind": "Endpoints",
+            "apiVersion": "v1",
+            "metadata": {
+                "name": "kubernetes",
+                "namespace": "default",
+                "labels": {identity.current().label("skip-mirror", "endpointslice"): "true"},
+            },
+        }
+        await ensure(server, "core/endpoints", endpoints)
+        await _reconcile(server, host, port)
+
+
+async def keep_announced(server: ApiServer) -> None:
+    """Keep the endpoints right until cancelled (spec: opt.endpoint-reconciler-type).
+
+    With ``lease`` every server renews a lease under its address, and the endpoints are those whose lease lives; with
+    ``master-count`` this server counts as the only one; with ``none`` the endpoints are left to others.
+    """
+    if server.options.endpoint_reconciler_type == "none":
+        return
+    while not server.leaving:
+        await asyncio.sleep(_RENEW_SECONDS)
+        try:
+            await _reconcile(server, *_address(server))
+        except StoreUnavailable as error:
+            _log.warning("Cannot renew the endpoint of this server", extra={"err": error})
 
 
 async def withdraw(server: ApiServer) -> None:
     """Take the address out of the endpoints, as this server stops."""
-    await _change(server, "core/endpoints", lambda found: found.pop("subsets", None))
+    if server.options.endpoint_reconciler_type == "none":
+        return
+    host, port = _address(server)
+
+    def end(current: Record | None) -> Outcome:
+        return Keep() if current is None else Remove(current.data)
+
+    if server.store.collection(LEASES).get(host) is not None:
+        await server.store.update(LEASES, host, end)
+    await _write(server, [other for other in _living(server) if other != host], port)
+
+
+async def _reconcile(server: ApiServer, host: str, port: int) -> None:
+    if server.leaving:
+        return
+    if server.options.endpoint_reconciler_type == "master-count":
+        await _write(server, [host], port)
+        return
+    lease: Object = {
+        "kind": "Endpoints",
+        "apiVersion": "v1",
+        "metadata": {"name": host, "generation": 1, "creationTimestamp": objects.now()},
+        "subsets": [{"addresses": [{"ip": host}]}],
+    }
+    await server.store.update(LEASES, host, lambda _: Put(objects.encode_for_store(lease), LEASE_SECONDS))
+    await _write(server, sorted({host, *_living(server)}), port)
+
+
+def _living(server: ApiServer) -> list[str]:
+    """Return the addresses of the servers whose lease lives."""
+    return [record.key for record in server.store.collection(LEASES).select()]
+
+
+async def _write(server: ApiServer, hosts: Sequence[str], port: int) -> None:
+    ports = [{"name": "https", "port": port, "protocol": "TCP"}]
+    subsets = [{"addresses": [{"ip": host} for host in hosts], "ports": ports}]
+
+    def change(found: Object) -> None:
+        if hosts:
+            found["subsets"] = subsets
+        else:
+            found.pop("subsets", None)
+
+    await _change(server, "core/endpoints", change)
+
+
+def _address(server: ApiServer) -> tuple[str, int]:
+    host, _, port = server.address.rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 async def _change(server: ApiServer, collection: str, change: Callable[[Object], object]) -> None:

@@ -20,6 +20,7 @@ from apiserver_stub.options import (
     node_agents,
     oidc,
     service_accounts,
+    services,
     serving,
     storage,
     this_server,
@@ -38,6 +39,7 @@ from apiserver_stub.options.oidc import OidcOptions
 from apiserver_stub.options.parser import OptionsError, Parser
 from apiserver_stub.options.pending import HTTP2_ONLY, PENDING
 from apiserver_stub.options.service_accounts import ServiceAccountOptions
+from apiserver_stub.options.services import ServiceOptions
 from apiserver_stub.options.serving import ServingOptions
 from apiserver_stub.options.storage import StorageOptions
 from apiserver_stub.options.this_server import ServerOptions
@@ -48,6 +50,7 @@ _GROUPS: tuple[Any, ...] = (
     serving,
     tls,
     node_agents,
+    services,
     authentication,
     oidc,
     service_accounts,
@@ -70,6 +73,7 @@ class Options(
     ServingOptions,
     TlsOptions,
     NodeAgentOptions,
+    ServiceOptions,
     AuthenticationOptions,
     OidcOptions,
     ServiceAccountOptions,

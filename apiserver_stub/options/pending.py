@@ -13,10 +13,4 @@ PENDING = (
     "aggregator-reject-forwarding-redirect",
     "proxy-client-cert-file",
     "proxy-client-key-file",
-    "endpoint-reconciler-type",
-    "platform-service-node-port",
-    "service-cluster-ip-range",
-    "service-node-port-range",
-    "cloud-provider-cloudvendor-l7lb-src-cidrs",
-    "cloudvendor-container-registry-config",
 )

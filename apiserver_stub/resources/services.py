@@ -1,4 +1,4 @@
-"""Services and their endpoints. No address is allocated: a service without a ``clusterIP`` of its own is headless."""
+"""Services and their endpoints."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from apiserver_stub.nodes.proxy import proxy_service
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
+from apiserver_stub.resources.service_addresses import ServiceAddresses
+from apiserver_stub.resources.service_families import keep_given, settle
 from apiserver_stub.status import Cause, invalid_value, required
 from apiserver_stub.strategic import SERVICE
 
@@ -18,20 +20,35 @@ if TYPE_CHECKING:
 class ServiceStrategy(Strategy):
     """Ports are there and have numbers; a cluster address once given stays."""
 
+    def __init__(self, addresses: ServiceAddresses) -> None:
+        self.addresses = addresses
+
     def default(self, new: Object) -> None:
         spec = new.setdefault("spec", {})
         spec.setdefault("type", "ClusterIP")
         spec.setdefault("sessionAffinity", "None")
         if spec["type"] != "ExternalName":
             spec.setdefault("internalTrafficPolicy", "Cluster")
-            spec["clusterIP"] = spec.get("clusterIP") or (spec.get("clusterIPs") or ["None"])[0]
-            spec["clusterIPs"] = [spec["clusterIP"]]
+            if not spec.get("clusterIP") and spec.get("clusterIPs"):
+                spec["clusterIP"] = spec["clusterIPs"][0]
+        if spec["type"] in ("NodePort", "LoadBalancer"):
+            spec.setdefault("externalTrafficPolicy", "Cluster")
+        if spec["type"] == "LoadBalancer":
+            spec.setdefault("allocateLoadBalancerNodePorts", True)
         for port in spec.get("ports") or []:
             port.setdefault("protocol", "TCP")
             port.setdefault("targetPort", port.get("port"))
 
     def prepare_create(self, new: Object) -> None:
         new["status"] = {"loadBalancer": {}}
+        settle(new, self.addresses)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        super().prepare_update(new, old, subresource)
+        if not subresource:
+            keep_given(new, old)
+            if not _changes_address(new, old):
+                settle(new, self.addresses, old)
 
     def validate(self, new: Object) -> list[Cause]:
         spec = new["spec"]
@@ -49,13 +66,21 @@ class ServiceStrategy(Strategy):
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         causes = self.validate(new) if not subresource else []
-        before, after = dig(old, ("spec", "clusterIP")), dig(new, ("spec", "clusterIP"))
-        if before and after != before and dig(new, ("spec", "type")) != "ExternalName":
-            causes.append(invalid_value("spec.clusterIPs[0]", after, "may not change once set"))
+        if not subresource and _changes_address(new, old):
+            given = new["spec"].get("clusterIPs") or [new["spec"].get("clusterIP")]
+            shown = "[]string{" + ", ".join(f'"{item}"' for item in given) + "}"
+            text = f"Invalid value: {shown}: may not change once set"
+            causes.append(Cause("FieldValueInvalid", text, "spec.clusterIPs[0]"))
         return causes
 
 
+def _changes_address(new: Object, old: Object) -> bool:
+    before, after = dig(old, ("spec", "clusterIP")), dig(new, ("spec", "clusterIP"))
+    return bool(before) and after != before and dig(new, ("spec", "type")) != "ExternalName"
+
+
 def resources(options: Options) -> list[Resource]:
+    addresses = ServiceAddresses(options.service_networks, options.service_node_port_range)
     return [
         Resource(
             "",
@@ -64,7 +89,7 @@ def resources(options: Options) -> list[Resource]:
             "services",
             short_names=("svc",),
             categories=("all",),
-            strategy=ServiceStrategy(),
+            strategy=ServiceStrategy(addresses),
             subresources=(
                 Subresource("proxy", PROXY_VERBS, "ServiceProxyOptions", stream=proxy_service),
                 Subresource("status"),

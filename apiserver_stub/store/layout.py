@@ -29,6 +29,7 @@ class Layout:
         for item in resources:
             if "get" in item.verbs or item.storage not in folders:
                 folders[item.storage] = item.storage_key or item.plural
+        folders["core/masterleases"] = "masterleases"  # which servers live; nobody is served it
         return cls(prefix, folders)
 
     @property

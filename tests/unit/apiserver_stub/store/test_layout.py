@@ -32,7 +32,7 @@ def test_a_key_has_one_place(layout: Layout, name: str, key: str, place: str) ->
 
 @pytest.mark.parametrize(
     "place",
-    ["/registry/masterleases/10.0.0.1", "/registry/ranges/serviceips", "/registry/pods/", "/other/pods/a/b", "x"],
+    ["/registry/ranges/servicenodeports", "/registry/ranges/serviceips", "/registry/pods/", "/other/pods/a/b", "x"],
 )
 def test_what_is_not_served_is_left_alone(layout: Layout, place: str) -> None:
     assert layout.find(place) is None

@@ -1,0 +1,169 @@
+"""What a service is given: cluster addresses of the families that it asks for, and node ports."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Any
+
+from apiserver_stub.objects import Object
+from apiserver_stub.resources.service_addresses import Refused, ServiceAddresses
+from apiserver_stub.status import Cause, invalid, invalid_value
+
+_FAMILIES = {4: "IPv4", 6: "IPv6"}
+_POLICY = "spec.ipFamilyPolicy"
+HEADLESS = "None"
+
+
+def has_addresses(spec: Object) -> bool:
+    """Return whether a service is to have addresses of its own."""
+    return spec.get("type") != "ExternalName" and spec.get("clusterIP") != HEADLESS
+
+
+def has_node_ports(spec: Object) -> bool:
+    if spec.get("type") == "LoadBalancer":
+        return spec.get("allocateLoadBalancerNodePorts") is not False
+    return spec.get("type") == "NodePort"
+
+
+def keep_given(new: Object, old: Object) -> None:
+    """Give *new* what it leaves out and *old* had, and take away what its type does not have."""
+    spec, before = new["spec"], old["spec"]
+    if has_addresses(spec) and before.get("type") != "ExternalName":
+        if not spec.get("clusterIP"):
+            spec["clusterIP"] = before.get("clusterIP", "")
+        if not spec.get("clusterIPs") and spec["clusterIP"] == before.get("clusterIP"):
+            spec["clusterIPs"] = list(before.get("clusterIPs") or ())
+        spec.setdefault("ipFamilyPolicy", before.get("ipFamilyPolicy"))
+        if not spec.get("ipFamilies"):
+            spec["ipFamilies"] = list(before.get("ipFamilies") or ())
+        if spec["ipFamilyPolicy"] == "SingleStack":
+            for name in ("clusterIPs", "ipFamilies"):
+                if spec.get(name) == before.get(name):
+                    spec[name] = spec[name][:1]
+    elif spec.get("type") == "ExternalName" and before.get("type") != "ExternalName":
+        for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
+            if spec.get(name) == before.get(name):
+                spec.pop(name, None)
+    known = {port.get("name", ""): port.get("nodePort") for port in before.get("ports") or ()}
+    for port in spec.get("ports") or ():
+        if has_node_ports(spec) and has_node_ports(before):
+            if not port.get("nodePort") and known.get(port.get("name", "")):
+                port["nodePort"] = known[port.get("name", "")]
+        elif not has_node_ports(spec) and port.get("nodePort") in known.values():
+            port.pop("nodePort", None)
+    if spec.get("type") not in ("NodePort", "LoadBalancer"):
+        if spec.get("externalTrafficPolicy") == before.get("externalTrafficPolicy"):
+            spec.pop("externalTrafficPolicy", None)
+        spec.pop("allocateLoadBalancerNodePorts", None)
+
+
+def settle(service: Object, addresses: ServiceAddresses, old: Object | None = None) -> None:
+    """Complete families, cluster addresses and node ports; those that *old* has are kept.
+
+    :raises ApiError: 422, they contradict each other or the cluster, or are not to be had; 500, none is left.
+    """
+    spec = service["spec"]
+    before = old["spec"] if old is not None else {}
+    causes: list[Cause] = []
+    if spec.get("type") != "ExternalName":
+        causes = _settle_families(spec, addresses)
+        if not causes and has_addresses(spec):
+            causes = _settle_addresses(spec, before, addresses)
+    if not causes:
+        causes = _settle_ports(spec, before, addresses)
+    if causes:
+        raise invalid("", "Service", service["metadata"].get("name") or "", causes)
+
+
+def _settle_families(spec: Object, addresses: ServiceAddresses) -> list[Cause]:
+    given = spec.get("clusterIPs") or ([spec["clusterIP"]] if spec.get("clusterIP") else [])
+    if spec.get("clusterIP") and given[0] != spec["clusterIP"]:
+        return [invalid_value("spec.clusterIPs", given, "first value must match `clusterIP`")]
+    spec["clusterIPs"] = given
+    if given:
+        spec["clusterIP"] = given[0]
+    headless, served = spec.get("clusterIP") == HEADLESS, [_FAMILIES[item.version] for item in addresses.networks]
+    anywhere = headless and not spec.get("selector")
+    if not spec.get("ipFamilyPolicy"):
+        spec["ipFamilyPolicy"] = "RequireDualStack" if anywhere else "SingleStack"
+    policy, families = spec["ipFamilyPolicy"], list(spec.get("ipFamilies") or ())
+    causes: list[Cause] = []
+    if policy == "SingleStack" and (len(given) == 2 or len(families) == 2):
+        what = "cluster IPs" if len(given) == 2 else "IP families"
+        text = f"must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
+        causes.append(invalid_value(_POLICY, policy, text))
+    for index, text in enumerate(given if not headless else ()):
+        try:
+            family = _FAMILIES[ip_address(text).version]
+        except ValueError:
+            causes.append(invalid_value(f"spec.clusterIPs[{index}]", text, "must be a valid IP address"))
+            continue
+        if index >= len(families):
+            families.append(family)
+        elif families[index] != family:
+            expected = f"expected an {families[index]} value as indicated by `ipFamilies[{index}]`"
+            causes.append(invalid_value(f"spec.clusterIPs[{index}]", text, expected))
+    if not anywhere:
+        causes += [
+            invalid_value(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
+            for index, family in enumerate(families)
+            if family not in served
+        ]
+        if policy == "RequireDualStack" and len(served) < 2:
+            text = "this cluster is not configured for dual-stack services"
+            causes.append(invalid_value(_POLICY, policy, text))
+    families = families or served[:1]
+    if policy != "SingleStack" and len(families) < 2 and (anywhere or len(served) > 1):
+        families.append("IPv6" if families[0] == "IPv4" else "IPv4")
+    spec["ipFamilies"] = families
+    return causes
+
+
+def _settle_addresses(spec: Object, before: Object, addresses: ServiceAddresses) -> list[Cause]:
+    kept = set(before.get("clusterIPs") or ())
+    networks = {_FAMILIES[network.version]: network for network in addresses.networks}
+    given, causes = list(spec.get("clusterIPs") or ()), []
+    for index, family in enumerate(spec["ipFamilies"]):
+        try:
+            if index >= len(given):
+                given.append(addresses.take_address(networks[family]))
+            elif given[index] not in kept:
+                given[index] = addresses.take_address(networks[family], given[index])
+        except Refused as error:
+            shown = "[]string{" + ", ".join(f'"{item}"' for item in given) + "}"
+            causes.append(Cause("FieldValueInvalid", f"Invalid value: {shown}: {error}", "spec.clusterIPs"))
+    spec["clusterIPs"], spec["clusterIP"] = given, given[0]
+    return causes
+
+
+def _settle_ports(spec: Object, before: Object, addresses: ServiceAddresses) -> list[Cause]:
+    if not has_node_ports(spec):
+        given = [(index, port) for index, port in enumerate(spec.get("ports") or ()) if port.get("nodePort")]
+        if spec.get("type") == "LoadBalancer":
+            return []
+        text = f"may not be used when `type` is '{spec.get('type')}'"
+        return [
+            Cause("FieldValueForbidden", f"Forbidden: {text}", f"spec.ports[{index}].nodePort") for index, _ in given
+        ]
+    kept = {port["nodePort"] for port in before.get("ports") or () if port.get("nodePort")}
+    ours: dict[int, Any] = {}
+    causes = []
+    for index, port in enumerate(spec.get("ports") or ()):
+        number = port.get("nodePort") or 0
+        same = next((other for other in ours.values() if not number and other["port"] == port.get("port")), None)
+        if same is not None and same.get("protocol") != port.get("protocol"):
+            port["nodePort"] = same["nodePort"]  # one number for several protocols
+            continue
+        if number and (number in kept or number in ours):
+            ours[number] = port
+            continue
+        try:
+            port["nodePort"] = addresses.take_port(number)
+            ours[port["nodePort"]] = port
+        except Refused as error:
+            causes.append(invalid_value(f"spec.ports[{index}].nodePort", number, str(error)))
+    if spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local":
+        spec["healthCheckNodePort"] = (
+            spec.get("healthCheckNodePort") or before.get("healthCheckNodePort") or (addresses.take_port())
+        )
+    return causes

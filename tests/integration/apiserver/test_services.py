@@ -1,0 +1,100 @@
+"""Services of a real server: addresses from its ranges, and the service by which it is found itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from .conftest import Api, Server
+
+SERVICES = "/api/v1/namespaces/default/services"
+OWN = "/api/v1/namespaces/default/endpoints/kubernetes"
+FOREIGN = [{"addresses": [{"ip": "192.0.2.77"}], "ports": [{"name": "https", "port": 1, "protocol": "TCP"}]}]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with ranges of both families and its service on a node port."""
+    found = Server(
+        tmp_path_factory.mktemp("services"),
+        "--service-cluster-ip-range=10.96.0.0/28,fd00:96::/112",
+        "--service-node-port-range=31000-31003",
+        "--platform-service-node-port=31000",
+    )
+    yield found
+    assert found.stop() == 0
+
+
+def _new(name: str, **spec: Any) -> Any:
+    return {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}], "selector": {"a": "b"}, **spec}}
+
+
+@pytest.mark.row("opt.service-cluster-ip-range", "opt.service-node-port-range")
+def test_addresses_and_ports_come_from_the_ranges(server: Server, api: Api) -> None:
+    both = api.ok("POST", SERVICES, _new("both", ipFamilyPolicy="RequireDualStack", type="NodePort"))["spec"]
+    assert both["clusterIPs"][0].startswith("10.96.0.")
+    assert both["clusterIPs"][1].startswith("fd00:96::")
+    assert 31001 <= both["ports"][0]["nodePort"] <= 31003
+
+    code, refused = api.call("POST", SERVICES, _new("same", clusterIP=both["clusterIP"]))
+    assert (code, refused["details"]["causes"][0]["field"]) == (422, "spec.clusterIPs")
+    assert "provided IP is already allocated" in refused["message"]
+    assert api.call("POST", SERVICES, _new("out", clusterIP="10.96.1.1"))[0] == 422
+    assert api.call("POST", SERVICES, _new("port", type="NodePort", ports=[{"port": 1, "nodePort": 30000}]))[0] == 422
+    assert api.call("PATCH", f"{SERVICES}/both", {"spec": {"clusterIP": "10.96.0.9"}}, content_type=MERGE)[0] == 422
+
+    api.ok("DELETE", f"{SERVICES}/both")
+    again = api.ok("POST", SERVICES, _new("again", clusterIP=both["clusterIP"]))
+    assert again["spec"]["clusterIPs"] == [both["clusterIP"]]
+    api.ok("DELETE", f"{SERVICES}/again")
+
+
+MERGE = "application/merge-patch+json"
+
+
+@pytest.mark.row("opt.platform-service-node-port", "opt.service-cluster-ip-range")
+def test_the_server_has_a_service_of_its_own(server: Server, api: Api) -> None:
+    spec = api.ok("GET", f"{SERVICES}/kubernetes")["spec"]
+
+    assert spec["clusterIP"] == "10.96.0.1"
+    assert (spec["type"], spec["ports"][0]["nodePort"]) == ("NodePort", 31000)
+    assert server.kubectl("get", "service", "kubernetes").splitlines()[1].split()[1:3] == ["NodePort", "10.96.0.1"]
+    code, refused = api.call("POST", SERVICES, _new("thief", type="NodePort", ports=[{"port": 1, "nodePort": 31000}]))
+    assert code == 422, refused
+
+
+@pytest.mark.row("opt.platform-service-node-port")
+def test_without_a_node_port_the_own_service_is_of_type_cluster_ip(server: Server) -> None:
+    server.stop()
+    before, server._arguments = server._arguments, ("--endpoint-reconciler-type=none",)
+    server.start()
+    spec = server.api().ok("GET", f"{SERVICES}/kubernetes")["spec"]
+    server.stop()
+    server._arguments = before
+    server.start()
+
+    assert spec["type"] == "ClusterIP"
+    assert "nodePort" not in spec["ports"][0]
+
+
+@pytest.mark.row("opt.endpoint-reconciler-type")
+@pytest.mark.parametrize("kind", ["none", "master-count", "lease"])
+def test_endpoints_are_kept_as_asked(server: Server, kind: str) -> None:
+    server.stop()
+    before, server._arguments = server._arguments, (f"--endpoint-reconciler-type={kind}",)
+    try:
+        server.start()
+        server.api().ok("PUT", OWN, {"metadata": {"name": "kubernetes"}, "subsets": FOREIGN})
+        server.stop()
+        server.start()
+        subsets = server.api().ok("GET", OWN)["subsets"]
+        server.stop()
+    finally:
+        server._arguments = before
+        server.start()
+    after = server.api().ok("GET", OWN)["subsets"]
+
+    assert (subsets == FOREIGN) == (kind == "none")
+    assert [item["ip"] for item in after[0]["addresses"]] == ["127.0.0.1"]

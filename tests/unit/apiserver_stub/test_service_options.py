@@ -1,0 +1,95 @@
+"""Ranges and ports of services: what is taken and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from apiserver_stub.options import OptionsError, parse, warnings
+
+ROW = pytest.mark.row
+
+
+@ROW("opt.service-cluster-ip-range")
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("nonsense", "service-cluster-ip-range[0] is not a valid cidr"),
+        ("10.0.0.0/24,x", "service-cluster-ip-range[1] is not a valid cidr"),
+        (
+            "10.0.0.0/11",
+            "--service-cluster-ip-range is too large; for 32-bit addresses, the mask must be >= 12",
+        ),
+        (
+            "10.0.0.0/24,fd00::/64",
+            "--service-cluster-ip-range[1] is too large; for 128-bit addresses, the mask",
+        ),
+        ("10.0.0.0/30", "the service cluster IP range must be at least 8 IP addresses"),
+        ("10.0.0.0/24,10.1.0.0/24", "must be of different IP family"),
+        ("10.0.0.0/24,fd00::/112,10.2.0.0/24", "--service-cluster-ip-range must not contain more than two entries"),
+    ],
+)
+def test_bad_ranges_are_refused(value: str, problem: str) -> None:
+    with pytest.raises(OptionsError) as error:
+        parse([f"--service-cluster-ip-range={value}"])
+
+    assert problem in str(error.value)
+
+
+def test_the_primary_range_has_the_family_of_this_server() -> None:
+    arguments = ["--service-cluster-ip-range=fd00::/112", "--advertise-address=192.0.2.1"]
+    with pytest.raises(OptionsError, match="must match public address family"):
+        parse(arguments)
+    assert parse([*arguments, "--endpoint-reconciler-type=none"]).service_networks[0].version == 6
+
+
+@ROW("opt.service-node-port-range")
+def test_node_port_ranges() -> None:
+    assert parse([]).service_node_port_range == range(30000, 32768)
+    assert parse(["--service-node-port-range=4000-4010"]).service_node_port_range == range(4000, 4011)
+    assert parse(["--service-node-port-range=4000+10"]).service_node_port_range == range(4000, 4011)
+    for value, problem in (
+        ("foo", 'strconv.Atoi: parsing "foo": invalid syntax'),
+        ("40000-30000", "end port cannot be less than start port: 40000-30000"),
+        ("60000-70000", "cannot be greater than 65535"),
+    ):
+        with pytest.raises(OptionsError, match=problem):
+            parse([f"--service-node-port-range={value}"])
+
+
+@ROW("opt.platform-service-node-port")
+def test_the_own_node_port_is_in_the_range() -> None:
+    for value, problem in (
+        ("-1", "--platform-service-node-port -1 must be between 0 and 65535, inclusive"),
+        ("80", "service node port range 30000-32767 doesn't contain 80"),
+    ):
+        with pytest.raises(OptionsError, match=problem):
+            parse([f"--platform-service-node-port={value}"])
+
+
+@ROW("opt.endpoint-reconciler-type")
+def test_other_reconcilers_are_refused() -> None:
+    with pytest.raises(OptionsError, match="Reconciler not implemented: foo"):
+        parse(["--endpoint-reconciler-type=foo"])
+    assert any("deprecated" in text for text in warnings(parse(["--endpoint-reconciler-type=master-count"])))
+
+
+@ROW("opt.cloud-provider-cloudvendor-l7lb-src-cidrs", "opt.cloudvendor-container-registry-config")
+def test_what_concerns_a_cloud_is_checked_and_said_to_be_without_effect(tmp_path: Path) -> None:
+    config = tmp_path / "registry.json"
+    config.write_text("{}")
+    arguments = [
+        "--cloud-provider-cloudvendor-l7lb-src-cidrs=192.0.2.0/24",
+        f"--cloudvendor-container-registry-config={config}",
+    ]
+    options = parse(arguments)
+
+    assert parse([]).cloud_provider_cloudvendor_l7lb_src_cidrs == ("130.211.0.0/22", "35.191.0.0/16")
+    assert options.cloud_provider_cloudvendor_l7lb_src_cidrs == ("192.0.2.0/24",)
+    assert sum("has no effect on this server" in text for text in warnings(options)) == 2
+    assert not any("no effect" in text for text in warnings(parse([])))
+    with pytest.raises(OptionsError, match="invalid CIDR address: x"):
+        parse(["--cloud-provider-cloudvendor-l7lb-src-cidrs=x"])
+    with pytest.raises(OptionsError, match="no such file or directory"):
+        parse(["--cloudvendor-container-registry-config=/nope"])
