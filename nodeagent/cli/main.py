@@ -10,7 +10,7 @@ from nodeagent import __version__
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.errors import ConfigError, PluginError
 
-COMMANDS = ("config", "plugins", "creds", "image", "status", "why", "doctor", "evict", "shutdown", "demo")
+COMMANDS = ("config", "plugins", "creds", "image", "status", "why", "doctor", "logs", "evict", "shutdown", "demo")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from nodeagent.cli import config, creds, demo, doctor, evict, image, plugins, shutdown, status, why
+    from nodeagent.cli import config, creds, demo, doctor, evict, image, logs, plugins, shutdown, status, why
 
     parser = argparse.ArgumentParser(prog="nodeagent", description="The agent that runs the workloads of a Linux node.")
     parser.add_argument("--version", action="version", version=f"nodeagent {__version__}")
@@ -44,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     status.add_parser(commands)
     why.add_parser(commands)
     doctor.add_parser(commands)
+    logs.add_parser(commands)
     evict.add_parser(commands)
     shutdown.add_parser(commands)
     demo.add_parser(commands)

@@ -11,9 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import yaml
 
+from nodeagent.base.tls import generate_ca, issue
 from tests.integration.containerd import Containerd
 from tests.integration.programs import NodeAgent, simple_pod, wait_until
 
@@ -32,15 +35,51 @@ class Node:
         done = self.run(*arguments, "--root-dir", str(self.agent.root), "-o", "json")
         return json.loads(done.stdout) if done.stdout else {"error": done.stderr}
 
+    def log_flags(self) -> list[str]:
+        """Return what reaches the node's server as the operator."""
+        directory, certificates = self.agent.directory, self.agent.directory / "pki"
+        [own] = certificates.glob("*.crt")
+        flags = {
+            "--address": f"127.0.0.1:{self.agent.port}",
+            "--kubeconfig": str(directory / "operator.kubeconfig"),
+            "--certificate-authority": str(own),
+        }
+        return [word for pair in flags.items() for word in pair]
+
+    def logs(self, *arguments: str, **options) -> subprocess.CompletedProcess[str]:
+        return self.run("logs", *self.log_flags(), *arguments, **options)
+
     def why(self, name: str):
         return self.ask("why", f"pod/default/{name}-node-1")
 
 
+def write_credentials(directory: Path) -> Path:
+    """Write a kubeconfig with a client certificate of an operator; return the file of its authority."""
+    ca = generate_ca("operators")
+    pair = issue(ca, "operator", client=True)
+    (directory / "operators.crt").write_bytes(ca.certificate)
+    (directory / "operator.crt").write_bytes(pair.certificate)
+    (directory / "operator.key").write_bytes(pair.key)
+    user = {"client-certificate": "operator.crt", "client-key": "operator.key"}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "a",
+        "contexts": [{"name": "a", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": user}],
+    }
+    (directory / "operator.kubeconfig").write_text(yaml.safe_dump(document))
+    return directory / "operators.crt"
+
+
 @pytest.fixture(scope="module")
 def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    agent = NodeAgent(tmp_path_factory.mktemp("answers"), containerd.endpoint)
+    directory = tmp_path_factory.mktemp("answers")
+    agent = NodeAgent(directory, containerd.endpoint)
     for pod in (
-        simple_pod("well"),
+        simple_pod("well", "for i in 1 2 3; do echo line $i; done; exec sleep 1000000"),
+        simple_pod("talker", "i=0; while true; do echo talk $i; i=$((i+1)); sleep 0.2; done"),
         simple_pod("missing", container={"image": "registry.invalid/none:1"}),
         simple_pod("ending", "echo it broke; exit 3"),
         simple_pod("mountless", volumes=[{"name": "v", "hostPath": {"path": "/nowhere/at/all", "type": "Directory"}}],
@@ -49,7 +88,9 @@ def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> It
     ):  # fmt: skip
         agent.write_pod(pod)
     try:
-        agent.start()
+        client_ca = write_credentials(directory)
+        x509 = {"x509": {"clientCAFile": str(client_ca)}, "webhook": {"enabled": False}}
+        agent.start(authentication=x509, authorization={"mode": "AlwaysAllow"})
         yield Node(agent)
     finally:
         agent.stop()
@@ -155,3 +196,73 @@ def test_the_doctor_sees_what_a_runtime_tells_of_its_cgroups(node: Node) -> None
 
     found = {each["check"]: each for each in json.loads(done.stdout)}
     assert "with systemd, the runtime with cgroupfs" in found["cgroup driver"]["findings"][0]["text"]
+
+
+def test_the_log_of_a_container_is_shown(node: Node) -> None:
+    wait_until(lambda: node.why("well").get("ready"), "the pod serves", 20, 0.5)
+
+    whole = node.logs("well-node-1")
+    tail = node.logs("pod/default/well-node-1", "-c", "main", "--tail", "1", "--timestamps")
+    previous = node.logs("--previous", "ending-node-1")
+
+    assert (whole.returncode, whole.stdout) == (0, "line 1\nline 2\nline 3\n")
+    assert tail.stdout.startswith("20") and tail.stdout.endswith(" line 3\n") and tail.stdout.count("\n") == 1
+    assert previous.stdout == "it broke\n"
+
+
+def test_several_pods_are_followed_with_marks(node: Node) -> None:
+    command = [sys.executable, "-m", "nodeagent", "logs", *node.log_flags(), "-f", "--since", "1h", "--tail", "1"]
+    process = subprocess.Popen([*command, "talker-node-1", "well-node-1"], stdout=subprocess.PIPE, text=True)
+    try:
+        lines = [process.stdout.readline() for _ in range(4)]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+    marks = {line.rpartition("] ")[0] for line in lines}
+    assert "[default/talker-node-1 main" in marks
+    assert "[default/well-node-1 main] line 3\n" in lines
+    assert sum("talk" in line for line in lines) >= 3
+
+
+def test_files_of_the_system_are_listed_and_shown(node: Node) -> None:
+    listing = node.logs("--system")
+    name = next(line for line in listing.stdout.splitlines() if line.endswith(".log"))
+
+    shown = node.logs("--system", name)
+
+    assert (listing.returncode, shown.returncode) == (0, 0)
+    assert shown.stdout == Path("/var/log", name).read_text(errors="replace")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (("nobody",), 1, 'this node does not have the pod "default/nobody"'),
+        (("well-node-1", "-c", "other"), 1, '"other" not found'),
+        (("--system", "../etc/shadow"), 1, "404"),
+        (("--system", "--query", "kubelet"), 1, "set enableSystemLogQuery"),
+        (("--system", "containers/"), 1, "name a file in it"),
+        (("well-node-1", "--kubeconfig", "/no/where"), 3, "credentials cannot be used"),
+        (("well-node-1", "--address", "127.0.0.1:1"), 3, "cannot be reached"),
+        (("well-node-1", "--certificate-authority", "/etc/ssl/certs/ca-certificates.crt"), 3, "cannot be reached"),
+        ((), 2, "a pod is needed"),
+        (("--query", "x"), 2, "need --system"),
+        (("--system", "--previous"), 2, "are for pods"),
+    ],
+)
+def test_what_cannot_be_shown_is_told(node: Node, arguments: tuple[str, ...], code: int, text: str) -> None:
+    done = node.logs(*arguments)
+
+    assert (done.returncode, text in done.stderr) == (code, True), done.stderr
+
+
+def test_without_credentials_nothing_is_shown(node: Node, tmp_path) -> None:
+    (tmp_path / "token").write_text("guessed")
+    without = node.run("logs", *node.log_flags(), "--token-file", str(tmp_path / "token"), "well-node-1")
+
+    assert without.returncode == 1
+    assert "(401)" in without.stderr
