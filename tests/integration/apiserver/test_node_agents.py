@@ -1,0 +1,265 @@
+"""Requests that go on to node agents: over which connection, what arrives there, and what comes back."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from .agents import ACCEPTED, Pki, ProxyServer, agent, proxy
+from .conftest import Api, Server
+
+PODS = "/api/v1/namespaces/default/pods"
+NODE_IP = "192.0.2.50"
+SPDY = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "v4.channel.k8s.io"}
+
+
+def _register(api: Api, name: str, addresses: list[tuple[str, str]], port: int) -> None:
+    status = {
+        "addresses": [{"type": kind, "address": address} for kind, address in addresses],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+    }
+    api.ok("POST", "/api/v1/nodes", {"metadata": {"name": name}, "status": status})
+    spec = {"nodeName": name, "containers": [{"name": "c", "image": "i"}, {"name": "d", "image": "i"}]}
+    api.ok("POST", PODS, {"metadata": {"name": f"on-{name}"}, "spec": spec})
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    return Pki(tmp_path_factory.mktemp("pki"), "known-ca")
+
+
+@pytest.fixture(scope="module")
+def port(pki: Pki) -> Iterator[int]:
+    with agent(pki) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, pki: Pki, port: int) -> Iterator[Server]:
+    """A server with all options about agents."""
+    certificate, key = pki.pair("the-api-server")
+    found = Server(
+        tmp_path_factory.mktemp("agents"),
+        f"--nodeagent-certificate-authority={pki.ca_file}",
+        f"--nodeagent-client-certificate={certificate}",
+        f"--nodeagent-client-key={key}",
+        "--nodeagent-preferred-address-types=ExternalIP,InternalIP",
+        "--nodeagent-timeout=500ms",
+    )
+    api = found.api()
+    _register(api, "good", [("Hostname", "nowhere.invalid"), ("InternalIP", "127.0.0.1")], port)
+    _register(api, "named", [("InternalIP", "localhost")], port)
+    _register(api, "unaddressed", [("Hostname", "127.0.0.1")], port)
+    yield found
+    assert found.stop() == 0
+
+
+def _exec(server: Server, path: str, headers: dict[str, str] | None = None) -> tuple[bytes, bytes]:
+    """Send an upgrade and some bytes after it; return the head of the answer and what follows, up to the echo."""
+    url = urlsplit(server.ready["url"])
+    context = ssl.create_default_context(cafile=server.ready["caFile"])
+    with (
+        socket.create_connection((url.hostname or "", url.port or 0), timeout=10) as plain,
+        context.wrap_socket(plain, server_hostname=url.hostname) as connection,
+    ):
+        sent = {"Host": "me", "Authorization": f"Bearer {server.ready['token']}", **SPDY, **(headers or {})}
+        lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items())]
+        connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n")
+        data = b""
+        while b"\r\n\r\n" not in data:
+            data += _some(connection)
+        head, _, rest = data.partition(b"\r\n\r\n")
+        if b" 101 " in head:
+            connection.sendall(b"z" * 500_000 + b"!")
+            while not rest.endswith(b"!"):
+                rest += _some(connection)
+        else:
+            length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+            while len(rest) < length:
+                rest += connection.recv(65536)
+        return head + b"\r\n\r\n", rest
+
+
+def _some(connection: ssl.SSLSocket) -> bytes:
+    data = connection.recv(65536)
+    assert data, "closed too early"
+    return data
+
+
+@pytest.mark.row("opt.nodeagent-client-certificate", "opt.nodeagent-client-key", "opt.nodeagent-certificate-authority")
+def test_the_server_shows_its_certificate_and_verifies_the_agents(server: Server, api: Api) -> None:
+    seen = json.loads(api.raw("GET", f"{PODS}/on-good/log?container=c&tailLines=3&follow=true&timestamps=0")[2])
+
+    assert seen["who"] == "the-api-server"
+    assert seen["path"] == "/containerLogs/default/on-good/c?follow=true&tailLines=3"
+    assert "Authorization" not in seen["headers"]
+    code, refused = api.call("GET", f"{PODS}/on-named/log?container=c")  # certified as 127.0.0.1 alone
+    assert code == 503
+    assert "certificate verify failed" in refused["message"].lower().replace("_", " ")
+    unverified = api.raw("GET", f"{PODS}/on-named/log?container=c&insecureSkipTLSVerifyBackend=true")
+    assert unverified[0] == 200
+
+
+@pytest.mark.row("opt.nodeagent-preferred-address-types")
+def test_addresses_of_other_types_are_not_used(server: Server, api: Api) -> None:
+    assert api.raw("GET", f"{PODS}/on-good/log?container=c")[0] == 200
+    code, refused = api.call("GET", f"{PODS}/on-unaddressed/log?container=c")
+    assert code == 500
+    assert "no preferred addresses found; known addresses: [{Hostname 127.0.0.1}]" in refused["message"]
+
+
+@pytest.mark.row("opt.nodeagent-timeout")
+def test_an_agent_that_says_nothing_is_given_up(server: Server, api: Api) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        _register(api, "silent", [("InternalIP", "127.0.0.1")], silent.getsockname()[1])
+        code, refused = api.call("GET", f"{PODS}/on-silent/log?container=c")
+
+    assert code == 503
+    assert refused["message"].endswith("i/o timeout")
+    code, refused = api.call("GET", f"{PODS}/on-silent/log?container=c")  # now nobody listens
+    assert refused["message"].startswith("error trying to reach service: dial tcp 127.0.0.1:")
+    assert refused["message"].endswith("connect: connection refused")
+
+
+def test_exec_becomes_a_tunnel(server: Server) -> None:
+    path = f"{PODS}/on-good/exec?container=c&command=echo&command=a+b&stdin=true&stdout=true&tty=false"
+    head, rest = _exec(
+        server, path, {"Cookie": "a=b", "Impersonate-User": "admin", "Impersonate-Group": "system:masters"}
+    )
+    seen, _, echo = rest.partition(b"\n")
+    told = json.loads(seen)
+
+    assert head == ACCEPTED
+    assert told["path"] == "/exec/default/on-good/c?command=echo&command=a+b&input=1&output=1"
+    assert (told["who"], told["method"], told["headers"]["Host"]) == ("the-api-server", "POST", "me")
+    assert told["headers"]["X-Stream-Protocol-Version"] == "v4.channel.k8s.io"
+    assert not {"Authorization", "Cookie", "Impersonate-User"} & set(told["headers"])
+    assert echo == b"z" * 500_000 + b"!"
+
+
+def test_an_answer_that_does_not_open_the_way_is_passed_on_and_not_followed(server: Server) -> None:
+    head, rest = _exec(server, f"{PODS}/on-good/attach?container=c")
+
+    assert head.startswith(b"HTTP/1.1 302 ")
+    assert rest == b"go there"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code", "message"),
+    [
+        ("GET", "on-good/log", 400, "a container name must be specified for pod on-good, choose one of: [c d]"),
+        ("GET", "on-good/log?container=zz", 400, "container zz is not valid for pod on-good"),
+        ("GET", "on-good/log?container=c&tailLines=-1", 422, "must be greater than or equal to 0"),
+        ("GET", "on-good/log?container=c&sinceSeconds=1&sinceTime=2026-01-01T00:00:00Z", 422, "at most one of"),
+        ("GET", "on-good/log?container=c&limitBytes=x", 400, 'parsing "x": invalid syntax'),
+        ("POST", "on-good/exec?container=c&command=true&stdout=1", 400, "Upgrade request required"),
+        ("POST", "nope/exec?command=true", 404, 'pods "nope" not found'),
+        ("DELETE", "on-good/exec", 405, "does not allow this method"),
+        ("GET", "on-good/exec/more", 404, "could not find the requested resource"),
+        ("GET", "on-good/proxy/x", 400, "address not allowed"),
+    ],
+)
+def test_refusals(server: Server, api: Api, method: str, path: str, code: int, message: str) -> None:
+    found, answer = api.call(method, f"{PODS}/{path}")
+
+    assert (found, answer["kind"]) == (code, "Status")
+    assert message in answer["message"]
+
+
+def test_a_pod_without_a_node_has_an_empty_log(server: Server, api: Api) -> None:
+    body = {"metadata": {"name": "waiting"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    api.ok("POST", PODS, body)
+    assert api.call("GET", f"{PODS}/waiting/log") == (204, b"")
+    code, refused = api.call("POST", f"{PODS}/waiting/portforward")
+    assert (code, refused["message"]) == (400, "pod waiting does not have a host assigned")
+    api.ok("DELETE", f"{PODS}/waiting")
+
+
+def test_proxies_do_not_lead_back_to_this_machine(server: Server, api: Api) -> None:
+    for name in ("good", "named", "good:22", "http:good:80"):
+        code, refused = api.call("GET", f"/api/v1/nodes/{name}/proxy/pods")
+        assert (code, refused["message"]) == (400, "address not allowed")
+    assert api.call("GET", "/api/v1/nodes/nope/proxy/pods")[0] == 404
+
+
+@contextmanager
+def _behind_proxy(directory: Path, pki: Pki, port: int) -> Iterator[tuple[Server, ProxyServer, Api]]:
+    with proxy(port) as way:
+        config = directory / "egress.yaml"
+        transport = {"tcp": {"url": f"http://127.0.0.1:{way.server_address[1]}"}}
+        selection = {"name": "cluster", "connection": {"proxyProtocol": "HTTPConnect", "transport": transport}}
+        direct = {"name": "etcd", "connection": {"proxyProtocol": "Direct"}}
+        document: Any = {"apiVersion": "apiserver.k8s.io/v1beta1", "kind": "EgressSelectorConfiguration"}
+        config.write_text(yaml.safe_dump({**document, "egressSelections": [selection, direct]}))
+        certificate, key = pki.pair("behind-the-proxy")
+        pair = (f"--nodeagent-client-certificate={certificate}", f"--nodeagent-client-key={key}")
+        server = Server(directory, f"--egress-selector-config-file={config}", *pair)
+        try:
+            yield server, way, server.api()
+        finally:
+            assert server.stop() == 0
+
+
+@pytest.mark.row("opt.egress-selector-config-file")
+def test_nodes_are_reached_through_the_proxy_of_the_configuration(tmp_path: Path, pki: Pki, port: int) -> None:
+    with _behind_proxy(tmp_path, pki, port) as (server, way, api):
+        _register(api, "far", [("InternalIP", NODE_IP)], 10250)
+        seen = json.loads(api.raw("GET", f"{PODS}/on-far/log?container=c")[2])
+        assert way.asked == [f"{NODE_IP}:10250"]
+        assert seen["path"] == "/containerLogs/default/on-far/c"
+
+        head, rest = _exec(server, f"{PODS}/on-far/exec?container=c&command=true&stdout=true")
+        assert head == ACCEPTED
+        assert rest.endswith(b"z!")
+
+        _check_node_proxy(api)
+
+        way.refuses = True
+        code, refused = api.call("GET", f"{PODS}/on-far/log?container=c")
+        assert code == 503
+        assert "the proxy answered" in refused["message"]
+
+
+def _check_node_proxy(api: Api) -> None:
+    """What goes through the proxy of a node arrives whole, without what proves who asked."""
+    path = "/api/v1/nodes/far/proxy"
+    body = {"a": 1}
+    code, headers, _ = api.raw("GET", path)
+    assert (code, headers["location"]) == (301, f"{path}/")
+    seen = json.loads(api.raw("PUT", f"{path}/some/%2Fpath?x=1&y=%20", body, headers={"X-Mine": "v"})[2])
+    assert (seen["method"], seen["path"]) == ("PUT", "/some/%2Fpath?x=1&y=%20")
+    assert json.loads(seen["body"]) == body
+    assert seen["headers"]["X-Mine"] == "v"
+    assert seen["headers"]["X-Forwarded-For"] == "127.0.0.1"
+    assert "Authorization" not in seen["headers"]
+    code, headers, _ = api.raw("GET", f"{path}/redirect")
+    assert (code, headers["location"]) == (302, f"{path}/elsewhere?a=b")
+    assert api.raw("GET", f"{path}/broken")[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--nodeagent-certificate-authority=/nope", "open /nope: no such file or directory"),
+        ("--egress-selector-config-file=/nope", "failed to read egress selector config"),
+        ("--nodeagent-client-key=/nope", "go together"),
+    ],
+)
+@pytest.mark.row("opt.nodeagent-certificate-authority", "opt.egress-selector-config-file", "opt.nodeagent-client-key")
+def test_bad_files_stop_the_start(tmp_path: Path, option: str, message: str) -> None:
+    command = [sys.executable, "-m", "apiserver_stub", "--data-dir", str(tmp_path), "--secure-port", "0", option]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+
+    assert result.returncode in (1, 2)
+    assert message in result.stderr
