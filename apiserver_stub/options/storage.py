@@ -162,6 +162,11 @@ def _media_types() -> tuple[str, ...]:
 
 
 def warnings(options: StorageOptions) -> Iterator[str]:
+    if not options.store_servers and not options.store_servers_overrides:
+        if options.store_prefix != StorageOptions.store_prefix:
+            yield "--store-prefix names no place in the store, which is a file: it only binds what is sealed there"
+        if options.lease_reuse_duration_seconds != StorageOptions.lease_reuse_duration_seconds:
+            yield "--lease-reuse-duration-seconds has no effect without --store-servers: a file knows no leases"
     for name, size in options.watch_cache_sizes.items():
         if size:
             yield f"Dropping watch-cache-size for {name} - watchCache size is now dynamic"

@@ -20,7 +20,7 @@ from apiserver_stub.store.etcd.client import HistoryGone, TlsFiles
 from apiserver_stub.store.etcd.compaction import KEY
 from nodeagent.base.tls import generate_ca, issue
 
-from .etcd import Etcd, running_etcd, serving
+from .etcd import Etcd, free_port, running_etcd, serving
 from .test_limits import Client, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -311,6 +311,25 @@ async def test_a_cluster_may_die_and_come_back(tmp_path: Path) -> None:
             event = json.loads((await first).splitlines()[0])
         await events.aclose()  # type: ignore[attr-defined]
         assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "after")
+
+
+@pytest.mark.row("opt.store-servers")
+async def test_the_next_server_is_asked_when_one_does_not_answer(etcd: Etcd, tmp_path: Path) -> None:
+    proxy = Proxy(etcd.port)
+    both = f"--store-servers=http://127.0.0.1:{free_port()},http://127.0.0.1:{await proxy.start()},{etcd.url}"
+    async with contextlib.aclosing(proxy), serving(tmp_path / "a", both, "--store-prefix=/next") as client:
+        events = client.stream(f"{MAPS}?watch=1")
+        await ok(client, "POST", MAPS, a_map("one"))
+        await proxy.aclose()
+        async with asyncio.timeout(10):
+            while (await client("POST", MAPS, json=a_map("two")))[0] != 201:
+                await asyncio.sleep(0.05)
+            seen = b""
+            async for piece in events:
+                seen += piece
+                if b'"name":"two"' in seen:
+                    break
+        await events.aclose()  # type: ignore[attr-defined]
 
 
 async def test_who_was_away_for_too_long_reads_everything_anew(etcd: Etcd, tmp_path: Path) -> None:

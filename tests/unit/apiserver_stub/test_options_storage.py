@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from apiserver_stub.options import OptionsError, parse
+from apiserver_stub.options import OptionsError, parse, warnings
 
 
 def problem(*arguments: str) -> str:
@@ -79,3 +81,34 @@ def test_servers_and_their_exceptions_are_lists() -> None:
 )
 def test_what_makes_no_sense_is_refused(arguments: list[str], text: str) -> None:
     assert text in problem(*arguments)
+
+
+def test_what_only_servers_can_do_is_told_without_any() -> None:
+    arguments = ["--store-prefix=/x", "--lease-reuse-duration-seconds=5"]
+
+    told = warnings(parse(arguments))
+
+    assert [warning.split()[0] for warning in told] == ["--store-prefix", "--lease-reuse-duration-seconds"]
+    assert not warnings(parse([*arguments, "--store-servers=http://a:1"]))
+
+
+@pytest.mark.parametrize(("options", "loaded"), [("", False), ("--store-servers=http://127.0.0.1:9", True)])
+def test_the_protocol_of_servers_is_loaded_for_servers_alone(options: str, loaded: bool, tmp_path: Path) -> None:
+    program = f"""
+import asyncio, sys
+from apiserver_stub import launch
+from apiserver_stub.options import parse
+from apiserver_stub.resources import build_registry
+from apiserver_stub.store.open import build_storage
+
+async def main():
+    options = parse(["--data-dir={tmp_path}", *{options.split()!r}])
+    storage = await build_storage(options, build_registry(options))
+    await storage.store.close()
+
+asyncio.run(main())
+print("grpc" in sys.modules, "nacl" in sys.modules)
+"""
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+
+    assert result.stdout.split() == [str(loaded), "False"]
