@@ -18,10 +18,11 @@ class CelError(ValueError):
 class Expression:
     """One compiled expression over *variables*, each an object with text keys."""
 
-    def __init__(self, text: str, variables: tuple[str, ...], returns: str = DYN) -> None:
+    def __init__(self, text: str, variables: tuple[str, ...], returns: str = DYN, *, nullable: bool = False) -> None:
         """Compile *text*.
 
         :param returns: ``BOOL`` refuses what cannot be a boolean.
+        :param nullable: a variable may also be null, and members of objects may have any key.
         :raises CelError: it does not compile.
         """
         from cel_expr_python import cel
@@ -29,7 +30,7 @@ class Expression:
 
         self.text = text
         self._error = cel.Type.ERROR
-        kind = cel.Type.Map(cel.Type.STRING, cel.Type.DYN)
+        kind = cel.Type.DYN if nullable else cel.Type.Map(cel.Type.STRING, cel.Type.DYN)
         try:
             environment = cel.NewEnv(
                 variables=dict.fromkeys(variables, kind),

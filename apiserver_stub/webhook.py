@@ -48,6 +48,7 @@ class Webhook:
         clock: Clock | None = None,
         attempts: int = ATTEMPTS,
         attempt_seconds: float = ATTEMPT_SECONDS,
+        first_pause_seconds: float = _FIRST_PAUSE_SECONDS,
     ) -> None:
         """Read the file.
 
@@ -56,6 +57,7 @@ class Webhook:
         self._config: Kubeconfig = kubeconfig.load(path)
         self._context = self._config.ssl_context()
         self._clock, self._attempts, self._attempt_seconds = clock or SystemClock(), attempts, attempt_seconds
+        self._first_pause_seconds = first_pause_seconds
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Webhook:
@@ -76,7 +78,7 @@ class Webhook:
         :raises WebhookError: no attempt brought a usable answer.
         """
         data = msgspec.json.encode(body) + b"\n"
-        pauses = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, factor=_FACTOR, jitter=_JITTER)
+        pauses = Backoff(self._first_pause_seconds, _LONGEST_PAUSE_SECONDS, factor=_FACTOR, jitter=_JITTER)
         for attempt in range(1, self._attempts + 1):
             try:
                 return await self._post_once(data)

@@ -35,6 +35,8 @@ class Call:
     """Plugins are asked a second time, as a webhook changed the object after they saw it."""
     reinvoke: bool = False
     """Set by a plugin that changed the object in a way that others should see."""
+    seen: dict[str, bytes] = field(default_factory=dict)
+    """What webhooks left behind, by their names."""
 
     @property
     def subresource(self) -> str:

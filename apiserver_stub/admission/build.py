@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apiserver_stub.admission import Admission, AdmissionPlugin
 from apiserver_stub.admission.always import AlwaysAdmit, AlwaysDeny
 from apiserver_stub.admission.config import AdmissionError, load
 from apiserver_stub.admission.event_rate import EventRateLimit
+from apiserver_stub.admission.image_policy import ImagePolicyWebhook, read_config
 from apiserver_stub.admission.limit_ranger import LimitRanger
 from apiserver_stub.admission.namespaces import NamespaceAutoProvision, NamespaceExists, NamespaceLifecycle
 from apiserver_stub.admission.network import DefaultIngressClass, DenyServiceExternalIPs
@@ -23,6 +25,7 @@ from apiserver_stub.admission.pod_choices import (
 )
 from apiserver_stub.admission.pod_restrictions import PodNodeSelector, PodTolerationRestriction
 from apiserver_stub.admission.pod_security import PodSecurity
+from apiserver_stub.admission.policies import ValidatingAdmissionPolicy
 from apiserver_stub.admission.priority import Priority
 from apiserver_stub.admission.quota import ResourceQuota
 from apiserver_stub.admission.quota.ledger import Ledger
@@ -44,12 +47,17 @@ from apiserver_stub.admission.storage import (
     StorageObjectInUseProtection,
 )
 from apiserver_stub.admission.tolerations import DefaultTolerationSeconds, ExtendedResourceToleration
+from apiserver_stub.admission.webhooks import MutatingAdmissionWebhook, ValidatingAdmissionWebhook
+from apiserver_stub.admission.webhooks.client import WebhookClient
 from apiserver_stub.controllers.namespaces import provide_namespace
 from apiserver_stub.controllers.node_taints import keep_taints
 from apiserver_stub.controllers.quotas import keep_quotas
 from apiserver_stub.controllers.volume_protection import release_volumes
+from apiserver_stub.objects import Object
 from apiserver_stub.request import RequestInfo, User
+from apiserver_stub.webhook import Webhook
 from nodeagent.base.aio import SystemClock, TaskOwner
+from nodeagent.base.kubeconfig import KubeconfigError
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
@@ -70,10 +78,12 @@ async def build_admission(
     options = server.options
     configs = await asyncio.to_thread(load, options.admission_control_config_file)
     ledger = Ledger(server.store, server.registry)
-    makers = _makers(server, configs, ledger)
+    client = WebhookClient(Reader(server.store))
+    stack.push_async_callback(client.close)
+    makers = _makers(server, configs, ledger, client)
     plugins: list[AdmissionPlugin] = [SigningRequestIdentity(), *more]
     problems: list[str] = []
-    for name in (item for item in options.admission_plugins if item in makers):
+    for name in options.admission_plugins:
         gate = _GATED.get(name)
         if gate and not options.gates.enabled(gate):
             problems.append(
@@ -82,7 +92,10 @@ async def build_admission(
             )
             continue
         try:
-            plugins.append(await asyncio.to_thread(makers[name]))
+            if name == ImagePolicyWebhook.name:
+                plugins.append(await _image_policy(options.admission_control_config_file, configs.get(name), stack))
+            else:
+                plugins.append(await asyncio.to_thread(makers[name]))
         except AdmissionError as error:
             problems += error.problems
     if problems:
@@ -97,8 +110,18 @@ async def build_admission(
     return Admission(plugins)
 
 
+async def _image_policy(config_file: Path | None, config: Object | None, stack: AsyncExitStack) -> AdmissionPlugin:
+    path, settings = read_config(config or {}, config_file.parent if config_file is not None else Path())
+    pause = settings.get("retryBackoff") or 0
+    try:
+        webhook = await asyncio.to_thread(Webhook, path, first_pause_seconds=pause / 1000 if pause > 0 else 0.5)
+    except KubeconfigError as error:
+        raise AdmissionError(f"ImagePolicyWebhook: imagePolicy.kubeConfigFile: {error}") from error
+    return ImagePolicyWebhook(await stack.enter_async_context(webhook), settings, SystemClock())
+
+
 def _makers(
-    server: ApiServer, configs: dict[str, dict[str, object]], ledger: Ledger
+    server: ApiServer, configs: dict[str, Object], ledger: Ledger, client: WebhookClient
 ) -> dict[str, Callable[[], AdmissionPlugin]]:
     options, store = server.options, server.store
     reader = Reader(store)
@@ -110,8 +133,15 @@ def _makers(
     async def provide(namespace: str) -> None:
         await provide_namespace(server, namespace)
 
-    def config(name: str) -> dict[str, object]:
+    def config(name: str) -> Object:
         return configs.get(name) or {}
+
+    def webhooks(plugin: type[MutatingAdmissionWebhook | ValidatingAdmissionWebhook]) -> AdmissionPlugin:
+        if config(plugin.name).get("kubeConfigFile"):
+            raise AdmissionError(
+                f"{plugin.name}: kubeConfigFile is not supported: webhooks are called without credentials"
+            )
+        return plugin(reader, server.registry, client)
 
     return {
         "AlwaysAdmit": AlwaysAdmit,
@@ -146,6 +176,9 @@ def _makers(
         "CertificateSubjectRestriction": CertificateSubjectRestriction,
         "DefaultIngressClass": lambda: DefaultIngressClass(reader),
         "DenyServiceExternalIPs": DenyServiceExternalIPs,
+        "MutatingAdmissionWebhook": lambda: webhooks(MutatingAdmissionWebhook),
+        "ValidatingAdmissionPolicy": lambda: ValidatingAdmissionPolicy(reader, server.registry),
+        "ValidatingAdmissionWebhook": lambda: webhooks(ValidatingAdmissionWebhook),
         "ResourceQuota": lambda: ResourceQuota(ledger, config("ResourceQuota")),
         "AlwaysDeny": AlwaysDeny,
     }

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 def build_registry(options: Options) -> Registry:
     """Return every resource of this server that is switched on."""
     from apiserver_stub.resources import (
+        admission,
         certificates,
         config,
         coordination,
@@ -29,6 +30,7 @@ def build_registry(options: Options) -> Registry:
         service_accounts,
         services,
         storage,
+        trust_bundles,
     )
 
     families = (
@@ -44,7 +46,9 @@ def build_registry(options: Options) -> Registry:
         storage,
         limits,
         networking,
+        admission,
         certificates,
+        trust_bundles,
         rbac,
         reviews,
     )

@@ -1,0 +1,145 @@
+"""Calls one webhook: a review goes there over TLS, a decision comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+from apiserver_stub.admission.reading import Reader
+from apiserver_stub.objects import Object
+
+_MAX_ANSWER_BYTES = 8 << 20
+_HEADERS = {"Content-Type": "application/json", "Accept": "application/json, */*"}
+
+
+class WebhookCallError(Exception):
+    """There was no usable answer; the text says why."""
+
+
+class WebhookClient:
+    """Posts to the services of webhooks; they are found by URL or as a service of this cluster."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._session: aiohttp.ClientSession | None = None
+        self._contexts: dict[str, ssl.SSLContext] = {}
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def post(self, config: Object, body: Any, timeout_seconds: float) -> Object:
+        """Return the answer to *body* of the service that *config* (a ``clientConfig``) names.
+
+        :raises WebhookCallError: there is none in time, or none such.
+        """
+        url, server_name = self._address(config)
+        context = self._context(config.get("caBundle") or "")
+        if self._session is None:
+            self._session = aiohttp.ClientSession(trust_env=False)
+        shown = f'Post "{config.get("url") or url}?timeout={timeout_seconds:g}s"'
+        try:
+            async with (
+                asyncio.timeout(timeout_seconds),
+                self._session.post(
+                    url,
+                    params={"timeout": f"{timeout_seconds:g}s"},
+                    data=msgspec.json.encode(body),
+                    headers=_HEADERS,
+                    ssl=context,
+                    server_hostname=server_name,
+                    allow_redirects=False,
+                ) as response,
+            ):
+                data = await _read(response)
+                if response.status != 200:
+                    raise WebhookCallError(f"{shown}: the server answered {response.status}")
+        except TimeoutError:
+            raise WebhookCallError(f"{shown}: context deadline exceeded") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise WebhookCallError(f"{shown}: {error}") from error
+        try:
+            answer = msgspec.json.decode(data)
+        except (ValueError, RecursionError) as error:
+            raise WebhookCallError(f"{shown}: the answer is no JSON: {error}") from error
+        if not isinstance(answer, dict):
+            raise WebhookCallError(f"{shown}: the answer is no object")
+        return answer
+
+    def _address(self, config: Object) -> tuple[str, str | None]:
+        """Return the URL to call, and the name that the certificate must have when it is another than the URL's."""
+        if url := config.get("url"):
+            return url, None
+        service = config.get("service") or {}
+        name, namespace = service.get("name") or "", service.get("namespace") or ""
+        port = service.get("port") or 443
+        found = self._reader.find("core/services", name, namespace)
+        if found is None:
+            raise WebhookCallError(f'service "{name}" not found')
+        host = self._host_of(found, name, namespace)
+        target = f"[{host}]" if ":" in host else host
+        path = service.get("path") or "/"
+        return f"https://{target}:{port}{path}", f"{name}.{namespace}.svc"
+
+    def _host_of(self, service: Object, name: str, namespace: str) -> str:
+        spec = service.get("spec") or {}
+        if spec.get("type") == "ExternalName":
+            return str(spec.get("externalName") or "")
+        address = spec.get("clusterIP")
+        if address and address != "None":
+            return str(address)
+        endpoints = self._reader.find("core/endpoints", name, namespace) or {}
+        for subset in endpoints.get("subsets") or ():
+            for item in subset.get("addresses") or ():
+                return str(item.get("ip") or "")
+        raise WebhookCallError(f'no endpoints available for service "{name}"')
+
+    def _context(self, bundle: str) -> ssl.SSLContext:
+        context = self._contexts.get(bundle)
+        if context is None:
+            try:
+                text = base64.b64decode(bundle).decode() if bundle else None
+                context = ssl.create_default_context(cadata=text)
+            except (ValueError, ssl.SSLError) as error:
+                raise WebhookCallError(f"unable to load root certificates: {error}") from error
+            if len(self._contexts) > 100:  # bundles of configurations that are gone
+                self._contexts.clear()
+            self._contexts[bundle] = context
+        return context
+
+
+def url_problem(url: str) -> str:
+    """Return why *url* cannot be that of a webhook."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        return f"url must be a valid URL: {error}"
+    if parts.scheme != "https":
+        return "'https' is the only allowed URL scheme"
+    if not parts.hostname:
+        return "host must be specified"
+    if parts.username is not None or parts.password is not None:
+        return "user information is not permitted in the URL"
+    if parts.fragment:
+        return "fragments are not permitted in the URL"
+    if parts.query:
+        return "query parameters are not permitted in the URL"
+    return "" if port is None or port > 0 else "port is not valid"
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    pieces, size = [], 0
+    async for piece in response.content.iter_any():
+        size += len(piece)
+        if size > _MAX_ANSWER_BYTES:
+            raise WebhookCallError(f"the answer has more than {_MAX_ANSWER_BYTES} bytes")
+        pieces.append(piece)
+    return b"".join(pieces)

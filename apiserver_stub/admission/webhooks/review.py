@@ -1,0 +1,143 @@
+"""The messages that webhooks get and send: AdmissionReview in its two versions. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from apiserver_stub import objects
+from apiserver_stub.admission import Call
+from apiserver_stub.admission.webhooks.client import WebhookCallError
+from apiserver_stub.objects import Object
+from apiserver_stub.resources.registry import Resource
+from apiserver_stub.status import ApiError
+from nodeagent.base import identity
+
+VERSIONS = ("v1", "v1beta1")
+_GROUP = identity.current().group("admission")
+_META = identity.current().group("meta")
+_OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
+
+
+@dataclass(slots=True)
+class Answer:
+    """What a webhook decided."""
+
+    allowed: bool
+    status: Object = field(default_factory=dict)
+    patch: list[Any] | None = None
+    annotations: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
+def request_body(call: Call, resource: Resource, version: str, new: Object | None, old: Object | None) -> Object:
+    """Return the review of *call*, whose objects are *new* and *old* in the version of *resource*."""
+    user = call.request.user
+    request: Object = {
+        "uid": objects.new_uid(),
+        "kind": _kind(call, resource),
+        "resource": _plural(resource),
+        "requestKind": _kind(call, call.resource),
+        "requestResource": _plural(call.resource),
+        "name": call.name,
+        "operation": call.operation,
+        "userInfo": {"username": user.name, "groups": list(user.groups)},
+        "object": new,
+        "oldObject": old,
+        "dryRun": call.dry_run,
+        "options": _options(call),
+    }
+    if call.subresource:
+        request["subResource"] = request["requestSubResource"] = call.subresource
+    if call.resource.namespaced:
+        request["namespace"] = call.namespace
+    elif call.resource.plural == "namespaces":
+        request["namespace"] = call.name
+    if user.uid:
+        request["userInfo"]["uid"] = user.uid
+    if user.extra:
+        request["userInfo"]["extra"] = {key: list(values) for key, values in user.extra.items()}
+    return {"kind": "AdmissionReview", "apiVersion": f"{_GROUP}/{version}", "request": request}
+
+
+def read_answer(body: Object, version: str, uid: str, *, may_patch: bool) -> Answer:
+    """Return what the webhook says.
+
+    :raises WebhookCallError: that makes no sense.
+    """
+    response = body.get("response")
+    if not isinstance(response, dict):
+        raise WebhookCallError("webhook response was absent")
+    if version == "v1":
+        if body.get("apiVersion") != f"{_GROUP}/{version}" or body.get("kind") != "AdmissionReview":
+            given = f"{body.get('apiVersion')}, Kind={body.get('kind')}"
+            raise WebhookCallError(
+                f"expected webhook response of {_GROUP}/{version}, Kind=AdmissionReview, got {given}"
+            )
+        if response.get("uid") != uid:
+            raise WebhookCallError(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
+    patch, patch_type = response.get("patch"), response.get("patchType")
+    if patch and not may_patch:
+        raise WebhookCallError("webhook response contains a patch, and this webhook may not change anything")
+    try:
+        answer = Answer(
+            bool(response.get("allowed")),
+            dict(response.get("status") or {}),
+            annotations={str(key): str(value) for key, value in (response.get("auditAnnotations") or {}).items()},
+            warnings=[str(text)[:256] for text in response.get("warnings") or ()],
+        )
+        if patch:
+            if version == "v1" and patch_type != "JSONPatch":
+                raise WebhookCallError(
+                    f'webhook returned response.patch but not response.patchType, got "{patch_type}"'
+                )
+            found = msgspec.json.decode(base64.b64decode(patch, validate=True))
+            if not isinstance(found, list):
+                raise WebhookCallError("webhook returned a patch that is no list")
+            answer.patch = found
+    except (TypeError, ValueError, AttributeError, binascii.Error, RecursionError) as error:
+        raise WebhookCallError(f"received invalid webhook response: {error}") from error
+    return answer
+
+
+def denial(webhook: str, status: Object) -> ApiError:
+    """Return the error that tells of a refusal."""
+    text = f'admission webhook "{webhook}" denied the request'
+    explanation = status.get("message") or status.get("reason")
+    text = f"{text}: {explanation}" if explanation else f"{text} without explanation"
+    code = status.get("code")
+    code = code if isinstance(code, int) and 400 <= code < 600 else 400
+    details = status.get("details")
+    return ApiError(code, str(status.get("reason") or ""), text, details if isinstance(details, dict) else None)
+
+
+def _kind(call: Call, resource: Resource) -> Object:
+    subresource = resource.subresource(call.subresource) if call.subresource else None
+    if subresource is None or not subresource.kind:
+        return {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    group = resource.group if subresource.group is None else subresource.group
+    return {"group": group, "version": subresource.version or resource.version, "kind": subresource.kind}
+
+
+def _plural(resource: Resource) -> Object:
+    return {"group": resource.group, "version": resource.version, "resource": resource.plural}
+
+
+def _options(call: Call) -> Object | None:
+    kind = _OPTIONS.get(call.operation)
+    if kind is None:
+        return None
+    if call.request.method == "PATCH" and call.operation != "DELETE":
+        kind = "PatchOptions" if call.operation == "UPDATE" else kind
+    options: Object = {"kind": kind, "apiVersion": f"{_META}/v1", **call.options}
+    query = call.request.query
+    for name in ("fieldManager", "fieldValidation"):
+        if value := query.get(name):
+            options[name] = value
+    if call.dry_run:
+        options["dryRun"] = ["All"]
+    return options

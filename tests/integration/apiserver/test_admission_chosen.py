@@ -1,0 +1,423 @@
+"""Plugins that are off until somebody asks for them, on one server with all of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.integration.apiserver.conftest import Api, Server
+from tests.integration.apiserver.provider import Provider
+from tests.integration.apiserver.test_admission import pod, pods, refused
+
+CERTIFICATES, POLICY = "/apis/certificates.k8s.io", "/apis/admissionregistration.k8s.io/v1beta1"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+CHOSEN = (
+    "AlwaysAdmit,AlwaysPullImages,DenyServiceExternalIPs,EventRateLimit,ExtendedResourceToleration,ImagePolicyWebhook,"
+    "LimitPodHardAntiAffinityTopology,NamespaceAutoProvision,NamespaceExists,NodeRestriction,"
+    "OwnerReferencesPermissionEnforcement,PersistentVolumeLabel,PodNodeSelector,PodTolerationRestriction,"
+    "SecurityContextDeny"
+)
+MERGE = "application/merge-patch+json"
+
+
+@pytest.fixture(scope="module")
+def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Provider]:
+    found = Provider(tmp_path_factory.mktemp("provider"))
+
+    def judge(body: Any) -> tuple[int, Any]:
+        images = [item["image"] for item in body["spec"]["containers"]]
+        return 200, {"status": {"allowed": "evil" not in images, "reason": "evil is not welcome"}}
+
+    found.paths["/images"] = judge
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, provider: Provider) -> Iterator[Server]:
+    directory = tmp_path_factory.mktemp("chosen")
+    cluster = {"server": f"{provider.url}/images", "certificate-authority": str(provider.ca_file)}
+    connection = {
+        "clusters": [{"name": "a", "cluster": cluster}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "u"}}],
+        "current-context": "a",
+    }
+    (directory / "images.kubeconfig").write_text(yaml.safe_dump(connection))
+    plugins: dict[str, Any] = {
+        "ImagePolicyWebhook": {"imagePolicy": {"kubeConfigFile": "images.kubeconfig"}},
+        "PodNodeSelector": {"podNodeSelectorPluginConfig": {"clusterDefaultNodeSelector": "pool=shared"}},
+        "PodTolerationRestriction": {
+            "apiVersion": "podtolerationrestriction.admission.k8s.io/v1alpha1",
+            "kind": "Configuration",
+            "default": [{"key": "team", "operator": "Equal", "value": "a", "effect": "NoSchedule"}],
+        },
+        "EventRateLimit": {
+            "apiVersion": "eventratelimit.admission.k8s.io/v1alpha1",
+            "kind": "Configuration",
+            "limits": [{"type": "Namespace", "qps": 1, "burst": 3}],
+        },
+        "ResourceQuota": {
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "ResourceQuotaConfiguration",
+            "limitedResources": [{"resource": "pods", "matchContains": ["limits.memory"]}],
+        },
+    }
+    (directory / "limits.json").write_text(json.dumps(plugins.pop("EventRateLimit")))
+    listed: list[Any] = [{"name": name, "configuration": body} for name, body in plugins.items()]
+    listed.append({"name": "EventRateLimit", "path": "limits.json"})
+    config = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": listed}
+    (directory / "admission.yaml").write_text(yaml.safe_dump(config))
+    (directory / "users.csv").write_text("limited-token,limited,limited\n")
+    found = Server(
+        directory,
+        f"--enable-admission-plugins={CHOSEN}",
+        "--disable-admission-plugins=DefaultTolerationSeconds",
+        f"--admission-control-config-file={directory / 'admission.yaml'}",
+        "--feature-gates=SecurityContextDeny=true,ValidatingAdmissionPolicy=true,ClusterTrustBundle=true",
+        "--runtime-config=admissionregistration.k8s.io/v1beta1=true,certificates.k8s.io/v1alpha1=true",
+        "--authorization-mode=Builtin,RBAC",
+        f"--token-auth-file={directory / 'users.csv'}",
+        "--node-name=n1",
+    )
+    yield found
+    assert found.stop() == 0
+
+
+@pytest.fixture
+def limited(server: Server, api: Api) -> Iterator[Api]:
+    """A user who may do much, and nothing on signers, finalizers and deletions."""
+    rules = [
+        {"apiGroups": [""], "resources": ["configmaps", "services"], "verbs": ["create", "update", "patch", "get"]},
+        {
+            "apiGroups": ["certificates.k8s.io"],
+            "resources": ["*"],
+            "verbs": ["create", "update", "patch", "get"],
+        },
+    ]
+    api.call("POST", f"{RBAC}/clusterroles", {"metadata": {"name": "limited"}, "rules": rules})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "limited"}
+    subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "limited"}]
+    body = {"metadata": {"name": "limited"}, "roleRef": reference, "subjects": subjects}
+    api.call("POST", f"{RBAC}/clusterrolebindings", body)
+    client = server.api("limited-token")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def node(server: Server) -> Iterator[Api]:
+    """The agent of node n1."""
+    config = yaml.safe_load(Path(server.ready["nodeKubeconfig"]).read_text())
+    client = server.api(config["users"][0]["user"]["token"])
+    yield client
+    client.close()
+
+
+@pytest.mark.row("admission.AlwaysPullImages", "opt.enable-admission-plugins", "opt.disable-admission-plugins")
+def test_images_are_pulled_at_every_start(api: Api, namespace: str) -> None:
+    made = api.ok("POST", pods(namespace), pod())["spec"]
+
+    assert made["containers"][0]["imagePullPolicy"] == "Always"
+    assert "node.kubernetes.io/not-ready" not in [item["key"] for item in made["tolerations"]]
+
+
+@pytest.mark.row("admission.AlwaysAdmit")
+def test_who_always_admits_refuses_nothing(api: Api, namespace: str) -> None:
+    assert api.call("POST", f"/api/v1/namespaces/{namespace}/configmaps", {"metadata": {"name": "a"}})[0] == 201
+
+
+@pytest.mark.row("admission.DenyServiceExternalIPs")
+def test_services_take_over_no_addresses(api: Api, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/services"
+    body = {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}], "externalIPs": ["192.0.2.1"]}}
+
+    assert refused(api, "POST", path, body).endswith("Use of external IPs is denied by admission control")
+    del body["spec"]["externalIPs"]
+    api.ok("POST", path, body)
+
+
+@pytest.mark.row("admission.EventRateLimit", "opt.admission-control-config-file")
+def test_a_namespace_gets_only_so_many_events(api: Api, namespace: str) -> None:
+    about = {"kind": "Pod", "namespace": namespace, "name": "p", "apiVersion": "v1"}
+    core = f"/api/v1/namespaces/{namespace}/events"
+    codes = []
+    for number in range(8):
+        body = {"metadata": {"name": f"e{number}"}, "involvedObject": about, "reason": "R", "type": "Normal"}
+        codes.append(api.call("POST", core, body)[0])
+        text = refused(api, "POST", core, {**body, "metadata": {"name": "last"}}, code=429) if codes[-1] == 429 else ""
+
+    assert codes[:3] == [201] * 3
+    assert codes[-1] == 429
+    assert text == f"Too many requests: limit reached on type Namespace for key {namespace}"
+
+
+@pytest.mark.row("admission.ExtendedResourceToleration")
+def test_pods_tolerate_the_nodes_of_the_resources_they_ask_for(api: Api, namespace: str) -> None:
+    body = pod()
+    body["spec"]["containers"][0]["resources"] = {"limits": {"example.com/gpu": "1"}}
+
+    tolerations = api.ok("POST", pods(namespace), body)["spec"]["tolerations"]
+
+    assert {"key": "example.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in tolerations
+
+
+@pytest.mark.row("admission.ImagePolicyWebhook")
+def test_a_service_refuses_images(api: Api, namespace: str, provider: Provider) -> None:
+    containers = [{"name": "c", "image": "evil"}]
+    metadata = {"annotations": {"mine.image-policy.k8s.io/ticket": "1", "other": "2"}}
+
+    text = refused(api, "POST", pods(namespace), pod("bad", metadata, containers=containers))
+
+    assert text.endswith("image policy webhook backend denied one or more images: evil is not welcome")
+    asked = provider.asked[-1][1]
+    assert asked["spec"] == {
+        "containers": [{"image": "evil"}],
+        "namespace": namespace,
+        "annotations": {"mine.image-policy.k8s.io/ticket": "1"},
+    }
+
+
+@pytest.mark.row("admission.LimitPodHardAntiAffinityTopology")
+def test_pods_are_kept_apart_by_host_alone(api: Api, namespace: str) -> None:
+    def apart(key: str) -> dict[str, Any]:
+        terms = [{"topologyKey": key, "labelSelector": {"matchLabels": {"a": "b"}}}]
+        rule = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+        return pod(affinity={"podAntiAffinity": rule})
+
+    text = refused(api, "POST", pods(namespace), apart("topology.kubernetes.io/zone"))
+
+    assert "has TopologyKey topology.kubernetes.io/zone but only key kubernetes.io/hostname is allowed" in text
+    api.ok("POST", pods(namespace), apart("kubernetes.io/hostname"))
+
+
+@pytest.mark.row("admission.NamespaceAutoProvision")
+def test_a_missing_namespace_is_made(api: Api) -> None:
+    api.ok("POST", "/api/v1/namespaces/made/configmaps", {"metadata": {"name": "a"}})
+
+    assert api.ok("GET", "/api/v1/namespaces/made")["status"]["phase"] == "Active"
+    assert api.ok("GET", "/api/v1/namespaces/made/serviceaccounts/default")
+    api.ok("DELETE", "/api/v1/namespaces/made")
+
+
+@pytest.mark.row("admission.NodeRestriction")
+def test_a_node_agent_changes_what_is_its_own(api: Api, node: Api, namespace: str) -> None:
+    made = node.ok("POST", "/api/v1/nodes", {"metadata": {"name": "n1", "labels": {"kubernetes.io/os": "linux"}}})
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": made["metadata"]["uid"], "controller": True}
+    mirror = {"annotations": {"kubernetes.io/config.mirror": "x"}, "ownerReferences": [owner]}
+    labels = {"metadata": {"labels": {"node-restriction.kubernetes.io/trusted": "yes", "example.com/a": "b"}}}
+    api.ok("POST", pods(namespace), pod("mine", nodeName="n1"))
+    theirs = api.ok("POST", pods(namespace), pod("theirs", nodeName="n2"))["metadata"]["uid"]
+    status = {"status": {"phase": "Running"}}
+
+    def token(uid: str) -> dict[str, Any]:
+        reference = {"apiVersion": "v1", "kind": "Pod", "name": "theirs", "uid": uid}
+        return {"spec": {"boundObjectRef": reference}}
+
+    tokens = f"/api/v1/namespaces/{namespace}/serviceaccounts/default/token"
+    leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+    node.ok("POST", pods(namespace), pod("mirror", mirror, nodeName="n1"))
+    node.ok("PATCH", f"{pods(namespace)}/mine/status", status, content_type=MERGE)
+    node.ok("POST", leases, {"metadata": {"name": "n1"}, "spec": {}})
+
+    for wanted, method, path, body in (
+        ('node "n1" is not allowed to modify node "n2"', "POST", "/api/v1/nodes", {"metadata": {"name": "n2"}}),
+        ("can only create mirror pods", "POST", pods(namespace), pod("x", nodeName="n1")),
+        ("spec.nodeName set to itself", "POST", pods(namespace), pod("x", mirror, nodeName="n2")),
+        ("only delete pods with spec.nodeName set to itself", "DELETE", f"{pods(namespace)}/theirs", None),
+        ("only update pod status for pods with", "PATCH", f"{pods(namespace)}/theirs/status", status),
+        (
+            "is not allowed to modify labels: node-restriction.kubernetes.io/trusted",
+            "PATCH",
+            "/api/v1/nodes/n1",
+            labels,
+        ),
+        ("not allowed to modify taints", "PATCH", "/api/v1/nodes/n1", {"spec": {"taints": []}}),
+        ("with the same name as the requesting node", "POST", leases, {"metadata": {"name": "n2"}, "spec": {}}),
+        ("node requested token not bound to a pod", "POST", tokens, {"spec": {}}),
+        ("bound to a pod scheduled on a different node", "POST", tokens, token(theirs)),
+    ):
+        kind = MERGE if method == "PATCH" else "application/json"
+        assert wanted in refused(node, method, path, body, content_type=kind)
+    for path in ("/api/v1/nodes/n1", f"{pods(namespace)}/mirror?gracePeriodSeconds=0"):
+        api.ok("DELETE", path)
+
+
+@pytest.mark.row("admission.OwnerReferencesPermissionEnforcement")
+def test_owners_are_set_by_who_may_delete(api: Api, limited: Api, namespace: str) -> None:
+    maps = f"/api/v1/namespaces/{namespace}/configmaps"
+    uid = api.ok("POST", maps, {"metadata": {"name": "owner"}})["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}
+    limited.ok("POST", maps, {"metadata": {"name": "a"}})
+    limited.ok("POST", maps, {"metadata": {"name": "b", "ownerReferences": [owner]}})
+    blocking = {"metadata": {"name": "c", "ownerReferences": [{**owner, "blockOwnerDeletion": True}]}}
+
+    late = {"metadata": {"ownerReferences": [owner]}}
+    text = refused(limited, "PATCH", f"{maps}/a", late, content_type=MERGE)
+    assert "cannot set an ownerRef on a resource you can't delete" in text
+    text = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on"
+    assert text in refused(limited, "POST", maps, blocking)
+    api.ok("POST", maps, blocking)
+
+
+@pytest.mark.row("admission.PersistentVolumeLabel")
+def test_volumes_stay_where_they_were_provisioned(api: Api) -> None:
+    zone, region = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+    metadata = {"name": "here", "labels": {zone: "b__a", region: "r"}}
+    metadata["annotations"] = {"pv.kubernetes.io/provisioned-by": "example.com/disk"}
+    cloud = {"metadata": {"name": "cloud"}, "spec": {"gcePersistentDisk": {"pdName": "d"}}}
+
+    made = api.ok("POST", "/api/v1/persistentvolumes", {"metadata": metadata, "spec": {}})
+    text = refused(api, "POST", "/api/v1/persistentvolumes", cloud)
+    api.ok("DELETE", "/api/v1/persistentvolumes/here")
+
+    terms = made["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    assert terms[0]["matchExpressions"][0] == {"key": zone, "operator": "In", "values": ["a", "b"]}
+    assert text.endswith("error querying GCE PD volume d: unable to build GCE cloud provider for PD")
+
+
+@pytest.mark.row("admission.PodNodeSelector")
+def test_pods_go_where_their_namespace_says(api: Api, namespace: str) -> None:
+    shared = api.ok("POST", pods(namespace), pod())["spec"]["nodeSelector"]
+    clash = refused(api, "POST", pods(namespace), pod("x", nodeSelector={"pool": "mine"}))
+    note = {"metadata": {"annotations": {"scheduler.alpha.kubernetes.io/node-selector": "pool=own,zone=a"}}}
+    api.ok("PATCH", f"/api/v1/namespaces/{namespace}", note, content_type=MERGE)
+    own = api.ok("POST", pods(namespace), pod("own"))["spec"]["nodeSelector"]
+
+    assert shared == {"pool": "shared"}
+    assert clash.endswith("pod node label selector conflicts with its namespace node label selector")
+    assert own == {"pool": "own", "zone": "a"}
+
+
+@pytest.mark.row("admission.PodTolerationRestriction")
+def test_pods_tolerate_what_their_namespace_lets_them(api: Api, namespace: str) -> None:
+    team = {"key": "team", "operator": "Equal", "value": "a", "effect": "NoSchedule"}
+    default = api.ok("POST", pods(namespace), pod())["spec"]["tolerations"]
+    prefix = "scheduler.alpha.kubernetes.io"
+    notes = {f"{prefix}/defaultTolerations": "[]", f"{prefix}/tolerationsWhitelist": json.dumps([team])}
+    api.ok("PATCH", f"/api/v1/namespaces/{namespace}", {"metadata": {"annotations": notes}}, content_type=MERGE)
+    none = api.ok("POST", pods(namespace), pod("none"))["spec"]
+    other = refused(api, "POST", pods(namespace), pod("x", tolerations=[{"operator": "Exists"}]))
+
+    assert default == [team]
+    assert "tolerations" not in none
+    assert other.endswith("conflict with its namespace whitelist")
+
+
+@pytest.mark.row("admission.SecurityContextDeny")
+def test_pods_do_not_choose_whom_they_run_as(api: Api, namespace: str) -> None:
+    containers = [{"name": "c", "image": "i", "securityContext": {"runAsUser": 1}}]
+
+    text = refused(api, "POST", pods(namespace), pod(securityContext={"fsGroup": 5}))
+    assert text.endswith("pod.Spec.SecurityContext.FSGroup is forbidden")
+    text = refused(api, "POST", pods(namespace), pod(containers=containers))
+    assert text.endswith("SecurityContext.RunAsUser is forbidden")
+
+
+@pytest.mark.row("admission.CertificateApproval", "admission.CertificateSigning")
+def test_signers_are_served_by_who_may(api: Api, limited: Api) -> None:
+    spec = {"request": "YQ==", "usages": ["client auth"], "signerName": "example.com/own"}
+    path = f"{CERTIFICATES}/v1/certificatesigningrequests"
+    name = api.ok("POST", path, {"metadata": {"generateName": "csr-"}, "spec": spec})["metadata"]["name"]
+    approved = {"status": {"conditions": [{"type": "Approved", "status": "True", "reason": "R"}]}}
+    signed = {"status": {"certificate": "YQ=="}}
+
+    approving = refused(limited, "PATCH", f"{path}/{name}/approval", approved, content_type=MERGE)
+    signing = refused(limited, "PATCH", f"{path}/{name}/status", signed, content_type=MERGE)
+    rules = [{"apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "verbs": ["approve", "sign"]}]
+    rules[0]["resourceNames"] = ["example.com/*"]
+    api.ok("POST", f"{RBAC}/clusterroles", {"metadata": {"name": "signer"}, "rules": rules})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "signer"}
+    subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "limited"}]
+    body = {"metadata": {"name": "signer"}, "roleRef": reference, "subjects": subjects}
+    api.ok("POST", f"{RBAC}/clusterrolebindings", body)
+
+    assert approving.endswith('user not permitted to approve requests with signerName "example.com/own"')
+    assert signing.endswith('user not permitted to sign requests with signerName "example.com/own"')
+    limited.ok("PATCH", f"{path}/{name}/approval", approved, content_type=MERGE)
+    limited.ok("PATCH", f"{path}/{name}/status", signed, content_type=MERGE)
+
+
+@pytest.mark.row("admission.ClusterTrustBundleAttest")
+def test_anchors_of_a_signer_are_published_by_who_may(server: Server, api: Api, limited: Api) -> None:
+    pem = Path(server.ready["caFile"]).read_text()
+    path = f"{CERTIFICATES}/v1alpha1/clustertrustbundles"
+
+    def bundle(name: str, **spec: str) -> dict[str, Any]:
+        return {"metadata": {"name": name}, "spec": {"trustBundle": pem, **spec}}
+
+    text = refused(limited, "POST", path, bundle("other.com:ca:a", signerName="other.com/ca"))
+    assert text.endswith('user not permitted to attest for signerName "other.com/ca"')
+    limited.ok("POST", path, bundle("anybody"))
+    api.ok("POST", path, bundle("other.com:ca:a", signerName="other.com/ca"))
+
+
+@pytest.mark.row("admission.ValidatingAdmissionPolicy")
+def test_policies_judge_by_expressions(api: Api, namespace: str) -> None:
+    rule = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
+    validation = {
+        "expression": "size(variables.keys) <= int(params.data.most)",
+        "messageExpression": "'at most ' + params.data.most + ' keys'",
+    }
+    spec = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [{"name": "named", "expression": "object.metadata.name != 'free'"}],
+        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+        "variables": [{"name": "keys", "expression": "has(object.data) ? object.data : {}"}],
+        "validations": [validation],
+    }
+    maps = f"/api/v1/namespaces/{namespace}/configmaps"
+    api.ok("POST", maps, {"metadata": {"name": "limits"}, "data": {"most": "1"}})
+    api.ok("POST", f"{POLICY}/validatingadmissionpolicies", {"metadata": {"name": "few"}, "spec": spec})
+    reference = {"name": "limits", "namespace": namespace, "parameterNotFoundAction": "Deny"}
+    chosen = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
+    binding = {"policyName": "few", "paramRef": reference, "validationActions": ["Deny"], "matchResources": chosen}
+    bindings = f"{POLICY}/validatingadmissionpolicybindings"
+    api.ok("POST", bindings, {"metadata": {"name": "here"}, "spec": binding})
+    two = {"a": "1", "b": "2"}
+
+    text = refused(api, "POST", maps, {"metadata": {"name": "x"}, "data": two}, code=422)
+    api.ok("POST", maps, {"metadata": {"name": "y"}, "data": {"a": "1"}})
+    api.ok("POST", maps, {"metadata": {"name": "free"}, "data": two})
+    api.ok("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "x"}, "data": two})
+    api.ok("PATCH", f"{bindings}/here", {"spec": {"validationActions": ["Warn"]}}, content_type=MERGE)
+    code, headers, _ = api.raw("POST", maps, {"metadata": {"name": "z"}, "data": two})
+    bad = {**spec, "validations": [{"expression": "object.x +"}]}
+    wrong = refused(
+        api, "POST", f"{POLICY}/validatingadmissionpolicies", {"metadata": {"name": "bad"}, "spec": bad}, code=422
+    )
+    for path in (f"{bindings}/here", f"{POLICY}/validatingadmissionpolicies/few"):
+        api.ok("DELETE", path)
+
+    assert text.endswith("ValidatingAdmissionPolicy 'few' with binding 'here' denied request: at most 1 keys")
+    assert code == 201
+    assert (
+        "Validation failed for ValidatingAdmissionPolicy 'few' with binding 'here': at most 1 keys"
+        in headers["warning"]
+    )
+    assert "compilation failed" in wrong
+
+
+def test_what_only_a_quota_allows_needs_one(api: Api, namespace: str) -> None:
+    body = pod()
+    body["spec"]["containers"][0]["resources"] = {"limits": {"memory": "1Mi"}}
+
+    assert refused(api, "POST", pods(namespace), body).endswith("insufficient quota to consume: limits.memory")
+    hard = {"limits.memory": "1Mi"}
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": hard}}
+    api.ok("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
+    api.ok("POST", pods(namespace), body)
+
+
+@pytest.mark.row("opt.allow-privileged")
+def test_no_container_gets_all_rights_unless_that_is_allowed(api: Api, namespace: str) -> None:
+    containers = [{"name": "c", "image": "i", "securityContext": {"privileged": True}}]
+
+    text = refused(api, "POST", pods(namespace), pod(containers=containers), code=422)
+
+    assert text.endswith("spec.containers[0].securityContext.privileged: Forbidden: disallowed by cluster policy")
