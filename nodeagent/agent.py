@@ -145,6 +145,7 @@ class Agent:
         )
         overview = Overview(context, self._node, self._explainer.lines, self._loop_lines)
         questions = [*self._explainer.questions(), *overview.questions(), *provide_questions(context, plugins)]
+        context.questions = {question.name: question for question in questions}
         self._local = LocalServer(context.root_dir, questions)
         self._report = PluginReport(plugins, context.root_dir, clock)
         self._housekeeping = Housekeeping(self._pods, self._cache, lambda: context.syncer, clock)

@@ -108,6 +108,8 @@ class Reach(StrEnum):
 
     READ_ONLY = "read-only"
     """On the secured port, and on ``readOnlyPort`` without authentication."""
+    OPEN = "open"
+    """On the secured port, for everyone: files that tell nothing about the node, such as those of a page."""
     SECURE = "secure"
     """On the secured port."""
     DEBUG = "debug"

@@ -88,7 +88,7 @@ async def _admit(request: web.Request, route: Route | None, access: Access | Non
 
     :raises Denied: the request is not let through.
     """
-    if access is None:
+    if access is None or (route is not None and route.reach is Reach.OPEN):
         return ""
     try:
         async with asyncio.timeout(ACCESS_SECONDS):
@@ -103,7 +103,7 @@ def _as_served(route: Route, *, read_only: bool, debugging: bool) -> Route | Non
     """Return the route as this port has it; ``None`` where the path does not exist."""
     if route.reach is Reach.READ_ONLY:
         return route
-    if route.reach is Reach.SECURE:
+    if route.reach in (Reach.SECURE, Reach.OPEN):
         return None if read_only else route
     if debugging and not read_only:
         return route

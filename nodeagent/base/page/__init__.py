@@ -1,0 +1,49 @@
+"""Pages for people: static files from a package, the same look and the same strict rules for both programs.
+
+Nothing here tells anything about a node or a cluster: a page asks for that itself, with the credentials of who looks at
+it. No file refers to another site, and the browser is told to load from nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": _POLICY,
+    "Cache-Control": "no-cache",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+INDEX = "index.html"
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file of a page."""
+
+    body: bytes
+    content_type: str
+
+
+def load(directory: Path) -> Mapping[str, File]:
+    """Return the files of the page in *directory* by name, with those that all pages share. Reads the disk."""
+    found = {}
+    for folder in (Path(__file__).parent, directory):
+        for path in sorted(folder.iterdir()):
+            if path.suffix in _TYPES:
+                found[path.name] = File(path.read_bytes(), _TYPES[path.suffix])
+    return found

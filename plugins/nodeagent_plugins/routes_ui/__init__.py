@@ -1,0 +1,59 @@
+"""``/ui/``: a page for whoever may read this node: its pods with their stages, logs, events and resources.
+
+The files of the page are for everyone and tell nothing; what the page shows it asks for with the credentials of who
+looks at it. Without ``enableDebuggingHandlers`` there is no page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from aiohttp import web
+
+from nodeagent import hookimpl
+from nodeagent.base import page
+from nodeagent.contracts.answers import STATUS_QUESTION, WHY_QUESTION, WhyRequest
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.server import Reach, Route
+
+ROOT = "/ui"
+
+
+@hookimpl
+def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
+    if not context.config.enable_debugging_handlers:
+        return ()
+    files = page.load(Path(__file__).parent / "static")
+
+    async def to_page(request: web.Request) -> web.Response:
+        return web.Response(status=301, headers={"Location": f"{ROOT}/"})
+
+    async def file(request: web.Request) -> web.Response:
+        found = files.get(request.match_info.get("name") or page.INDEX)
+        if found is None:
+            return web.Response(status=404, text="404 page not found\n")
+        return web.Response(body=found.body, headers={**page.HEADERS, "Content-Type": found.content_type})
+
+    async def status(request: web.Request) -> web.Response:
+        return _json(await context.questions[STATUS_QUESTION].answer(None))
+
+    async def pod(request: web.Request) -> web.Response:
+        wanted = WhyRequest(request.match_info["namespace"], request.match_info["pod"])
+        try:
+            return _json(await context.questions[WHY_QUESTION].answer(wanted))
+        except ValueError as error:
+            return web.Response(status=404, text=f"{error}\n")
+
+    return (
+        Route("GET", ROOT, to_page, Reach.OPEN),
+        Route("GET", f"{ROOT}/", file, Reach.OPEN),
+        Route("GET", f"{ROOT}/{{name}}", file, Reach.OPEN),
+        Route("GET", f"{ROOT}/data/status", status),
+        Route("GET", f"{ROOT}/data/pods/{{namespace}}/{{pod}}", pod),
+    )
+
+
+def _json(answer: object) -> web.Response:
+    return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
