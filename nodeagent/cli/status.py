@@ -118,7 +118,10 @@ def _gauges(gauges: Iterable[GaugeLine]) -> list[Text]:
         amount = f" of {_amount(gauge)}"
         parts.append(Text.assemble(f"{gauge.name:14} ", (f"[{bar}] {share:4.0%}", colour), f"{amount:14}"))
     pairs = [parts[index : index + 2] for index in range(0, len(parts), 2)]
-    return [Text("  ").join(pair) for pair in pairs]
+    lines = [Text("  ").join(pair) for pair in pairs]
+    for line in lines:
+        line.rstrip()
+    return lines
 
 
 def _pod(pod: PodLine, now: datetime) -> Text:

@@ -57,7 +57,8 @@ def lines(found: PodExplanation, now: datetime) -> list[str]:
         when = f"{stage.at:%Y-%m-%d %H:%M:%SZ}" if stage.at else ""
         names = f"{', '.join(stage.containers)}: " if stage.containers else ""
         reason = f"{stage.reason}: " if stage.reason and stage.state is StageState.BLOCKED else ""
-        detail = f"{reason}{names}{stage.detail}"
+        told_below = found.blocked and stage.stage is found.blocking
+        detail = f"{stage.reason}, see below" if told_below else f"{reason}{names}{stage.detail}"
         text.append(f" {_SIGNS[stage.state]} {stage.stage:8} {stage.state:8} {when:21} {detail}".rstrip())
     if found.blocking is not None:
         what = "Blocked at" if found.blocked else "Under way at"

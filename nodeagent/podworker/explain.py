@@ -183,7 +183,8 @@ class Explainer:
 
     def _line(self, pod: Pod) -> PodLine:
         found = self.explain(pod)
-        statuses = (self._context.pods.status(pod.uid) or pod.status).container_statuses or ()
+        status = self._context.pods.status(pod.uid) or pod.status
+        statuses = status.container_statuses or ()
         return PodLine(
             namespace=pod.namespace,
             name=pod.name,
@@ -197,7 +198,7 @@ class Explainer:
             blocked=found.blocked,
             reason=found.reason,
             cause=found.cause,
-            started_at=pod.status.start_time,
+            started_at=status.start_time,
         )
 
 

@@ -60,7 +60,7 @@ def test_cause_next_try_and_remedy_are_shown(asked, capsys):
     assert code == 1
     assert asked == [(Path("/agent"), "why", WhyRequest(namespace="shop", name="web"))]
     assert " + admit    done     2024-01-01 03:00:00Z" in output
-    assert "ErrImagePull: main: registry answered 401" in output
+    assert "ErrImagePull, see below" in output
     assert (
         "Blocked at pull: main: registry answered 401\nNext try: in 14 s\nRemedy: check the pod's credentials" in output
     )
