@@ -37,8 +37,10 @@ fmt: $(DEV_READY) ## Format the code and mend what can be mended
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
-docs: $(DEV_READY) ## Make docs/hooks.md and docs/configuration.md from the code
+docs: $(DEV_READY) ## Make the pages that come from the code, and the site, into build/site
 	$(BIN)/python tools/gen_docs.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 bench: $(DEV_READY) ## Measure speed and size on this machine
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -1,8 +1,9 @@
-"""Make the pages of ``docs/`` that come from the code, or check that they are current.
+"""Make the pages, and parts of pages, that come from the code, or check that they are current.
 
-``python tools/gen_docs.py`` writes ``docs/hooks.md`` from the docstrings of ``nodeagent/hookspecs.py`` and
-``docs/configuration.md`` from the types of ``nodeagent/config``; ``--check`` writes nothing and exits 1 when a page
-does not say what the code says.
+``python tools/gen_docs.py`` writes ``docs/hooks.md`` from the docstrings of ``nodeagent/hookspecs.py``,
+``docs/configuration.md`` from the types of ``nodeagent/config``, ``docs/commands.md`` from the command line, and the
+marked sections of other pages (figures, exit codes, rules); ``--check`` writes nothing and exits 1 when a page does not
+say what the code says.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ from nodeagent.config.types import ConfigStruct, CredentialProviderConfig, NodeA
 from nodeagent.config.unimplemented import FIELDS as UNIMPLEMENTED
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+
+import gen_sections  # noqa: E402
+
 NOTE = "<!-- Made by tools/gen_docs.py; change the code it comes from, then run `make docs`. -->"
 
 
@@ -52,8 +57,19 @@ def main() -> int:
 
 
 def pages() -> dict[Path, str]:
-    """Return every generated page by its path."""
-    return {ROOT / "docs" / "hooks.md": hooks_page(), ROOT / "docs" / "configuration.md": configuration_page()}
+    """Return every page that is generated, or has a generated section, by its path."""
+    docs = ROOT / "docs"
+    sections = {
+        ROOT / "README.md": ("figures", gen_sections.figures(ROOT / "benchmarks" / "results.json")),
+        docs / "troubleshooting.md": ("exit codes", gen_sections.exit_codes()),
+        docs / "checking-a-plugin.md": ("rules", gen_sections.rules()),
+    }
+    return {
+        docs / "hooks.md": hooks_page(),
+        docs / "configuration.md": configuration_page(),
+        docs / "commands.md": gen_sections.commands(NOTE),
+        **{path: gen_sections.fill(path.read_text(encoding="utf-8"), *section) for path, section in sections.items()},
+    }
 
 
 # --- hooks ----------------------------------------------------------------------------------------------------

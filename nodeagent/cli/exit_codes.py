@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Documented in ``docs/operating-a-node.md``."""
+    """Documented in ``docs/troubleshooting.md``."""
 
     OK = 0
     PROBLEMS = 1
@@ -12,4 +12,4 @@ class ExitCode(IntEnum):
     CONFIGURATION = 2
     """The configuration, a flag or a plugin is wrong; nothing was started."""
     UNREACHABLE = 3
-    """The runtime or the API server cannot be reached."""
+    """The runtime, the API server or the running agent cannot be reached."""

@@ -19,7 +19,7 @@ from nodeagent.testing import admit, load_plugin, make_container, make_pod
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (("nodeagent", ROOT), ("nodeagent_plugins", ROOT / "plugins"), ("apiserver_stub", ROOT))
-HAND_WRITTEN = ("README.md", "docs/architecture.md", "docs/writing-a-plugin.md", "docs/operating-a-node.md")
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))
 LOG_CALLS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 
 # Imports each module in a process of its own, forked from one that holds the foreign libraries already.
@@ -126,6 +126,14 @@ def test_no_pair_of_a_log_line_takes_a_name_of_the_standard_library():
     assert taken == []
 
 
+def test_make_help_tells_of_every_target():
+    text = (ROOT / "Makefile").read_text()
+    (targets,) = re.findall(r"^\.PHONY: (.+)$", text, re.MULTILINE)
+    told = re.findall(r"^([a-z]+):[^\n]*## \S", text, re.MULTILINE)
+
+    assert sorted(told) == sorted(targets.split())
+
+
 def python_blocks(page: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
 
@@ -163,10 +171,8 @@ async def test_the_plugin_in_the_guide_passes_the_tests_of_the_guide(tmp_path):
     assert ended.returncode == 0, ended.stdout
 
 
-@pytest.mark.parametrize(
-    "page", ["README.md", "docs/architecture.md", "docs/writing-a-plugin.md", "docs/operating-a-node.md"]
-)
-def test_links_of_hand_written_pages_lead_somewhere(page):
+@pytest.mark.parametrize("page", PAGES)
+def test_links_of_pages_lead_somewhere(page):
     here = (ROOT / page).parent
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text())
 

@@ -1,0 +1,201 @@
+"""Parts of pages that come from the code or from measurements: figures, exit codes, rules, commands."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import inspect
+import json
+import re
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from benchmarks.figures import Figure, shown
+from nodeagent.authoring.findings import Rule
+from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.main import _parser
+from nodeagent.config.nodeflags import IDENTITY_FLAGS, NODE_FLAGS
+
+COMPARED = (
+    ("static_pods", "all_running", "50 pods of a folder: until all run"),
+    ("static_pods", "start_cpu", "the agent's CPU until then"),
+    ("static_pods", "idle", "the agent at rest with them"),
+    ("static_pods", "rss", "its memory (RSS) with them"),
+    ("api_pods", "all_running", "50 pods of the API: until all run"),
+    ("api_pods", "start_cpu", "the agent's CPU until then"),
+    ("api_pods", "rss", "its memory (RSS) with them"),
+    ("one_pod", "running", "one pod of the API: until it runs"),
+    ("start_up", "agent_healthy", "start of the agent until it is healthy"),
+)
+"""Benchmark, measure and title of each row of the README's table."""
+
+
+def fill(text: str, name: str, content: str) -> str:
+    """Return *text* with *content* between ``<!-- name: … -->`` and ``<!-- /name -->``.
+
+    :raises SystemExit: the page has no such section.
+    """
+    pattern = re.compile(rf"(<!-- {name}: [^\n]*-->\n).*?(<!-- /{name} -->)", re.DOTALL)
+    if not pattern.search(text):
+        raise SystemExit(f"a page has lost its section {name}")
+    return pattern.sub(lambda match: f"{match[1]}\n{content}\n\n{match[2]}", text)
+
+
+# --- figures --------------------------------------------------------------------------------------------------
+
+
+def figures(results: Path) -> str:
+    """Return the table of what was measured last, beside the reference."""
+    kept = {result["name"]: result for result in json.loads(results.read_text(encoding="utf-8"))}
+    rows = ["| measured | unit | nodeagent | kubelet 1.29.1 |", "|---|---|---|---|"]
+    used = []
+    for name, key, title in COMPARED:
+        if name not in kept:
+            continue
+        figure = _figure(name, key)
+        used.append(kept[name])
+        reference = _median(key, kept[name].get("reference") or ()) or (
+            f"{figure.reference} °" * bool(figure.reference)
+        )
+        rows.append(f"| {title} | {figure.unit} | {_median(key, kept[name]['runs'])} | {reference} |")
+    return "\n".join([*rows, "", _conditions(used)])
+
+
+def _conditions(results: Sequence[Mapping[str, Any]]) -> str:
+    days = sorted({result["day"] for result in results})
+    machine = results[0]["machine"]
+    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    other_day = any(not result.get("reference") for result in results)
+    text = (
+        f"Medians of {len(results[0]['runs'])} runs, {when}, on {machine['cores']} cores ({machine['processor']}), "
+        f"containerd {machine['containerd']}."
+    )
+    return f"{text} ° of another day, on a machine of the same kind." if other_day else text
+
+
+def _figure(name: str, key: str) -> Figure:
+    module = importlib.import_module(f"benchmarks.{name}")
+    found: Figure = next(figure for figure in module.FIGURES if figure.key == key)
+    return found
+
+
+def _median(key: str, runs: Sequence[Mapping[str, float]]) -> str:
+    values = [run[key] for run in runs if key in run]
+    return shown(statistics.median(values)) if values else ""
+
+
+# --- lists ----------------------------------------------------------------------------------------------------
+
+
+def exit_codes() -> str:
+    """Return the table of the exit codes."""
+    texts = {**_documented(ExitCode), "OK": "Fine."}
+    return "\n".join(
+        ["| code | meaning |", "|---|---|", *(f"| {code.value} | {texts[code.name]} |" for code in ExitCode)]
+    )
+
+
+def rules() -> str:
+    """Return the table of what ``plugins check`` judges."""
+    texts = _documented(Rule)
+    return "\n".join(["| rule | finds |", "|---|---|", *(f"| `{rule}` | {texts[rule.name]} |" for rule in Rule)])
+
+
+def _documented(kind: type[Enum]) -> dict[str, str]:
+    """Return the text below each member of an enumeration."""
+    texts: dict[str, str] = {}
+    (definition,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(definition, ast.ClassDef)
+    for member, below in zip(definition.body, definition.body[1:], strict=False):
+        if isinstance(member, ast.Assign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            name = member.targets[0]
+            assert isinstance(name, ast.Name)
+            texts[name.id] = inspect.cleandoc(str(below.value.value)).replace("\n", " ").replace("``", "`")
+    return texts
+
+
+# --- commands -------------------------------------------------------------------------------------------------
+
+
+def commands(note: str) -> str:
+    """Return the page of every command with its flags."""
+    lines = [
+        "# Commands",
+        note,
+        "`nodeagent FLAGS`, or `nodeagent run FLAGS`, is the agent itself. Every other word is a command. Exit codes "
+        "are listed in [troubleshooting.md](troubleshooting.md); `-o json` makes output for programs.",
+    ]
+    for command, parser in _actions(_parser()):
+        lines += list(_command("nodeagent", command, parser))
+    lines += ["## nodeagent run", "These flags are settings of their own:", _flag_table()]
+    lines.append(
+        "Besides, each field of [configuration.md](configuration.md) has a flag, its name in lower case with dashes; "
+        "`nodeagent config explain FIELD` tells it. A flag wins over the files."
+    )
+    return "\n\n".join(lines) + "\n"
+
+
+def _flag_table() -> str:
+    rows = [f"| `--{flag.name}` | {_cell(flag.doc)} |" for flag in (*NODE_FLAGS, *IDENTITY_FLAGS)]
+    return "\n".join(["| flag | meaning |", "|---|---|", *rows])
+
+
+def _command(path: str, name: str, parser: argparse.ArgumentParser, depth: int = 2) -> Iterator[str]:
+    """Yield the section of a command and of the commands below it."""
+    own = f"{path} {name}"
+    helps = {action.dest: action.help for group in _sub(parser) for action in group._choices_actions}
+    yield f"{'#' * depth} {own}"
+    if depth == 2 and parser.description:
+        yield parser.description
+    # Flags of the daemon, which some commands take too, are told once.
+    takes_flags = "--hostname-override" in parser._option_string_actions
+    hidden = frozenset(f"--{flag.name}" for flag in (*NODE_FLAGS, *IDENTITY_FLAGS)) if takes_flags else frozenset()
+    options = [action for action in parser._actions if _shown(action, hidden)]
+    if options:
+        yield "\n".join(["| | |", "|---|---|", *(f"| {_names(action)} | {_meaning(action)} |" for action in options)])
+    if takes_flags:
+        yield "Takes the flags of [`nodeagent run`](#nodeagent-run) as well."
+    for inner, below in _actions(parser):
+        section = list(_command(own, inner, below, depth + 1))
+        text = helps.get(inner) or ""
+        yield section[0]
+        if text:
+            yield f"{text[0].upper()}{text[1:]}."
+        yield from section[1:]
+
+
+def _shown(action: argparse.Action, hidden: frozenset[str]) -> bool:
+    if isinstance(action, argparse._HelpAction | argparse._SubParsersAction) or action.help == argparse.SUPPRESS:
+        return False
+    return not hidden & set(action.option_strings) and not re.match(r"[\w.]+: ", action.help or "")
+
+
+def _names(action: argparse.Action) -> str:
+    value = action.metavar or (
+        "{" + ",".join(map(str, action.choices)) + "}" if action.choices else (action.dest or "").upper()
+    )
+    if not action.option_strings:
+        return f"`{value}`"
+    return ", ".join(f"`{name}`" for name in action.option_strings) + (f" `{value}`" if action.nargs != 0 else "")
+
+
+def _meaning(action: argparse.Action) -> str:
+    text = (action.help or "").replace("%(default)s", str(action.default)).replace("%%", "%")
+    return _cell(text)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+
+
+def _sub(parser: argparse.ArgumentParser) -> list[Any]:
+    return [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    for group in _sub(parser):
+        yield from group.choices.items()
