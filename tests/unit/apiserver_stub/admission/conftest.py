@@ -1,0 +1,37 @@
+"""Calls as the verbs make them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from apiserver_stub.admission import Call
+from apiserver_stub.media import PLAIN
+from apiserver_stub.request import Query, Request, RequestInfo, User
+from apiserver_stub.resources.registry import Resource
+
+PODS = Resource("", "v1", "Pod", "pods")
+
+MakeCall = Callable[..., Call]
+
+
+def make_call(
+    new: Any = None,
+    old: Any = None,
+    *,
+    operation: Any = "CREATE",
+    resource: Resource = PODS,
+    user: str = "u",
+    dry_run: bool = False,
+) -> Call:
+    name = ((new or old or {}).get("metadata") or {}).get("name", "")
+    info = RequestInfo("create", "", resource.group, resource.version, resource.plural, "", "default", name)
+    request = Request("POST", info, Query(""), {}, b"", User(user), PLAIN)
+    return Call(operation, request, resource, new, old, name, dry_run=dry_run)
+
+
+@pytest.fixture
+def call() -> MakeCall:
+    return make_call

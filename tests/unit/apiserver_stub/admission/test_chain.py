@@ -1,0 +1,105 @@
+"""Plugins are asked in order, only about what concerns them, and again when a later one changed something."""
+
+from __future__ import annotations
+
+import pytest
+
+from apiserver_stub.admission import Admission, AdmissionPlugin, Call
+from apiserver_stub.admission.always import AlwaysAdmit, AlwaysDeny
+from apiserver_stub.admission.config import AdmissionError, load
+from apiserver_stub.admission.namespaces import NamespaceExists
+from apiserver_stub.resources.registry import Resource
+from apiserver_stub.status import ApiError
+
+MAPS = Resource("", "v1", "ConfigMap", "configmaps")
+
+
+class Noting(AdmissionPlugin):
+    resources = ("pods",)
+
+    def __init__(self, name: str, notes: list[str], *, again: bool = False) -> None:
+        self.label, self._notes, self._again = name, notes, again
+
+    async def admit(self, call: Call) -> None:
+        self._notes.append(f"{self.label} changes")
+        call.reinvoke = call.reinvoke or self._again
+
+    async def validate(self, call: Call) -> None:
+        self._notes.append(f"{self.label} judges")
+
+
+async def test_every_plugin_changes_before_the_first_one_judges(call):
+    notes: list[str] = []
+    admission = Admission([Noting("a", notes), Noting("b", notes)])
+
+    await admission.check(call({}))
+
+    assert notes == ["a changes", "b changes", "a judges", "b judges"]
+
+
+async def test_who_changed_late_is_seen_by_all_once_more(call):
+    notes: list[str] = []
+    admission = Admission([Noting("a", notes), Noting("b", notes, again=True)])
+
+    await admission.admit(call({}))
+
+    assert notes == ["a changes", "b changes"] * 2
+
+
+async def test_plugins_are_asked_only_about_what_concerns_them(call):
+    notes: list[str] = []
+    admission = Admission([Noting("a", notes)])
+
+    await admission.check(call({}, resource=MAPS))
+    await admission.check(call(None, {}, operation="DELETE"))
+
+    assert notes == []
+
+
+@pytest.mark.row("admission.AlwaysDeny")
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE", "CONNECT"])
+async def test_a_server_that_always_denies_takes_no_change(call, operation):
+    admission = Admission([AlwaysAdmit(), AlwaysDeny()])
+
+    with pytest.raises(ApiError) as error:
+        await admission.check(call({"metadata": {"name": "p"}}, operation=operation))
+
+    assert error.value.code == 403
+    assert error.value.message == 'pods "p" is forbidden: admission control is denying all modifications'
+
+
+@pytest.mark.row("admission.NamespaceExists")
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE"])
+async def test_nothing_is_written_into_a_missing_namespace(call, operation):
+    class Empty:
+        def collection(self, name):
+            return {"default": None} if name == "core/namespaces" else {}
+
+    admission = Admission([NamespaceExists(Empty())])  # type: ignore[arg-type]
+
+    with pytest.raises(ApiError) as error:
+        await admission.check(call({"metadata": {"name": "p"}}, operation=operation))
+
+    assert error.value.message == 'namespaces "default" not found'
+
+
+def test_the_configuration_tells_every_problem(tmp_path):
+    path = tmp_path / "admission.yaml"
+    path.write_text(
+        "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"
+        "plugins: [{name: A, path: none}, {name: B, configuration: 5}, {path: x}, {name: C, configuration: {a: 1}}]\n"
+    )
+
+    with pytest.raises(AdmissionError) as error:
+        load(path)
+
+    assert len(error.value.problems) == 3
+    assert str(error.value).count("failed to apply admission: failed to read plugin config") == 3
+
+
+def test_a_file_of_another_kind_is_no_configuration(tmp_path):
+    path = tmp_path / "admission.yaml"
+    path.write_text("{}\n")
+
+    with pytest.raises(AdmissionError, match=f"Object 'Kind' is missing in '{path}'"):
+        load(path)

@@ -1,0 +1,172 @@
+"""Details of single plugins: amounts, rates, tolerations, taints, configuration."""
+
+from __future__ import annotations
+
+import pytest
+
+from apiserver_stub.admission.config import AdmissionError
+from apiserver_stub.admission.event_rate import EventRateLimit
+from apiserver_stub.admission.image_policy import read_config
+from apiserver_stub.admission.limit_ranger import _check_pod
+from apiserver_stub.admission.pod_restrictions import PodNodeSelector, PodTolerationRestriction
+from apiserver_stub.admission.pod_security import PodSecurity
+from apiserver_stub.admission.quota.usage import concerned, in_scope, not_given, usage
+from apiserver_stub.admission.tolerations import DefaultTolerationSeconds, covers, merged
+from apiserver_stub.controllers.node_taints import wanted_taints
+from apiserver_stub.options import OptionsError, parse
+from apiserver_stub.options.admission import PLUGINS
+from apiserver_stub.resources.registry import Resource
+from apiserver_stub.status import ApiError
+
+EVENTS = Resource("", "v1", "Event", "events")
+
+
+def test_every_plugin_of_the_document_is_known():
+    on = [name for name, default in PLUGINS.items() if default]
+
+    assert (len(PLUGINS), len(on)) == (36, 20)
+    assert parse([]).admission_plugins == on
+    assert parse([f"--enable-admission-plugins={','.join(PLUGINS)}"]).admission_plugins == list(PLUGINS)
+
+
+@pytest.mark.row("opt.enable-admission-plugins", "opt.disable-admission-plugins")
+def test_plugins_are_switched_by_name():
+    options = parse(["--enable-admission-plugins=AlwaysDeny", "--disable-admission-plugins=Priority,LimitRanger"])
+
+    assert options.admission_plugins[-1] == "AlwaysDeny"
+    assert not {"Priority", "LimitRanger"} & set(options.admission_plugins)
+    with pytest.raises(OptionsError) as error:
+        parse(["--enable-admission-plugins=Foo,AlwaysAdmit", "--disable-admission-plugins=AlwaysAdmit,Bar"])
+    assert error.value.problems == [
+        'enable-admission-plugins plugin "Foo" is unknown',
+        'disable-admission-plugins plugin "Bar" is unknown',
+        "[AlwaysAdmit] in enable-admission-plugins and disable-admission-plugins overlapped",
+    ]
+
+
+@pytest.mark.row("opt.default-not-ready-toleration-seconds", "opt.default-unreachable-toleration-seconds")
+async def test_the_length_of_a_stay_is_an_option(call):
+    options = parse(["--default-not-ready-toleration-seconds=7", "--default-unreachable-toleration-seconds=-1"])
+    plugin = DefaultTolerationSeconds(
+        options.default_not_ready_toleration_seconds, options.default_unreachable_toleration_seconds
+    )
+    asked = call({"spec": {"tolerations": None}})
+
+    await plugin.admit(asked)
+
+    assert [item["tolerationSeconds"] for item in asked.new["spec"]["tolerations"]] == [7, -1]
+
+
+async def test_buckets_of_events_fill_up_again(call, clock):
+    limit = {"type": "User", "qps": 2, "burst": 2}
+    head = {"apiVersion": "eventratelimit.admission.k8s.io/v1alpha1", "kind": "Configuration"}
+    plugin = EventRateLimit({**head, "limits": [limit]}, clock)
+
+    for user in ("a", "a", "b"):
+        await plugin.validate(call({}, resource=EVENTS, user=user))
+    with pytest.raises(ApiError, match="limit reached on type User for key a") as error:
+        await plugin.validate(call({}, resource=EVENTS, user="a"))
+    await plugin.validate(call({}, resource=EVENTS, user="a", dry_run=True))
+    await clock.advance(0.5)
+    await plugin.validate(call({}, resource=EVENTS, user="a"))
+
+    assert error.value.code == 429
+
+
+def test_a_flood_needs_limits_that_make_sense(clock):
+    head = {"apiVersion": "eventratelimit.admission.k8s.io/v1alpha1", "kind": "Configuration"}
+
+    with pytest.raises(AdmissionError, match="must not be empty"):
+        EventRateLimit({}, clock)
+    with pytest.raises(AdmissionError) as error:
+        EventRateLimit({**head, "limits": [{"type": "Moon", "qps": 0, "burst": -1}]}, clock)
+    assert [problem.partition(": ")[2] for problem in error.value.problems] == [
+        'limits[0].type: Unsupported value: "Moon": supported values: "Namespace", "Server", "SourceAndObject", "User"',
+        "limits[0].burst: Invalid value: -1: must be positive",
+        "limits[0].qps: Invalid value: 0: must be positive",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda: PodNodeSelector(None, {"podNodeSelectorPluginConfig": {"a": "b"}}), "invalid selector"),
+        (lambda: PodNodeSelector(None, {"other": {}}), 'unknown field "other"'),
+        (lambda: PodTolerationRestriction(None, {"kind": "X"}), 'no kind "X"'),
+        (lambda: PodSecurity(None, {"kind": "X"}), "PodSecurityConfiguration"),
+        (lambda: read_config({}, None), "no config specified"),
+        (lambda: read_config({"imagePolicy": {"kubeConfigFile": "k", "allowTTL": 9999}}, None), "between 1 and 1800"),
+    ],
+)
+def test_a_configuration_that_makes_no_sense_ends_the_start(make, problem):
+    with pytest.raises(AdmissionError, match=problem):
+        make()
+
+
+def test_a_toleration_covers_what_it_says():
+    everything, team = {"operator": "Exists"}, {"key": "team", "value": "a", "effect": "NoSchedule"}
+    short = {"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
+
+    assert covers(everything, team)
+    assert not covers(team, everything)
+    assert not covers(short, {**short, "tolerationSeconds": 6})
+    assert not covers(short, {"key": "k", "operator": "Exists", "effect": "NoExecute"})
+    assert merged([team, short], [everything, team]) == [everything]
+    assert merged([team], [team]) == [team]
+
+
+def test_limits_may_be_a_bounded_multiple_of_requests():
+    container = {"name": "c", "resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "250m"}}}
+    limits = [{"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}, "min": {"cpu": "200m"}}]
+
+    assert list(_check_pod({"containers": [container]}, limits)) == [
+        "minimum cpu usage per Container is 200m, but request is 100m",
+        "cpu max limit to request ratio per Container is 2, but provided ratio is 2.500000",
+    ]
+
+
+def test_quotas_count_what_objects_use():
+    init = {"name": "i", "resources": {"requests": {"cpu": "2"}}}
+    container = {"name": "c", "resources": {"requests": {"cpu": "500m"}, "limits": {"memory": "1Gi"}}}
+    pod = {"spec": {"containers": [container], "initContainers": [init], "overhead": {"cpu": "100m"}}}
+    claim = {"spec": {"storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}}}
+    service = {"spec": {"type": "LoadBalancer", "ports": [{}, {}]}}
+
+    found = {name: str(amount) for name, amount in usage("pods", pod).items()}
+    stored = {name: str(amount) for name, amount in usage("persistentvolumeclaims", claim).items()}
+    served = {name: str(amount) for name, amount in usage("services", service).items()}
+
+    wanted = {"cpu": "2100m", "requests.cpu": "2100m", "limits.memory": "1Gi", "pods": "1", "count/pods": "1"}
+    assert found == wanted
+    assert stored["fast.storageclass.storage.k8s.io/requests.storage"] == "1Gi"
+    assert (served["services.nodeports"], served["services.loadbalancers"]) == ("2", "1")
+    assert usage("pods", {**pod, "status": {"phase": "Failed"}}).keys() == {"count/pods"}
+    assert not_given(pod, ["cpu", "limits.memory"]) == "must specify limits.memory for: i"
+
+
+def test_quotas_speak_about_kinds_and_scopes():
+    pod = {"spec": {"containers": [], "priorityClassName": "high", "activeDeadlineSeconds": 5}}
+    high = {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}
+
+    assert concerned("pods", ["pods", "services", "requests.example.com/gpu", "count/pods"]) == {
+        "pods",
+        "requests.example.com/gpu",
+        "count/pods",
+    }
+    assert in_scope("pods", pod, high)
+    assert in_scope("pods", pod, {"scopeName": "Terminating"})
+    assert in_scope("pods", pod, {"scopeName": "BestEffort"})
+    assert not in_scope("pods", pod, {**high, "values": ["low"]})
+    assert not in_scope("services", {}, {"scopeName": "BestEffort"})
+
+
+def test_taints_follow_conditions():
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    own = {"key": "mine", "effect": "NoSchedule"}
+    not_ready = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+
+    assert wanted_taints({"spec": {"taints": [own, not_ready]}, "status": ready}) == [own]
+    assert wanted_taints({"spec": {"taints": [own]}, "status": ready}) is None
+    assert wanted_taints({}) == [not_ready]
+    cordoned = wanted_taints({"spec": {"unschedulable": True}, "status": ready})
+    assert cordoned == [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]

@@ -1,0 +1,135 @@
+"""Each check of the pod security standards, in the words that people know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver_stub.admission.pod_security.levels import Level, read_policy
+
+GOOD = {
+    "securityContext": {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+}
+DEFAULTS: Any = dict.fromkeys(("enforce", "audit", "warn"), Level())
+
+
+def pod(container: Any = None, **spec: Any) -> dict[str, Any]:
+    return {"metadata": spec.pop("metadata", {}), "spec": {"containers": [{"name": "a", **(container or {})}], **spec}}
+
+
+def secure(**context: Any) -> dict[str, Any]:
+    return {"securityContext": {**GOOD["securityContext"], **context}}
+
+
+def told(level: str, made: dict[str, Any], version: str = "latest") -> list[str]:
+    return [str(finding) for finding in Level(level, version).findings(made)]
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (pod(hostIPC=True), "host namespaces (hostIPC=true)"),
+        (
+            pod({"securityContext": {"privileged": True}}),
+            'privileged (container "a" must not set securityContext.privileged=true)',
+        ),
+        (
+            pod({"securityContext": {"capabilities": {"add": ["SYS_ADMIN", "CHOWN"]}}}),
+            'non-default capabilities (container "a" must not include "SYS_ADMIN" in securityContext.capabilities.add)',
+        ),
+        (pod(volumes=[{"name": "h", "hostPath": {"path": "/"}}]), 'hostPath volumes (volume "h")'),
+        (pod({"ports": [{"hostPort": 80}]}), 'hostPort (container "a" uses hostPort 80)'),
+        (
+            pod({"securityContext": {"procMount": "Unmasked"}}),
+            'procMount (container "a" must not set securityContext.procMount to "Unmasked")',
+        ),
+        (
+            pod(securityContext={"seLinuxOptions": {"type": "odd", "user": "u"}}),
+            'seLinuxOptions (pod set forbidden securityContext.seLinuxOptions: type "odd"; user may not be set)',
+        ),
+        (
+            pod(securityContext={"seccompProfile": {"type": "Unconfined"}}),
+            'seccompProfile (pod must not set securityContext.seccompProfile.type to "Unconfined")',
+        ),
+        (pod(securityContext={"sysctls": [{"name": "kernel.x"}]}), "forbidden sysctls (kernel.x)"),
+        (
+            pod(metadata={"annotations": {"container.apparmor.security.beta.kubernetes.io/a": "unconfined"}}),
+            'forbidden AppArmor profile (container.apparmor.security.beta.kubernetes.io/a="unconfined")',
+        ),
+        (
+            pod({"securityContext": {"windowsOptions": {"hostProcess": True}}}),
+            'hostProcess (container "a" must not set securityContext.windowsOptions.hostProcess=true)',
+        ),
+    ],
+)
+def test_baseline(made: dict[str, Any], text: str) -> None:
+    assert told("baseline", made) == [text]
+    assert told("baseline", pod(GOOD)) == []
+    assert told("privileged", made) == []
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (
+            pod(secure(allowPrivilegeEscalation=None)),
+            'allowPrivilegeEscalation != false (container "a" must set securityContext.allowPrivilegeEscalation=false)',
+        ),
+        (
+            pod(secure(capabilities={"add": ["CHOWN"]})),
+            'unrestricted capabilities (container "a" must set securityContext.capabilities.drop=["ALL"]; '
+            'container "a" must not include "CHOWN" in securityContext.capabilities.add)',
+        ),
+        (
+            pod(GOOD, volumes=[{"name": "n", "nfs": {}}, {"name": "e", "emptyDir": {}}]),
+            'restricted volume types (volume "n" uses restricted volume type "nfs")',
+        ),
+        (
+            pod(secure(runAsNonRoot=None)),
+            'runAsNonRoot != true (pod or container "a" must set securityContext.runAsNonRoot=true)',
+        ),
+        (
+            pod(secure(runAsNonRoot=False)),
+            'runAsNonRoot != true (container "a" must not set securityContext.runAsNonRoot=false)',
+        ),
+        (pod(secure(runAsUser=0)), 'runAsUser=0 (container "a" must not set runAsUser=0)'),
+        (
+            pod(secure(seccompProfile=None)),
+            'seccompProfile (pod or container "a" must set securityContext.seccompProfile.type to "RuntimeDefault" or '
+            '"Localhost")',
+        ),
+    ],
+)
+def test_restricted(made: dict[str, Any], text: str) -> None:
+    assert told("restricted", made) == [text]
+    assert told("restricted", pod(GOOD)) == []
+    assert told("baseline", made) == []
+
+
+def test_a_version_knows_the_checks_of_its_time() -> None:
+    keepalive = pod(GOOD, securityContext={"sysctls": [{"name": "net.ipv4.tcp_keepalive_time"}]})
+
+    assert told("baseline", keepalive) == []
+    assert told("baseline", keepalive, "v1.28") == ["forbidden sysctls (net.ipv4.tcp_keepalive_time)"]
+    assert told("restricted", pod(secure(seccompProfile=None)), "v1.18") == []
+
+
+def test_labels_make_the_policy_of_a_namespace() -> None:
+    prefix = "pod-security.kubernetes.io"
+    policy, causes = read_policy({f"{prefix}/enforce": "baseline", f"{prefix}/audit-version": "v1.2"}, DEFAULTS)
+    bad, problems = read_policy({f"{prefix}/enforce": "x", f"{prefix}/warn-version": "y"}, DEFAULTS)
+
+    assert (str(policy["enforce"]), str(policy["audit"])) == ("baseline:latest", "privileged:v1.2")
+    assert str(policy["warn"]) == "baseline:latest"
+    assert causes == []
+    assert bad["enforce"].name == "restricted"
+    assert [cause.field for cause in problems] == [
+        f"metadata.labels[{prefix}/enforce]",
+        f"metadata.labels[{prefix}/warn-version]",
+    ]
