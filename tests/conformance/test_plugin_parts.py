@@ -22,6 +22,7 @@ from nodeagent_plugins import (
     image_gc,
     image_pull,
     log_rotation,
+    node_checks,
     object_reader,
     pod_source_api,
     pod_sync,
@@ -35,6 +36,7 @@ from nodeagent_plugins import (
     volumes,
 )
 
+from nodeagent import hookspecs
 from nodeagent.base.duration import Duration
 from nodeagent.base.secret import Secret
 from nodeagent.config.settings import NodeSettings
@@ -61,6 +63,7 @@ from nodeagent.testing.contracts import (
     ImageCollectorContract,
     ImagePullerContract,
     LocalQuestionContract,
+    NodeCheckContract,
     ObjectReaderContract,
     PodSourceContract,
     PodSyncerContract,
@@ -70,6 +73,11 @@ from nodeagent.testing.contracts import (
 )
 
 NEVER_SEEN = Presented(token=Secret("never-seen"))
+
+
+def test_each_provide_hook_has_a_suite():
+    hooks = {name for name in vars(hookspecs) if name.startswith("nodeagent_provide_")}
+    assert set(SUITES) == hooks
 
 
 class ReviewingApi(FakeApi):
@@ -426,6 +434,12 @@ class TestEvictionPlan(LocalQuestionContract):
         (question,) = provided(eviction, "nodeagent_provide_local_questions", context)
         assert question.name == PLAN_QUESTION
         return question
+
+
+class TestDoctor(NodeCheckContract):
+    @pytest.fixture
+    async def checks(self, context):
+        return provided(node_checks, "nodeagent_provide_node_checks", context)
 
 
 def test_a_bundled_plugin_runs_each_suite():

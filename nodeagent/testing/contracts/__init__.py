@@ -21,6 +21,7 @@ pytest.register_assert_rewrite(
         for suite in (
             "background",
             "cgroups",
+            "checks",
             "collectors",
             "credentials",
             "events",
@@ -40,6 +41,7 @@ pytest.register_assert_rewrite(
 
 from nodeagent.testing.contracts.background import BackgroundLoopContract
 from nodeagent.testing.contracts.cgroups import CgroupManagerContract
+from nodeagent.testing.contracts.checks import NodeCheckContract
 from nodeagent.testing.contracts.collectors import ImageCollectorContract
 from nodeagent.testing.contracts.credentials import CredentialProviderContract
 from nodeagent.testing.contracts.events import EventRecorderContract
@@ -79,6 +81,7 @@ SUITES: Mapping[str, type] = {
     "nodeagent_provide_authorizer": AuthorizerContract,
     "nodeagent_provide_routes": RouteContract,
     "nodeagent_provide_local_questions": LocalQuestionContract,
+    "nodeagent_provide_node_checks": NodeCheckContract,
 }
 """The suite of each provide hook: what is provided, or each of what is provided, passes it."""
 
@@ -95,6 +98,7 @@ __all__ = [
     "ImagePullerContract",
     "ImageServiceContract",
     "LocalQuestionContract",
+    "NodeCheckContract",
     "ObjectReaderContract",
     "PodSourceContract",
     "PodSyncerContract",
