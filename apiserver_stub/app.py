@@ -28,6 +28,7 @@ from apiserver_stub.nodes import stream
 from apiserver_stub.nodes.agents import NodeAgents
 from apiserver_stub.options import Options
 from apiserver_stub.origins import Front
+from apiserver_stub.page import Page
 from apiserver_stub.reply import Rendered, Reply, render, render_error
 from apiserver_stub.request import Query, Request, RequestInfo, User, check_method, parse_path
 from apiserver_stub.resources import Registry, Resource
@@ -128,6 +129,8 @@ class ApiServer:
             total = options.max_requests_inflight + options.max_mutating_requests_inflight
             self.fairness = Fairness(total, options.request_timeout_seconds / 4)
         self.tracing: Tracing | None = None
+        self.page: Page | None = None
+        """Set while there is a page for browsers."""
         self.contention: Contention | None = None
         """Set while contention is profiled."""
         self.ready: bool = False
@@ -208,6 +211,8 @@ class ApiServer:
         format_, warnings = PLAIN, _NO_WARNINGS
         if self._front is not None and (preflight := self._front.begin(http)) is not None:
             return await wire.send(http, preflight, warnings, compress=False)
+        if self.page is not None and (shown := self.page.answer(http)) is not None:
+            return await wire.send(http, shown, warnings, compress=self._compresses)
         path, _, query_text = http.path_qs.partition("?")
         query = Query(query_text)
         info = RequestInfo(http.method.lower(), path)

@@ -38,6 +38,7 @@ from apiserver_stub.controllers.scheduler import bind_to_single_node
 from apiserver_stub.nodes.agents import NodeAgents
 from apiserver_stub.options import Options
 from apiserver_stub.options.serving import EVERYWHERE
+from apiserver_stub.page import Page
 from apiserver_stub.resources import build_registry
 from apiserver_stub.serving import Certificates, choose_ciphers
 from apiserver_stub.sni import NamedCertificates
@@ -146,6 +147,8 @@ async def start_with(options: Options) -> Running:
             tasks.start(collect_garbage(server), "garbage")
         if options.bind_pods_to_single_node:
             tasks.start(bind_to_single_node(server), "scheduler")
+        if options.serve_page:
+            server.page = await asyncio.to_thread(Page)
         if options.sign_node_certificates:
             await _sign_for_nodes(server, certificates, tasks)
         if options.profiling and options.contention_profiling:

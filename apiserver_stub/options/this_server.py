@@ -23,6 +23,7 @@ class ServerOptions:
     data_dir: Path = _DEFAULT_DATA_DIR
     node_name: str = field(default_factory=lambda: socket.gethostname().lower())
     bind_pods_to_single_node: bool = True
+    serve_page: bool = True
     sign_node_certificates: bool = True
     node_certificate_seconds: float = 365 * 86400.0
 
@@ -35,6 +36,7 @@ def declare(group: Group) -> None:
         values.boolean,
         "Give a pod without a node to the one ready node, as long as there is exactly one. Default true.",
     )
+    group.add("serve-page", values.boolean, "Show browsers a page of nodes, pods and events at /. Default true.")
     group.add(
         "sign-node-certificates",
         values.boolean,
