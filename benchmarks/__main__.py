@@ -19,6 +19,7 @@ from benchmarks import (
     start_up,
     static_pods,
     stats,
+    streams,
     watchers,
 )
 from benchmarks.figures import REFERENCE, Benchmark, table
@@ -32,6 +33,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "start_up": start_up,
     "eviction": eviction,
     "stats": stats,
+    "streams": streams,
     "api_server": api_server,
     "watchers": watchers,
 }

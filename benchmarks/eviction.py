@@ -6,6 +6,7 @@ import datetime
 import statistics
 import threading
 import time
+from typing import Any
 
 from nodeagent_plugins.eviction.memory import NodeMemory
 
@@ -31,7 +32,10 @@ FIGURES = (
 
 def run() -> dict[str, float]:
     limit = NodeMemory().read().available - EATEN_MIB // 2 * MIB
-    config = {"evictionHard": {"memory.available": str(limit)}, "evictionPressureTransitionPeriod": "0s"}
+    config: dict[str, Any] = {
+        "evictionHard": {"memory.available": str(limit)},
+        "evictionPressureTransitionPeriod": "0s",
+    }
     decided, reported, right = [], [], 0
     with started_node(with_api=True, **config) as node, Client(node.server) as client:
         neighbours = [f"bench-neighbour-{number}" for number in range(NEIGHBOURS)]

@@ -87,8 +87,11 @@ class RuntimePods:
 
 
 @contextlib.contextmanager
-def started_node(*, with_api: bool, **config: Any) -> Iterator[Node]:
-    """Start a node with the given configuration and wait until it takes pods; everything is removed afterwards."""
+def started_node(*, with_api: bool, streams: bool = False, **config: Any) -> Iterator[Node]:
+    """Start a node with the given configuration and wait until it takes pods; everything is removed afterwards.
+
+    :param streams: the API server reaches the agent, where that listens.
+    """
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(quick_directory())
         runtime = stack.enter_context(started_runtime())
@@ -100,6 +103,9 @@ def started_node(*, with_api: bool, **config: Any) -> Iterator[Node]:
             api.start()
         agent = Programs.new_agent(directory, runtime.endpoint, api)
         stack.callback(stop, agent)
+        if streams and api is not None and Programs.server is None:
+            agent.arguments += ["--node-ip", "127.0.0.1"]
+            config["authentication"] = {"x509": {"clientCAFile": api.facts["clientCaFile"]}}
         agent.start(**config)
         if api is not None:
             with Client(api) as client:
