@@ -2,8 +2,8 @@
 
 ``python tools/gen_docs.py`` writes ``docs/hooks.md`` from the docstrings of ``nodeagent/hookspecs.py``,
 ``docs/configuration.md`` from the types of ``nodeagent/config``, ``docs/commands.md`` from the command line, and the
-marked sections of other pages (figures, exit codes, rules); ``--check`` writes nothing and exits 1 when a page does not
-say what the code says.
+marked sections of other pages (figures, exit codes, rules, suites); ``--check`` writes nothing and exits 1 when a page
+does not say what the code says.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ def pages() -> dict[Path, str]:
         ROOT / "README.md": ("figures", gen_sections.figures(ROOT / "benchmarks" / "results.json")),
         docs / "troubleshooting.md": ("exit codes", gen_sections.exit_codes()),
         docs / "checking-a-plugin.md": ("rules", gen_sections.rules()),
+        docs / "writing-a-plugin.md": ("suites", gen_sections.suites()),
     }
     return {
         docs / "hooks.md": hooks_page(),

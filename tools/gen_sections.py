@@ -1,4 +1,4 @@
-"""Parts of pages that come from the code or from measurements: figures, exit codes, rules, commands."""
+"""Parts of pages that come from the code or from measurements: figures, exit codes, rules, suites, commands."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from nodeagent.authoring.findings import Rule
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.main import _parser
 from nodeagent.config.nodeflags import IDENTITY_FLAGS, NODE_FLAGS
+from nodeagent.testing.contracts import SUITES
 
 COMPARED = (
     ("static_pods", "all_running", "50 pods of a folder: until all run"),
@@ -103,6 +104,12 @@ def rules() -> str:
     """Return the table of what ``plugins check`` judges."""
     texts = _documented(Rule)
     return "\n".join(["| rule | finds |", "|---|---|", *(f"| `{rule}` | {texts[rule.name]} |" for rule in Rule)])
+
+
+def suites() -> str:
+    """Return the table of the contract suites."""
+    rows = (f"| `{hook}` | `{suite.__name__}` |" for hook, suite in SUITES.items())
+    return "\n".join(["| what this hook provides | passes |", "|---|---|", *rows])
 
 
 def _documented(kind: type[Enum]) -> dict[str, str]:

@@ -154,9 +154,10 @@ async def test_the_plugin_in_the_readme_works():
 
 
 async def test_the_plugin_in_the_guide_passes_the_tests_of_the_guide(tmp_path):
-    plugin, tests = python_blocks("docs/writing-a-plugin.md")[:2]
+    plugin, tests, suite = python_blocks("docs/writing-a-plugin.md")
     (tmp_path / "image_policy.py").write_text(plugin)
     (tmp_path / "test_image_policy.py").write_text(tests)
+    (tmp_path / "test_my_source.py").write_text(suite)
 
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto", "."],
