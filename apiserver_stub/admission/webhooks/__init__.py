@@ -64,7 +64,9 @@ class _Webhooks(AdmissionPlugin):
 
     def __init__(self, reader: Reader, registry: Registry, client: WebhookClient) -> None:
         self._reader, self._registry, self._client = reader, registry, client
-        self._hooks: tuple[list[Object], list[Hook]] = ([], [])
+        self._collection = reader.store.collection(f"{_GROUP}/{self.plural}")
+        self._seen_end = -1
+        self._hooks: list[Hook] = []
 
     def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
         return not never_asked(resource)
@@ -127,11 +129,11 @@ class _Webhooks(AdmissionPlugin):
             raise call.refuse(f'failed to evaluate a match condition of webhook "{hook.name}": {error}') from error
 
     def _current(self) -> list[Hook]:
-        found = self._reader.every(f"{_GROUP}/{self.plural}")
-        if found is not self._hooks[0]:
-            ordered = sorted(found, key=lambda item: str(item["metadata"]["name"]))
-            self._hooks = found, [hook for item in ordered for hook in _hooks_of(item)]
-        return self._hooks[1]
+        end = self._collection.end
+        if end != self._seen_end:
+            found = (objects.decode(record.data) for record in self._collection.select())
+            self._hooks, self._seen_end = [hook for item in found for hook in _hooks_of(item)], end
+        return self._hooks
 
 
 class MutatingAdmissionWebhook(_Webhooks):
@@ -141,6 +143,8 @@ class MutatingAdmissionWebhook(_Webhooks):
     plural = "mutatingwebhookconfigurations"
 
     async def admit(self, call: Call) -> None:
+        if not self._current():
+            return
         for index, (hook, seen_as) in enumerate(list(self.matching(call))):
             if call.reinvoking:
                 again = hook.spec.get("reinvocationPolicy") == "IfNeeded"
@@ -186,9 +190,9 @@ class ValidatingAdmissionWebhook(_Webhooks):
     plural = "validatingwebhookconfigurations"
 
     async def validate(self, call: Call) -> None:
-        matching = list(self.matching(call))
-        if not matching:
+        if not self._current():
             return
+        matching = list(self.matching(call))
         asked = (self.ask(call, hook, seen_as, may_patch=False) for hook, seen_as in matching)
         results = await asyncio.gather(*asked, return_exceptions=True)
         for result in results:
