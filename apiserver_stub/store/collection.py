@@ -106,7 +106,8 @@ class Collection:
     def reset(self, records: Iterable[Record], revision: int) -> None:
         """Replace everything by *records*, the state at *revision*; there is no history, and watchers are told so."""
         self._records = {record.key: record for record in records}
-        self._holes = True
+        self._sorted, self._holes = sorted(self._records), False
+        self._unsorted.clear()
         self._log_start = self.end + 1  # behind every reader
         self._log.clear()
         self._log_bytes, self._floor = 0, revision
@@ -182,7 +183,11 @@ class Collection:
 
     def _keys(self) -> list[str]:
         if self._holes:
-            self._sorted, self._holes = sorted(self._records), False
+            # What is left is in order already, so this costs far less than to sort anew while many expire.
+            records = self._records
+            left = [key for key in (*self._sorted, *self._unsorted) if key in records]
+            left.sort()
+            self._sorted, self._holes = list(dict.fromkeys(left)), False  # a key that came back is there twice
             self._unsorted.clear()
         elif self._unsorted:
             self._sorted += self._unsorted

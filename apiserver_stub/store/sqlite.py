@@ -54,7 +54,9 @@ _REMOVE = "DELETE FROM records WHERE revision = ?"
 _COUNT = "INSERT OR REPLACE INTO counters (name, value) VALUES ('revision', ?)"
 
 EXPIRY_SWEEP_SECONDS = 1.0
-EXPIRY_BATCH = 250
+EXPIRY_BATCH = 100
+EXPIRY_REST = 1.0
+"""After each batch others have the store alone for as long as it took, times this."""
 CHECKPOINT_SECONDS = 2.0
 CHECKPOINT_BYTES = 4 << 20
 """A shorter log is left alone."""
@@ -366,7 +368,9 @@ class SqliteStore:
             try:
                 due = EXPIRY_BATCH
                 while due == EXPIRY_BATCH:
+                    started = time.monotonic()
                     due = await self.expire_due()
+                    await asyncio.sleep(EXPIRY_REST * (time.monotonic() - started))
             except StoreUnavailable:
                 continue  # logged where it failed; tried again at the next sweep
 

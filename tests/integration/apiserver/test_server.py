@@ -173,14 +173,14 @@ def test_tokens_from_a_file_name_the_caller(tmp_path: Path) -> None:
         server.stop()
 
 
-def test_options_that_do_nothing_yet_are_refused(tmp_path: Path) -> None:
-    refused = ["--egress-selector-config-file=x", "--bogus"]
+def test_options_that_can_do_nothing_are_refused(tmp_path: Path) -> None:
+    refused = ["--goaway-chance=0.01", "--bogus"]
     command = [sys.executable, "-m", "apiserver_stub", "--data-dir", str(tmp_path), *refused]
 
     result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
 
     assert result.returncode == 2
-    assert "--egress-selector-config-file has no effect yet" in result.stderr
+    assert "--goaway-chance acts on HTTP/2, which this server does not speak" in result.stderr
     assert "unknown flag: --bogus" in result.stderr
 
 
