@@ -245,6 +245,7 @@ class ApiServer:
             if info.verb == "watch" and resource is not None:
                 return await self._watch(http, self._request(http, info, query, b"", user, format_), resource, trail)
             if resource is not None and self._streams(resource, info, http.method):
+                await self.admission.connect(self._request(http, info, query, b"", user, format_), resource)
                 return await stream.run(stream.Stream(self, http, info, query, trail), self, resource, trail)
             body = await self._admit_body(http)
             if trail is not None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from apiserver_stub.request import Request
     from apiserver_stub.resources.registry import Resource
 
+_STREAMS = ("stdin", "stdout", "stderr", "tty")
+
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
@@ -128,6 +130,25 @@ class Admission:
         """
         await self.admit(call)
         await self.validate(call)
+
+    async def connect(self, request: Request, resource: Resource) -> None:
+        """Ask about a connection to what *resource* names (exec, attach, portforward, proxy); logs are only read.
+
+        :raises ApiError: one refuses.
+        """
+        info = request.info
+        subresource = resource.subresource(info.subresource)
+        if subresource is None or not subresource.kind:
+            return
+        options: Object = {"kind": subresource.kind, "apiVersion": subresource.version or resource.version}
+        query = request.query
+        options |= {name: True for name in _STREAMS if query.flag(name)}
+        options |= {name: value for name in ("container", "path") if (value := query.get(name))}
+        if command := query.all("command"):
+            options["command"] = command
+        if ports := [int(text) for text in query.all("ports") if text.isdecimal()]:
+            options["ports"] = ports
+        await self.check(Call("CONNECT", request, resource, options, name=info.name))
 
     def _chain(self, call: Call) -> _Chain:
         key = (call.resource, call.operation, call.subresource)

@@ -446,6 +446,23 @@ def test_webhooks_refuse_requests_and_may_be_passed_by_when_they_fail(
     assert "undeclared reference to 'authorizer'" in wrong
 
 
+def test_a_webhook_refuses_a_command_in_a_pod(api: Api, namespace: str, provider: Provider) -> None:
+    provider.paths["/connect"] = lambda body: review(body, allowed=False, status={"reason": "NoCommands"})
+    rule = {"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/exec"]}
+    path = f"{HOOKS}/validatingwebhookconfigurations"
+    entry = hook(provider, "/connect", namespace, rules=[rule])
+    api.ok("POST", path, {"metadata": {"name": "commands"}, "webhooks": [entry]})
+    api.ok("POST", pods(namespace), pod())
+
+    text = refused(api, "POST", f"{pods(namespace)}/web/exec?command=ls&command=-l&stdout=1", code=400)
+    api.ok("DELETE", f"{path}/commands")
+
+    assert text == 'admission webhook "connect.example.com" denied the request: NoCommands'
+    request = provider.asked[-1][1]["request"]
+    assert (request["operation"], request["subResource"], request["name"]) == ("CONNECT", "exec", "web")
+    assert request["object"] == {"kind": "PodExecOptions", "apiVersion": "v1", "stdout": True, "command": ["ls", "-l"]}
+
+
 def test_a_webhook_behind_a_service_shows_the_name_of_the_service(api: Api, namespace: str, provider: Provider) -> None:
     """The certificate is for an address: a call by name must not believe it."""
     port = int(provider.url.rpartition(":")[2])
