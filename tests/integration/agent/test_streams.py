@@ -1,4 +1,4 @@
-"""An unmodified kubectl reaches into containers: through the API server, the agent and a real runtime."""
+"""Unmodified clients, kubectl and the Python one, reach into containers: through API server, agent and runtime."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kubernetes import client, config
+from kubernetes import stream as client_stream
+from kubernetes import watch as client_watch
 
 from tests.integration.agent.conftest import Node
 from tests.integration.containerd import Containerd
@@ -155,6 +159,62 @@ def test_debug_adds_a_container_to_a_running_pod(node: Node) -> None:
 
     wait_until(runs, "the container to debug with runs")
     assert kubectl(node, "exec", "web", "-c", "probe", "--", "echo", "inside") == "inside\n"
+
+
+@pytest.fixture
+def core(node: Node) -> Iterator[Any]:
+    """The official Python client as the admin."""
+    configuration = client.Configuration()
+    config.load_kube_config(node.api.facts["kubeconfig"], client_configuration=configuration, persist_config=False)
+    with client.ApiClient(configuration) as api:
+        yield client.CoreV1Api(api)
+        api.rest_client.pool_manager.clear()
+
+
+def test_the_python_client_runs_commands(node: Node, core: Any) -> None:
+    command = ["sh", "-c", "echo out; echo err >&2; read line; echo got $line"]
+    stream = client_stream.stream(
+        core.connect_get_namespaced_pod_exec,
+        "web",
+        "default",
+        container="main",
+        command=command,
+        stdin=True,
+        stdout=True,
+        stderr=True,
+        _preload_content=False,
+    )
+    assert stream.readline_stdout(timeout=20) == "out"
+    stream.write_stdin("this\n")
+    stream.run_forever(timeout=20)
+    assert "got this" in stream.read_stdout()
+    assert "err" in stream.read_stderr()
+    assert stream.returncode == 0
+    stream.close()
+    stream.sock.shutdown()  # which the client leaves open when the other side was first
+
+
+def test_the_python_client_reads_logs(core: Any) -> None:
+    assert core.read_namespaced_pod_log("web", "default", container="main", limit_bytes=7) == "line 0\n"
+
+
+def test_the_python_client_watches(core: Any) -> None:
+    listed = core.list_namespaced_config_map("default")
+    name = "watched"
+    core.create_namespaced_config_map("default", client.V1ConfigMap(metadata=client.V1ObjectMeta(name=name)))
+    core.patch_namespaced_config_map(name, "default", {"data": {"a": "b"}})
+    core.delete_namespaced_config_map(name, "default")
+    seen = []
+    watch = client_watch.Watch()
+    for event in watch.stream(
+        core.list_namespaced_config_map,
+        "default",
+        resource_version=listed.metadata.resource_version,
+        field_selector=f"metadata.name={name}",
+        timeout_seconds=2,
+    ):
+        seen.append((event["type"], event["object"].data))
+    assert seen == [("ADDED", None), ("MODIFIED", {"a": "b"}), ("DELETED", {"a": "b"})]
 
 
 def test_a_stop_of_the_server_ends_streams(node: Node) -> None:

@@ -10,7 +10,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -139,7 +139,14 @@ class Server:
         self.process.stderr.close()
         return code
 
-    def kubectl(self, *arguments: str, stdin: str | None = None, kubeconfig: str = "kubeconfig", code: int = 0) -> str:
+    def kubectl(
+        self,
+        *arguments: str,
+        stdin: str | None = None,
+        kubeconfig: str = "kubeconfig",
+        code: int = 0,
+        env: Mapping[str, str] | None = None,
+    ) -> str:
         """Run kubectl as the admin, to end with *code*, and return what it printed."""
         result = subprocess.run(
             ["kubectl", *arguments],
@@ -148,7 +155,7 @@ class Server:
             text=True,
             timeout=60,
             check=False,
-            env={**os.environ, "KUBECONFIG": self.ready[kubeconfig], "HOME": str(self.data_dir)},
+            env={**os.environ, "KUBECONFIG": self.ready[kubeconfig], "HOME": str(self.data_dir), **(env or {})},
         )
         assert result.returncode == code, f"{arguments}: {result.stdout}{result.stderr}"
         return result.stdout + result.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -152,3 +153,57 @@ def test_apply_on_the_server(server: Server, api: Api) -> None:
     owners = {(entry["manager"], entry["operation"]) for entry in moved["metadata"]["managedFields"]}
     assert owners == {("kubectl", "Apply"), ("kubectl-last-applied", "Apply")}
     server.kubectl("delete", "configmap", "ours", "moved")
+
+
+def test_what_people_do_daily(server: Server, api: Api) -> None:
+    run = server.kubectl
+    run("create", "namespace", "daily")
+    team = ("-n", "daily")
+    run(*team, "run", "web", "--image=busybox", "--port=80", "--labels=app=web")
+    assert run(*team, "expose", "pod", "web", "--port=8080", "--target-port=80") == "service/web exposed\n"
+    row = run(*team, "get", "service", "web").splitlines()[1].split()
+    assert row[1:2] + row[4:5] == ["ClusterIP", "8080/TCP"]
+    assert row[2].startswith("10.0.0.")
+    assert row[2] in run(*team, "describe", "service", "web")
+
+    run(*team, "create", "service", "nodeport", "outside", "--tcp=80:80")
+    assert 30000 <= int(run(*team, "get", "svc", "outside", "-o", "jsonpath={.spec.ports[0].nodePort}")) < 32768
+    run(*team, "create", "service", "externalname", "other", "--external-name=example.com")
+
+    run(*team, "annotate", "pod", "web", "note=a", "--overwrite")
+    run(*team, "label", "pod", "web", "tier=front")
+    run(*team, "label", "pod", "web", "tier-")
+    assert run(*team, "get", "pod", "web", "-o", "jsonpath={.metadata.labels}") == '{"app":"web"}'
+    run(*team, "set", "image", "pod/web", "web=busybox:2")
+    assert (
+        run(*team, "get", "pods", "-o", "custom-columns=I:.spec.containers[0].image", "--no-headers") == "busybox:2\n"
+    )
+    assert "pod/web" in run(*team, "get", "all")
+    assert "condition met" in _waited(server, api)
+
+    run(*team, "create", "role", "reader", "--verb=get", "--resource=pods")
+    run(*team, "create", "rolebinding", "readers", "--role=reader", "--user=jane")
+    run(*team, "create", "quota", "small", "--hard=pods=5")
+    assert run(*team, "auth", "can-i", "delete", "pods") == "yes\n"
+    assert "pods" in run("api-resources")
+    assert "v1\n" in run("api-versions")
+    assert "Server Version" in run("version")
+    run(*team, "delete", "pod,service", "--all", "--wait=false")
+    run("delete", "namespace", "daily")
+
+
+def _waited(server: Server, api: Api) -> str:
+    path = "/api/v1/namespaces/daily/pods/web/status"
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    api.ok("PATCH", path, ready, content_type="application/merge-patch+json")
+    return server.kubectl("-n", "daily", "wait", "--for=condition=Ready", "pod/web", "--timeout=5s")
+
+
+def test_edit(server: Server, tmp_path: Path) -> None:
+    server.kubectl("create", "configmap", "edited", "--from-literal=a=before")
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nsed -i s/before/after/ "$1"\n')
+    editor.chmod(0o755)
+    assert "configmap/edited edited" in server.kubectl("edit", "configmap", "edited", env={"KUBE_EDITOR": str(editor)})
+    assert server.kubectl("get", "configmap", "edited", "-o", "jsonpath={.data.a}") == "after"
+    server.kubectl("delete", "configmap", "edited")
