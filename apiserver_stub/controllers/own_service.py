@@ -12,6 +12,7 @@ from apiserver_stub.controllers.namespaces import ensure
 from apiserver_stub.objects import Object
 from apiserver_stub.resources.services import ServiceStrategy
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove, StoreUnavailable
+from apiserver_stub.store.base import without_revision
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ async def withdraw(server: ApiServer) -> None:
     host, port = _address(server)
 
     def end(current: Record | None) -> Outcome:
-        return Keep() if current is None else Remove(current.data)
+        return Keep() if current is None else Remove(without_revision(current.data))
 
     if server.store.collection(LEASES).get(host) is not None:
         await server.store.update(LEASES, host, end)

@@ -66,6 +66,7 @@ def resources(options: Options) -> list[Resource]:
             "v1",
             "Ingress",
             "ingresses",
+            storage_key="ingress",
             short_names=("ing",),
             strategy=IngressStrategy(),
             subresources=(Subresource("status"),),

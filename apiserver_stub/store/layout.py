@@ -27,7 +27,7 @@ class Layout:
         """Return the layout for *resources*."""
         folders: dict[str, str] = {}
         for item in resources:
-            if "get" in item.verbs or item.storage not in folders:
+            if "get" in item.verbs:  # others are answered and never stored
                 folders[item.storage] = item.storage_key or item.plural
         folders["core/masterleases"] = "masterleases"  # which servers live; nobody is served it
         return cls(prefix, folders)

@@ -22,6 +22,7 @@ def layout() -> Layout:
         ("core/services", "ns/s", "/registry/services/specs/ns/s"),
         ("core/endpoints", "ns/s", "/registry/services/endpoints/ns/s"),
         ("core/events", "ns/e", "/registry/events/ns/e"),
+        ("networking.k8s.io/ingresses", "ns/i", "/registry/ingress/ns/i"),
         ("coordination.k8s.io/leases", "ns/l", "/registry/leases/ns/l"),
     ],
 )
