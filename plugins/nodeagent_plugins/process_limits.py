@@ -5,6 +5,7 @@ spec: config.oomScoreAdj, config.maxOpenFiles
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import resource
 from collections.abc import Sequence
@@ -51,7 +52,7 @@ class ProcessLimits:
         """Keep the limits until cancelled."""
         limit_open_files(self._open_files)
         while True:
-            self._set_oom_score()
+            await asyncio.to_thread(self._set_oom_score)
             await self._clock.sleep(REPEAT_SECONDS)
 
     def _set_oom_score(self) -> None:

@@ -37,6 +37,10 @@ from nodeagent_plugins import (
 )
 
 from nodeagent import hookspecs
+from nodeagent.authoring.check_blocking import check_blocking
+from nodeagent.authoring.check_hooks import check_hooks, check_settings
+from nodeagent.authoring.check_imports import check_imports
+from nodeagent.authoring.source import read_module
 from nodeagent.base.duration import Duration
 from nodeagent.base.secret import Secret
 from nodeagent.config.settings import NodeSettings
@@ -440,6 +444,17 @@ class TestDoctor(NodeCheckContract):
     @pytest.fixture
     async def checks(self, context):
         return provided(node_checks, "nodeagent_provide_node_checks", context)
+
+
+def test_bundled_plugins_have_nothing_that_the_check_of_plugins_would_find():
+    folder = Path(__file__).parents[2] / "plugins" / "nodeagent_plugins"
+    modules = [read_module(file) for file in sorted(folder.rglob("*.py")) if "_pb2" not in file.name]
+    found = [*check_hooks(modules), *check_settings(modules, None)]
+    for module in modules:
+        of_module = (*check_imports(module, own={"nodeagent_plugins"}, others=()), *check_blocking(module))
+        found += [one for one in of_module if one.rule not in module.ignored.get(one.line, ())]
+
+    assert [f"{one.file.name}:{one.line}: {one.message}" for one in found] == []
 
 
 def test_a_bundled_plugin_runs_each_suite():

@@ -28,7 +28,10 @@ def checks(context: AgentContext) -> Sequence[NodeCheck]:
         return await asyncio.to_thread(look_at_modes, list(files_of(context)))
 
     async def certificates() -> Sequence[Finding]:
-        return await asyncio.to_thread(look_at_certificates, list(certificates_of(context)), context.clock.wall())
+        def look() -> Sequence[Finding]:
+            return look_at_certificates(list(certificates_of(context)), context.clock.wall())
+
+        return await asyncio.to_thread(look)
 
     return NodeCheck("file modes", modes), NodeCheck("certificates", certificates)
 

@@ -48,13 +48,13 @@ async def import_archive(path: Path, loader: Loader) -> list[str]:
 
 async def _import_oci(folder: Path, loader: Loader) -> list[str]:
     found = []
-    index = decode(_read(folder / "index.json"), "index.json")
+    index = decode(await asyncio.to_thread(_read, folder / "index.json"), "index.json")
     for entry in index.get("manifests") or ():
-        manifest_bytes = _blob(folder, entry)
+        manifest_bytes = await asyncio.to_thread(_blob, folder, entry)
         manifest = decode(manifest_bytes, "manifest")
         if "manifests" in manifest:
             entry_of_machine = choose_manifest(manifest)
-            manifest = decode(_blob(folder, entry_of_machine), "manifest")
+            manifest = decode(await asyncio.to_thread(_blob, folder, entry_of_machine), "manifest")
         layers = manifest.get("layers") or ()
 
         def fetch(number: int, layers: Any = layers) -> contextlib.AbstractAsyncContextManager[Path]:
@@ -62,7 +62,7 @@ async def _import_oci(folder: Path, loader: Loader) -> list[str]:
 
         annotations = entry.get("annotations") or {}
         tag, digest = _names(next((annotations[key] for key in _NAMES if annotations.get(key)), ""), manifest_bytes)
-        config = _blob(folder, manifest.get("config") or {})
+        config = await asyncio.to_thread(_blob, folder, manifest.get("config") or {})
         image = await loader.load(config, fetch, total_size(layers), tag=tag, digest=digest)
         found.append(tag or digest or image.id)
     return found
@@ -71,7 +71,8 @@ async def _import_oci(folder: Path, loader: Loader) -> list[str]:
 async def _import_docker(folder: Path, loader: Loader) -> list[str]:
     found = []
     try:
-        entries = msgspec.json.decode(_read(folder / "manifest.json"), type=list[dict[str, Any]])
+        content = await asyncio.to_thread(_read, folder / "manifest.json")
+        entries = msgspec.json.decode(content, type=list[dict[str, Any]])
     except ValueError as error:
         raise CallError(f"manifest.json: {error}") from error
     for entry in entries:
@@ -81,7 +82,7 @@ async def _import_docker(folder: Path, loader: Loader) -> list[str]:
             return kept(layers[number])
 
         size = sum(layer.stat().st_size for layer in layers)
-        config = _read(paths.beneath(folder, str(entry.get("Config"))))
+        config = await asyncio.to_thread(_read, paths.beneath(folder, str(entry.get("Config"))))
         for name in entry.get("RepoTags") or [""]:
             tag, _ = _names(name, b"")
             image = await loader.load(config, fetch, size, tag=tag)
