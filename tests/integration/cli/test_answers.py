@@ -203,7 +203,9 @@ def test_the_log_of_a_container_is_shown(node: Node) -> None:
 
     whole = node.logs("well-node-1")
     tail = node.logs("pod/default/well-node-1", "-c", "main", "--tail", "1", "--timestamps")
-    previous = node.logs("--previous", "ending-node-1")
+    previous = wait_until(
+        lambda: (done := node.logs("--previous", "ending-node-1")).returncode == 0 and done, "it began again", 40, 0.5
+    )
 
     assert (whole.returncode, whole.stdout) == (0, "line 1\nline 2\nline 3\n")
     assert tail.stdout.startswith("20") and tail.stdout.endswith(" line 3\n") and tail.stdout.count("\n") == 1
@@ -214,7 +216,9 @@ def test_several_pods_are_followed_with_marks(node: Node) -> None:
     command = [sys.executable, "-m", "nodeagent", "logs", *node.log_flags(), "-f", "--since", "1h", "--tail", "1"]
     process = subprocess.Popen([*command, "talker-node-1", "well-node-1"], stdout=subprocess.PIPE, text=True)
     try:
-        lines = [process.stdout.readline() for _ in range(4)]
+        lines: list[str] = []
+        while len(lines) < 100 and not ("[default/well-node-1 main] line 3\n" in lines and len(lines) >= 4):
+            lines.append(process.stdout.readline())
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
     finally:
