@@ -8,11 +8,10 @@ import threading
 import time
 from typing import Any
 
-from nodeagent_plugins.eviction.memory import NodeMemory
-
 from benchmarks.api import Client
 from benchmarks.figures import Figure
 from benchmarks.node import Node, bench_pod, started_node
+from nodeagent_plugins.eviction.memory import NodeMemory
 from tests.integration.programs import ApiServer, simple_pod, wait_until
 
 PODS = 20

@@ -9,14 +9,6 @@ import uuid
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins import cgroups as cgroups_plugin
-from nodeagent_plugins.cri.client import CriRuntime
-from nodeagent_plugins.cri.connection import Connection
-from nodeagent_plugins.cri.image_service import CriImageService
-from nodeagent_plugins.pod_source_file import FilePodSource
-from nodeagent_plugins.pod_source_http import FetchError, HttpPodSource
-from nodeagent_plugins.volumes.empty_dir import EmptyDir
-from nodeagent_plugins.volumes.mounts import LinuxMounter
 
 from nodeagent.base.aio import SystemClock
 from nodeagent.model.pod import EmptyDirVolume, HostPathVolume, Volume
@@ -28,6 +20,14 @@ from nodeagent.testing.contracts import (
     RuntimeContract,
     VolumeKindContract,
 )
+from nodeagent_plugins import cgroups as cgroups_plugin
+from nodeagent_plugins.cri.client import CriRuntime
+from nodeagent_plugins.cri.connection import Connection
+from nodeagent_plugins.cri.image_service import CriImageService
+from nodeagent_plugins.pod_source_file import FilePodSource
+from nodeagent_plugins.pod_source_http import FetchError, HttpPodSource
+from nodeagent_plugins.volumes.empty_dir import EmptyDir
+from nodeagent_plugins.volumes.mounts import LinuxMounter
 from tests.integration.images import BUSYBOX_IMAGE
 
 

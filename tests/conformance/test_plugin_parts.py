@@ -10,31 +10,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from nodeagent_plugins import (
-    authn_anonymous,
-    authn_webhook,
-    authn_x509,
-    authz_webhook,
-    container_gc,
-    credential_exec,
-    event_recorder,
-    eviction,
-    image_gc,
-    image_pull,
-    log_rotation,
-    node_checks,
-    object_reader,
-    pod_source_api,
-    pod_sync,
-    probes,
-    routes_config,
-    routes_debug,
-    routes_exec,
-    routes_logs,
-    routes_pods,
-    routes_stats,
-    volumes,
-)
 
 from nodeagent import hookspecs
 from nodeagent.authoring.check_blocking import check_blocking
@@ -74,6 +49,31 @@ from nodeagent.testing.contracts import (
     ProberContract,
     RouteContract,
     VolumeManagerContract,
+)
+from nodeagent_plugins import (
+    authn_anonymous,
+    authn_webhook,
+    authn_x509,
+    authz_webhook,
+    container_gc,
+    credential_exec,
+    event_recorder,
+    eviction,
+    image_gc,
+    image_pull,
+    log_rotation,
+    node_checks,
+    object_reader,
+    pod_source_api,
+    pod_sync,
+    probes,
+    routes_config,
+    routes_debug,
+    routes_exec,
+    routes_logs,
+    routes_pods,
+    routes_stats,
+    volumes,
 )
 
 NEVER_SEEN = Presented(token=Secret("never-seen"))

@@ -11,12 +11,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from nodeagent_plugins.certificates.pairs import describe
-
 from nodeagent.base import kubeconfig
 from nodeagent.base.kubeconfig import Kubeconfig, KubeconfigError, Material
 from nodeagent.base.tls import write_private
 from nodeagent.errors import ConfigError, Problem
+from nodeagent_plugins.certificates.pairs import describe
 
 _log = logging.getLogger(__name__)
 

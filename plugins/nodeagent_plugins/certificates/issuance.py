@@ -5,11 +5,10 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from nodeagent_plugins.certificates.pairs import CertificateError, Request, Wanted
-
 from nodeagent.base.aio import Clock
 from nodeagent.contracts.api import Api, Resource, WatchType
 from nodeagent.errors import ApiConflict, ApiError, ApiUnavailable
+from nodeagent_plugins.certificates.pairs import CertificateError, Request, Wanted
 
 AGAIN_SECONDS = 2.0
 """How soon an API server that went away is asked again."""

@@ -10,13 +10,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from math import inf
 
-from nodeagent_plugins.certificates.issuance import Refused, issued, post
-from nodeagent_plugins.certificates.pairs import CertificateError, Held, Wanted, describe, make_request
-from nodeagent_plugins.certificates.store import PairStore
-
 from nodeagent.base.aio import Backoff, Clock
 from nodeagent.contracts.api import Api
 from nodeagent.errors import NodeAgentError
+from nodeagent_plugins.certificates.issuance import Refused, issued, post
+from nodeagent_plugins.certificates.pairs import CertificateError, Held, Wanted, describe, make_request
+from nodeagent_plugins.certificates.store import PairStore
 
 _log = logging.getLogger(__name__)
 

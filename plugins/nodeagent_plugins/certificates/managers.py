@@ -8,17 +8,16 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from nodeagent_plugins.certificates import metrics
-from nodeagent_plugins.certificates.bootstrap import client_pair, prepare_kubeconfig
-from nodeagent_plugins.certificates.manager import CertificateManager, borrowed
-from nodeagent_plugins.certificates.pairs import CertificateError, Wanted
-from nodeagent_plugins.certificates.store import PairStore
-
 from nodeagent.apiclient import connect
 from nodeagent.base import identity, kubeconfig
 from nodeagent.contracts.api import Api
 from nodeagent.contracts.certificates import client_store_name, server_store_name
 from nodeagent.contracts.context import AgentContext
+from nodeagent_plugins.certificates import metrics
+from nodeagent_plugins.certificates.bootstrap import client_pair, prepare_kubeconfig
+from nodeagent_plugins.certificates.manager import CertificateManager, borrowed
+from nodeagent_plugins.certificates.pairs import CertificateError, Wanted
+from nodeagent_plugins.certificates.store import PairStore
 
 NODES_GROUP = "system:nodes"
 LOOK_SECONDS = 1.0

@@ -10,6 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from nodeagent import hookimpl
+from nodeagent.config.reservations import without_reserved
+from nodeagent.contracts.background import BackgroundLoop
+from nodeagent.contracts.cgroups import CgroupManager
+from nodeagent.contracts.context import AgentContext
+from nodeagent.errors import ConfigError, Problem
+from nodeagent.model.resources import MEMORY
 from nodeagent_plugins.cgroups.driver import CgroupDriver, FileDriver
 from nodeagent_plugins.cgroups.enforcement import Enforcement
 from nodeagent_plugins.cgroups.files import CgroupFiles
@@ -21,14 +28,6 @@ from nodeagent_plugins.cgroups.own_places import OwnPlaces
 from nodeagent_plugins.cgroups.resources import Policy, Swap
 from nodeagent_plugins.cgroups.slices import SliceDriver
 from nodeagent_plugins.cgroups.systemd_bus import SystemdBus
-
-from nodeagent import hookimpl
-from nodeagent.config.reservations import without_reserved
-from nodeagent.contracts.background import BackgroundLoop
-from nodeagent.contracts.cgroups import CgroupManager
-from nodeagent.contracts.context import AgentContext
-from nodeagent.errors import ConfigError, Problem
-from nodeagent.model.resources import MEMORY
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
 _SYSTEMD = Path("/run/systemd/system")

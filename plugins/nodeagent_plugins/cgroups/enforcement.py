@@ -6,6 +6,12 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nodeagent.config.reservations import platform_reserved, system_reserved, without_reserved
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.events import EventType
+from nodeagent.errors import ConfigError, Problem
+from nodeagent.model.resources import CPU, MEMORY, Amounts
 from nodeagent_plugins.cgroups.driver import CgroupDriver
 from nodeagent_plugins.cgroups.files import CgroupError
 from nodeagent_plugins.cgroups.formulas import cpu_shares
@@ -13,13 +19,6 @@ from nodeagent_plugins.cgroups.limits import HUGEPAGES_UNLIMITED, UNLIMITED, Cgr
 from nodeagent_plugins.cgroups.machine import PIDS, Machine
 from nodeagent_plugins.cgroups.names import CgroupName, cgroupfs_path
 from nodeagent_plugins.cgroups.resources import page_size_name
-
-from nodeagent.config.reservations import platform_reserved, system_reserved, without_reserved
-from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.events import EventType
-from nodeagent.errors import ConfigError, Problem
-from nodeagent.model.resources import CPU, MEMORY, Amounts
 
 _log = logging.getLogger(__name__)
 _LIMITING = ("cpu", "memory")

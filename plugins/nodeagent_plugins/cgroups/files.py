@@ -9,13 +9,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from nodeagent.errors import NodeAgentError
 from nodeagent_plugins.cgroups.formulas import cpu_weight
 from nodeagent_plugins.cgroups.hierarchy import UNIFIED_CONTROLLERS, Hierarchy
 from nodeagent_plugins.cgroups.limits import UNLIMITED, CgroupLimits
 from nodeagent_plugins.cgroups.names import CgroupName, cgroupfs_path
 from nodeagent_plugins.cgroups.processes import directories, kill_all, processes_in
-
-from nodeagent.errors import NodeAgentError
 
 _OWNER = "user.nodeagent.root"
 """Extended attribute that says which agent made a pod's cgroup."""

@@ -8,6 +8,11 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
+from nodeagent.base.metrics import Histogram
+from nodeagent.contracts.runtime import LinuxResources
+from nodeagent.errors import ConfigError, NodeAgentError, Problem
+from nodeagent.model.pod import Container, Pod
+from nodeagent.model.qos import QosClass, qos_class
 from nodeagent_plugins.cgroups import names, resources
 from nodeagent_plugins.cgroups.driver import CgroupDriver
 from nodeagent_plugins.cgroups.enforcement import Enforcement
@@ -17,12 +22,6 @@ from nodeagent_plugins.cgroups.limits import CgroupLimits
 from nodeagent_plugins.cgroups.names import CgroupName, Driver
 from nodeagent_plugins.cgroups.qos import ClassSums, class_limits
 from nodeagent_plugins.cgroups.resources import Policy
-
-from nodeagent.base.metrics import Histogram
-from nodeagent.contracts.runtime import LinuxResources
-from nodeagent.errors import ConfigError, NodeAgentError, Problem
-from nodeagent.model.pod import Container, Pod
-from nodeagent.model.qos import QosClass, qos_class
 
 _log = logging.getLogger(__name__)
 _PERIOD_SECONDS = 60.0

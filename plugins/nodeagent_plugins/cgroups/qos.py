@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from nodeagent_plugins.cgroups.formulas import MIN_SHARES, cpu_shares
-from nodeagent_plugins.cgroups.limits import HUGEPAGES_UNLIMITED, UNLIMITED, CgroupLimits
-from nodeagent_plugins.cgroups.resources import Policy, page_size_name
-
 from nodeagent.base.quantity import Quantity
 from nodeagent.model.pod import Pod
 from nodeagent.model.qos import QosClass, qos_class
 from nodeagent.model.resources import CPU, MEMORY, pod_requests
+from nodeagent_plugins.cgroups.formulas import MIN_SHARES, cpu_shares
+from nodeagent_plugins.cgroups.limits import HUGEPAGES_UNLIMITED, UNLIMITED, CgroupLimits
+from nodeagent_plugins.cgroups.resources import Policy, page_size_name
 
 _ZERO = Quantity()
 

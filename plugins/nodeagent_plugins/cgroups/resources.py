@@ -5,16 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nodeagent_plugins.cgroups.formulas import (
-    DEFAULT_PERIOD_US,
-    MIN_SHARES,
-    cfs_quota,
-    cpu_shares,
-    memory_high,
-    swap_share,
-)
-from nodeagent_plugins.cgroups.limits import UNLIMITED, CgroupLimits
-
 from nodeagent.base.quantity import Quantity
 from nodeagent.contracts.runtime import LinuxResources
 from nodeagent.model.pod import Container, Pod
@@ -30,6 +20,15 @@ from nodeagent.model.resources import (
     pod_limits,
     pod_requests,
 )
+from nodeagent_plugins.cgroups.formulas import (
+    DEFAULT_PERIOD_US,
+    MIN_SHARES,
+    cfs_quota,
+    cpu_shares,
+    memory_high,
+    swap_share,
+)
+from nodeagent_plugins.cgroups.limits import UNLIMITED, CgroupLimits
 
 _UNITS = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB"))
 _ZERO = Quantity()

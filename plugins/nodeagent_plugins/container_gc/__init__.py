@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nodeagent_plugins.container_gc.collector import ContainerCollector
-
 from nodeagent import hookimpl
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.eviction import Reclaimed
+from nodeagent_plugins.container_gc.collector import ContainerCollector
 
 if TYPE_CHECKING:
     from nodeagent.pluginmanager import PluginManager

@@ -9,6 +9,12 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from nodeagent.base import tracing
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.events import EventType
+from nodeagent.contracts.eviction import Reclaimed
+from nodeagent.contracts.runtime import ContainerInfo, ContainerState, RuntimeContainerStatus
+from nodeagent.errors import NodeAgentError, NotFound
 from nodeagent_plugins.container_gc.choice import (
     Fate,
     Policy,
@@ -17,13 +23,6 @@ from nodeagent_plugins.container_gc.choice import (
     surplus_containers,
     surplus_sandboxes,
 )
-
-from nodeagent.base import tracing
-from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.events import EventType
-from nodeagent.contracts.eviction import Reclaimed
-from nodeagent.contracts.runtime import ContainerInfo, ContainerState, RuntimeContainerStatus
-from nodeagent.errors import NodeAgentError, NotFound
 
 _log = logging.getLogger(__name__)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from nodeagent_plugins.credential_exec.protocol import Answer, CacheKeyType
-
 from nodeagent.base.aio import Clock
 from nodeagent.base.duration import Duration
 from nodeagent.model.registry import registry_of
+from nodeagent_plugins.credential_exec.protocol import Answer, CacheKeyType
 
 _ORDER: Final = (CacheKeyType.IMAGE, CacheKeyType.REGISTRY, CacheKeyType.GLOBAL)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from nodeagent_plugins.credential_exec.provider import ExecProvider
-
 from nodeagent.contracts.images import CredentialAnswer, CredentialInquiry
 from nodeagent.contracts.runtime import Credentials
 from nodeagent.model.registry import Keyring, location_key
+from nodeagent_plugins.credential_exec.provider import ExecProvider
 
 
 class ExecCredentials:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
-from nodeagent_plugins.credential_exec.process import Finished
 
 from nodeagent.base.duration import Duration
 from nodeagent.contracts.runtime import Credentials
+from nodeagent_plugins.credential_exec.process import Finished
 
 _REQUEST, _RESPONSE = "CredentialProviderRequest", "CredentialProviderResponse"
 _SHOWN = 60

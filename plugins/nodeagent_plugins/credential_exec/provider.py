@@ -12,6 +12,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from nodeagent.base.aio import Clock, TaskOwner
+from nodeagent.base.duration import Duration
+from nodeagent.base.metrics import Counter, Histogram
+from nodeagent.config.types import CredentialProvider as ProviderSettings
+from nodeagent.contracts.images import CredentialInquiry
+from nodeagent.model.registry import matches
 from nodeagent_plugins.credential_exec.cache import AnswerCache, Kept, Key, cache_key
 from nodeagent_plugins.credential_exec.executables import find_program
 from nodeagent_plugins.credential_exec.process import Finished, Limits, Program, run_program
@@ -22,13 +28,6 @@ from nodeagent_plugins.credential_exec.protocol import (
     encode_request,
     read_answer,
 )
-
-from nodeagent.base.aio import Clock, TaskOwner
-from nodeagent.base.duration import Duration
-from nodeagent.base.metrics import Counter, Histogram
-from nodeagent.config.types import CredentialProvider as ProviderSettings
-from nodeagent.contracts.images import CredentialInquiry
-from nodeagent.model.registry import matches
 
 _log = logging.getLogger(__name__)
 

@@ -6,11 +6,6 @@ import contextlib
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from nodeagent_plugins.cri import answers, requests
-from nodeagent_plugins.cri.connection import Connection
-from nodeagent_plugins.cri.errors import DeadlineError, UnimplementedError
-from nodeagent_plugins.cri.listing import Listing
-
 from nodeagent.base.aio import Clock
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.contracts.runtime import (
@@ -30,6 +25,10 @@ from nodeagent.contracts.runtime import (
     SandboxStatus,
 )
 from nodeagent.errors import NotFound
+from nodeagent_plugins.cri import answers, requests
+from nodeagent_plugins.cri.connection import Connection
+from nodeagent_plugins.cri.errors import DeadlineError, UnimplementedError
+from nodeagent_plugins.cri.listing import Listing
 
 API_VERSION = "0.1.0"
 """What the agent calls its side of the interface; runtimes ignore it."""

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import grpc.aio
 from google.protobuf import message_factory
-from nodeagent_plugins.cri import errors
 
 from nodeagent.base import tracing
 from nodeagent.base.criproto import api_pb2
 from nodeagent.base.metrics import Counter, Histogram, exponential
+from nodeagent_plugins.cri import errors
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 RECONNECT_MS = (100, 3000)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nodeagent_plugins.cri import answers, requests
-from nodeagent_plugins.cri.connection import Connection
-
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.contracts.runtime import Credentials, FilesystemUsage, Image, SandboxConfig
 from nodeagent.errors import NotFound
+from nodeagent_plugins.cri import answers, requests
+from nodeagent_plugins.cri.connection import Connection
 
 
 class CriImageService:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nodeagent_plugins.cri.endpoint import parse_endpoint
-
 from nodeagent import hookimpl
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.runtime import ContainerRuntime, ImageService
+from nodeagent_plugins.cri.endpoint import parse_endpoint
 
 if TYPE_CHECKING:
     from nodeagent_plugins.cri.connection import Connection

@@ -59,6 +59,7 @@ def main() -> int:
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     import uvloop
+
     from nodeagent_plugins.embedded_runtime.daemon import Daemon, InUseError, Options
 
     options = Options(
@@ -99,6 +100,7 @@ async def _serve(daemon: Daemon, ready: Callable[[], None]) -> None:
 
 def _import(endpoint: str, archive: Path) -> int:
     import grpc
+
     from nodeagent_plugins.embedded_runtime.server import request_import
 
     try:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime.cgroups import Usage
 from nodeagent_plugins.embedded_runtime.images.store import Image
 from nodeagent_plugins.embedded_runtime.records import Container, Sandbox
-
-from nodeagent.base.criproto import api_pb2 as cri
 
 
 def sandbox(record: Sandbox) -> cri.PodSandbox:

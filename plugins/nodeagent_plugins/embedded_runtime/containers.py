@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+
+from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime import cgroups, commands, mounts
 from nodeagent_plugins.embedded_runtime.control import command_shim
 from nodeagent_plugins.embedded_runtime.errors import BadRequest, CallError, Refused, Taken
@@ -25,8 +27,6 @@ from nodeagent_plugins.embedded_runtime.runners import Runner
 from nodeagent_plugins.embedded_runtime.sandboxes import Sandboxes
 from nodeagent_plugins.embedded_runtime.small import launch
 from nodeagent_plugins.embedded_runtime.users import User, resolve_user
-
-from nodeagent.base.criproto import api_pb2 as cri
 
 _log = logging.getLogger(__name__)
 START_SECONDS = 60.0

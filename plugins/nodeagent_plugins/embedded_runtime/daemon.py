@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime import answers
 from nodeagent_plugins.embedded_runtime.containers import Containers
 from nodeagent_plugins.embedded_runtime.events import Events
@@ -38,8 +39,6 @@ from nodeagent_plugins.embedded_runtime.sandboxes import Sandboxes
 from nodeagent_plugins.embedded_runtime.server import STOP_SECONDS, make_server, serve_import
 from nodeagent_plugins.embedded_runtime.streaming import StreamingServer
 from nodeagent_plugins.embedded_runtime.streams import Streams
-
-from nodeagent.base.criproto import api_pb2 as cri
 
 _log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
 from nodeagent_plugins.embedded_runtime.containers import Containers
 from nodeagent_plugins.embedded_runtime.errors import BadRequest, CallError, Refused, TooSlow
 from nodeagent_plugins.embedded_runtime.processes import Process

@@ -6,11 +6,10 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
+from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime import answers
 from nodeagent_plugins.embedded_runtime.images.pull import Puller
 from nodeagent_plugins.embedded_runtime.images.store import ImageStore
-
-from nodeagent.base.criproto import api_pb2 as cri
 
 
 class ImageService:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime.errors import BadRequest, Refused
 from nodeagent_plugins.embedded_runtime.users import User
-
-from nodeagent.base.criproto import api_pb2 as cri
 
 _NEEDED = {cri.PROPAGATION_BIDIRECTIONAL: ("shared:",), cri.PROPAGATION_HOST_TO_CONTAINER: ("shared:", "master:")}
 

@@ -10,11 +10,10 @@ import socket
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime import commands
 from nodeagent_plugins.embedded_runtime.errors import BadRequest, CallError, Refused
 from nodeagent_plugins.embedded_runtime.host import find_program
-
-from nodeagent.base.criproto import api_pb2 as cri
 
 _log = logging.getLogger(__name__)
 DEFAULT_SUBNET = "10.88.64.0/20"

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from nodeagent_plugins.embedded_runtime.errors import BadRequest, Refused
-from nodeagent_plugins.embedded_runtime.runners import Runner
 
 from nodeagent.base.criproto import api_pb2 as cri
+from nodeagent_plugins.embedded_runtime.errors import BadRequest, Refused
+from nodeagent_plugins.embedded_runtime.runners import Runner
 
 # Calls that reach the machine rather than the container; each fails with EPERM, everything else is allowed.
 FORBIDDEN = (

@@ -15,10 +15,10 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 from google.protobuf import json_format
-from nodeagent_plugins.embedded_runtime.errors import NotKnown
-from nodeagent_plugins.embedded_runtime.processes import Process
 
 from nodeagent.base.criproto import api_pb2 as cri
+from nodeagent_plugins.embedded_runtime.errors import NotKnown
+from nodeagent_plugins.embedded_runtime.processes import Process
 
 _log = logging.getLogger(__name__)
 

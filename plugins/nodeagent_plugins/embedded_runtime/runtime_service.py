@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from nodeagent import __version__
+from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime import __name__ as _package
 from nodeagent_plugins.embedded_runtime import answers
 from nodeagent_plugins.embedded_runtime.cgroups import Usage
@@ -20,9 +22,6 @@ from nodeagent_plugins.embedded_runtime.network import Network
 from nodeagent_plugins.embedded_runtime.records import Container, Sandbox
 from nodeagent_plugins.embedded_runtime.sandboxes import Sandboxes
 from nodeagent_plugins.embedded_runtime.streaming import StreamingServer
-
-from nodeagent import __version__
-from nodeagent.base.criproto import api_pb2 as cri
 
 RUNTIME_NAME = "nodeagent-embedded"
 API_VERSION = "v1"

@@ -10,14 +10,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime import commands
 from nodeagent_plugins.embedded_runtime.errors import BadRequest, CallError, Refused, Taken
 from nodeagent_plugins.embedded_runtime.network import Network
 from nodeagent_plugins.embedded_runtime.processes import Process
 from nodeagent_plugins.embedded_runtime.records import Records, Sandbox, new_id
 from nodeagent_plugins.embedded_runtime.small import launch, syscalls
-
-from nodeagent.base.criproto import api_pb2 as cri
 
 _log = logging.getLogger(__name__)
 SHM_BYTES = 64 << 20

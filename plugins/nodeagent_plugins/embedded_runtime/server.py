@@ -13,11 +13,11 @@ from typing import Any
 import grpc
 import grpc.aio
 from google.protobuf import message_factory
+
+from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime.errors import CallError
 from nodeagent_plugins.embedded_runtime.images.archive import import_archive
 from nodeagent_plugins.embedded_runtime.images.loading import Loader
-
-from nodeagent.base.criproto import api_pb2 as cri
 
 _log = logging.getLogger(__name__)
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024

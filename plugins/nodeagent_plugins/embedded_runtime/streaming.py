@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from aiohttp import web
+
 from nodeagent_plugins.embedded_runtime.channels import Session, WebSocketSession
 from nodeagent_plugins.embedded_runtime.errors import CallError
 from nodeagent_plugins.embedded_runtime.spdy_session import SpdySession

@@ -14,6 +14,7 @@ import threading
 from typing import Any
 
 import msgspec
+
 from nodeagent_plugins.embedded_runtime.channels import CLOSE, RESIZE, STDERR, STDIN, STDOUT, Feed, Session
 from nodeagent_plugins.embedded_runtime.containers import Containers
 from nodeagent_plugins.embedded_runtime.control import open_shim

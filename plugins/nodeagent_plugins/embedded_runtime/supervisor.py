@@ -11,9 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from nodeagent_plugins.embedded_runtime.processes import Process
-
 from nodeagent.base.aio import Backoff, Clock
+from nodeagent_plugins.embedded_runtime.processes import Process
 
 _log = logging.getLogger(__name__)
 START_SECONDS = 30.0

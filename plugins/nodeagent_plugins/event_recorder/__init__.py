@@ -5,14 +5,13 @@ spec: config.eventRecordQPS, config.eventBurst
 
 from __future__ import annotations
 
+from nodeagent import hookimpl
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.events import EventRecorder
 from nodeagent_plugins.event_recorder.ledger import Ledger
 from nodeagent_plugins.event_recorder.log import LogRecorder
 from nodeagent_plugins.event_recorder.recorder import ApiRecorder
 from nodeagent_plugins.event_recorder.sink import Sink
-
-from nodeagent import hookimpl
-from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.events import EventRecorder
 
 
 @hookimpl

@@ -6,14 +6,13 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-from nodeagent_plugins.event_recorder.ledger import Ledger, Series
-from nodeagent_plugins.event_recorder.sink import Sink
-
 from nodeagent.base.aio import Backoff, Clock, TaskOwner
 from nodeagent.base.aio.waker import Waker
 from nodeagent.contracts.events import EventType
 from nodeagent.errors import ApiError, ApiNotFound, ApiUnavailable
 from nodeagent.model.meta import ObjectReference
+from nodeagent_plugins.event_recorder.ledger import Ledger, Series
+from nodeagent_plugins.event_recorder.sink import Sink
 
 _LONG_SECONDS = 3600.0
 _TRIES = 12

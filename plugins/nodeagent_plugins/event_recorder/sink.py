@@ -6,13 +6,12 @@ import logging
 from contextlib import suppress
 from typing import Any
 
-from nodeagent_plugins.event_recorder.ledger import Series, cut
-
 from nodeagent.base import identity
 from nodeagent.contracts.api import CORE_EVENTS, EVENTS, Api
 from nodeagent.errors import ApiConflict, ApiError
 from nodeagent.model.meta import wire_micro_time, wire_time
 from nodeagent.model.wire import to_wire
+from nodeagent_plugins.event_recorder.ledger import Series, cut
 
 _MAX_NAME_BYTES = 220
 """The rest of a name's 253 bytes is for the time."""

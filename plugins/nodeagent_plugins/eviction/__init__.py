@@ -12,12 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nodeagent_plugins.eviction.admission import check_admission
-from nodeagent_plugins.eviction.disk import DiskWatch
-from nodeagent_plugins.eviction.manager import EvictionManager
-from nodeagent_plugins.eviction.memory import CgroupMemory, MemorySource, MemoryWatch, NodeMemory, pods_cgroup
-from nodeagent_plugins.eviction.signals import Condition
-
 from nodeagent import hookimpl
 from nodeagent.base import identity
 from nodeagent.contracts.background import BackgroundLoop
@@ -28,6 +22,11 @@ from nodeagent.contracts.node import NodeConditionReport, NodeReport
 from nodeagent.contracts.pods import Rejection
 from nodeagent.model.eviction_thresholds import Signal
 from nodeagent.model.pod import Pod
+from nodeagent_plugins.eviction.admission import check_admission
+from nodeagent_plugins.eviction.disk import DiskWatch
+from nodeagent_plugins.eviction.manager import EvictionManager
+from nodeagent_plugins.eviction.memory import CgroupMemory, MemorySource, MemoryWatch, NodeMemory, pods_cgroup
+from nodeagent_plugins.eviction.signals import Condition
 
 if TYPE_CHECKING:
     from nodeagent.pluginmanager import PluginManager

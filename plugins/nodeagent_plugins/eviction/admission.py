@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from nodeagent_plugins.eviction.messages import REASON
-from nodeagent_plugins.eviction.signals import Condition
-
 from nodeagent.base import identity
 from nodeagent.contracts.pods import Rejection
 from nodeagent.model.pod import Pod, Toleration
 from nodeagent.model.qos import QosClass, is_critical, qos_class
+from nodeagent_plugins.eviction.messages import REASON
+from nodeagent_plugins.eviction.signals import Condition
 
 _EFFECT = "NoSchedule"
 

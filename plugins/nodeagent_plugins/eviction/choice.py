@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nodeagent_plugins.eviction.ranking import rank
-from nodeagent_plugins.eviction.signals import Layout, Observation
-
 from nodeagent.contracts.eviction import EvictionCandidate
 from nodeagent.contracts.pods import PodDirectory, Rejection
 from nodeagent.contracts.stats import PodUsage
 from nodeagent.model.eviction_thresholds import Signal
 from nodeagent.model.pod import Pod, PodPhase
 from nodeagent.model.qos import is_critical
+from nodeagent_plugins.eviction.ranking import rank
+from nodeagent_plugins.eviction.signals import Layout, Observation
 
 if TYPE_CHECKING:
     from nodeagent.pluginmanager import Answer, PluginManager

@@ -7,10 +7,9 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nodeagent_plugins.eviction.signals import Observation, is_met
-
 from nodeagent.base.aio import Clock
 from nodeagent.model.eviction_thresholds import Signal, Threshold
+from nodeagent_plugins.eviction.signals import Observation, is_met
 
 POLL_SECONDS = 1.0
 

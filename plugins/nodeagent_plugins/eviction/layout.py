@@ -7,10 +7,9 @@ import logging
 import os
 from collections.abc import Sequence
 
-from nodeagent_plugins.eviction.signals import Layout
-
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.stats import NodeUsage
+from nodeagent_plugins.eviction.signals import Layout
 
 SPLIT_GATE = "NodeAgentSeparateDiskGC"
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nodeagent_plugins.eviction.signals import Layout
-
 from nodeagent.base.quantity import Quantity
 from nodeagent.contracts.stats import FilesystemStats, PodUsage
 from nodeagent.model.pod import Pod
 from nodeagent.model.resources import EPHEMERAL_STORAGE, container_limits, pod_limits, quantity
+from nodeagent_plugins.eviction.signals import Layout
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,14 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from nodeagent.base.aio.waker import Waker
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.events import EventType
+from nodeagent.contracts.eviction import EvictionCandidate, EvictionPlan, PlanRequest, ThresholdMaps
+from nodeagent.contracts.pods import KillReason
+from nodeagent.errors import NodeAgentError
+from nodeagent.model.eviction_thresholds import Signal, Threshold, read_thresholds
+from nodeagent.model.pod import Pod
 from nodeagent_plugins.eviction.choice import Chooser, Measure
 from nodeagent_plugins.eviction.layout import detect_layout
 from nodeagent_plugins.eviction.local_storage import find_excess
@@ -22,15 +30,6 @@ from nodeagent_plugins.eviction.signals import (
     resource_of,
     with_computed,
 )
-
-from nodeagent.base.aio.waker import Waker
-from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.events import EventType
-from nodeagent.contracts.eviction import EvictionCandidate, EvictionPlan, PlanRequest, ThresholdMaps
-from nodeagent.contracts.pods import KillReason
-from nodeagent.errors import NodeAgentError
-from nodeagent.model.eviction_thresholds import Signal, Threshold, read_thresholds
-from nodeagent.model.pod import Pod
 
 if TYPE_CHECKING:
     from nodeagent.pluginmanager import PluginManager

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from nodeagent_plugins.eviction.ranking import container_use
-from nodeagent_plugins.eviction.signals import Observation, resource_of, shown
-
 from nodeagent.base.quantity import Format, Quantity
 from nodeagent.contracts.eviction import EvictionCandidate
 from nodeagent.model.eviction_thresholds import Threshold
 from nodeagent.model.resources import container_requests
+from nodeagent_plugins.eviction.ranking import container_use
+from nodeagent_plugins.eviction.signals import Observation, resource_of, shown
 
 REASON = "Evicted"
 

@@ -4,18 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from nodeagent_plugins.eviction.choice import Chooser, Measure
-from nodeagent_plugins.eviction.local_storage import find_excess
-from nodeagent_plugins.eviction.pressure import Pressure
-from nodeagent_plugins.eviction.ranking import explain
-from nodeagent_plugins.eviction.signals import (
-    Observation,
-    about_disk,
-    about_memory,
-    is_met,
-    with_computed,
-)
-
 from nodeagent.contracts.eviction import (
     EvictionPlan,
     PlannedPod,
@@ -27,6 +15,17 @@ from nodeagent.contracts.eviction import (
 from nodeagent.model.eviction_thresholds import Signal, Threshold
 from nodeagent.model.pod import Pod
 from nodeagent.model.qos import is_critical
+from nodeagent_plugins.eviction.choice import Chooser, Measure
+from nodeagent_plugins.eviction.local_storage import find_excess
+from nodeagent_plugins.eviction.pressure import Pressure
+from nodeagent_plugins.eviction.ranking import explain
+from nodeagent_plugins.eviction.signals import (
+    Observation,
+    about_disk,
+    about_memory,
+    is_met,
+    with_computed,
+)
 
 
 class Planner:

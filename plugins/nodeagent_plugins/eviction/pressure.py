@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nodeagent_plugins.eviction.signals import Condition, Observation, about_memory, condition_of, is_met
-
 from nodeagent.model.eviction_thresholds import Signal, Threshold
+from nodeagent_plugins.eviction.signals import Condition, Observation, about_memory, condition_of, is_met
 
 
 class Pressure:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nodeagent_plugins.eviction.signals import INODES, PIDS, Layout, resource_of, shown
-
 from nodeagent.base.quantity import Quantity
 from nodeagent.contracts.eviction import EvictionCandidate
 from nodeagent.contracts.stats import ContainerUsage, FilesystemStats, PodUsage
 from nodeagent.model.eviction_thresholds import Signal
 from nodeagent.model.pod import Pod
 from nodeagent.model.resources import EPHEMERAL_STORAGE, MEMORY, pod_requests
+from nodeagent_plugins.eviction.signals import INODES, PIDS, Layout, resource_of, shown
 
 _IMAGE_DISK = frozenset({Signal.IMAGEFS, Signal.IMAGEFS_INODES})
 _LAYER_DISK = frozenset({Signal.CONTAINERFS, Signal.CONTAINERFS_INODES})

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nodeagent_plugins.image_gc.collector import Collector
-from nodeagent_plugins.image_gc.loop import ImageGcLoop
-
 from nodeagent import hookimpl
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.eviction import Reclaimed
 from nodeagent.contracts.images import ImageCollector
+from nodeagent_plugins.image_gc.collector import Collector
+from nodeagent_plugins.image_gc.loop import ImageGcLoop
 
 if TYPE_CHECKING:
     from nodeagent.pluginmanager import PluginManager

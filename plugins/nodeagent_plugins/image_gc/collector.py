@@ -10,15 +10,14 @@ import sys
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from nodeagent_plugins.image_gc import records
-from nodeagent_plugins.image_gc.choice import Policy, Record, arrange, bytes_to_free, observe, too_old
-
 from nodeagent.base import tracing
 from nodeagent.config.image_pins import read_pins
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.images import CollectableImage, ImageCollection
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.image_name import full_name
+from nodeagent_plugins.image_gc import records
+from nodeagent_plugins.image_gc.choice import Policy, Record, arrange, bytes_to_free, observe, too_old
 
 _log = logging.getLogger(__name__)
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from nodeagent_plugins.image_gc.collector import CollectionFailed, Collector
-
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
 from nodeagent.errors import NodeAgentError
+from nodeagent_plugins.image_gc.collector import CollectionFailed, Collector
 
 _log = logging.getLogger(__name__)
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nodeagent_plugins.image_pull.puller import Puller
-
 from nodeagent import hookimpl
+from nodeagent_plugins.image_pull.puller import Puller
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import AgentContext

@@ -10,9 +10,6 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
-from nodeagent_plugins.image_pull.access import ImageAccess
-from nodeagent_plugins.image_pull.keyring import read_pull_secrets
-
 from nodeagent.base.aio import BackoffTable, TokenBucket
 from nodeagent.base.duration import Duration
 from nodeagent.contracts.events import EventType
@@ -28,6 +25,8 @@ from nodeagent.errors import ApiError, ImageError, NodeAgentError
 from nodeagent.model.image_name import ImageName, default_pull_policy, parse_image_name, with_default_tag
 from nodeagent.model.meta import ObjectReference
 from nodeagent.model.pod import Container, ContainerKind, Pod, container_field_path
+from nodeagent_plugins.image_pull.access import ImageAccess
+from nodeagent_plugins.image_pull.keyring import read_pull_secrets
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import AgentContext

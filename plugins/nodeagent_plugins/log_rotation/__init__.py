@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nodeagent_plugins.log_rotation.budget import DeadLogs
-from nodeagent_plugins.log_rotation.rotator import LogRotator
-
 from nodeagent import hookimpl
 from nodeagent.base.quantity import Quantity
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
+from nodeagent_plugins.log_rotation.budget import DeadLogs
+from nodeagent_plugins.log_rotation.rotator import LogRotator
 
 NAME = "log_rotation"
 PERIOD_SECONDS = 10.0

@@ -7,12 +7,11 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from nodeagent_plugins.log_rotation import files
-from nodeagent_plugins.log_rotation.compress import Compressor
-
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.runtime import ContainerState
 from nodeagent.errors import NodeAgentError
+from nodeagent_plugins.log_rotation import files
+from nodeagent_plugins.log_rotation.compress import Compressor
 
 _log = logging.getLogger(__name__)
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nodeagent_plugins.object_reader.reader import Reader, StandaloneReader
-
 from nodeagent import hookimpl
+from nodeagent_plugins.object_reader.reader import Reader, StandaloneReader
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import AgentContext

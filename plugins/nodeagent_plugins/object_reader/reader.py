@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from nodeagent_plugins.object_reader.references import References, references
-from nodeagent_plugins.object_reader.services import Services
-from nodeagent_plugins.object_reader.stores import CachingStore, DirectStore, ObjectStore
-from nodeagent_plugins.object_reader.tokens import Tokens
-from nodeagent_plugins.object_reader.watching import WatchingStore
-
 from nodeagent.base import identity
 from nodeagent.contracts.api import CONFIG_MAPS, SECRETS, Api, Resource
 from nodeagent.contracts.objects import BoundToken
 from nodeagent.errors import ApiUnavailable, ConfigError, Problem
 from nodeagent.model.pod import Pod, PodSpec
+from nodeagent_plugins.object_reader.references import References, references
+from nodeagent_plugins.object_reader.services import Services
+from nodeagent_plugins.object_reader.stores import CachingStore, DirectStore, ObjectStore
+from nodeagent_plugins.object_reader.tokens import Tokens
+from nodeagent_plugins.object_reader.watching import WatchingStore
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import AgentContext

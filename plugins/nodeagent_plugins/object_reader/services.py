@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nodeagent_plugins.object_reader.follow import follow
-
 from nodeagent.contracts.api import SERVICES, Api, WatchEvent, WatchType
 from nodeagent.errors import ApiUnavailable
+from nodeagent_plugins.object_reader.follow import follow
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import AgentContext

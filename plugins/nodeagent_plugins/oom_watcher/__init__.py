@@ -13,14 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nodeagent_plugins.oom_watcher.counters import cgroup_dir, count_kills, memory_root
-from nodeagent_plugins.oom_watcher.kernel_log import KernelLog, OomKill
-
 from nodeagent import hookimpl
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
 from nodeagent.model.pod import Pod
+from nodeagent_plugins.oom_watcher.counters import cgroup_dir, count_kills, memory_root
+from nodeagent_plugins.oom_watcher.kernel_log import KernelLog, OomKill
 
 if TYPE_CHECKING:
     from nodeagent.pluginmanager import PluginManager

@@ -12,18 +12,6 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nodeagent_plugins.pod_admission.predicates import (
-    NodeView,
-    UsedResources,
-    check_os,
-    check_place,
-    check_sidecars,
-    lacking,
-    out_of,
-    requests_in_nanos,
-)
-from nodeagent_plugins.pod_admission.preemption import victims
-
 from nodeagent import hookimpl
 from nodeagent.base import identity
 from nodeagent.base.quantity import Quantity
@@ -35,6 +23,17 @@ from nodeagent.contracts.pods import KillReason, Rejection
 from nodeagent.model.pod import Pod
 from nodeagent.model.qos import is_critical
 from nodeagent.model.resources import CPU, MEMORY, PODS, Amounts, amounts
+from nodeagent_plugins.pod_admission.predicates import (
+    NodeView,
+    UsedResources,
+    check_os,
+    check_place,
+    check_sidecars,
+    lacking,
+    out_of,
+    requests_in_nanos,
+)
+from nodeagent_plugins.pod_admission.preemption import victims
 
 if TYPE_CHECKING:
     from nodeagent.pluginmanager import PluginManager

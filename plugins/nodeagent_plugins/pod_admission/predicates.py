@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nodeagent_plugins.pod_admission.affinity import fits_affinity
-
 from nodeagent.base import identity
 from nodeagent.contracts.pods import Rejection
 from nodeagent.model.pod import Pod, Toleration
 from nodeagent.model.qos import is_static_or_mirror
 from nodeagent.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Amounts, pod_requests
+from nodeagent_plugins.pod_admission.affinity import fits_affinity
 
 _OS = "linux"
 _FIRST = (PODS, CPU, MEMORY, EPHEMERAL_STORAGE)

@@ -12,14 +12,13 @@ import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nodeagent_plugins.pod_source_file.files import ManifestFiles
-from nodeagent_plugins.pod_source_file.watch import Watch
-
 from nodeagent import hookimpl
 from nodeagent.base.aio import Backoff, Clock
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.pods import PodSource, PublishPods
 from nodeagent.model.pod import Pod
+from nodeagent_plugins.pod_source_file.files import ManifestFiles
+from nodeagent_plugins.pod_source_file.watch import Watch
 
 _DEBOUNCE_SECONDS = 0.03
 _UNSETTLED_SECONDS = (0.2, 5.0)

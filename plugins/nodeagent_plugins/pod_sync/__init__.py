@@ -9,13 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nodeagent_plugins.pod_sync.paths import DEFAULT_LOG_ROOT
-from nodeagent_plugins.pod_sync.stopping import Moments
-from nodeagent_plugins.pod_sync.syncer import SANDBOXES_AT_ONCE, BundledPodSyncer
-
 from nodeagent import hookimpl
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.pods import PodSyncer
+from nodeagent_plugins.pod_sync.paths import DEFAULT_LOG_ROOT
+from nodeagent_plugins.pod_sync.stopping import Moments
+from nodeagent_plugins.pod_sync.syncer import SANDBOXES_AT_ONCE, BundledPodSyncer
 
 NAME = "pod_sync"
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from nodeagent_plugins.pod_sync.records import ANNOTATION_SANDBOX, container_hash, noted_hash
-
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import (
     ContainerState,
@@ -15,6 +13,7 @@ from nodeagent.contracts.runtime import (
     RuntimePod,
 )
 from nodeagent.model.pod import Container, ContainerKind, Pod, RestartPolicy
+from nodeagent_plugins.pod_sync.records import ANNOTATION_SANDBOX, container_hash, noted_hash
 
 ProbeReader = Callable[[str, ProbeKind], ProbeResult | None]
 """Returns the result of a container's probe by container id."""

@@ -6,9 +6,8 @@ one before it stopped. Runs longer than twice the maximum, and a changed spec, b
 
 from __future__ import annotations
 
-from nodeagent_plugins.pod_sync.records import ANNOTATION_BACKOFF, noted_hash, number
-
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus
+from nodeagent_plugins.pod_sync.records import ANNOTATION_BACKOFF, noted_hash, number
 
 INITIAL_SECONDS = 10
 MAX_SECONDS = 300

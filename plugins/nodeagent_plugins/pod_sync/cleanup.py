@@ -8,15 +8,14 @@ from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, RuntimePod
+from nodeagent.errors import NodeAgentError, RuntimeFailure, RuntimeUnavailable
 from nodeagent_plugins.pod_sync import disk
 from nodeagent_plugins.pod_sync.paths import PodPaths
 from nodeagent_plugins.pod_sync.records import ANNOTATION_SANDBOX
 from nodeagent_plugins.pod_sync.step import Step
 from nodeagent_plugins.pod_sync.subpaths import release_subpaths
-
-from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, RuntimePod
-from nodeagent.errors import NodeAgentError, RuntimeFailure, RuntimeUnavailable
 
 _log = logging.getLogger(__name__)
 _DEAD = (ContainerState.EXITED, ContainerState.CREATED)

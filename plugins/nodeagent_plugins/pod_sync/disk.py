@@ -8,9 +8,8 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from nodeagent_plugins.pod_sync.paths import PodPaths
-
 from nodeagent.errors import NodeAgentError, VolumeError
+from nodeagent_plugins.pod_sync.paths import PodPaths
 
 _MOUNTS = Path("/proc/self/mountinfo")
 

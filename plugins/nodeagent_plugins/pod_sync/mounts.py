@@ -11,16 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nodeagent.contracts.runtime import Mount, MountPropagation
+from nodeagent.contracts.volumes import MountedVolume
+from nodeagent.errors import ContainerError
+from nodeagent.model.pod import Container, Pod, VolumeMount
 from nodeagent_plugins.pod_sync.environment import expand, unknown_references
 from nodeagent_plugins.pod_sync.hosts import hosts_file
 from nodeagent_plugins.pod_sync.paths import PodPaths, next_attempt
 from nodeagent_plugins.pod_sync.records import DEFAULT_MESSAGE_PATH
 from nodeagent_plugins.pod_sync.subpaths import BindMount, bind_subpath, check_subpath
-
-from nodeagent.contracts.runtime import Mount, MountPropagation
-from nodeagent.contracts.volumes import MountedVolume
-from nodeagent.errors import ContainerError
-from nodeagent.model.pod import Container, Pod, VolumeMount
 
 HOSTS_PATH = "/etc/hosts"
 _CONFIG_ERROR = "CreateContainerConfigError"

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from nodeagent_plugins.pod_sync.dns import ClusterDns, make_dns, read_resolver, resolver_problems
-from nodeagent_plugins.pod_sync.starting import host_ips
-
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.runtime import DnsConfig
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.pod import Pod
+from nodeagent_plugins.pod_sync.dns import ClusterDns, make_dns, read_resolver, resolver_problems
+from nodeagent_plugins.pod_sync.starting import host_ips
 
 LOOK_AGAIN_SECONDS = 1.0
 _Stamp = tuple[str, int, int, int]

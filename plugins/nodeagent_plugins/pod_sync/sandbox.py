@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from nodeagent_plugins.pod_sync.paths import PodPaths
-from nodeagent_plugins.pod_sync.records import pod_labels
-from nodeagent_plugins.pod_sync.security import sandbox_security
-
 from nodeagent.base.quantity import Quantity
 from nodeagent.contracts.runtime import DnsConfig, LinuxResources, PortMapping, SandboxConfig
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.pod import Container, Pod
+from nodeagent_plugins.pod_sync.paths import PodPaths
+from nodeagent_plugins.pod_sync.records import pod_labels
+from nodeagent_plugins.pod_sync.security import sandbox_security
 
 DEFAULT_CPU_PERIOD = 100_000
 MIN_CPU_QUOTA = 1000

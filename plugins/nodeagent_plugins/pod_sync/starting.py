@@ -7,6 +7,16 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nodeagent.base import identity
+from nodeagent.base.duration import Duration
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.events import EventType
+from nodeagent.contracts.images import PulledImage
+from nodeagent.contracts.pods import WaitingReason
+from nodeagent.contracts.runtime import ContainerConfig, ContainerState, RuntimeContainerStatus
+from nodeagent.errors import ApiError, ContainerError, ImageError, NodeAgentError, RuntimeFailure, RuntimeUnavailable
+from nodeagent.model.meta import ObjectReference
+from nodeagent.model.pod import Container, ContainerKind, Pod, container_field_path
 from nodeagent_plugins.pod_sync import backoff
 from nodeagent_plugins.pod_sync.actions import Start
 from nodeagent_plugins.pod_sync.container import make_container_config
@@ -26,17 +36,6 @@ from nodeagent_plugins.pod_sync.security import container_security
 from nodeagent_plugins.pod_sync.step import Step
 from nodeagent_plugins.pod_sync.stopping import ContainerStopper, Moments, plan_stop
 from nodeagent_plugins.pod_sync.subpaths import BindMount
-
-from nodeagent.base import identity
-from nodeagent.base.duration import Duration
-from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.events import EventType
-from nodeagent.contracts.images import PulledImage
-from nodeagent.contracts.pods import WaitingReason
-from nodeagent.contracts.runtime import ContainerConfig, ContainerState, RuntimeContainerStatus
-from nodeagent.errors import ApiError, ContainerError, ImageError, NodeAgentError, RuntimeFailure, RuntimeUnavailable
-from nodeagent.model.meta import ObjectReference
-from nodeagent.model.pod import Container, ContainerKind, Pod, container_field_path
 
 CONFIG_ERROR = "CreateContainerConfigError"
 IMAGE_RETRY_SECONDS = 10.0

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nodeagent_plugins.pod_sync.paths import PodPaths
-from nodeagent_plugins.pod_sync.stopping import StopMemory
-
 from nodeagent.contracts.pods import SyncOutcome, WaitingReason
 from nodeagent.contracts.runtime import RuntimePod, SandboxConfig
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.pod import Pod
+from nodeagent_plugins.pod_sync.paths import PodPaths
+from nodeagent_plugins.pod_sync.stopping import StopMemory
 
 
 @dataclass(slots=True)

@@ -8,9 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from nodeagent_plugins.pod_sync.lifecycle_hooks import HookFailure, LifecycleHooks
-from nodeagent_plugins.pod_sync.records import stop_record
-
 from nodeagent.base.aio import Clock
 from nodeagent.contracts.events import EventRecorder, EventType
 from nodeagent.contracts.runtime import ContainerRuntime, ContainerState, RuntimeContainerStatus
@@ -23,6 +20,8 @@ from nodeagent.model.pod import (
     Pod,
     container_field_path,
 )
+from nodeagent_plugins.pod_sync.lifecycle_hooks import HookFailure, LifecycleHooks
+from nodeagent_plugins.pod_sync.records import stop_record
 
 MINIMUM_GRACE_SECONDS = 2
 _log = logging.getLogger(__name__)

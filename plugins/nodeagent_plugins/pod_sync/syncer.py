@@ -7,6 +7,13 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from nodeagent.contracts.api import RUNTIME_CLASSES
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.events import EventType
+from nodeagent.contracts.pods import SyncOutcome
+from nodeagent.contracts.runtime import ContainerState, RuntimePod, SandboxConfig
+from nodeagent.errors import ApiNotFound, NodeAgentError, VolumeError
+from nodeagent.model.pod import Pod, PodStatus
 from nodeagent_plugins.pod_sync.actions import Kill, PodActions, compute_actions
 from nodeagent_plugins.pod_sync.cleanup import PodCleaner
 from nodeagent_plugins.pod_sync.disk import make_pod_directories
@@ -28,14 +35,6 @@ from nodeagent_plugins.pod_sync.starting import ContainerStarter, host_ips
 from nodeagent_plugins.pod_sync.step import PodMemory, Step
 from nodeagent_plugins.pod_sync.stopping import ContainerStopper, Moments, plan_stop
 from nodeagent_plugins.pod_sync.subpaths import BindMount
-
-from nodeagent.contracts.api import RUNTIME_CLASSES
-from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.events import EventType
-from nodeagent.contracts.pods import SyncOutcome
-from nodeagent.contracts.runtime import ContainerState, RuntimePod, SandboxConfig
-from nodeagent.errors import ApiNotFound, NodeAgentError, VolumeError
-from nodeagent.model.pod import Pod, PodStatus
 
 SANDBOXES_AT_ONCE = 8
 _log = logging.getLogger(__name__)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nodeagent_plugins.probes.prober import ProbeManager
-
 from nodeagent import hookimpl
+from nodeagent_plugins.probes.prober import ProbeManager
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import AgentContext

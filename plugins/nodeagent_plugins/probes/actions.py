@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nodeagent.errors import RuntimeFailure
+from nodeagent.model.pod import Container, ExecAction, HttpGetAction, Probe
 from nodeagent_plugins.probes.grpc import probe_grpc
 from nodeagent_plugins.probes.http import probe_http, probe_url
 from nodeagent_plugins.probes.outcome import MAX_OUTPUT_BYTES, Outcome, ProbeError, Verdict
 from nodeagent_plugins.probes.tcp import probe_tcp
-
-from nodeagent.errors import RuntimeFailure
-from nodeagent.model.pod import Container, ExecAction, HttpGetAction, Probe
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import AgentContext

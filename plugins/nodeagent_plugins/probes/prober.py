@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nodeagent_plugins.probes.actions import Actions
-from nodeagent_plugins.probes.outcome import INITIAL
-from nodeagent_plugins.probes.worker import ProbeWorker
-
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import RuntimeContainerStatus, RuntimePod
 from nodeagent.model.pod import Container, ContainerKind, Pod, Probe
+from nodeagent_plugins.probes.actions import Actions
+from nodeagent_plugins.probes.outcome import INITIAL
+from nodeagent_plugins.probes.worker import ProbeWorker
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import AgentContext

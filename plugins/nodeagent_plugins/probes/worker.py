@@ -7,14 +7,13 @@ import logging
 import random
 from typing import TYPE_CHECKING, Protocol
 
-from nodeagent_plugins.probes.actions import Actions, Target
-from nodeagent_plugins.probes.outcome import Outcome, ProbeError, Streak, Verdict
-
 from nodeagent.base.metrics import Counter, Histogram
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus
 from nodeagent.model.pod import Container, ContainerKind, Probe, container_field_path
+from nodeagent_plugins.probes.actions import Actions, Target
+from nodeagent_plugins.probes.outcome import Outcome, ProbeError, Streak, Verdict
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import AgentContext

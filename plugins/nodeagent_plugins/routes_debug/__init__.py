@@ -14,9 +14,8 @@ from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.server import Reach, Route
 
 if TYPE_CHECKING:
-    from nodeagent_plugins.routes_debug.contention import ContentionProfile
-
     from nodeagent.pluginmanager import PluginManager
+    from nodeagent_plugins.routes_debug.contention import ContentionProfile
 
 
 @hookimpl

@@ -11,9 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from types import FrameType
 
-from nodeagent_plugins.routes_debug.profile import Frame, Stack, frame_of, stack_of
-
 from nodeagent.base.aio import Clock
+from nodeagent_plugins.routes_debug.profile import Frame, Stack, frame_of, stack_of
 
 SAMPLES_PER_SECOND = 100
 HEAP_FRAMES = 16

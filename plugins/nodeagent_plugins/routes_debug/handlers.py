@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from aiohttp import web
+
+from nodeagent.base.aio import Clock, SystemClock
 from nodeagent_plugins.routes_debug.collect import (
     SAMPLES_PER_SECOND,
     Busy,
@@ -20,8 +22,6 @@ from nodeagent_plugins.routes_debug.collect import (
 )
 from nodeagent_plugins.routes_debug.contention import ContentionProfile
 from nodeagent_plugins.routes_debug.profile import Stack, ValueType, encode_profile
-
-from nodeagent.base.aio import Clock, SystemClock
 
 MAX_SECONDS = 300.0
 PROFILES = {

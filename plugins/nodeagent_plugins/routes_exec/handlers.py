@@ -6,8 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from aiohttp import web
-from nodeagent_plugins.routes_exec.streams import read_ports, read_streams
-from nodeagent_plugins.routes_exec.tunnel import is_websocket, join
 
 from nodeagent.base.tunnel import is_upgrade
 from nodeagent.contracts.context import AgentContext
@@ -15,6 +13,8 @@ from nodeagent.contracts.pods import find_pod
 from nodeagent.contracts.runtime import ContainerState
 from nodeagent.errors import NotFound, RuntimeFailure
 from nodeagent.model.pod import Pod
+from nodeagent_plugins.routes_exec.streams import read_ports, read_streams
+from nodeagent_plugins.routes_exec.tunnel import is_websocket, join
 
 RETRY_AFTER_SECONDS = 10
 T = TypeVar("T")

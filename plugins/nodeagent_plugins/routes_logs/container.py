@@ -7,6 +7,12 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from aiohttp import web
+
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.pods import find_pod
+from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus
+from nodeagent.contracts.server import SENT_BYTES
+from nodeagent.model.pod import Pod
 from nodeagent_plugins.routes_logs.beneath import open_beneath
 from nodeagent_plugins.routes_logs.choice import NoLog, choose_run
 from nodeagent_plugins.routes_logs.follow import read_file
@@ -14,12 +20,6 @@ from nodeagent_plugins.routes_logs.lines import LineReader
 from nodeagent_plugins.routes_logs.options import LogOptions, UndecodableQuery, read_options
 from nodeagent_plugins.routes_logs.rotated import RotatedLogs
 from nodeagent_plugins.routes_logs.watch import Watches
-
-from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.pods import find_pod
-from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus
-from nodeagent.contracts.server import SENT_BYTES
-from nodeagent.model.pod import Pod
 
 _DEPTH = 3
 """A log lies at ``<root>/<pod>/<container>/<attempt>.log``; below the root no link is followed, since a pod may have

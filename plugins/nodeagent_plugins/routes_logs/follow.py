@@ -8,11 +8,10 @@ from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from nodeagent_plugins.routes_logs.rotated import Look, RotatedLogs
-from nodeagent_plugins.routes_logs.watch import Watches
-
 from nodeagent.base.aio import Clock
 from nodeagent.base.aio.waker import wait_for
+from nodeagent_plugins.routes_logs.rotated import Look, RotatedLogs
+from nodeagent_plugins.routes_logs.watch import Watches
 
 BLOCK_BYTES = 256 * 1024
 LOOK_SECONDS = 1.0

@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 
 from aiohttp import web
+
+from nodeagent.contracts.server import SENT_BYTES
 from nodeagent_plugins.routes_logs.beneath import open_beneath
 from nodeagent_plugins.routes_logs.follow import opened
 from nodeagent_plugins.routes_logs.query import LogQuery, journal_arguments
-
-from nodeagent.contracts.server import SENT_BYTES
 
 QUERY_SECONDS = 30.0
 BLOCK_BYTES = 64 * 1024

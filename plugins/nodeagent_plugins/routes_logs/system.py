@@ -10,14 +10,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 from aiohttp import web
+
+from nodeagent.base.aio import Clock
+from nodeagent.contracts.server import SENT_BYTES
 from nodeagent_plugins.routes_logs.beneath import open_beneath
 from nodeagent_plugins.routes_logs.follow import opened, read_file
 from nodeagent_plugins.routes_logs.journal import answer_query
 from nodeagent_plugins.routes_logs.query import LogQuery, Refused, Unparsable, read_query
 from nodeagent_plugins.routes_logs.watch import Watches
-
-from nodeagent.base.aio import Clock
-from nodeagent.contracts.server import SENT_BYTES
 
 MAX_ENTRIES = 10_000
 WRITE_SECONDS = 600.0

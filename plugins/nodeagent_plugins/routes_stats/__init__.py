@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 from aiohttp import web
-from nodeagent_plugins.routes_stats.resource import resource_families
-from nodeagent_plugins.routes_stats.summary import cpu_and_memory, summary
 
 from nodeagent import hookimpl
 from nodeagent.base.metrics import Family, expose, instruments
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.server import Handler, Reach, Route
 from nodeagent.errors import NodeAgentError
+from nodeagent_plugins.routes_stats.resource import resource_families
+from nodeagent_plugins.routes_stats.summary import cpu_and_memory, summary
 
 
 @hookimpl

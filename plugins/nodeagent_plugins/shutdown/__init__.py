@@ -8,15 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nodeagent_plugins.shutdown.logind import Logind
-from nodeagent_plugins.shutdown.manager import ShutdownManager
-from nodeagent_plugins.shutdown.plan import PlanFile
-
 from nodeagent import hookimpl
 from nodeagent.base import identity
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.shutdown import shutdown_periods
+from nodeagent_plugins.shutdown.logind import Logind
+from nodeagent_plugins.shutdown.manager import ShutdownManager
+from nodeagent_plugins.shutdown.plan import PlanFile
 
 if TYPE_CHECKING:
     from nodeagent.pluginmanager import PluginManager

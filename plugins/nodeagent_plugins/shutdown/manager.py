@@ -9,8 +9,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from nodeagent_plugins.shutdown.logind import LogindError
-
 from nodeagent import hookimpl
 from nodeagent.base.aio import Backoff
 from nodeagent.base.aio.waker import wait_for
@@ -29,6 +27,7 @@ from nodeagent.contracts.shutdown import (
 )
 from nodeagent.model.meta import wire_time
 from nodeagent.model.pod import Pod
+from nodeagent_plugins.shutdown.logind import LogindError
 
 _log = logging.getLogger(__name__)
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nodeagent_plugins.stats.provider import MAX_AGE_SECONDS, MeasuredStats
-
 from nodeagent import hookimpl
+from nodeagent_plugins.stats.provider import MAX_AGE_SECONDS, MeasuredStats
 
 if TYPE_CHECKING:
     from nodeagent.contracts.background import BackgroundLoop

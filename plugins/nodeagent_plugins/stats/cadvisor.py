@@ -12,6 +12,11 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from aiohttp import web
+
+from nodeagent.base.metrics import Family, expose, label_text
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.server import Reach, Route
+from nodeagent.contracts.stats import PodUsage
 from nodeagent_plugins.stats.cgroups import CgroupReader
 from nodeagent_plugins.stats.counters import (
     IoCounts,
@@ -27,11 +32,6 @@ from nodeagent_plugins.stats.counters import (
 from nodeagent_plugins.stats.machine import Machine, nanoseconds
 from nodeagent_plugins.stats.pods import RunningPod
 from nodeagent_plugins.stats.provider import MeasuredStats
-
-from nodeagent.base.metrics import Family, expose, label_text
-from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.server import Reach, Route
-from nodeagent.contracts.stats import PodUsage
 
 LABELS = ("container", "id", "image", "name", "namespace", "pod")
 _BILLION = 1_000_000_000

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from nodeagent_plugins.stats.cgroups import CgroupReader, container_paths, path_of
-
 from nodeagent.contracts.context import AgentContext
+from nodeagent_plugins.stats.cgroups import CgroupReader, container_paths, path_of
 
 _POD_ROOT = "kubepods"
 

@@ -6,12 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nodeagent_plugins.stats.cgroups import Account, CgroupReader
-from nodeagent_plugins.stats.disk import DiskUse, use_of_file, use_of_files
-from nodeagent_plugins.stats.machine import Machine, filesystem, nanoseconds
-from nodeagent_plugins.stats.places import Places
-from nodeagent_plugins.stats.rates import CpuRates
-
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.runtime import ContainerInfo, ContainerState, ContainerStats, SandboxInfo, SandboxStats
 from nodeagent.contracts.stats import (
@@ -23,6 +17,11 @@ from nodeagent.contracts.stats import (
     PodUsage,
     VolumeUsage,
 )
+from nodeagent_plugins.stats.cgroups import Account, CgroupReader
+from nodeagent_plugins.stats.disk import DiskUse, use_of_file, use_of_files
+from nodeagent_plugins.stats.machine import Machine, filesystem, nanoseconds
+from nodeagent_plugins.stats.places import Places
+from nodeagent_plugins.stats.rates import CpuRates
 
 _LOG_ROOT = "/var/log"
 

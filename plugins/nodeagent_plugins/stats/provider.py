@@ -7,6 +7,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.runtime import ContainerStats, FilesystemUsage, SandboxStats
+from nodeagent.contracts.stats import FilesystemStats, NodeUsage, PodUsage
+from nodeagent.errors import RuntimeFailure
 from nodeagent_plugins.stats import pods as pod_usage
 from nodeagent_plugins.stats.cgroups import CgroupReader
 from nodeagent_plugins.stats.machine import Machine, filesystem, nanoseconds
@@ -15,11 +19,6 @@ from nodeagent_plugins.stats.pods import Meter, RunningPod
 from nodeagent_plugins.stats.rates import CpuRates
 from nodeagent_plugins.stats.system import SystemContainers
 from nodeagent_plugins.stats.volumes import VolumeMeter
-
-from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.runtime import ContainerStats, FilesystemUsage, SandboxStats
-from nodeagent.contracts.stats import FilesystemStats, NodeUsage, PodUsage
-from nodeagent.errors import RuntimeFailure
 
 _log = logging.getLogger(__name__)
 

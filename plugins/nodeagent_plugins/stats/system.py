@@ -9,14 +9,13 @@ import socket
 import struct
 import time
 
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.stats import ContainerUsage
 from nodeagent_plugins.stats.cgroups import CgroupReader
 from nodeagent_plugins.stats.machine import Machine
 from nodeagent_plugins.stats.places import Places
 from nodeagent_plugins.stats.pods import cpu_stats, memory_stats
 from nodeagent_plugins.stats.rates import CpuRates
-
-from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.stats import ContainerUsage
 
 LOOK_SECONDS = 300.0
 """How often the runtime's cgroup is looked for when the configuration does not name it."""

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nodeagent_plugins.stats.disk import WalkTooLong, use_of_tree
-from nodeagent_plugins.stats.machine import filesystem, nanoseconds
-
 from nodeagent.base.logging import v_level
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.stats import VolumeUsage
 from nodeagent.model.pod import Pod, Volume
+from nodeagent_plugins.stats.disk import WalkTooLong, use_of_tree
+from nodeagent_plugins.stats.machine import filesystem, nanoseconds
 
 _log = logging.getLogger(__name__)
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from nodeagent import hookimpl
 from nodeagent_plugins.volumes.content import content_kinds
 from nodeagent_plugins.volumes.empty_dir import EmptyDir
 from nodeagent_plugins.volumes.host_path import HostPath
 from nodeagent_plugins.volumes.manager import Manager
 from nodeagent_plugins.volumes.mounts import LinuxMounter
-
-from nodeagent import hookimpl
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import AgentContext

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from nodeagent_plugins.volumes.trees import apply_fs_group, remove_tree
-
 from nodeagent.errors import VolumeError
+from nodeagent_plugins.volumes.trees import apply_fs_group, remove_tree
 
 DATA, _NEW_DATA = "..data", "..data_tmp"
 _MAX_PATH, _MAX_NAME = 4096, 255

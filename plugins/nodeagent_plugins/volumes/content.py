@@ -9,14 +9,13 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nodeagent.base import identity
+from nodeagent.contracts.volumes import MountedVolume, VolumeKind
+from nodeagent.model.pod import Pod, Volume
 from nodeagent_plugins.volumes.atomic_writer import Payload, write_payload
 from nodeagent_plugins.volumes.mounts import Mounter, in_thread
 from nodeagent_plugins.volumes.payload import DEFAULT_MODE, Collector, fs_group
 from nodeagent_plugins.volumes.trees import apply_fs_group, remove_tree
-
-from nodeagent.base import identity
-from nodeagent.contracts.volumes import MountedVolume, VolumeKind
-from nodeagent.model.pod import Pod, Volume
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import AgentContext

@@ -6,14 +6,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nodeagent_plugins.volumes.mounts import Mounter, in_thread
-from nodeagent_plugins.volumes.trees import apply_fs_group, make_directories, remove_if_empty, remove_tree
-
 from nodeagent.base import identity
 from nodeagent.base.quantity import Quantity
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import VolumeError
 from nodeagent.model.pod import EmptyDirVolume, Pod, Volume
+from nodeagent_plugins.volumes.mounts import Mounter, in_thread
+from nodeagent_plugins.volumes.trees import apply_fs_group, make_directories, remove_if_empty, remove_tree
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import AgentContext

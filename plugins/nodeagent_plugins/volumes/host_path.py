@@ -6,12 +6,11 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from nodeagent_plugins.volumes.mounts import in_thread
-
 from nodeagent.base import identity
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import VolumeError
 from nodeagent.model.pod import Pod, Volume
+from nodeagent_plugins.volumes.mounts import in_thread
 
 _CHECKS: dict[str, tuple[Callable[[int], bool], str]] = {
     "DirectoryOrCreate": (stat.S_ISDIR, "directory"),

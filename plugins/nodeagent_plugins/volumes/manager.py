@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from nodeagent_plugins.volumes.mounts import Mounter, in_thread
-from nodeagent_plugins.volumes.trees import make_directories, remove_if_empty, remove_tree
 
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.volumes import MountedVolume, VolumeKind
 from nodeagent.errors import NodeAgentError, VolumeError
 from nodeagent.model.pod import Pod, Volume
+from nodeagent_plugins.volumes.mounts import Mounter, in_thread
+from nodeagent_plugins.volumes.trees import make_directories, remove_if_empty, remove_tree
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import AgentContext

@@ -7,9 +7,6 @@ import binascii
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nodeagent_plugins.volumes.atomic_writer import File, Payload
-from nodeagent_plugins.volumes.downward import field_value, resource_value
-
 from nodeagent.errors import ApiError, VolumeError
 from nodeagent.model.pod import (
     ConfigMapVolume,
@@ -21,6 +18,8 @@ from nodeagent.model.pod import (
     SecretVolume,
     ServiceAccountToken,
 )
+from nodeagent_plugins.volumes.atomic_writer import File, Payload
+from nodeagent_plugins.volumes.downward import field_value, resource_value
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import AgentContext

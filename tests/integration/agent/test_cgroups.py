@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodeagent_plugins.cgroups.files import CgroupFiles
-from nodeagent_plugins.cgroups.hierarchy import find_hierarchy
 
 from nodeagent.base.quantity import parse_quantity
+from nodeagent_plugins.cgroups.files import CgroupFiles
+from nodeagent_plugins.cgroups.hierarchy import find_hierarchy
 from tests.integration.agent.conftest import Node
 from tests.integration.containerd import Containerd
 from tests.integration.programs import NodeAgent, simple_pod, wait_until

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodeagent_plugins import event_recorder, node_stats
-from nodeagent_plugins.pod_source_api import ApiPodSource
 
 from nodeagent.apiclient import Client, connect
 from nodeagent.base.aio import SystemClock, TaskOwner
@@ -23,6 +21,8 @@ from nodeagent.node import NodeManager
 from nodeagent.testing import FakeImages
 from nodeagent.testing.context import make_config, make_context
 from nodeagent.testing.plugins import load_plugin
+from nodeagent_plugins import event_recorder, node_stats
+from nodeagent_plugins.pod_source_api import ApiPodSource
 from tests.integration.programs import ApiServer
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"

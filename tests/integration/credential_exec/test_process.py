@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import uvloop
-from nodeagent_plugins.credential_exec.process import Finished, Limits, Program, run_program
 
+from nodeagent_plugins.credential_exec.process import Finished, Limits, Program, run_program
 from tests.integration.programs import wait_until
 
 Loop = Callable[[Coroutine[Any, Any, Any]], Any]

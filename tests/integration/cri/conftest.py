@@ -7,9 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins.cri.client import CriRuntime
-from nodeagent_plugins.cri.connection import Connection
-from nodeagent_plugins.cri.image_service import CriImageService
 
 from nodeagent.base.aio import SystemClock
 from nodeagent.contracts.runtime import (
@@ -18,6 +15,9 @@ from nodeagent.contracts.runtime import (
     ContainerConfig,
     SandboxConfig,
 )
+from nodeagent_plugins.cri.client import CriRuntime
+from nodeagent_plugins.cri.connection import Connection
+from nodeagent_plugins.cri.image_service import CriImageService
 from tests.integration.containerd import Containerd
 from tests.integration.images import BUSYBOX_IMAGE
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import grpc.aio
 import pytest
-from nodeagent_plugins.cri.client import CriRuntime
-from nodeagent_plugins.cri.connection import MAX_MESSAGE_BYTES, Connection
-from nodeagent_plugins.cri.image_service import CriImageService
 
 from nodeagent.base.aio import SystemClock
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.contracts.runtime import RuntimeEventType
 from nodeagent.errors import RuntimeFailure, RuntimeUnavailable
+from nodeagent_plugins.cri.client import CriRuntime
+from nodeagent_plugins.cri.connection import MAX_MESSAGE_BYTES, Connection
+from nodeagent_plugins.cri.image_service import CriImageService
 
 pytestmark = pytest.mark.integration
 

@@ -8,9 +8,6 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
-from nodeagent_plugins.cri import plugin
-from nodeagent_plugins.cri.client import CriRuntime
-from nodeagent_plugins.cri.connection import Connection
 
 from nodeagent.base.aio import SystemClock
 from nodeagent.base.duration import Duration
@@ -28,6 +25,9 @@ from nodeagent.contracts.runtime import (
 )
 from nodeagent.errors import NotFound, RuntimeFailure, RuntimeUnavailable
 from nodeagent.testing.context import make_context
+from nodeagent_plugins.cri import plugin
+from nodeagent_plugins.cri.client import CriRuntime
+from nodeagent_plugins.cri.connection import Connection
 from tests.integration.images import BUSYBOX_IMAGE, PAUSE_IMAGE
 
 pytestmark = [pytest.mark.integration, pytest.mark.row("card.cri")]

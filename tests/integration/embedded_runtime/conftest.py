@@ -13,11 +13,11 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+
+from nodeagent.base.aio import SystemClock
 from nodeagent_plugins.cri.client import CriRuntime
 from nodeagent_plugins.cri.connection import Connection
 from nodeagent_plugins.cri.image_service import CriImageService
-
-from nodeagent.base.aio import SystemClock
 from tests.integration.containerd import Network
 from tests.integration.cri.conftest import Pods
 

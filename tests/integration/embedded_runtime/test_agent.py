@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from nodeagent_plugins.embedded_runtime.supervisor import find_server
 
+from nodeagent_plugins.embedded_runtime.supervisor import find_server
 from tests.integration.agent.conftest import Node, _ready
 from tests.integration.containerd import Network
 from tests.integration.programs import ApiServer, NodeAgent, simple_pod, wait_until

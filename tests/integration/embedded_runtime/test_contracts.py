@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodeagent_plugins.cri.client import CriRuntime
-from nodeagent_plugins.cri.image_service import CriImageService
 
 from nodeagent.testing.contracts import ImageServiceContract, RuntimeContract
+from nodeagent_plugins.cri.client import CriRuntime
+from nodeagent_plugins.cri.image_service import CriImageService
 from tests.integration.images import BUSYBOX_IMAGE
 
 pytestmark = pytest.mark.integration

@@ -8,7 +8,6 @@ import socket
 from collections.abc import Awaitable, Callable
 
 import pytest
-from nodeagent_plugins.cri.client import CriRuntime
 
 from nodeagent.contracts.runtime import (
     ContainerSecurity,
@@ -27,6 +26,7 @@ from nodeagent.contracts.runtime import (
     SecurityProfile,
 )
 from nodeagent.errors import RuntimeFailure
+from nodeagent_plugins.cri.client import CriRuntime
 
 pytestmark = [pytest.mark.integration, pytest.mark.row("card.embedded-runtime")]
 

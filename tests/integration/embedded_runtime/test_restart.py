@@ -8,10 +8,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins.cri.client import CriRuntime
 
 from nodeagent.contracts.runtime import ContainerState
 from nodeagent.errors import RuntimeUnavailable
+from nodeagent_plugins.cri.client import CriRuntime
 from tests.integration.embedded_runtime.conftest import EmbeddedRuntime
 from tests.integration.embedded_runtime.test_pods import exited, texts, until
 

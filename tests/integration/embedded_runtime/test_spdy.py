@@ -11,8 +11,8 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from nodeagent_plugins.cri.client import CriRuntime
 
+from nodeagent_plugins.cri.client import CriRuntime
 from tests.integration.programs import free_port
 
 pytestmark = [pytest.mark.integration, pytest.mark.row("card.embedded-runtime")]

@@ -11,9 +11,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins.embedded_runtime.supervisor import Supervisor, find_server
 
 from nodeagent.base.aio import SystemClock
+from nodeagent_plugins.embedded_runtime.supervisor import Supervisor, find_server
 from tests.integration.embedded_runtime.test_pods import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.row("card.embedded-runtime")]

@@ -15,12 +15,12 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins.cri.client import CriRuntime
-from nodeagent_plugins.cri.connection import Connection
 
 from nodeagent.base.aio import SystemClock
 from nodeagent.contracts.runtime import ContainerSecurity, ContainerState
 from nodeagent.errors import RuntimeFailure
+from nodeagent_plugins.cri.client import CriRuntime
+from nodeagent_plugins.cri.connection import Connection
 from tests.integration.cri.conftest import Pods
 from tests.integration.embedded_runtime.conftest import PLUGINS, START_SECONDS
 from tests.integration.embedded_runtime.test_pods import exited, texts, until

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins.eviction.memory import REARM_SECONDS, MemoryWatch, NodeMemory
 
 from nodeagent.base.aio import TaskOwner
 from nodeagent.base.quantity import Quantity
 from nodeagent.model.eviction_thresholds import Amount, Signal, Threshold
 from nodeagent.testing import FakeClock
 from nodeagent.testing.clock import eventually
+from nodeagent_plugins.eviction.memory import REARM_SECONDS, MemoryWatch, NodeMemory
 
 MI = 1024 * 1024
 EATER = """

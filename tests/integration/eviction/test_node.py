@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from nodeagent_plugins.eviction.memory import NodeMemory
 
+from nodeagent_plugins.eviction.memory import NodeMemory
 from tests.integration.containerd import Containerd
 from tests.integration.programs import ApiServer, NodeAgent, simple_pod, wait_until
 

@@ -8,14 +8,14 @@ import uuid
 from pathlib import Path
 
 import pytest
+
+from nodeagent.errors import ConfigError
+from nodeagent.testing import load_plugin, make_config, make_container, make_context, make_pod
 from nodeagent_plugins import cgroups
 from nodeagent_plugins.cgroups.files import CgroupFiles
 from nodeagent_plugins.cgroups.hierarchy import Hierarchy, find_hierarchy
 from nodeagent_plugins.cgroups.limits import CgroupLimits
 from nodeagent_plugins.cgroups.machine import read_machine
-
-from nodeagent.errors import ConfigError
-from nodeagent.testing import load_plugin, make_config, make_container, make_context, make_pod
 
 MI = 1024**2
 AMOUNTS = {"cpu": "500m", "memory": "64Mi"}

@@ -7,10 +7,10 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
-from nodeagent_plugins.iptables_chains import ChainKeeper, Chains, Iptables
 
 from nodeagent.base.aio import SystemClock
 from nodeagent.base.identity import Identity
+from nodeagent_plugins.iptables_chains import ChainKeeper, Chains, Iptables
 
 Shell = Callable[..., str]
 CHAINS = Chains.of(Identity())

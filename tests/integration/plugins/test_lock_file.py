@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins import lock_file
-from nodeagent_plugins.lock_file import acquire, exit_on_contention
 
 from nodeagent.config.settings import NodeSettings
 from nodeagent.errors import ConfigError
 from nodeagent.testing import load_plugin, make_context
 from nodeagent.testing.clock import eventually
+from nodeagent_plugins import lock_file
+from nodeagent_plugins.lock_file import acquire, exit_on_contention
 from tests.integration.containerd import Containerd
 from tests.integration.programs import NodeAgent
 

@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from nodeagent.base.aio import SystemClock
+from nodeagent.contracts.runtime import LABEL_CONTAINER_NAME, LABEL_POD_UID, ContainerConfig, SandboxConfig
+from nodeagent.testing import load_plugin, make_config, make_context
 from nodeagent_plugins import log_rotation
 from nodeagent_plugins.cri.client import CriRuntime
 from nodeagent_plugins.cri.connection import Connection
@@ -18,10 +22,6 @@ from nodeagent_plugins.routes_logs.follow import read_file
 from nodeagent_plugins.routes_logs.lines import LineReader
 from nodeagent_plugins.routes_logs.rotated import RotatedLogs
 from nodeagent_plugins.routes_logs.watch import Watches
-
-from nodeagent.base.aio import SystemClock
-from nodeagent.contracts.runtime import LABEL_CONTAINER_NAME, LABEL_POD_UID, ContainerConfig, SandboxConfig
-from nodeagent.testing import load_plugin, make_config, make_context
 from tests.integration.embedded_runtime.conftest import EmbeddedRuntime
 from tests.integration.images import BUSYBOX_IMAGE
 from tests.integration.programs import NodeAgent, simple_pod, wait_until

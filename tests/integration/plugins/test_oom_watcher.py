@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins.oom_watcher import OomWatcher
-from nodeagent_plugins.oom_watcher.counters import count_kills, memory_root
-from nodeagent_plugins.oom_watcher.kernel_log import KernelLog, OomKill
 
 from nodeagent.testing import FakeRuntime, make_context, make_pod
 from nodeagent.testing.clock import FakeClock, eventually
+from nodeagent_plugins.oom_watcher import OomWatcher
+from nodeagent_plugins.oom_watcher.counters import count_kills, memory_root
+from nodeagent_plugins.oom_watcher.kernel_log import KernelLog, OomKill
 
 LIMIT = 16 << 20
 EAT = "x = bytearray(256 << 20)\nfor page in range(0, len(x), 4096): x[page] = 1"

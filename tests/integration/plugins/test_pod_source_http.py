@@ -8,11 +8,11 @@ import json
 
 import pytest
 from aiohttp import web
-from nodeagent_plugins import pod_source_http
-from nodeagent_plugins.pod_source_http import Fetcher, FetchError
 
 from nodeagent.base.aio import SystemClock
 from nodeagent.testing import load_plugin, make_config, make_context
+from nodeagent_plugins import pod_source_http
+from nodeagent_plugins.pod_source_http import Fetcher, FetchError
 
 POD = {
     "apiVersion": "v1",

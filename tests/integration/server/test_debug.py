@@ -10,12 +10,12 @@ import signal
 
 import aiohttp
 import pytest
-from nodeagent_plugins.routes_debug import handlers
 
 from nodeagent.base.logging import configure
 from nodeagent.base.logging.settings import LoggingSettings
 from nodeagent.base.logging.setup import LoggingOptions
 from nodeagent.server.health import HealthServer
+from nodeagent_plugins.routes_debug import handlers
 from tests.integration.server.conftest import serving
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 import pytest
-from nodeagent_plugins import routes_logs
 
+from nodeagent_plugins import routes_logs
 from tests.integration.server.conftest import serving
 
 # Stands for the real program: knows two services, and shows how it was called.

@@ -7,9 +7,9 @@ import os
 
 import aiohttp
 import pytest
+
 from nodeagent_plugins import routes_logs
 from nodeagent_plugins.routes_logs import beneath
-
 from tests.integration.server.conftest import serving
 
 

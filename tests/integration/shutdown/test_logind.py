@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from dbus_fast.aio import MessageBus
-from nodeagent_plugins.shutdown.logind import Logind, LogindError
 
 from nodeagent.base.aio import SystemClock
+from nodeagent_plugins.shutdown.logind import Logind, LogindError
 from tests.integration.shutdown.logind import LoginManager, SystemManager, message_bus, serve
 
 

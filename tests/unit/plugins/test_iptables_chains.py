@@ -7,11 +7,11 @@ import logging
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins import iptables_chains
-from nodeagent_plugins.iptables_chains import CHECK_SECONDS, ChainKeeper, Chains, Iptables
 
 from nodeagent.base.identity import Identity
 from nodeagent.testing import FakeClock, load_plugin, make_config, make_context
+from nodeagent_plugins import iptables_chains
+from nodeagent_plugins.iptables_chains import CHECK_SECONDS, ChainKeeper, Chains, Iptables
 
 CHAINS = Chains.of(Identity())
 

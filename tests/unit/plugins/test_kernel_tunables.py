@@ -6,12 +6,12 @@ import logging
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins import kernel_tunables
-from nodeagent_plugins.kernel_tunables import WANTED, KernelTunables, read_other, refuse_other
 
 from nodeagent.errors import ConfigError
 from nodeagent.testing.context import make_config, make_context
 from nodeagent.testing.plugins import load_plugin
+from nodeagent_plugins import kernel_tunables
+from nodeagent_plugins.kernel_tunables import WANTED, KernelTunables, read_other, refuse_other
 
 
 @pytest.fixture

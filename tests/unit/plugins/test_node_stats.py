@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins import node_stats
-from nodeagent_plugins.node_stats import MachineSize, capacity_of, measure
 
 from nodeagent.node.status import missing_capacity
 from nodeagent.testing.context import make_config, make_context
 from nodeagent.testing.plugins import load_plugin
+from nodeagent_plugins import node_stats
+from nodeagent_plugins.node_stats import MachineSize, capacity_of, measure
 
 
 def test_tells_sizes_as_resource_amounts() -> None:

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import pytest
-from nodeagent_plugins.pod_source_api import ApiPodSource
 
 from nodeagent.contracts.api import PODS
 from nodeagent.contracts.pods import PublishPods
 from nodeagent.errors import ApiGone, ApiUnavailable
 from nodeagent.model.pod import Pod
 from nodeagent.testing import FakeApi, FakeClock
+from nodeagent_plugins.pod_source_api import ApiPodSource
 
 
 class Published(list[list[str]]):

@@ -7,10 +7,10 @@ import logging
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins import process_limits
-from nodeagent_plugins.process_limits import REPEAT_SECONDS, ProcessLimits
 
 from nodeagent.testing.clock import FakeClock
+from nodeagent_plugins import process_limits
+from nodeagent_plugins.process_limits import REPEAT_SECONDS, ProcessLimits
 
 
 @pytest.fixture

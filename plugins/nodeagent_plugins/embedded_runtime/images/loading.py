@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
 from nodeagent_plugins.embedded_runtime.errors import CallError
 from nodeagent_plugins.embedded_runtime.images.store import Image, ImageStore
 from nodeagent_plugins.embedded_runtime.images.unpack import unpack_layer

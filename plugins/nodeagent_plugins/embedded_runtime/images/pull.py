@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+
+from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime.errors import CallError
 from nodeagent_plugins.embedded_runtime.images.builtin import BUILTIN_REGISTRY
 from nodeagent_plugins.embedded_runtime.images.loading import Loader, choose_manifest, decode, total_size
 from nodeagent_plugins.embedded_runtime.images.names import Name, parse_name
 from nodeagent_plugins.embedded_runtime.images.registry import STALL_SECONDS, Credentials, Registry, explain, is_plain
 from nodeagent_plugins.embedded_runtime.images.store import Image
-
-from nodeagent.base.criproto import api_pb2 as cri
 
 MAX_DOWNLOADS = 3
 """Layers that one pull has under way."""

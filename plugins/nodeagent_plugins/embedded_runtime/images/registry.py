@@ -16,11 +16,11 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
+
+from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime.errors import CallError, NotKnown
 from nodeagent_plugins.embedded_runtime.images.loading import MAX_DOCUMENT_BYTES, decode
 from nodeagent_plugins.embedded_runtime.images.names import DEFAULT_REGISTRY, Name
-
-from nodeagent.base.criproto import api_pb2 as cri
 
 MANIFEST_TYPES = (
     "application/vnd.oci.image.index.v1+json",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
 from nodeagent_plugins.embedded_runtime.errors import BadRequest, NotKnown, Refused
 from nodeagent_plugins.embedded_runtime.images.names import is_id, parse_name
 

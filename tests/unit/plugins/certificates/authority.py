@@ -10,10 +10,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID
-from nodeagent_plugins.certificates.issuance import REQUESTS
 
 from nodeagent.base.tls import generate_ca
 from nodeagent.testing import FakeApi
+from nodeagent_plugins.certificates.issuance import REQUESTS
 
 START = datetime(2024, 1, 2, 15, 4, 5, tzinfo=UTC)
 AUTHORITY = generate_ca("test-ca")

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from nodeagent_plugins import certificates
-from nodeagent_plugins.certificates.bootstrap import client_pair, prepare_kubeconfig
-from nodeagent_plugins.certificates.managers import client_manager, client_wanted
 
 from nodeagent.base import kubeconfig
 from nodeagent.config.settings import NodeSettings
 from nodeagent.errors import ConfigError
 from nodeagent.testing import FakeApi, make_config, make_context
+from nodeagent_plugins import certificates
+from nodeagent_plugins.certificates.bootstrap import client_pair, prepare_kubeconfig
+from nodeagent_plugins.certificates.managers import client_manager, client_wanted
 from tests.unit.plugins.certificates.authority import AUTHORITY, START
 from tests.unit.plugins.certificates.test_manager import make_pair
 

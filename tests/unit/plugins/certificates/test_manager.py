@@ -12,14 +12,14 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+
+from nodeagent.errors import ApiUnavailable
+from nodeagent.testing import FakeApi, FakeClock
 from nodeagent_plugins.certificates.issuance import REQUESTS
 from nodeagent_plugins.certificates.manager import CertificateManager, borrowed
 from nodeagent_plugins.certificates.managers import client_wanted, server_wanted
 from nodeagent_plugins.certificates.pairs import Wanted, describe, make_request
 from nodeagent_plugins.certificates.store import PairStore
-
-from nodeagent.errors import ApiUnavailable
-from nodeagent.testing import FakeApi, FakeClock
 from tests.unit.plugins.certificates.authority import START, approve, deny, sign
 
 HOURS = timedelta(hours=1) / timedelta(seconds=1)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodeagent_plugins import cgroups
-from nodeagent_plugins.cgroups.machine import Machine
 
 from nodeagent.contracts.context import AgentContext
 from nodeagent.testing import load_plugin, make_config, make_context
+from nodeagent_plugins import cgroups
+from nodeagent_plugins.cgroups.machine import Machine
 
 MI = 1024**2
 GI = 1024**3

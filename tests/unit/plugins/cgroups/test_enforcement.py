@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 
 import pytest
-from nodeagent_plugins.cgroups.files import CgroupError, CgroupFiles
 
 from nodeagent.contracts.events import EventType
 from nodeagent.errors import ConfigError
+from nodeagent_plugins.cgroups.files import CgroupError, CgroupFiles
 from tests.unit.plugins.cgroups.conftest import GI
 
 BOTH = {"system_reserved": {"cpu": "1", "memory": "1Gi"}, "platform_reserved": {"cpu": "500m", "memory": "512Mi"}}

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from nodeagent_plugins.cgroups.files import CgroupBusy, CgroupError, CgroupFiles
 from nodeagent_plugins.cgroups.hierarchy import Hierarchy, find_hierarchy
 from nodeagent_plugins.cgroups.limits import UNLIMITED, CgroupLimits

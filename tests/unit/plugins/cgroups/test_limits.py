@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from nodeagent_plugins import cgroups
-from nodeagent_plugins.cgroups.formulas import cfs_quota, cpu_shares, cpu_weight
-from nodeagent_plugins.cgroups.resources import Policy, container_resources, page_size_name, pod_resources
 
 from nodeagent.base.duration import Duration
 from nodeagent.config.types import MemorySwapConfiguration
 from nodeagent.contracts.runtime import LinuxResources
 from nodeagent.testing import load_plugin, make_config, make_container, make_context, make_pod
+from nodeagent_plugins import cgroups
+from nodeagent_plugins.cgroups.formulas import cfs_quota, cpu_shares, cpu_weight
+from nodeagent_plugins.cgroups.resources import Policy, container_resources, page_size_name, pod_resources
 
 MI = 1024**2
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from nodeagent_plugins import cgroups
-from nodeagent_plugins.cgroups.names import Driver, parse_slice, pod_name, pod_uid, slice_name, slice_place
 
 from nodeagent.model.qos import QosClass
 from nodeagent.testing import load_plugin, make_config, make_container, make_context, make_pod
+from nodeagent_plugins import cgroups
+from nodeagent_plugins.cgroups.names import Driver, parse_slice, pod_name, pod_uid, slice_name, slice_place
 
 FULL = {"limits": {"cpu": 1, "memory": "1Mi"}}
 BURSTABLE = {"requests": {"cpu": 1}}

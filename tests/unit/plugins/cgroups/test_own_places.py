@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 import pytest
-from nodeagent_plugins import cgroups
-from nodeagent_plugins.cgroups.own_places import OwnPlaces
 
 from nodeagent.errors import ConfigError
+from nodeagent_plugins import cgroups
+from nodeagent_plugins.cgroups.own_places import OwnPlaces
 
 
 def loop_of(context):

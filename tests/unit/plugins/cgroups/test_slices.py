@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from nodeagent_plugins import cgroups
-from nodeagent_plugins.cgroups.limits import CgroupLimits
-from nodeagent_plugins.cgroups.slices import limit_properties
 
 from nodeagent.errors import ConfigError
 from nodeagent.testing import make_container, make_pod
+from nodeagent_plugins import cgroups
+from nodeagent_plugins.cgroups.limits import CgroupLimits
+from nodeagent_plugins.cgroups.slices import limit_properties
 from tests.unit.plugins.cgroups.conftest import GI, MI
 
 INFINITY = 2**64 - 1

@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 
 import pytest
-from nodeagent_plugins.cgroups.files import CgroupFiles
-from nodeagent_plugins.cgroups.manager import _DURATIONS, PlainCgroups, TreeUpkeep
 
 from nodeagent.base.duration import Duration
 from nodeagent.errors import ConfigError
 from nodeagent.testing import make_container, make_pod
+from nodeagent_plugins.cgroups.files import CgroupFiles
+from nodeagent_plugins.cgroups.manager import _DURATIONS, PlainCgroups, TreeUpkeep
 from tests.unit.plugins.cgroups.conftest import GI, MI
 
 

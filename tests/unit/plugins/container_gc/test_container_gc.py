@@ -6,7 +6,6 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
-from nodeagent_plugins import container_gc
 
 from nodeagent.base.duration import Duration
 from nodeagent.config.settings import NodeSettings
@@ -14,6 +13,7 @@ from nodeagent.contracts.runtime import ContainerState, Mount
 from nodeagent.errors import RuntimeFailure, RuntimeUnavailable
 from nodeagent.model.pod import PodStatus
 from nodeagent.testing import FakePodDirectory, FakeRuntime, load_plugin, make_context, make_pod
+from nodeagent_plugins import container_gc
 
 
 class Node:

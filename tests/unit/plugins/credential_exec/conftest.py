@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodeagent_plugins.credential_exec.process import Finished, Limits, Program
-from nodeagent_plugins.credential_exec.provider import ExecProvider
 
 from nodeagent.base.aio import TaskOwner
 from nodeagent.base.duration import Duration
 from nodeagent.config.types import CredentialProvider, ExecEnvVar
 from nodeagent.testing import FakeClock
+from nodeagent_plugins.credential_exec.process import Finished, Limits, Program
+from nodeagent_plugins.credential_exec.provider import ExecProvider
 
 V1 = "credentialprovider.kubelet.k8s.io/v1"
 

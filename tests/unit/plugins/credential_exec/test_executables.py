@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from nodeagent_plugins.credential_exec.executables import find_directory, find_program
 
 

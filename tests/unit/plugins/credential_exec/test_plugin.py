@@ -6,12 +6,12 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins import credential_exec
-from nodeagent_plugins.credential_exec.credentials import ExecCredentials
 
 from nodeagent.contracts.context import AgentContext
 from nodeagent.errors import ConfigError
 from nodeagent.testing import make_context
+from nodeagent_plugins import credential_exec
+from nodeagent_plugins.credential_exec.credentials import ExecCredentials
 
 CONFIG = """\
 apiVersion: nodeagent.config.k8s.io/v1beta1

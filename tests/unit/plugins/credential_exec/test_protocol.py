@@ -6,6 +6,9 @@ import json
 from typing import Any
 
 import pytest
+
+from nodeagent.base.duration import Duration
+from nodeagent.contracts.runtime import Credentials
 from nodeagent_plugins.credential_exec.process import Finished
 from nodeagent_plugins.credential_exec.protocol import (
     Answer,
@@ -14,9 +17,6 @@ from nodeagent_plugins.credential_exec.protocol import (
     encode_request,
     read_answer,
 )
-
-from nodeagent.base.duration import Duration
-from nodeagent.contracts.runtime import Credentials
 from tests.unit.plugins.credential_exec.conftest import V1, login, response
 
 

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Callable
 
 import pytest
-from nodeagent_plugins.credential_exec.process import Finished
-from nodeagent_plugins.credential_exec.provider import DURATIONS, FAILURES, ExecProvider
 
 from nodeagent.contracts.images import CredentialInquiry
 from nodeagent.testing import FakeClock
+from nodeagent_plugins.credential_exec.process import Finished
+from nodeagent_plugins.credential_exec.provider import DURATIONS, FAILURES, ExecProvider
 from tests.unit.plugins.credential_exec.conftest import V1, Programs, login, response
 
 MakeProvider = Callable[..., ExecProvider]

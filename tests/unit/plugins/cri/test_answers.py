@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from nodeagent_plugins.cri import answers
-
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.contracts.runtime import (
     ContainerInfo,
@@ -19,6 +17,7 @@ from nodeagent.contracts.runtime import (
     SandboxInfo,
     SandboxStatus,
 )
+from nodeagent_plugins.cri import answers
 
 META = cri.PodSandboxMetadata(name="web", uid="u1", namespace="default", attempt=1)
 MAPS = {"labels": {"l": "1"}, "annotations": {"a": "1"}}

@@ -6,10 +6,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from nodeagent_plugins.cri.client import CriRuntime
-from nodeagent_plugins.cri.connection import DURATIONS, FAILURES, METHODS, OPERATIONS, Connection
-from nodeagent_plugins.cri.errors import DeadlineError, UnimplementedError
-from nodeagent_plugins.cri.image_service import CriImageService
 
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.contracts.runtime import (
@@ -22,6 +18,10 @@ from nodeagent.contracts.runtime import (
     SandboxConfig,
 )
 from nodeagent.errors import NotFound, RuntimeUnavailable
+from nodeagent_plugins.cri.client import CriRuntime
+from nodeagent_plugins.cri.connection import DURATIONS, FAILURES, METHODS, OPERATIONS, Connection
+from nodeagent_plugins.cri.errors import DeadlineError, UnimplementedError
+from nodeagent_plugins.cri.image_service import CriImageService
 
 SANDBOX = SandboxConfig(name="web", uid="u1", namespace="default", annotations={"a": "1"})
 CONTAINER = ContainerConfig(name="main", attempt=0, image="busybox")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 
 import pytest
-from nodeagent_plugins.cri.endpoint import parse_endpoint
 
 from nodeagent.errors import ConfigError
+from nodeagent_plugins.cri.endpoint import parse_endpoint
 
 
 def test_a_unix_url_is_taken_as_it_is(caplog):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import grpc
 import pytest
 from grpc.aio import AioRpcError, Metadata
-from nodeagent_plugins.cri.errors import MAX_TEXT, DeadlineError, UnimplementedError, translate
 
 from nodeagent.errors import NotFound, RuntimeFailure, RuntimeUnavailable
+from nodeagent_plugins.cri.errors import MAX_TEXT, DeadlineError, UnimplementedError, translate
 
 
 def rpc_error(code: grpc.StatusCode, details: str = "because") -> AioRpcError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+
 from nodeagent_plugins.cri.listing import Listing
 
 

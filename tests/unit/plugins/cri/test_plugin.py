@@ -7,13 +7,13 @@ import sys
 
 import msgspec
 import pytest
-from nodeagent_plugins.cri import plugin
 
 from nodeagent.base.duration import Duration
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
 from nodeagent.errors import ConfigError
 from nodeagent.testing.context import make_context
+from nodeagent_plugins.cri import plugin
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from nodeagent_plugins.cri import requests
 
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.contracts.runtime import (
@@ -25,6 +24,7 @@ from nodeagent.contracts.runtime import (
     SecurityProfile,
     SeLinux,
 )
+from nodeagent_plugins.cri import requests
 
 RESOURCES = LinuxResources(
     cpu_period=100_000,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from nodeagent_plugins.embedded_runtime.capabilities import DEFAULT, compute_capabilities, from_mask
 from nodeagent_plugins.embedded_runtime.errors import BadRequest
 from nodeagent_plugins.embedded_runtime.small.capability_names import NAMES

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+
 from nodeagent_plugins.embedded_runtime.small.cri_log import MAX_LINE_BYTES, CriLog
 
 

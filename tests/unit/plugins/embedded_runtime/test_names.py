@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from nodeagent_plugins.embedded_runtime.errors import BadRequest
 from nodeagent_plugins.embedded_runtime.images.names import is_id, parse_name
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
+from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime.errors import BadRequest
 from nodeagent_plugins.embedded_runtime.host import Host
 from nodeagent_plugins.embedded_runtime.oci_spec import (
@@ -16,8 +18,6 @@ from nodeagent_plugins.embedded_runtime.oci_spec import (
 )
 from nodeagent_plugins.embedded_runtime.small.capability_names import NAMES
 from nodeagent_plugins.embedded_runtime.users import User
-
-from nodeagent.base.criproto import api_pb2 as cri
 
 HOST = Host(frozenset(NAMES), remapped=False, cgroup_version=1, oom_score_adj=-1000)
 AROUND = Surroundings(HOST, User(), hostname="web", namespaces={"mount": "", "network": "/proc/9/ns/net"})

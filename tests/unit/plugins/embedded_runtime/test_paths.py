@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from nodeagent_plugins.embedded_runtime.paths import beneath
 
 

@@ -6,11 +6,11 @@ import asyncio
 
 import jsonschema
 import pytest
-from nodeagent_plugins.embedded_runtime import plugin, supervisor
 
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.errors import ConfigError
 from nodeagent.testing.context import make_context
+from nodeagent_plugins.embedded_runtime import plugin, supervisor
 
 
 @pytest.fixture

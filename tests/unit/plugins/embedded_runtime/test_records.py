@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 import pytest
+
+from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime.errors import NotKnown
 from nodeagent_plugins.embedded_runtime.processes import Process
 from nodeagent_plugins.embedded_runtime.records import Container, Records, Sandbox, new_id
-
-from nodeagent.base.criproto import api_pb2 as cri
 
 
 def containers(tmp_path):

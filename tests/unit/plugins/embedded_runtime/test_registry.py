@@ -6,11 +6,11 @@ import base64
 import platform
 
 import pytest
+
+from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime.errors import CallError
 from nodeagent_plugins.embedded_runtime.images.loading import choose_manifest
 from nodeagent_plugins.embedded_runtime.images.registry import Credentials, is_plain
-
-from nodeagent.base.criproto import api_pb2 as cri
 
 
 @pytest.mark.parametrize("registry", ["localhost", "localhost:5000", "127.0.0.1:5000", "[::1]:5000", "lab:80"])

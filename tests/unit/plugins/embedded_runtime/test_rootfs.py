@@ -6,6 +6,7 @@ import os
 import stat
 
 import pytest
+
 from nodeagent_plugins.embedded_runtime.rootfs import merge
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from nodeagent_plugins.embedded_runtime import runners
 from nodeagent_plugins.embedded_runtime.host import Host
 

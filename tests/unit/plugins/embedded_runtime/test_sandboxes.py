@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from nodeagent_plugins.embedded_runtime.errors import BadRequest
-from nodeagent_plugins.embedded_runtime.sandboxes import compute_parameters, resolv_conf
 
 from nodeagent.base.criproto import api_pb2 as cri
+from nodeagent_plugins.embedded_runtime.errors import BadRequest
+from nodeagent_plugins.embedded_runtime.sandboxes import compute_parameters, resolv_conf
 
 ALL = {"net", "ipc", "uts"}
 

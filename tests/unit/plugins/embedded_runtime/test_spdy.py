@@ -6,6 +6,7 @@ import struct
 import zlib
 
 import pytest
+
 from nodeagent_plugins.embedded_runtime import spdy
 from nodeagent_plugins.embedded_runtime.spdy import Frame, Kind, Reader, SpdyError, Writer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from nodeagent_plugins.embedded_runtime.errors import NotKnown, Refused
 from nodeagent_plugins.embedded_runtime.images.store import Image, ImageStore
 

@@ -10,6 +10,7 @@ import stat
 import tarfile
 
 import pytest
+
 from nodeagent_plugins.embedded_runtime.errors import CallError
 from nodeagent_plugins.embedded_runtime.images.unpack import unpack_layer
 

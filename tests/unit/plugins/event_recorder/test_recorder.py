@@ -11,11 +11,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from nodeagent_plugins import event_recorder
-from nodeagent_plugins.event_recorder.ledger import Ledger
-from nodeagent_plugins.event_recorder.log import LogRecorder
-from nodeagent_plugins.event_recorder.recorder import ApiRecorder
-from nodeagent_plugins.event_recorder.sink import Sink
 
 from nodeagent.apiclient import Client
 from nodeagent.base.aio import TaskOwner
@@ -27,6 +22,11 @@ from nodeagent.testing import FakeApi, FakeClock, make_pod
 from nodeagent.testing.context import make_config, make_context
 from nodeagent.testing.plugins import load_plugin
 from nodeagent.testing.transport import FakeTransport
+from nodeagent_plugins import event_recorder
+from nodeagent_plugins.event_recorder.ledger import Ledger
+from nodeagent_plugins.event_recorder.log import LogRecorder
+from nodeagent_plugins.event_recorder.recorder import ApiRecorder
+from nodeagent_plugins.event_recorder.sink import Sink
 
 NODE = ObjectReference(kind="Node", name="node-1", uid="node-1")
 WEB = make_pod("web").reference("spec.containers{web}")

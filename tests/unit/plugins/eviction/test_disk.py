@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from nodeagent_plugins.eviction.disk import POLL_SECONDS, DiskWatch
 
 from nodeagent.base.aio import TaskOwner
 from nodeagent.model.eviction_thresholds import Signal, Threshold, parse_amount
 from nodeagent.testing import FakeClock
+from nodeagent_plugins.eviction.disk import POLL_SECONDS, DiskWatch
 
 MI = 1024 * 1024
 SPACE = Threshold(Signal.NODEFS, parse_amount("10%"))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from nodeagent_plugins.eviction.local_storage import find_excess
-from nodeagent_plugins.eviction.signals import Layout
 
 from nodeagent.model.pod import Pod
 from nodeagent.testing import make_container, make_pod
+from nodeagent_plugins.eviction.local_storage import find_excess
+from nodeagent_plugins.eviction.signals import Layout
 from tests.unit.plugins.eviction.usage import GI, MI, pod_usage
 
 

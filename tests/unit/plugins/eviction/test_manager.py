@@ -7,10 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodeagent_plugins.eviction.layout import detect_layout
-from nodeagent_plugins.eviction.manager import CLEANUP_SECONDS, EvictionManager
-from nodeagent_plugins.eviction.metrics import EVICTIONS, STATS_AGE
-from nodeagent_plugins.eviction.signals import Condition, Layout
 
 from nodeagent import hookimpl
 from nodeagent.base.duration import Duration
@@ -26,6 +22,10 @@ from nodeagent.model.pod import Pod, PodStatus
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.testing import FakeClock, FakePodDirectory, FakeRecorder, FakeStats, make_container, make_pod
 from nodeagent.testing.context import make_config, make_context
+from nodeagent_plugins.eviction.layout import detect_layout
+from nodeagent_plugins.eviction.manager import CLEANUP_SECONDS, EvictionManager
+from nodeagent_plugins.eviction.metrics import EVICTIONS, STATS_AGE
+from nodeagent_plugins.eviction.signals import Condition, Layout
 from tests.unit.plugins.eviction.usage import GI, MI, disk, node_usage, pod_usage
 
 FEW = {"memory.available": "1Gi"}

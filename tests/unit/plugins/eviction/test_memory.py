@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins.eviction.memory import REPEAT_SECONDS, CgroupMemory, MemoryWatch, NodeMemory, pods_cgroup
 
 from nodeagent.base.aio import TaskOwner
 from nodeagent.model.eviction_thresholds import Signal, Threshold, parse_amount
 from nodeagent.testing import FakeCgroups, FakeClock
+from nodeagent_plugins.eviction.memory import REPEAT_SECONDS, CgroupMemory, MemoryWatch, NodeMemory, pods_cgroup
 
 MI = 1024 * 1024
 HARD = Threshold(Signal.MEMORY, parse_amount("100Mi"))

@@ -7,10 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodeagent_plugins import eviction
-from nodeagent_plugins.eviction.admission import check_admission
-from nodeagent_plugins.eviction.memory import MemoryWatch
-from nodeagent_plugins.eviction.signals import Condition
 
 from nodeagent.contracts.runtime import RuntimePod, SandboxStatus
 from nodeagent.model.eviction_thresholds import Signal
@@ -18,6 +14,10 @@ from nodeagent.model.pod import Pod
 from nodeagent.testing import FakeClock, FakePodDirectory, FakeStats, make_container, make_pod
 from nodeagent.testing.context import make_config, make_context
 from nodeagent.testing.plugins import admit, load_plugin
+from nodeagent_plugins import eviction
+from nodeagent_plugins.eviction.admission import check_admission
+from nodeagent_plugins.eviction.memory import MemoryWatch
+from nodeagent_plugins.eviction.signals import Condition
 from tests.unit.plugins.eviction.usage import node_usage
 
 MEMORY, DISK, PID = Condition.MEMORY, Condition.DISK, Condition.PID

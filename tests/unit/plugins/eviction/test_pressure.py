@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from nodeagent_plugins.eviction.pressure import Pressure
-from nodeagent_plugins.eviction.signals import Condition, Layout, Observation, is_met, observe, with_computed
 
 from nodeagent.model.eviction_thresholds import Signal, Threshold, parse_amount, read_thresholds
+from nodeagent_plugins.eviction.pressure import Pressure
+from nodeagent_plugins.eviction.signals import Condition, Layout, Observation, is_met, observe, with_computed
 from tests.unit.plugins.eviction.usage import GI, MI, disk, node_usage
 
 HARD = Threshold(Signal.MEMORY, parse_amount("100Mi"))

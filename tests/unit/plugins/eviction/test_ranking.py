@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from nodeagent_plugins.eviction.messages import eviction_message
-from nodeagent_plugins.eviction.ranking import explain, rank
-from nodeagent_plugins.eviction.signals import Layout, Observation
 
 from nodeagent.contracts.eviction import EvictionCandidate
 from nodeagent.contracts.stats import PodUsage
 from nodeagent.model.eviction_thresholds import Signal, Threshold, parse_amount
 from nodeagent.testing import make_container, make_pod
+from nodeagent_plugins.eviction.messages import eviction_message
+from nodeagent_plugins.eviction.ranking import explain, rank
+from nodeagent_plugins.eviction.signals import Layout, Observation
 from tests.unit.plugins.eviction.usage import GI, MI, pod_usage
 
 

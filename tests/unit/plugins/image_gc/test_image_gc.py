@@ -7,9 +7,6 @@ import json
 from contextlib import asynccontextmanager
 
 import pytest
-from nodeagent_plugins import image_gc
-from nodeagent_plugins.image_gc import collector
-from nodeagent_plugins.image_gc.collector import Disk
 
 from nodeagent.base.duration import Duration
 from nodeagent.config.features import build_gates
@@ -28,6 +25,9 @@ from nodeagent.testing import (
     make_context,
     make_pod,
 )
+from nodeagent_plugins import image_gc
+from nodeagent_plugins.image_gc import collector
+from nodeagent_plugins.image_gc.collector import Disk
 
 CAPACITY = 1000
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodeagent_plugins.image_pull.puller import Puller
 
 from nodeagent.base.aio import TaskOwner
 from nodeagent.config.features import build_gates
@@ -16,6 +15,7 @@ from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.images import CredentialProvider
 from nodeagent.testing import FakeClock, FakeImages, FakeObjects, FakeRecorder
+from nodeagent_plugins.image_pull.puller import Puller
 
 
 @pytest.fixture

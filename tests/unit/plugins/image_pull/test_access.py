@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodeagent_plugins import image_pull
-from nodeagent_plugins.image_pull.puller import Puller
 
 from nodeagent.contracts.runtime import Credentials
 from nodeagent.errors import ImageError
 from nodeagent.model.pod import ContainerKind, Pod
 from nodeagent.testing import FakeImages, FakeObjects, load_plugin, make_container, make_context, make_pod
+from nodeagent_plugins import image_pull
+from nodeagent_plugins.image_pull.puller import Puller
 
 APP = "reg.test/app:1"
 

@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 import pytest
-from nodeagent_plugins.image_pull.keyring import read_pull_secrets
 
 from nodeagent.contracts.runtime import Credentials
+from nodeagent_plugins.image_pull.keyring import read_pull_secrets
 
 
 def secret(name: str, content: Any, *, old: bool = False, kind: str = "") -> dict[str, Any]:

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from nodeagent_plugins import image_pull
-from nodeagent_plugins.image_pull.puller import Puller
 
 from nodeagent.contracts.images import CredentialAnswer, CredentialInquiry, PulledImage
 from nodeagent.contracts.runtime import Credentials
 from nodeagent.errors import ApiUnavailable, ImageError, RuntimeFailure, RuntimeUnavailable
 from nodeagent.model.pod import ContainerKind, Pod
 from nodeagent.testing import FakeClock, FakeImages, FakeObjects, FakeRecorder, make_container, make_pod
+from nodeagent_plugins import image_pull
+from nodeagent_plugins.image_pull.puller import Puller
 
 MakePuller = Callable[..., Puller]
 APP = "reg.test/app:1"

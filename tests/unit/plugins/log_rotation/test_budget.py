@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nodeagent_plugins import log_rotation
-from nodeagent_plugins.log_rotation.budget import LogFile, choose
 
 from nodeagent.model.pod import PodStatus
 from nodeagent.testing import FakePodDirectory, FakeRuntime, load_plugin, make_context, make_pod
+from nodeagent_plugins import log_rotation
+from nodeagent_plugins.log_rotation.budget import LogFile, choose
 
 BLOCK = 4096
 

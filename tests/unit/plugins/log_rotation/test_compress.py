@@ -7,6 +7,7 @@ import gzip
 import threading
 
 import pytest
+
 from nodeagent_plugins.log_rotation import compress
 from nodeagent_plugins.log_rotation.compress import Compressor
 

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins import log_rotation
 
 from nodeagent.contracts.runtime import ContainerState
 from nodeagent.errors import RuntimeFailure
 from nodeagent.testing import FakeRuntime, load_plugin, make_config, make_context, make_pod
+from nodeagent_plugins import log_rotation
 
 
 class LoggingRuntime(FakeRuntime):

@@ -10,9 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from nodeagent_plugins import node_checks
-from nodeagent_plugins.node_checks import api_server, disks, files, kernel
-from nodeagent_plugins.node_checks.runtime import RuntimeChecks, driver_of
 
 from nodeagent.apiclient.transport import ConnectionLost, Response
 from nodeagent.base.tls import generate_ca, issue
@@ -20,6 +17,9 @@ from nodeagent.contracts.checks import NotKnown, Severity
 from nodeagent.contracts.runtime import RuntimeCondition, RuntimeVersion
 from nodeagent.errors import ApiError, RuntimeUnavailable
 from nodeagent.testing import FakeApi, make_config, make_context
+from nodeagent_plugins import node_checks
+from nodeagent_plugins.node_checks import api_server, disks, files, kernel
+from nodeagent_plugins.node_checks.runtime import RuntimeChecks, driver_of
 
 PROBLEM, WARNING = Severity.PROBLEM, Severity.WARNING
 

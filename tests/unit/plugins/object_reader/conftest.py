@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodeagent_plugins.object_reader import services, watching
-from nodeagent_plugins.object_reader.reader import Reader
 
 from nodeagent.contracts.context import AgentContext
 from nodeagent.testing import FakeApi, FakeClock, make_config, make_context
+from nodeagent_plugins.object_reader import services, watching
+from nodeagent_plugins.object_reader.reader import Reader
 
 MakeReader = Callable[..., Reader]
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from nodeagent_plugins.object_reader.references import references
-
 from nodeagent.testing import make_container, make_pod
+from nodeagent_plugins.object_reader.references import references
 
 
 def test_finds_every_reference() -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodeagent_plugins import object_reader
-from nodeagent_plugins.object_reader.reader import Reader, StandaloneReader
 
 from nodeagent.contracts.api import CONFIG_MAPS, SECRETS
 from nodeagent.errors import ApiUnavailable, ConfigError
 from nodeagent.model.pod import Pod
 from nodeagent.testing import FakeApi, FakeClock, make_config, make_context, make_pod
+from nodeagent_plugins import object_reader
+from nodeagent_plugins.object_reader.reader import Reader, StandaloneReader
 
 from .conftest import MakeReader
 

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from nodeagent_plugins.oom_watcher.kernel_log import KernelLog, OomKill, OomParser, record_text
 
 NEW = (

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from nodeagent.contracts.context import AgentContext
+from nodeagent.testing import FakeClock, FakeRuntime, load_plugin, make_context, make_pod
 from nodeagent_plugins import oom_watcher
 from nodeagent_plugins.oom_watcher import LOOK_SECONDS, OomWatcher
 from nodeagent_plugins.oom_watcher.counters import cgroup_dir, memory_root
 from nodeagent_plugins.oom_watcher.kernel_log import KernelLog, OomKill
-
-from nodeagent.contracts.context import AgentContext
-from nodeagent.testing import FakeClock, FakeRuntime, load_plugin, make_context, make_pod
 
 POD = make_pod("web", uid="11-22")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from nodeagent_plugins import pod_admission
 
 from nodeagent.base.gates import FeatureGates
 from nodeagent.config.features import KNOWN
 from nodeagent.testing import admit, load_plugin, make_config, make_container, make_context, make_pod
+from nodeagent_plugins import pod_admission
 
 NODE = {
     "metadata": {"labels": {"kubernetes.io/os": "linux", "zone": "a", "rank": "5"}},

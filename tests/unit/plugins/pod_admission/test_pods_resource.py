@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from nodeagent_plugins import pod_admission
 
 from nodeagent.testing import admit, load_plugin, make_config, make_context, make_pod
+from nodeagent_plugins import pod_admission
 
 
 def pods(count):

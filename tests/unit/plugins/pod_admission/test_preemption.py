@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from nodeagent_plugins import pod_admission
 
 from nodeagent.contracts.pods import KillReason
 from nodeagent.testing import FakePodDirectory, admit, load_plugin, make_container, make_context, make_pod
+from nodeagent_plugins import pod_admission
 
 NODE = {"metadata": {"labels": {}}, "status": {"allocatable": {"cpu": "2", "memory": "1Gi"}}}
 CRITICAL = 2_000_000_000

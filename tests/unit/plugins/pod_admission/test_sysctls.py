@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from nodeagent_plugins import sysctls
-from nodeagent_plugins.sysctls import kernel_version, safe_sysctls
 
 from nodeagent.testing import admit, load_plugin, make_config, make_context, make_pod
+from nodeagent_plugins import sysctls
+from nodeagent_plugins.sysctls import kernel_version, safe_sysctls
 
 
 async def verdict(tmp_path, *names, allowed=(), **spec):

@@ -8,10 +8,10 @@ import time
 from datetime import UTC, datetime
 
 import pytest
-from nodeagent_plugins.pod_source_file import files as module
-from nodeagent_plugins.pod_source_file.files import MAX_FILE_BYTES, ManifestFiles
 
 from nodeagent.model.pod import Toleration
+from nodeagent_plugins.pod_source_file import files as module
+from nodeagent_plugins.pod_source_file.files import MAX_FILE_BYTES, ManifestFiles
 
 NOW = datetime(2024, 1, 1, 12, 30, tzinfo=UTC)
 POD = """

@@ -8,10 +8,10 @@ import os
 import time
 
 import pytest
-from nodeagent_plugins import pod_source_file
 
 from nodeagent.base.duration import Duration
 from nodeagent.testing import eventually, load_plugin, make_config, make_context
+from nodeagent_plugins import pod_source_file
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {{name: {}}}\nspec: {{containers: [{{name: c, image: 'a:{}'}}]}}\n"
 

@@ -8,11 +8,11 @@ import json
 import logging
 
 import pytest
-from nodeagent_plugins import pod_source_http
-from nodeagent_plugins.pod_source_http import Fetcher, FetchError, HttpPodSource
 
 from nodeagent.base.duration import Duration
 from nodeagent.testing import load_plugin, make_config, make_context
+from nodeagent_plugins import pod_source_http
+from nodeagent_plugins.pod_source_http import Fetcher, FetchError, HttpPodSource
 
 URL = "http://config.test/pods"
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodeagent_plugins.pod_sync.syncer import BundledPodSyncer
 
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.pods import SyncOutcome
@@ -14,6 +13,7 @@ from nodeagent.contracts.runtime import ContainerConfig, SandboxConfig
 from nodeagent.model.pod import Pod
 from nodeagent.testing import FakeClock, FakeRuntime
 from nodeagent.testing.context import make_context
+from nodeagent_plugins.pod_sync.syncer import BundledPodSyncer
 
 
 class Moments:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from nodeagent_plugins.pod_sync.actions import compute_actions
-from nodeagent_plugins.pod_sync.records import ANNOTATION_SANDBOX
 
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import (
@@ -19,6 +17,8 @@ from nodeagent.contracts.runtime import (
 )
 from nodeagent.model.pod import Pod
 from nodeagent.testing import make_container, make_pod
+from nodeagent_plugins.pod_sync.actions import compute_actions
+from nodeagent_plugins.pod_sync.records import ANNOTATION_SANDBOX
 
 NANO = 1_000_000_000
 RUNNING, EXITED, CREATED, UNKNOWN = (

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from nodeagent.contracts.runtime import ANNOTATION_HASH, ContainerState, RuntimeContainerStatus
 from nodeagent_plugins.pod_sync.backoff import next_pause, pause_after, remaining
 from nodeagent_plugins.pod_sync.records import ANNOTATION_BACKOFF, ANNOTATION_SANDBOX
-
-from nodeagent.contracts.runtime import ANNOTATION_HASH, ContainerState, RuntimeContainerStatus
 
 NANO = 1_000_000_000
 HASH = "abcd"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from nodeagent_plugins.pod_sync.dns import ClusterDns, make_dns, parse_resolver, resolver_problems
 
 from nodeagent.contracts.runtime import DnsConfig
 from nodeagent.testing import make_pod
+from nodeagent_plugins.pod_sync.dns import ClusterDns, make_dns, parse_resolver, resolver_problems
 
 HOST = DnsConfig(("192.0.2.1",), ("one.test",), ("ndots:2", "rotate"))
 CLUSTER = ClusterDns(("10.96.0.10",), "cluster.test")

@@ -7,6 +7,9 @@ import base64
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from nodeagent.errors import ContainerError
+from nodeagent.testing import FakeObjects, make_container, make_pod
 from nodeagent_plugins.pod_sync.environment import (
     PodFacts,
     expand,
@@ -14,9 +17,6 @@ from nodeagent_plugins.pod_sync.environment import (
     service_variables,
     unknown_references,
 )
-
-from nodeagent.errors import ContainerError
-from nodeagent.testing import FakeObjects, make_container, make_pod
 
 FACTS = PodFacts(("10.0.0.9", "fd00::9"), ("192.0.2.5",), "node-1", lambda: {"cpu": "4", "memory": "8Gi"})
 

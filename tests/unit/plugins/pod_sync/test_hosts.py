@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from nodeagent_plugins.pod_sync.hosts import host_names, hosts_file, kernel_hostname
 
 from nodeagent.errors import NodeAgentError
 from nodeagent.testing import make_pod
+from nodeagent_plugins.pod_sync.hosts import host_names, hosts_file, kernel_hostname
 
 
 def test_the_host_name_is_the_pods_cut_to_what_fits():

@@ -7,12 +7,12 @@ import ssl
 import aiohttp
 import msgspec
 import pytest
-from nodeagent_plugins.pod_sync.lifecycle_hooks import HookFailure, LifecycleHooks, _is_plain_answer, _url
 
 from nodeagent.contracts.runtime import ExecResult
 from nodeagent.errors import RuntimeFailure
 from nodeagent.model.pod import ContainerPort, HttpGetAction, LifecycleHandler
 from nodeagent.testing import FakeRuntime
+from nodeagent_plugins.pod_sync.lifecycle_hooks import HookFailure, LifecycleHooks, _is_plain_answer, _url
 
 
 def hook(plain: dict) -> LifecycleHandler:

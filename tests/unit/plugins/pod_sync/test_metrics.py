@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from nodeagent_plugins.pod_sync import metrics
-
 from nodeagent.errors import RuntimeFailure
 from nodeagent.testing import make_pod
+from nodeagent_plugins.pod_sync import metrics
 
 
 def counts():

@@ -7,14 +7,14 @@ import os
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins.pod_sync.mounts import HostsContent, prepare_files, volume_parts
-from nodeagent_plugins.pod_sync.paths import PodPaths
-from nodeagent_plugins.pod_sync.subpaths import open_beneath, release_subpaths
 
 from nodeagent.contracts.runtime import MountPropagation
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import ContainerError
 from nodeagent.testing import make_container, make_pod
+from nodeagent_plugins.pod_sync.mounts import HostsContent, prepare_files, volume_parts
+from nodeagent_plugins.pod_sync.paths import PodPaths
+from nodeagent_plugins.pod_sync.subpaths import open_beneath, release_subpaths
 
 NO_HOSTS = HostsContent((), "web", "")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins import pod_sync
 
 from nodeagent.contracts.pods import PodSyncer
 from nodeagent.testing import make_pod
 from nodeagent.testing.context import make_context
+from nodeagent_plugins import pod_sync
 
 
 @pytest.fixture

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
+from nodeagent.contracts.runtime import Image, NamespaceMode, ProfileType
+from nodeagent.errors import ContainerError
+from nodeagent.testing import make_container, make_pod
 from nodeagent_plugins.pod_sync.security import (
     MASKED_PATHS,
     READONLY_PATHS,
     container_security,
     sandbox_security,
 )
-
-from nodeagent.contracts.runtime import Image, NamespaceMode, ProfileType
-from nodeagent.errors import ContainerError
-from nodeagent.testing import make_container, make_pod
 
 ROOT_IMAGE = Image("i", uid=0)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from nodeagent_plugins.pod_sync.stopping import plan_stop
 
 from nodeagent.contracts.runtime import ExecResult
 from nodeagent.testing import make_container, make_pod
+from nodeagent_plugins.pod_sync.stopping import plan_stop
 
 SIDECARS = [make_container("first", restart_policy="Always"), make_container("second", restart_policy="Always")]
 HOOK = {"preStop": {"exec": {"command": ["bye"]}}}

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins.probes.actions import Actions, Target, find_port, http_url, static_command
-from nodeagent_plugins.probes.grpc import health_request, health_status
-from nodeagent_plugins.probes.outcome import Outcome, ProbeError, Verdict
 
 from nodeagent.contracts.runtime import ExecResult
 from nodeagent.errors import RuntimeUnavailable
 from nodeagent.model.pod import ExecAction, HttpGetAction, Probe
 from nodeagent.testing import FakeClock, FakeRuntime, make_config, make_container, make_context
+from nodeagent_plugins.probes.actions import Actions, Target, find_port, http_url, static_command
+from nodeagent_plugins.probes.grpc import health_request, health_status
+from nodeagent_plugins.probes.outcome import Outcome, ProbeError, Verdict
 
 PROBE = Probe(exec=ExecAction(command=["check", "$(WHAT)", "$$(WHAT)", "$(NO)"]), timeout_seconds=7)
 CONTAINER = make_container(

@@ -8,6 +8,7 @@ import ssl
 from typing import Any
 
 import pytest
+
 from nodeagent_plugins.probes.http import probe_http, probe_url, request_headers
 from nodeagent_plugins.probes.outcome import MAX_OUTPUT_BYTES, Outcome, ProbeError, Verdict
 

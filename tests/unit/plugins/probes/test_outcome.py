@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from nodeagent_plugins.probes.outcome import Streak
-
 from nodeagent.contracts.probes import ProbeResult
 from nodeagent.model.pod import Probe
+from nodeagent_plugins.probes.outcome import Streak
 
 GOOD, BAD = ProbeResult.SUCCESS, ProbeResult.FAILURE
 

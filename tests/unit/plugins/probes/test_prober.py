@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodeagent_plugins import probes
-from nodeagent_plugins.probes.prober import ProbeManager
-from nodeagent_plugins.probes.worker import DURATIONS, PROBES
 
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import ContainerState, ExecResult
@@ -25,6 +22,9 @@ from nodeagent.testing import (
     make_context,
     make_pod,
 )
+from nodeagent_plugins import probes
+from nodeagent_plugins.probes.prober import ProbeManager
+from nodeagent_plugins.probes.worker import DURATIONS, PROBES
 
 LIVENESS, READINESS, STARTUP = ProbeKind.LIVENESS, ProbeKind.READINESS, ProbeKind.STARTUP
 GOOD, BAD, UNKNOWN = ProbeResult.SUCCESS, ProbeResult.FAILURE, ProbeResult.UNKNOWN

@@ -7,6 +7,7 @@ import socket
 from typing import Any
 
 import pytest
+
 from nodeagent_plugins.probes import tcp
 from nodeagent_plugins.probes.outcome import Outcome, Verdict
 

@@ -7,10 +7,10 @@ import threading
 import time
 
 import pytest
-from nodeagent_plugins import routes_debug
-from nodeagent_plugins.routes_debug.contention import ContentionProfile
 
 from nodeagent.testing import load_plugin, make_config, make_context
+from nodeagent_plugins import routes_debug
+from nodeagent_plugins.routes_debug.contention import ContentionProfile
 
 
 def hold_the_loop_up():

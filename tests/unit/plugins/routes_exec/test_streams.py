@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from multidict import MultiDict
+
 from nodeagent_plugins.routes_exec.streams import MAX_PORTS, Streams, read_ports, read_streams
 
 

@@ -7,6 +7,7 @@ import tempfile
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from nodeagent_plugins.routes_logs import follow
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from nodeagent_plugins.routes_logs.lines import LineReader, parse_time
 
 TEXT = st.binary(max_size=30).map(lambda data: data.replace(b"\n", b"").replace(b"\r", b""))

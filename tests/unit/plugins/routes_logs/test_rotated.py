@@ -8,6 +8,7 @@ import gzip
 import os
 
 import pytest
+
 from nodeagent_plugins.routes_logs.follow import read_file
 from nodeagent_plugins.routes_logs.rotated import RotatedLogs
 from nodeagent_plugins.routes_logs.watch import Watches

@@ -10,8 +10,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins.shutdown.logind import LogindError
-from nodeagent_plugins.shutdown.manager import STATE_FILE, ShutdownManager
 
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.pods import KillReason
@@ -19,6 +17,8 @@ from nodeagent.contracts.shutdown import ShutdownPeriods
 from nodeagent.model.pod import Pod
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.testing import FakeClock, admit, load_plugin, make_context, make_pod
+from nodeagent_plugins.shutdown.logind import LogindError
+from nodeagent_plugins.shutdown.manager import STATE_FILE, ShutdownManager
 
 CRITICAL = 2_000_000_000
 PERIODS = ShutdownPeriods([(0, 20), (CRITICAL, 10)])

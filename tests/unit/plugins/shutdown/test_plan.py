@@ -6,11 +6,10 @@ import asyncio
 import json
 from pathlib import Path
 
-from nodeagent_plugins import shutdown
-
 from nodeagent.config.types import seconds
 from nodeagent.contracts.shutdown import EndingPod, ShutdownPeriods, plan_file, plan_from_json
 from nodeagent.testing import FakeClock, load_plugin, make_config, make_context, make_pod
+from nodeagent_plugins import shutdown
 
 
 async def test_the_plan_follows_the_pods(tmp_path: Path, clock: FakeClock) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from nodeagent_plugins.stats.machine import Machine
 
 V1 = """30 24 0:26 / {root}/cpuacct rw shared:9 - cgroup cgroup rw,cpuacct

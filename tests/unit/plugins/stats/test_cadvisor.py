@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from nodeagent_plugins.stats import cadvisor
-from nodeagent_plugins.stats.cadvisor import cadvisor_routes
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodeagent.contracts.runtime import ContainerStats
 from nodeagent.contracts.server import Reach
+from nodeagent_plugins.stats import cadvisor
+from nodeagent_plugins.stats.cadvisor import cadvisor_routes
 from tests.unit.plugins.stats.test_provider import SECOND, Bench
 
 

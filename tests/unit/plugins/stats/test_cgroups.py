@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from nodeagent_plugins.stats.cgroups import Account, CgroupReader, container_paths, path_of
 
 EXPECTED = Account(

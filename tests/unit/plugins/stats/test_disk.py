@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+
 from nodeagent_plugins.stats import disk
 from nodeagent_plugins.stats.disk import DiskUse, WalkTooLong, use_of_file, use_of_files, use_of_tree
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from nodeagent_plugins.stats.machine import Machine, filesystem, parse_interfaces
-
 from nodeagent.contracts.stats import InterfaceStats
+from nodeagent_plugins.stats.machine import Machine, filesystem, parse_interfaces
 
 
 def test_processes_are_bounded_by_the_lower_of_two_limits(fake):

@@ -6,10 +6,6 @@ import os
 import socket
 
 import pytest
-from nodeagent_plugins import stats as stats_plugin
-from nodeagent_plugins.stats import provider
-from nodeagent_plugins.stats.provider import MeasuredStats
-from nodeagent_plugins.stats.volumes import VolumeMeter
 
 from nodeagent.config.features import build_gates
 from nodeagent.config.settings import NodeSettings
@@ -18,6 +14,10 @@ from nodeagent.contracts.stats import FilesystemStats, InterfaceStats, VolumeUsa
 from nodeagent.errors import RuntimeUnavailable
 from nodeagent.testing import FakeRuntime, load_plugin, make_config, make_context, make_pod
 from nodeagent.testing.contracts import StatsProviderContract
+from nodeagent_plugins import stats as stats_plugin
+from nodeagent_plugins.stats import provider
+from nodeagent_plugins.stats.provider import MeasuredStats
+from nodeagent_plugins.stats.volumes import VolumeMeter
 
 SECOND = 1_000_000_000
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from nodeagent_plugins.stats.volumes import VolumeMeter
 
 from nodeagent.base.duration import Duration
 from nodeagent.model.pod import Volume
 from nodeagent.testing import eventually, make_config, make_context, make_pod
+from nodeagent_plugins.stats.volumes import VolumeMeter
 
 VOLUMES = [
     {"name": "scratch", "emptyDir": {}},

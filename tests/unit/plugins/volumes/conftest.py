@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodeagent_plugins.volumes.content import content_kinds
-from nodeagent_plugins.volumes.empty_dir import EmptyDir
-from nodeagent_plugins.volumes.host_path import HostPath
-from nodeagent_plugins.volumes.manager import Manager
 
 from nodeagent.contracts.context import AgentContext
 from nodeagent.model.pod import Pod
 from nodeagent.testing import FakeClock, FakeObjects, FakeRecorder, make_container, make_context, make_pod
+from nodeagent_plugins.volumes.content import content_kinds
+from nodeagent_plugins.volumes.empty_dir import EmptyDir
+from nodeagent_plugins.volumes.host_path import HostPath
+from nodeagent_plugins.volumes.manager import Manager
 
 
 class FakeMounter:

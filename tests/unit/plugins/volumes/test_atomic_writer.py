@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins.volumes.atomic_writer import File, check_path, write_payload
 
 from nodeagent.errors import VolumeError
+from nodeagent_plugins.volumes.atomic_writer import File, check_path, write_payload
 
 from .conftest import tree
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodeagent_plugins.volumes.manager import Manager
 
 from nodeagent.contracts.context import AgentContext
 from nodeagent.errors import ApiUnavailable, VolumeError
 from nodeagent.model.pod import Pod
 from nodeagent.testing import FakeObjects, make_container, make_pod
+from nodeagent_plugins.volumes.manager import Manager
 
 from .conftest import FakeMounter, new_manager, pod_with, tree
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodeagent_plugins.volumes.manager import Manager
 
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.runtime import LinuxResources
 from nodeagent.errors import VolumeError
 from nodeagent.testing import FakeCgroups, make_config, make_container, make_context, make_pod
+from nodeagent_plugins.volumes.manager import Manager
 
 from .conftest import FakeMounter, new_manager, pod_with
 

@@ -8,10 +8,10 @@ import stat
 from pathlib import Path
 
 import pytest
-from nodeagent_plugins.volumes.host_path import check_host_path
-from nodeagent_plugins.volumes.manager import Manager
 
 from nodeagent.errors import VolumeError
+from nodeagent_plugins.volumes.host_path import check_host_path
+from nodeagent_plugins.volumes.manager import Manager
 
 from .conftest import pod_with
 

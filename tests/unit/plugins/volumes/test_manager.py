@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodeagent_plugins import volumes
-from nodeagent_plugins.volumes.manager import Manager
 
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import VolumeError
 from nodeagent.model.pod import Pod, Volume
 from nodeagent.testing import FakeObjects, FakeRecorder, make_pod
+from nodeagent_plugins import volumes
+from nodeagent_plugins.volumes.manager import Manager
 
 from .conftest import FakeMounter, new_manager, pod_with
 

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+
 from nodeagent_plugins.volumes.mounts import in_thread, mount_points
 
 LINES = """\
