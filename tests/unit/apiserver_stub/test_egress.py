@@ -1,0 +1,53 @@
+"""What a configuration of the ways out may say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apiserver_stub.nodes.dialing import Direct, ThroughProxy
+from apiserver_stub.nodes.egress import EgressError, load, read
+
+
+def _document(name: str, protocol: str, **transport: Any) -> Any:
+    connection = {"proxyProtocol": protocol, **({"transport": transport} if transport else {})}
+    selection = {"name": name, "connection": connection}
+    kind = {"apiVersion": "apiserver.k8s.io/v1beta1", "kind": "EgressSelectorConfiguration"}
+    return {**kind, "egressSelections": [selection]}
+
+
+@pytest.mark.row("opt.egress-selector-config-file")
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        ({"kind": "Other"}, "kind must be EgressSelectorConfiguration"),
+        (_document("foo", "Direct"), 'Unsupported value: "foo": supported values: "cluster", "controlplane", "etcd"'),
+        (_document("cluster", "Socks"), 'Unsupported value: "Socks"'),
+        (_document("cluster", "HTTPConnect"), "transport must be set for HTTPConnect"),
+        (_document("cluster", "Direct", tcp={"url": "http://x:1"}), "should be absent for direct connect"),
+        (_document("cluster", "GRPC", tcp={"url": "http://x:1"}), "UDS must be set with GRPC"),
+        (_document("cluster", "GRPC", uds={"udsName": "/s"}), "GRPC is not supported by this server"),
+        (_document("etcd", "HTTPConnect", uds={"udsName": "/s"}), "connects only with Direct there"),
+        (_document("cluster", "HTTPConnect", tcp={"url": "ftp://x"}), "must be http://HOST:PORT or https://HOST:PORT"),
+        (_document("cluster", "HTTPConnect", tcp={"url": "https://x:1"}), "TLSConfig must be present"),
+        (_document("cluster", "HTTPConnect", uds={"udsName": "s"}), "must be an absolute path"),
+    ],
+)
+def test_what_makes_no_sense_or_is_not_done_is_refused(document: Any, problem: str) -> None:
+    with pytest.raises(EgressError) as error:
+        read(document)
+
+    assert problem in str(error.value)
+
+
+def test_the_way_to_the_cluster_is_the_one_that_is_named() -> None:
+    assert read(_document("cluster", "HTTPConnect", uds={"udsName": "/run/s"})) == ThroughProxy(socket_path="/run/s")
+    assert read(_document("cluster", "HTTPConnect", tcp={"url": "http://p:3128"})) == ThroughProxy("p", 3128)
+    assert isinstance(read(_document("etcd", "Direct")), Direct)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(EgressError, match="unable to read egress selector configuration"):
+        load(tmp_path / "nope")
