@@ -272,11 +272,13 @@ async def test_events_end_with_leases_that_they_share(etcd: Etcd, tmp_path: Path
     one, other = (await etcd.stored("/shared-leases/events/")).values()
     assert one.lease == other.lease != 0
     assert [item.lease for item in (await etcd.stored("/shared-leases/configmaps/default/m")).values()] == [0]
-    apart = on(etcd, "/own-leases", "--lease-reuse-duration-seconds=0", "--event-ttl=1s")
-    async with serving(tmp_path / "b", *apart) as client:
-        made = [await ok(client, "POST", EVENTS, an_event(name)) for name in ("a", "b")]
+    async with serving(tmp_path / "b", *on(etcd, "/own-leases", "--lease-reuse-duration-seconds=0")) as client:
+        for name in ("a", "b"):
+            await ok(client, "POST", EVENTS, an_event(name))
         one, other = (await etcd.stored("/own-leases/events/")).values()
         assert one.lease != other.lease
+    async with serving(tmp_path / "c", *on(etcd, "/short", "--event-ttl=1s")) as client:
+        made = [await ok(client, "POST", EVENTS, an_event(name)) for name in ("a", "b")]
         start = made[-1]["metadata"]["resourceVersion"]
         gone = []
         async with asyncio.timeout(20):
