@@ -129,9 +129,15 @@ def test_no_pair_of_a_log_line_takes_a_name_of_the_standard_library():
 def test_make_help_tells_of_every_target():
     text = (ROOT / "Makefile").read_text()
     (targets,) = re.findall(r"^\.PHONY: (.+)$", text, re.MULTILINE)
-    told = re.findall(r"^([a-z]+):[^\n]*## \S", text, re.MULTILINE)
+    told = re.findall(r"^([a-z-]+):[^\n]*## \S", text, re.MULTILINE)
 
     assert sorted(told) == sorted(targets.split())
+
+
+def test_what_users_will_read_is_named_by_issue_and_kind():
+    names = [path.name for path in (ROOT / "changes").iterdir() if path.name != "README.md"]
+
+    assert [n for n in names if not re.fullmatch(r"\d+(-\d+)?\.(feature|change|fix|removal)\.md", n)] == []
 
 
 def python_blocks(page: str) -> list[str]:
