@@ -223,6 +223,7 @@ class ApiServer:
         if self.draining and (refusal := self._refusal(path)) is not None:
             return await wire.send(http, refusal, warnings, compress=False)
         try:
+            _require_text(http)
             info = parse_path(http.method, path, query)
             user = await self.authenticator.authenticate(http.headers, presented_by(http.transport))
             known = True
@@ -237,6 +238,7 @@ class ApiServer:
                 format_ = _negotiate(http, info, query, resource)
             except ApiError as error:
                 unacceptable = error  # told to those who may
+                format_ = media.of_refusal(http.headers.get("Accept", ""))
             await self._authorize(user, _pinned(info, query), trail)
             if unacceptable is not None:
                 raise unacceptable
@@ -488,8 +490,9 @@ class ApiServer:
         if "watch" not in resource.verbs:
             raise method_not_allowed()
         asked = request.query.get("resourceVersion")
-        if asked.isascii() and asked.isdigit() and int(asked) > self.store.revision_of(resource.storage):
-            await self.store.catch_up(resource.storage, int(asked))  # another server has told of it
+        named = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 20 else 0
+        if named > self.store.revision_of(resource.storage):
+            await self.store.catch_up(resource.storage, named)  # another server has told of it
         watch = Watch(self, request, resource)
         response = web.StreamResponse(headers=wire.headers_of(http, watch.content_type))
         response.enable_chunked_encoding()
@@ -532,6 +535,19 @@ class PlainNotFound(PlainError):
 
     def __init__(self) -> None:
         super().__init__(404, "NotFound", "404 page not found")
+
+
+def _require_text(http: web.BaseRequest) -> None:
+    """Refuse a request whose head is not UTF-8: what it says could be neither told nor stored.
+
+    :raises ApiError: 400.
+    """
+    try:
+        for text in (http.path_qs, *http.headers.values()):
+            if not text.isascii():
+                text.encode()
+    except UnicodeEncodeError:
+        raise bad_request("the head of the request is not UTF-8") from None
 
 
 def _pinned(info: RequestInfo, query: Query) -> RequestInfo:

@@ -7,7 +7,7 @@ import hashlib
 import platform
 from typing import TYPE_CHECKING
 
-from apiserver_stub import objects
+from apiserver_stub import media, objects
 from apiserver_stub.objects import Object
 from apiserver_stub.reply import Reply
 from nodeagent.base import identity
@@ -19,34 +19,37 @@ if TYPE_CHECKING:
 
 GIT_VERSION = "v1.29.1"
 _MAJOR, _MINOR = "1", "29"
-_AGGREGATED = f"application/json;g={identity.current().group('apidiscovery')};v=v2beta1;as=APIGroupDiscoveryList"
+_AGGREGATED = "APIGroupDiscoveryList"
+_AGGREGATED_VERSIONS = ("v2", "v2beta1")
 
 
 def answer(server: ApiServer, request: Request) -> Reply | None:
-    """Answer a discovery path, ``None`` for any other."""
+    """Answer a discovery path, ``None`` for any other.
+
+    :raises ApiError: 406, the document has none of the forms that are asked for.
+    """
     registry, path = server.registry, request.info.path
     groups = list(dict.fromkeys(group for group, _ in registry.group_versions() if group))
     if path in ("/api", "/apis"):
-        accept = request.headers.get("Accept", "").replace(" ", "")
-        if server.options.gates.enabled("AggregatedDiscoveryEndpoint") and any(
-            clause.startswith(_AGGREGATED) for clause in accept.split(",")
-        ):
-            return _aggregated(registry, [""] if path == "/api" else groups)
+        if server.options.gates.enabled("AggregatedDiscoveryEndpoint") and (asked := _aggregated_version(request)):
+            return _aggregated(registry, [""] if path == "/api" else groups, asked)
         if path == "/apis":
-            return _json({"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(registry, g) for g in groups]})
+            return _document(
+                {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(registry, g) for g in groups]}, request
+            )
         address = [{"clientCIDR": "0.0.0.0/0", "serverAddress": server.address}]
-        return _json({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": address})
+        return _document({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": address}, request)
     if path in ("/version", "/version/"):
         return _json(version(server.options.reported_version))
     if path == "/":
         return _json({"paths": _paths(registry, groups)})
     parts = path.strip("/").split("/")
     if parts[0] == "api" and parts[1:] == ["v1"]:
-        return _json(_resource_list(server, "", "v1"))
+        return _document(_resource_list(server, "", "v1"), request)
     if parts[0] == "apis" and len(parts) == 2 and parts[1] in groups:
-        return _json({"kind": "APIGroup", "apiVersion": "v1", **_group(registry, parts[1])})
+        return _document({"kind": "APIGroup", "apiVersion": "v1", **_group(registry, parts[1])}, request)
     if parts[0] == "apis" and len(parts) == 3 and (parts[1], parts[2]) in registry.group_versions():
-        return _json(_resource_list(server, parts[1], parts[2]))
+        return _document(_resource_list(server, parts[1], parts[2]), request)
     return None
 
 
@@ -68,6 +71,26 @@ def version(reported: str = "") -> Object:
 
 def _json(obj: Object) -> Reply:
     return Reply(200, body=objects.encode(obj) + b"\n")
+
+
+def _document(obj: Object, request: Request) -> Reply:
+    format_ = media.negotiate(request.headers.get("Accept", ""), watch=False, protobuf=False)
+    content_type, body = media.encode(format_, obj)
+    return Reply(200, body=body, content_type=content_type)
+
+
+def _aggregated_version(request: Request) -> str:
+    """Return the version of the one document of all groups that is asked for, empty when the plain one is."""
+    for kind, values in media.clauses(request.headers.get("Accept", "")):
+        if kind not in (media.JSON, media.YAML, "*/*"):
+            continue
+        if "as" not in values:
+            return ""
+        version = values.get("v", "")
+        ours = values["as"] == _AGGREGATED and values.get("g") == identity.current().group("apidiscovery")
+        if kind == media.JSON and ours and version in _AGGREGATED_VERSIONS:
+            return version
+    return ""
 
 
 def _group(registry: Registry, group: str) -> Object:
@@ -127,7 +150,7 @@ def _storage_hash(resource: Resource) -> str:
     return base64.b64encode(digest[:8]).decode()
 
 
-def _aggregated(registry: Registry, groups: list[str]) -> Reply:
+def _aggregated(registry: Registry, groups: list[str], asked: str) -> Reply:
     items = []
     for group in groups:
         metadata: Object = {"name": group} if group else {}
@@ -143,8 +166,8 @@ def _aggregated(registry: Registry, groups: list[str]) -> Reply:
         metadata["creationTimestamp"] = None
         items.append({"metadata": metadata, "versions": versions})
     listing = {
-        "kind": "APIGroupDiscoveryList",
-        "apiVersion": identity.current().group("apidiscovery") + "/v2beta1",
+        "kind": _AGGREGATED,
+        "apiVersion": f"{identity.current().group('apidiscovery')}/{asked}",
         "metadata": {},
         "items": items,
     }
@@ -154,7 +177,8 @@ def _aggregated(registry: Registry, groups: list[str]) -> Reply:
         "Vary": "Accept",
         "Cache-Control": "public",
     }
-    return Reply(200, body=body, content_type=_AGGREGATED, headers=headers)
+    content_type = f"application/json;g={identity.current().group('apidiscovery')};v={asked};as={_AGGREGATED}"
+    return Reply(200, body=body, content_type=content_type, headers=headers)
 
 
 def _discovered(resource: Resource) -> Object:

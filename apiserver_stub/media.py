@@ -39,6 +39,21 @@ class Format:
 PLAIN = Format()
 
 
+def clauses(accept: str) -> list[tuple[str, dict[str, str]]]:
+    """Return the media types of *accept* with their parameters, what is liked best first."""
+    found = []
+    for clause in accept.split(","):
+        media, *parameters = (part.strip() for part in clause.split(";"))
+        values = dict(parameter.partition("=")[::2] for parameter in parameters)
+        try:
+            quality = float(values.pop("q", "1"))
+        except ValueError:
+            quality = 0.0
+        found.append((quality, media, values))
+    found.sort(key=lambda clause: -clause[0])
+    return [(media, values) for _, media, values in found]
+
+
 @lru_cache(maxsize=256)
 def negotiate(accept: str, *, watch: bool, protobuf: bool) -> Format:
     """Return the format that *accept* asks for; *protobuf* says whether the kind has that encoding.
@@ -47,16 +62,7 @@ def negotiate(accept: str, *, watch: bool, protobuf: bool) -> Format:
     """
     if not accept:
         return PLAIN
-    clauses = []
-    for position, clause in enumerate(accept.split(",")):
-        media, *parameters = (part.strip() for part in clause.split(";"))
-        values = dict(parameter.partition("=")[::2] for parameter in parameters)
-        try:
-            quality = float(values.pop("q", "1"))
-        except ValueError:
-            quality = 0.0
-        clauses.append((-quality, position, media, values))
-    for _, _, media, values in sorted(clauses, key=lambda clause: clause[:2]):
+    for media, values in clauses(accept):
         encoding = JSON if media == "*/*" else media
         if encoding not in _OBJECT_TYPES or (watch and encoding == YAML):
             continue
@@ -67,13 +73,18 @@ def negotiate(accept: str, *, watch: bool, protobuf: bool) -> Format:
             or values.get("v") not in ("v1", "v1beta1")
         ):
             continue
-        if encoding == PROTOBUF and (shape or not protobuf):
+        if encoding == PROTOBUF and (shape == "Table" or not (shape or protobuf)):
             continue
         return Format(encoding, shape, values.get("v", "v1"), values.get("pretty", "") not in ("", "0", "false"))
     if watch:
         raise _not_acceptable(f"only the following media types are accepted: {', '.join(_STREAM_TYPES)}")
     available = ", ".join(_OBJECT_TYPES + _STREAM_TYPES)
     raise _not_acceptable(f"406: Not Acceptable\n\nAvailable representations: {available}")
+
+
+def of_refusal(accept: str) -> Format:
+    """Return the format in which it is said that nothing fits *accept*: YAML, which no watch has, or JSON."""
+    return Format(YAML) if any(media == YAML for media, _ in clauses(accept)) else PLAIN
 
 
 def read_body(content_type: str, body: bytes, what: str) -> Object:

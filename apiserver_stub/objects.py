@@ -97,6 +97,8 @@ def parse_time(text: Any) -> datetime | None:
         return None
     date, clock, fraction, zone = match.groups()
     try:
-        return datetime.fromisoformat(f"{date}T{clock}{(fraction or '')[:7]}{zone}")
-    except ValueError:
+        moment = datetime.fromisoformat(f"{date}T{clock}{(fraction or '')[:7]}{zone}")
+        moment.astimezone(UTC)  # at both ends of the calendar there are moments that UTC has no text for
+        return moment
+    except (ValueError, OverflowError):
         return None

@@ -144,4 +144,6 @@ def _of_kind(group: str, version: str, kind: str) -> Object:
 
 
 def _name(shape: Shape) -> str:
-    return f"{_META}.{shape.name}" if shape.package == "meta" else f"io.k8s.api.{shape.package}.v1.{shape.name}"
+    if shape.package == "meta":
+        return f"{_META}.{shape.name}"
+    return f"io.k8s.api.{shape.package}.{shape.version}.{shape.name}"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from apiserver_stub import objects
 from apiserver_stub.objects import Object
 from apiserver_stub.status import bad_request, too_large, unprocessable
 
 MAX_OPERATIONS = 10_000
+MAX_COPIED_BYTES = 3 << 20
+"""What all copies of a patch may add up to, as few operations could double a value many times."""
 
 
 def apply_json_patch(document: Object, operations: Any) -> Any:
@@ -23,12 +26,15 @@ def apply_json_patch(document: Object, operations: Any) -> Any:
     if len(operations) > MAX_OPERATIONS:
         raise too_large(f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}")
     root: Any = {"": copy.deepcopy(document)}
-    for operation in operations:
-        try:
-            _apply_operation(root, operation)
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise unprocessable() from error
-    return root[""]
+    room = MAX_COPIED_BYTES
+    try:
+        for operation in operations:
+            room -= _apply_operation(root, operation)
+            if room < 0:
+                raise unprocessable(f"copies of a JSON patch are limited to {MAX_COPIED_BYTES} bytes in all")
+        return root[""]
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise unprocessable() from error
 
 
 def apply_merge_patch(document: Any, patch: Any) -> Any:
@@ -44,7 +50,8 @@ def apply_merge_patch(document: Any, patch: Any) -> Any:
     return merged
 
 
-def _apply_operation(root: Any, operation: Any) -> None:
+def _apply_operation(root: Any, operation: Any) -> int:
+    """Carry *operation* out and return how many bytes it copied within the document."""
     kind, path = operation["op"], operation["path"]
     match kind:
         case "add":
@@ -62,12 +69,17 @@ def _apply_operation(root: Any, operation: Any) -> None:
             _remove(root, source)
             _add(root, path, value)
         case "copy":
-            _add(root, path, copy.deepcopy(_find(root, operation["from"])))
+            value = _find(root, operation["from"])
+            size = len(objects.encode(value))
+            if size <= MAX_COPIED_BYTES:
+                _add(root, path, copy.deepcopy(value))
+            return size
         case "test":
             if not _same(_find(root, path), operation["value"]):
                 raise ValueError("test failed")
         case _:
             raise ValueError(f"unknown operation {kind}")
+    return 0
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from apiserver_stub.media import Format
 
 _FALSE = frozenset(["", "0", "false"])
+_NUMBER = re.compile(r"[+-]?[0-9]+")
+_DIGITS, _PAST = 19, 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +76,17 @@ class Query:
     def integer(self, name: str) -> int | None:
         """Return a number, or ``None`` when it is not given.
 
-        :raises ApiError: 400, the text is no number.
+        :raises ApiError: 400, the text is no number, or it does not fit into 64 bits.
         """
         text = self.get(name)
         if not text:
             return None
-        try:
-            return int(text)
-        except ValueError:
-            raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+        if not _NUMBER.fullmatch(text):
+            raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+        digits = text.lstrip("+-0")
+        if len(digits) > _DIGITS or not -_PAST <= (number := int(text)) < _PAST:
+            raise bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
+        return number
 
 
 @dataclass(slots=True)

@@ -46,6 +46,7 @@ class Shape:
     """Message of an object, without its package."""
     package: str = ""
     """Definition group of an object: ``core``, ``meta``."""
+    version: str = ""
     members: dict[str, Shape] = field(default_factory=dict)
     item: Shape | None = None
     """Values of a map, items of a list."""
@@ -112,12 +113,28 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "ServiceAccount.secrets": ("name",),
     "ServiceSpec.ports": ("port", "protocol"),
     "ServiceStatus.conditions": ("type",),
+    "ValidatingAdmissionPolicySpec.matchConditions": ("name",),
+    "ValidatingAdmissionPolicySpec.variables": ("name",),
+    "ValidatingAdmissionPolicyStatus.conditions": ("type",),
     "ValidatingWebhook.matchConditions": ("name",),
     "ValidatingWebhookConfiguration.webhooks": ("name",),
 }
-_SETS = frozenset(["CSIDriverSpec.volumeLifecycleModes", "NodeSpec.podCIDRs", "ObjectMeta.finalizers"])
+_SETS = frozenset(
+    [
+        "CSIDriverSpec.volumeLifecycleModes",
+        "NodeSpec.podCIDRs",
+        "ObjectMeta.finalizers",
+        "ValidatingAdmissionPolicyBindingSpec.validationActions",
+    ]
+)
 _NOT_PATCHED = frozenset(
-    ["CSIDriverSpec.volumeLifecycleModes", "CertificateSigningRequestStatus.conditions", "ResourceRequirements.claims"]
+    [
+        "CSIDriverSpec.volumeLifecycleModes",
+        "CertificateSigningRequestStatus.conditions",
+        "ResourceRequirements.claims",
+        "ValidatingAdmissionPolicyBindingSpec.validationActions",
+        "ValidatingAdmissionPolicyStatus.conditions",
+    ]
 )
 """Lists that merge when applied and are replaced by strategic merge patches."""
 _RETAIN_KEYS = frozenset(["PodSpec.resourceClaims", "PodSpec.volumes", "PodStatus.resourceClaimStatuses"])
@@ -129,10 +146,14 @@ _ATOMIC = frozenset(
         "EndpointPort",
         "LabelSelector",
         "LocalObjectReference",
+        "MatchResources",
+        "NamedRuleWithOperations",
         "NodeSelector",
         "NodeSelectorTerm",
         "ObjectFieldSelector",
         "ObjectReference",
+        "ParamKind",
+        "ParamRef",
         "ResourceFieldSelector",
         "RoleRef",
         "ScopeSelector",
@@ -142,6 +163,7 @@ _ATOMIC = frozenset(
         "Subject",
         "TopologySelectorTerm",
         "TypedLocalObjectReference",
+        "Variable",
     ]
 )
 _SPECIAL: Mapping[str, Form] = {
@@ -163,7 +185,8 @@ def of(api_version: str, kind: str) -> Shape | None:
         return None
     shape = _object(found)
     text = Shape(Form.TEXT)
-    return Shape(Form.OBJECT, shape.name, shape.package, {"kind": text, "apiVersion": text, **shape.members})
+    members = {"kind": text, "apiVersion": text, **shape.members}
+    return Shape(Form.OBJECT, shape.name, shape.package, shape.version, members)
 
 
 def walk(shape: Shape) -> Iterator[Shape]:
@@ -184,7 +207,8 @@ def walk(shape: Shape) -> Iterator[Shape]:
 
 @cache
 def _object(message: Descriptor) -> Shape:
-    shape = Shape(Form.OBJECT, message.name, message.full_name.split(".")[-3], atomic=message.name in _ATOMIC)
+    *_, package, version, name = message.full_name.split(".")
+    shape = Shape(Form.OBJECT, name, package, version, atomic=name in _ATOMIC)
     shape.members.update(_members(message))
     return shape
 

@@ -152,9 +152,9 @@ def invalid(group: str, kind: str, name: str, causes: Sequence[Cause], *, groupe
     return ApiError(422, "Invalid", f'{label} "{name}" is invalid: {text}', details)
 
 
-def unprocessable() -> ApiError:
+def unprocessable(message: str = "the server rejected our request due to an error in our request") -> ApiError:
     """Return the answer to a JSON patch that cannot be carried out."""
-    return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
+    return ApiError(422, "Invalid", message, {})
 
 
 # Causes

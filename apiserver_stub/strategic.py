@@ -82,7 +82,10 @@ def _merge_object(document: Any, patch: Object, schema: Schema) -> Object:
         if key.startswith(_ORDER):
             name = key.removeprefix(_ORDER)
             if isinstance(merged.get(name), list) and isinstance(order, list):
-                merged[name] = _ordered(merged[name], order, schema.member(name), patch.get(name))
+                try:
+                    merged[name] = _ordered(merged[name], order, schema.member(name), patch.get(name))
+                except TypeError as error:  # what should tell items apart is itself an object or a list
+                    raise bad_request(f"invalid directive {key}: {error}") from error
     return merged
 
 
@@ -171,7 +174,7 @@ POD = members(
         containers=list_of("name", **_container),
         initContainers=list_of("name", **_container),
         ephemeralContainers=list_of("name", **_container),
-        volumes=list_of("name"),
+        volumes=list_of("name", ephemeral=members(volumeClaimTemplate=members(metadata=METADATA))),
         imagePullSecrets=list_of("name"),
         hostAliases=list_of("ip"),
         topologySpreadConstraints=list_of("topologyKey"),
@@ -198,4 +201,6 @@ SERVICE = members(
 SERVICE_ACCOUNT = members(metadata=METADATA, secrets=list_of("name"))
 CONDITIONS = members(metadata=METADATA, status=members(conditions=list_of("type")))
 CSI_NODE = members(metadata=METADATA, spec=members(drivers=list_of("name")))
+WEBHOOKS = members(metadata=METADATA, webhooks=list_of("name", matchConditions=list_of("name")))
+POLICY = members(metadata=METADATA, spec=members(matchConditions=list_of("name"), variables=list_of("name")))
 OBJECT = members(metadata=METADATA)

@@ -61,7 +61,9 @@ def headers_of(http: web.BaseRequest, content_type: str) -> CIMultiDict[str]:
 
 def audit_id(http: web.BaseRequest) -> str:
     """Return the name of this request in audit logs: the caller's, or a new one."""
-    given: str = http.headers.get("Audit-ID") or http.get(ID_KEY) or new_uid()
+    given: str = http.headers.get("Audit-ID") or ""
+    if not given or not given.isascii() or not given.isprintable():  # it goes back in a header
+        given = http.get(ID_KEY) or new_uid()
     return given
 
 

@@ -39,3 +39,8 @@ def only_global(host: str) -> str:
     if address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified:
         raise bad_request("address not allowed")
     return host
+
+
+def is_port(text: str) -> bool:
+    """Return whether *text* is the number of a port."""
+    return text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) < 1 << 16

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from apiserver_stub.nodes.addressing import only_global, split_name
+from apiserver_stub.nodes.addressing import is_port, only_global, split_name
 from apiserver_stub.nodes.agents import Place
 from apiserver_stub.nodes.proxy import proxy
 from apiserver_stub.nodes.relay import relay_text
@@ -52,8 +52,8 @@ async def proxy_pod(stream: Stream) -> web.StreamResponse:
     first = next((ports[0]["containerPort"] for ports in declared if ports[0].get("containerPort")), 0)
     host = only_global(dig(pod, ("status", "podIP")) or "")
     encrypted = scheme == "https"
-    number = int(port) if port.isdigit() else first or (443 if encrypted else 80)
-    if port and not port.isdigit():
+    number = int(port) if is_port(port) else first or (443 if encrypted else 80)
+    if port and not is_port(port):
         raise bad_request(f'invalid pod request "{stream.info.name}"')
     return await proxy(stream, Place(host, number, stream.agents.plain_tls if encrypted else None))
 

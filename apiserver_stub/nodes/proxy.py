@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from apiserver_stub.nodes.addressing import only_global, split_name
+from apiserver_stub.nodes.addressing import is_port, only_global, split_name
 from apiserver_stub.nodes.agents import DEFAULT_PORT, Place
 from apiserver_stub.nodes.relay import relay
 from apiserver_stub.nodes.stream import Stream
@@ -35,7 +35,7 @@ async def proxy_node(stream: Stream) -> web.StreamResponse:
     scheme, name, port = split_name(stream.info.name, "node")
     place = await stream.agents.place_of(name)
     agent_port = dig(stream.agents.node(name), ("status", "daemonEndpoints", "kubeletEndpoint", "Port")) or DEFAULT_PORT
-    if port and not port.isdigit():
+    if port and not is_port(port):
         raise bad_request(f'invalid node request "{stream.info.name}"')
     if port and int(port) != agent_port:
         place = Place(place.host, int(port), stream.agents.plain_tls if scheme == "https" else None)

@@ -11,6 +11,7 @@ from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, duplicate, invalid_value, not_supported, required
+from apiserver_stub.strategic import POLICY, WEBHOOKS
 from apiserver_stub.validation import label_problems, subdomain_problems
 from nodeagent.base import identity
 
@@ -141,6 +142,7 @@ def resources(options: Options) -> list[Resource]:
             namespaced=False,
             categories=("api-extensions",),
             strategy=WebhookConfigurationStrategy(mutating=word == "Mutating"),
+            patch_schema=WEBHOOKS,
             columns=(NAME, hooks, AGE),
         )
         for word in ("Mutating", "Validating")
@@ -156,6 +158,7 @@ def resources(options: Options) -> list[Resource]:
                 namespaced=False,
                 categories=("api-extensions",),
                 strategy=PolicyStrategy(),
+                patch_schema=POLICY,
                 subresources=(Subresource("status"),),
                 columns=(NAME, validations, AGE),
             ),

@@ -164,7 +164,7 @@ def select(server: ApiServer, request: Request, resource: Resource) -> Page:
 async def catch_up(server: ApiServer, request: Request, resource: Resource) -> None:
     """Return when the store shows what *request* must not miss: the revision it names, or the newest of all."""
     asked = request.query.get("resourceVersion")
-    wanted = int(asked) if asked.isascii() and asked.isdigit() else 0
+    wanted = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 20 else 0
     if not asked or wanted > server.store.revision_of(resource.storage):
         await server.store.catch_up(resource.storage, wanted)
 

@@ -68,12 +68,9 @@ async def patch(server: ApiServer, request: Request, resource: Resource) -> Repl
         if not metadata.get("resourceVersion"):
             metadata["resourceVersion"] = before["resourceVersion"]
         if metadata.get("uid") != before["uid"] and media_type != _JSON_PATCH and "uid" in (body.get("metadata") or {}):
-            raise conflict(
-                resource.group,
-                resource.plural,
-                info.name,
-                f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {before['uid']}",
-            )
+            asked = metadata.get("uid") or ""
+            text = f"Precondition failed: UID in precondition: {asked}, UID in object meta: {before['uid']}"
+            raise conflict(resource.group, resource.plural, info.name, text)
         return await plan_update(server, request, resource, new, current, patched=True)
 
     try:

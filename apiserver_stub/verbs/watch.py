@@ -173,7 +173,7 @@ class Watch:
         obj = {"kind": self._resource.kind, "apiVersion": self._resource.api_version, "metadata": metadata}
         if self._format.shape == "Table":
             return self._encode("BOOKMARK", tables.table(self._resource, [], metadata, "None", "v1"))
-        return self._encode("BOOKMARK", obj)
+        return self._encode("BOOKMARK", self._shape(obj))
 
     def _error_frame(self, error: ApiError) -> bytes:
         return self._encode("ERROR", error.body())

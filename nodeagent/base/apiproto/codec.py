@@ -125,8 +125,8 @@ def _locate(api_version: str, kind: str) -> registry.Location:
 
 @cache
 def _codec(location: registry.Location) -> _Codec:
-    """Return what codes *location*; loads the definitions of its group the first time."""
-    module = importlib.import_module(f"nodeagent.base.apiproto._proto.{location.group}_v1_pb2")
+    """Return what codes *location*; loads its definitions the first time."""
+    module = importlib.import_module(f"nodeagent.base.apiproto._proto.{location.file}_pb2")
     message = getattr(module, location.message)
     return _Codec(message, _plans().reader(message.DESCRIPTOR), _plans().writer(message.DESCRIPTOR))
 

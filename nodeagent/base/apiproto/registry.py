@@ -11,8 +11,8 @@ from nodeagent.base import identity
 class Location(NamedTuple):
     """Where the message of a kind is defined."""
 
-    group: str
-    """Stem of the definition file: ``core`` for ``core_v1.proto``."""
+    file: str
+    """Stem of the definition file: ``core_v1`` for ``core_v1.proto``."""
     message: str
 
 
@@ -23,20 +23,20 @@ def locate(api_version: str, kind: str) -> Location | None:
     ``events.example.com/v1`` that is known, and ``events.k8s.io/v1`` that is not.
     """
     if kind in _SHARED:  # such as DeleteOptions: every group version may carry them
-        return Location("meta", kind)
-    group = _group_of(api_version)
-    return Location(group, kind) if group is not None and kind in KINDS.get(group, ()) else None
-
-
-def _group_of(api_version: str) -> str | None:
-    """Return the definition group of *api_version*; only the versions ``v1`` are known."""
-    group, _, version = api_version.rpartition("/")
-    if version != "v1":
+        return Location("meta_v1", kind)
+    name, _, version = api_version.rpartition("/")
+    group = _group_of(name)
+    if group is None or kind not in KINDS.get(f"{group}_{version}", ()):
         return None
-    if group in _UNQUALIFIED:
-        return _UNQUALIFIED[group]
-    head, domain_found, _ = group.rpartition("." + identity.current().api_domain)
-    return _QUALIFIED.get(head) if domain_found and head + "." + identity.current().api_domain == group else None
+    return Location(f"{group}_{version}", kind)
+
+
+def _group_of(name: str) -> str | None:
+    """Return the definition group of the API group *name*."""
+    if name in _UNQUALIFIED:
+        return _UNQUALIFIED[name]
+    head, domain_found, _ = name.rpartition("." + identity.current().api_domain)
+    return _QUALIFIED.get(head) if domain_found and head + "." + identity.current().api_domain == name else None
 
 
 def _with_lists(*kinds: str) -> frozenset[str]:
@@ -45,7 +45,7 @@ def _with_lists(*kinds: str) -> frozenset[str]:
 
 KINDS = MappingProxyType(
     {
-        "core": frozenset({"Binding"})
+        "core_v1": frozenset({"Binding"})
         | _with_lists(
             "ConfigMap",
             "Endpoints",
@@ -62,28 +62,32 @@ KINDS = MappingProxyType(
             "Service",
             "ServiceAccount",
         ),
-        "events": _with_lists("Event"),
-        "coordination": _with_lists("Lease"),
-        "authentication": frozenset({"SelfSubjectReview", "TokenRequest", "TokenReview"}),
-        "authorization": frozenset(
+        "events_v1": _with_lists("Event"),
+        "coordination_v1": _with_lists("Lease"),
+        "authentication_v1": frozenset({"SelfSubjectReview", "TokenRequest", "TokenReview"}),
+        "authorization_v1": frozenset(
             {"LocalSubjectAccessReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview"}
         ),
-        "certificates": _with_lists("CertificateSigningRequest"),
-        "rbac": _with_lists("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
-        "scheduling": _with_lists("PriorityClass"),
-        "node": _with_lists("RuntimeClass"),
-        "storage": _with_lists("CSIDriver", "CSINode", "CSIStorageCapacity", "StorageClass", "VolumeAttachment"),
-        "admissionregistration": _with_lists("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),
-        "policy": frozenset({"Eviction"}) | _with_lists("PodDisruptionBudget"),
-        "discovery": _with_lists("EndpointSlice"),
+        "certificates_v1": _with_lists("CertificateSigningRequest"),
+        "rbac_v1": _with_lists("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
+        "scheduling_v1": _with_lists("PriorityClass"),
+        "node_v1": _with_lists("RuntimeClass"),
+        "storage_v1": _with_lists("CSIDriver", "CSINode", "CSIStorageCapacity", "StorageClass", "VolumeAttachment"),
+        "admissionregistration_v1": _with_lists("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),
+        "policy_v1": frozenset({"Eviction"}) | _with_lists("PodDisruptionBudget"),
+        "admissionregistration_v1beta1": _with_lists("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+        "certificates_v1alpha1": _with_lists("ClusterTrustBundle"),
+        "discovery_v1": _with_lists("EndpointSlice"),
+        "networking_v1": _with_lists("Ingress", "IngressClass"),
     }
 )
-"""Kinds by definition group."""
+"""Kinds by definition file."""
 
 _SHARED = frozenset(
     {"DeleteOptions", "List", "PartialObjectMetadata", "PartialObjectMetadataList", "Status", "WatchEvent"}
 )
 _UNQUALIFIED = MappingProxyType({"": "core", "policy": "policy"})
+_GROUPS = frozenset(file.partition("_")[0] for file in KINDS)
 _QUALIFIED = MappingProxyType(
-    {group: group for group in KINDS if group not in ("core", "policy", "rbac")} | {"rbac.authorization": "rbac"}
+    {group: group for group in _GROUPS - {"core", "policy", "rbac"}} | {"rbac.authorization": "rbac"}
 )

@@ -25,6 +25,10 @@ TABLE = (
         (TABLE, Format(JSON, "Table")),
         (f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io,{JSON}", Format(JSON)),
         (
+            f"{PROTOBUF};as=PartialObjectMetadata;v=v1;g=meta.k8s.io,{JSON}",
+            Format(PROTOBUF, "PartialObjectMetadata"),
+        ),
+        (
             "application/json;as=PartialObjectMetadataList;v=v1beta1;g=meta.k8s.io",
             Format(JSON, "PartialObjectMetadataList", "v1beta1"),
         ),

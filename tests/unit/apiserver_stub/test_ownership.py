@@ -201,3 +201,73 @@ def test_sets_follow_the_laws_of_sets(one: Any, other: Any) -> None:
     assert fieldsets.difference(one, either) == {}
     assert encode(fieldsets.difference(either, other)) == encode(fieldsets.difference(one, other))
     assert encode(fieldsets.decode(encode(either))) == encode(either)
+
+
+_containers = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from("ab")},
+        optional={
+            "image": st.sampled_from(["1", "2"]),
+            "command": st.lists(st.sampled_from("xy"), max_size=2),
+            "ports": st.lists(
+                st.fixed_dictionaries({"containerPort": st.sampled_from([80, 81])}), min_size=1, max_size=1
+            ),
+        },
+    ),
+    max_size=2,
+    unique_by=lambda item: item["name"],
+)
+_configs = st.builds(
+    lambda items, labels: pod(*items, **labels),
+    _containers,
+    st.dictionaries(st.sampled_from("lm"), st.sampled_from(["1", "2"])),
+)
+
+
+def labels(obj: dict[str, Any]) -> dict[str, str]:
+    return obj["metadata"].get("labels") or {}
+
+
+def containers(obj: dict[str, Any]) -> dict[str, Any]:
+    return {item["name"]: item for item in obj.get("spec", {}).get("containers") or ()}
+
+
+@given(_configs, _configs)
+def test_what_is_applied_with_force_is_there_and_applying_it_again_changes_nothing(first: Any, second: Any) -> None:
+    live = pod()
+    live, entries = applied(live, first, [], "one")
+    live, entries = applied(live, second, entries, "two", force=True)
+
+    again, same = applied(live, second, entries, "two")
+
+    assert again == live
+    assert ownership.write(same) == ownership.write(entries)
+    assert labels(live).items() >= labels(second).items()
+    for name, wanted in containers(second).items():
+        there = containers(live)[name]
+        assert all(there[member] == wanted[member] for member in wanted if member != "ports")
+        assert all(port in there["ports"] for port in wanted.get("ports", ()))
+
+
+@given(_configs, _configs)
+def test_a_lone_applier_gets_exactly_what_it_asks_for(first: Any, second: Any) -> None:
+    live, entries = applied(pod(), first, [], "one")
+
+    live, _ = applied(live, second, entries, "one")
+
+    fresh, _ = applied(pod(), second, [], "one")
+    assert labels(live) == labels(fresh)
+    assert containers(live) == containers(fresh)
+
+
+@given(_configs, _configs)
+def test_appliers_are_in_each_others_way_only_where_they_differ(first: Any, second: Any) -> None:
+    live, entries = applied(pod(), first, [], "one")
+
+    try:
+        after, _ = applied(live, second, entries, "two")
+    except ApiError as error:
+        assert error.code == 409
+        assert error.details["causes"]
+    else:
+        assert labels(after).items() >= labels(first).items()

@@ -103,3 +103,84 @@ def test_what_is_added_is_found(document: Any, key: str, value: Any) -> None:
     ]
 
     assert apply_json_patch(document, operations)[key] == value
+
+
+POINTERS = st.lists(st.sampled_from(["a", "b", "c", "0", "1", "-", "", "~1", "01"]), max_size=3).map(
+    lambda parts: "".join(f"/{part}" for part in parts)
+)
+OPERATIONS = st.lists(
+    st.one_of(
+        st.fixed_dictionaries(
+            {"op": st.sampled_from(["add", "remove", "replace", "move", "copy", "test"]), "path": POINTERS},
+            optional={"from": POINTERS, "value": JSON},
+        ),
+        JSON,
+    ),
+    max_size=5,
+)
+
+
+@given(OBJECTS, OPERATIONS)
+def test_any_operations_are_carried_out_or_refused_and_leave_the_document_alone(document: Any, operations: Any) -> None:
+    before = copy.deepcopy(document)
+
+    try:
+        apply_json_patch(document, operations)
+    except ApiError as error:
+        assert error.code == 422
+
+    assert document == before
+
+
+@given(OBJECTS, st.sampled_from("abc"), JSON)
+def test_what_is_added_and_removed_again_leaves_no_trace(document: Any, key: str, value: Any) -> None:
+    document.pop(key, None)
+    operations = [{"op": "add", "path": f"/{key}", "value": value}, {"op": "remove", "path": f"/{key}"}]
+
+    assert apply_json_patch(document, operations) == document
+
+
+@given(OBJECTS, st.sampled_from("ab"), JSON)
+def test_to_move_is_to_copy_and_to_remove(document: Any, key: str, value: Any) -> None:
+    document[key] = value
+    moved = apply_json_patch(document, [{"op": "move", "from": f"/{key}", "path": "/z"}])
+
+    steps = [{"op": "copy", "from": f"/{key}", "path": "/z"}, {"op": "remove", "path": f"/{key}"}]
+    assert apply_json_patch(document, steps) == moved
+
+
+def test_a_document_that_is_removed_as_a_whole_is_refused() -> None:
+    with pytest.raises(ApiError) as error:
+        apply_json_patch({"a": 1}, [{"op": "remove", "path": ""}])
+
+    assert error.value.code == 422
+
+
+def test_copies_do_not_grow_without_end() -> None:
+    doubling = [{"op": "copy", "from": "/data", "path": f"/data/c{number}"} for number in range(60)]
+
+    with pytest.raises(ApiError, match="limited to 3145728 bytes") as error:
+        apply_json_patch({"data": {"x": "y" * 100}}, doubling)
+
+    assert error.value.code == 422
+
+
+def difference(old: Any, new: Any) -> Any:
+    """The merge patch from *old* to *new*, both without nulls inside."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    patch = {key: difference(old.get(key), value) for key, value in new.items() if key not in old or old[key] != value}
+    return patch | dict.fromkeys(old.keys() - new.keys())
+
+
+NO_NULLS = st.recursive(
+    st.booleans() | st.integers(-3, 3) | st.text("xy", max_size=2),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.sampled_from("abc"), below, max_size=3),
+    max_leaves=8,
+)
+PLAIN_OBJECTS = st.dictionaries(st.sampled_from("abc"), NO_NULLS, max_size=3)
+
+
+@given(PLAIN_OBJECTS, PLAIN_OBJECTS)
+def test_a_difference_leads_from_one_document_to_the_other(old: Any, new: Any) -> None:
+    assert apply_merge_patch(old, difference(old, new)) == new

@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apiserver_stub import schema
+from apiserver_stub.options import parse
+from apiserver_stub.resources import build_registry
+from apiserver_stub.schema import Form, Shape
 from apiserver_stub.status import ApiError
-from apiserver_stub.strategic import NODE, POD, apply_strategic_patch
+from apiserver_stub.strategic import NODE, POD, Schema, apply_strategic_patch
 
 PODS: dict[str, Any] = {
     "metadata": {"finalizers": ["a/1", "b/2"]},
@@ -130,6 +134,8 @@ def test_taints_of_a_node_are_one_value() -> None:
         {"spec": {"containers": ["text"]}},
         {"spec": {"$retainKeys": "x"}},
         {"metadata": {"$deleteFromPrimitiveList/finalizers": "x"}},
+        {"metadata": {"$setElementOrder/finalizers": [[1]]}},
+        {"status": {"$setElementOrder/conditions": [{"type": []}]}},
     ],
 )
 def test_nonsense_is_refused(patch: Any) -> None:
@@ -157,3 +163,98 @@ def test_patched_items_are_there_and_none_is_lost(have: list[str], given_: list[
     assert {item["type"] for item in result} == set(have) | set(given_)
     assert [item["type"] for item in result if item["type"] in given_] == given_
     assert all(item["status"] == ("new" if item["type"] in given_ else "old") for item in result)
+
+
+_words = st.sampled_from(["a", "b", "$patch", "$retainKeys", "type", "name", "delete", "replace", "merge"])
+_members = st.sampled_from(
+    [
+        "conditions",
+        "containers",
+        "finalizers",
+        "metadata",
+        "spec",
+        "status",
+        "type",
+        "name",
+        "$patch",
+        "$retainKeys",
+        "$setElementOrder/conditions",
+        "$setElementOrder/finalizers",
+        "$deleteFromPrimitiveList/finalizers",
+    ]
+)
+_values = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 2) | _words,
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(_members, below, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(_values, _values)
+def test_any_patch_is_carried_out_or_refused_and_leaves_the_document_alone(document: Any, patch: Any) -> None:
+    before = copy.deepcopy(document)
+
+    try:
+        result = apply_strategic_patch(document, patch, POD)
+    except ApiError as error:
+        assert error.code == 400
+    else:
+        assert isinstance(result, dict)
+
+    assert document == before
+
+
+_conditions = st.lists(
+    st.fixed_dictionaries({"type": st.sampled_from("abcd")}, optional={"status": st.sampled_from(["True", "False"])}),
+    unique_by=lambda item: item["type"],
+)
+_pods = st.fixed_dictionaries(
+    {},
+    optional={
+        "metadata": st.fixed_dictionaries({}, optional={"finalizers": st.lists(st.sampled_from("xyz"), unique=True)}),
+        "status": st.fixed_dictionaries({}, optional={"conditions": _conditions, "phase": st.sampled_from("pq")}),
+    },
+)
+
+
+@given(_pods, _pods)
+def test_patching_twice_is_patching_once(document: Any, patch: Any) -> None:
+    once = apply_strategic_patch(document, patch, POD)
+
+    assert apply_strategic_patch(once, patch, POD) == once
+
+
+@given(_pods)
+def test_a_document_patched_with_itself_stays(document: Any) -> None:
+    assert apply_strategic_patch(document, document, POD) == document
+
+
+def disagreements(shape: Shape, merging: Schema, path: str, above: tuple[int, ...] = ()) -> list[str]:
+    """Return the lists that a patch merges otherwise than the published schema says."""
+    found: list[str] = []
+    if id(shape) in above:
+        return found
+    for name, member in shape.members.items():
+        place, own, inner = f"{path}.{name}", merging.member(name), member
+        if member.form is Form.LIST:
+            key = member.keys[0] if member.patch_strategy and member.keys else ""
+            if (own.merge_key, own.merges) != (key, bool(member.patch_strategy and member.is_set)):
+                found.append(place)
+        if member.item is not None:
+            inner = member.item
+        if inner.form is Form.OBJECT:
+            found += disagreements(inner, own, place, (*above, id(shape)))
+    return found
+
+
+def test_patches_merge_lists_as_the_published_schema_says() -> None:
+    everything = parse(["--runtime-config=api/all=true", "--feature-gates=AllAlpha=true,AllBeta=true"])
+
+    found = [
+        place
+        for resource in build_registry(everything)
+        if (shape := schema.of(resource.api_version, resource.kind)) is not None
+        for place in disagreements(shape, resource.patch_schema, resource.plural)
+    ]
+
+    assert found == ["pods.status.hostIPs"]  # merges when patched and is one value when applied

@@ -120,3 +120,40 @@ def test_in_and_notin_are_opposites(labels: dict[str, str], key: str, values: se
     outside = parse_label_selector(f"{key} notin ({listed})").matches(labels)
 
     assert inside != outside
+
+
+_labels = st.dictionaries(st.sampled_from(["a", "b", "x.example/c"]), st.sampled_from(["", "1", "2", "v-1"]))
+_keys = st.sampled_from(["a", "b", "x.example/c"])
+_listed = st.lists(st.sampled_from(["1", "2", "v-1"]), min_size=1, max_size=3, unique=True)
+
+
+@given(_labels, st.lists(st.tuples(_keys, st.sampled_from(["=", "!=", "in", "notin", "", "!"]), _listed), min_size=1))
+def test_a_selector_means_what_its_requirements_mean(
+    labels: dict[str, str], terms: list[tuple[str, str, list[str]]]
+) -> None:
+    texts, expected = [], True
+    for key, operator, values in terms:
+        value = labels.get(key)
+        match operator:
+            case "=" | "!=":
+                texts.append(f" {key} {operator} {values[0]}")
+                expected &= (value == values[0]) is (operator == "=")
+            case "in" | "notin":
+                texts.append(f"{key} {operator} ( {' , '.join(values)} )")
+                expected &= (value in values) is (operator == "in")
+            case _:
+                texts.append(f"{operator}{key}")
+                expected &= (value is None) is (operator == "!")
+
+    assert parse_label_selector(",".join(texts)).matches(labels) is expected
+
+
+def escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
+
+
+@given(st.lists(st.tuples(st.sampled_from(["metadata.name", "a"]), st.booleans(), st.text(max_size=6)), min_size=1))
+def test_any_value_can_be_written_in_a_field_selector(terms: list[tuple[str, bool, str]]) -> None:
+    text = ",".join(f"{field}{'=' if equal else '!='}{escaped(value)}" for field, equal, value in terms)
+
+    assert parse_field_selector(text) == FieldSelector(tuple(FieldTerm(f, value, equal) for f, equal, value in terms))

@@ -1,0 +1,237 @@
+"""Every kind that is served travels in every form that clients of the ecosystem speak."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from nodeagent.base import apiproto
+from tests.integration.apiserver.conftest import Api, Server
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+YAML = "application/yaml"
+PARTIAL = "as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+PARTIAL_LIST = "as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+TABLE = "as=Table;v=v1;g=meta.k8s.io"
+STREAMED = ("attach", "exec", "portforward", "proxy")
+"""Subresources that carry a stream; the kinds that discovery names for them never travel."""
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    everything = ("--runtime-config=api/all=true", "--feature-gates=AllAlpha=true,AllBeta=true")
+    found = Server(tmp_path_factory.mktemp("apiserver"), *everything)
+    yield found
+    assert found.stop() == 0
+
+
+def resource_lists(api: Api) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each group version's path with its document."""
+    paths = ["/api/v1"]
+    for group in api.ok("GET", "/apis")["groups"]:
+        paths += [f"/apis/{version['groupVersion']}" for version in group["versions"]]
+    for path in paths:
+        yield path, api.ok("GET", path)
+
+
+def test_every_kind_that_discovery_names_has_a_protobuf_form(api: Api) -> None:
+    missing = []
+    for _, document in resource_lists(api):
+        for item in document["resources"]:
+            if item["name"].partition("/")[2] in STREAMED:
+                continue
+            version = item.get("version") or document["groupVersion"]
+            if item.get("group"):
+                version = f"{item['group']}/{version}"
+            kinds = [item["kind"]] + ([f"{item['kind']}List"] if "list" in item["verbs"] else [])
+            missing += [f"{version} {kind}" for kind in kinds if not apiproto.supports(version, kind)]
+    assert missing == []
+
+
+@pytest.mark.parametrize("accept", [PROTOBUF, YAML, "application/json"])
+def test_every_resource_lists_in_each_form(api: Api, accept: str) -> None:
+    decode = {PROTOBUF: apiproto.decode, YAML: yaml.safe_load}.get(accept, json.loads)
+    for root, document in resource_lists(api):
+        for item in document["resources"]:
+            if "list" not in item["verbs"]:
+                continue
+            path = f"{root}/{item['name']}"
+            code, headers, body = api.raw("GET", path, headers={"Accept": accept})
+            assert (code, headers["content-type"]) == (200, accept), path
+            listed = decode(body)
+            assert (listed["kind"], listed["apiVersion"]) == (f"{item['kind']}List", document["groupVersion"])
+            plain = api.ok("GET", path)["items"]
+            assert names(listed["items"]) == names(plain)
+
+
+def names(items: list[dict[str, Any]]) -> list[str]:
+    return [item["metadata"]["name"] for item in items]
+
+
+def events_of(body: bytes, encoding: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return what a watch that has ended told."""
+    if encoding == PROTOBUF:
+        return apiproto.WatchFrameDecoder().feed(body)
+    return [(event["type"], event["object"]) for event in map(json.loads, body.splitlines())]
+
+
+@pytest.mark.parametrize(
+    ("accept", "code", "content_type"),
+    [
+        ("application/json", 200, "application/json"),
+        (PROTOBUF, 200, f"{PROTOBUF};stream=watch"),
+        (YAML, 406, YAML),
+    ],
+)
+def test_a_watch_comes_in_frames_of_its_form(api: Api, accept: str, code: int, content_type: str) -> None:
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    answered, headers, body = api.raw("GET", f"{path}?watch=1&timeoutSeconds=1", headers={"Accept": accept})
+    assert (answered, headers["content-type"]) == (code, content_type)
+    if code == 200:
+        plain = api.ok("GET", path)["items"]
+        assert events_of(body, accept) == [
+            ("ADDED", {"kind": "PriorityClass", "apiVersion": "scheduling.k8s.io/v1"} | item) for item in plain
+        ]
+
+
+@pytest.mark.parametrize(
+    ("path", "obj"),
+    [
+        ("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "by-protobuf"}}),
+        (
+            "/apis/networking.k8s.io/v1/namespaces/default/ingresses",
+            {
+                "apiVersion": "networking.k8s.io/v1",
+                "kind": "Ingress",
+                "metadata": {"name": "web"},
+                "spec": {
+                    "rules": [
+                        {
+                            "host": "a.example",
+                            "http": {
+                                "paths": [
+                                    {
+                                        "path": "/",
+                                        "pathType": "Prefix",
+                                        "backend": {"service": {"name": "s", "port": {"number": 80}}},
+                                    }
+                                ]
+                            },
+                        }
+                    ]
+                },
+            },
+        ),
+        (
+            "/apis/admissionregistration.k8s.io/v1beta1/validatingadmissionpolicies",
+            {
+                "apiVersion": "admissionregistration.k8s.io/v1beta1",
+                "kind": "ValidatingAdmissionPolicy",
+                "metadata": {"name": "small"},
+                "spec": {
+                    "matchConstraints": {
+                        "resourceRules": [
+                            {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+                        ]
+                    },
+                    "validations": [{"expression": "object.metadata.name != 'x'"}],
+                },
+            },
+        ),
+    ],
+)
+def test_what_is_written_in_protobuf_is_read_in_every_form(api: Api, path: str, obj: dict[str, Any]) -> None:
+    code, headers, body = api.raw(
+        "POST", path, apiproto.encode(obj), content_type=PROTOBUF, headers={"Accept": PROTOBUF}
+    )
+    assert (code, headers["content-type"]) == (201, PROTOBUF), body
+    place = f"{path}/{obj['metadata']['name']}"
+    try:
+        made = apiproto.decode(body)
+        spec = api.ok("GET", place).get("spec")
+        if "spec" in obj:
+            assert made["spec"] == spec
+            assert (
+                spec.items() >= {key: value for key, value in obj["spec"].items() if key != "matchConstraints"}.items()
+            )
+        assert yaml.safe_load(api.raw("GET", place, headers={"Accept": YAML})[2]).get("spec") == spec
+        assert apiproto.decode(api.raw("GET", place, headers={"Accept": PROTOBUF})[2])["metadata"] == made["metadata"]
+    finally:
+        api.call("DELETE", place)
+
+
+def test_yaml_and_json_bodies_mean_the_same(api: Api) -> None:
+    text = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: from-yaml\ndata:\n  answer: '42'\n"
+    made = api.ok("POST", MAPS, text, content_type=YAML)
+    assert made["data"] == {"answer": "42"}
+    code, headers, body = api.raw("DELETE", f"{MAPS}/from-yaml", headers={"Accept": YAML})
+    assert (code, headers["content-type"], yaml.safe_load(body)["kind"]) == (200, YAML, "Status")
+
+
+@pytest.mark.parametrize("encoding", ["application/json", PROTOBUF])
+def test_metadata_alone_and_tables_are_made_on_demand(api: Api, encoding: str) -> None:
+    decode = apiproto.decode if encoding == PROTOBUF else json.loads
+    place = "/api/v1/namespaces"
+    code, headers, body = api.raw("GET", f"{place}/default", headers={"Accept": f"{encoding};{PARTIAL}"})
+    assert (code, headers["content-type"]) == (200, encoding)
+    one = decode(body)
+    assert (one["kind"], one["apiVersion"]) == ("PartialObjectMetadata", "meta.k8s.io/v1")
+    assert one["metadata"]["name"] == "default"
+    assert "spec" not in one
+    listed = decode(api.raw("GET", place, headers={"Accept": f"{encoding};{PARTIAL_LIST}"})[2])
+    assert listed["kind"] == "PartialObjectMetadataList"
+    assert "default" in {item["metadata"]["name"] for item in listed["items"]}
+    code, headers, body = api.raw("GET", place, headers={"Accept": f"{encoding};{TABLE}"})
+    if encoding == PROTOBUF:
+        assert code == 406
+    else:
+        table = json.loads(body)
+        assert (table["kind"], table["columnDefinitions"][0]["name"]) == ("Table", "Name")
+        assert {row["object"]["kind"] for row in table["rows"]} == {"PartialObjectMetadata"}
+    query = (
+        "?watch=1&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+    )
+    _, _, body = api.raw("GET", place + query, headers={"Accept": f"{encoding};{PARTIAL}"})
+    events = events_of(body, encoding)
+    assert {obj["kind"] for _, obj in events} == {"PartialObjectMetadata"}
+    assert "BOOKMARK" in {kind for kind, _ in events}
+
+
+@pytest.mark.parametrize("version", ["v2", "v2beta1"])
+def test_all_groups_come_in_one_document_of_the_version_asked_for_first(api: Api, version: str) -> None:
+    first = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
+    other = "application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList"
+    for path in ("/api", "/apis"):
+        code, headers, body = api.raw("GET", path, headers={"Accept": f"{other}, {first}, application/json"})
+        assert (code, headers["content-type"]) == (200, first)
+        assert json.loads(body)["apiVersion"] == f"apidiscovery.k8s.io/{version}"
+        assert api.raw("GET", path, headers={"Accept": other})[0] == 406
+        plain = api.raw("GET", path, headers={"Accept": f"application/json;q=0.9,{first};q=0.2"})
+        assert plain[1]["content-type"] == "application/json"
+        assert api.raw("GET", path, headers={"Accept": f"{PROTOBUF}, */*"})[0] == 200
+        assert yaml.safe_load(api.raw("GET", path, headers={"Accept": YAML})[2])["kind"].startswith("API")
+
+
+def test_the_document_about_the_api_is_json_alone(api: Api) -> None:
+    binary = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+    code, _, body = api.raw("GET", "/openapi/v2", headers={"Accept": binary})
+    assert (code, body) == (406, b"")
+    assert api.ok("GET", "/openapi/v2", headers={"Accept": f"{binary}, application/json;q=0.5"})["swagger"] == "2.0"
+
+
+def test_long_answers_are_compressed_for_who_takes_that(api: Api) -> None:
+    data = {"k": base64.b64encode(bytes(range(256)) * 600).decode()}
+    api.ok("POST", MAPS, {"metadata": {"name": "long"}, "data": data})
+    try:
+        _, headers, body = api.raw("GET", f"{MAPS}/long", headers={"Accept-Encoding": "gzip"})
+        assert headers["content-encoding"] == "gzip"
+        assert json.loads(gzip.decompress(body))["data"] == data
+    finally:
+        api.ok("DELETE", f"{MAPS}/long")
