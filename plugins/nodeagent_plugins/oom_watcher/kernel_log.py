@@ -19,6 +19,7 @@ _RECORDS_AT_ONCE = 200
 _SUMMARY = re.compile(r"oom-kill:constraint=(\w+),.*?task_memcg=(.*),task=(.*),pid=(\d+),uid=\d+")
 _OLD_CGROUP = re.compile(r"Task in (\S+) killed as a result of limit of (\S+)")
 _OLD_VICTIM = re.compile(r"Killed process (\d+),? .*?\((.*)\),? total-vm")
+_NEW_VICTIM = "Memory cgroup out of memory: Killed"
 _IN_CGROUP = "CONSTRAINT_MEMCG"
 
 
@@ -41,28 +42,26 @@ class OomParser:
 
     def __init__(self) -> None:
         self._cgroup: str | None = None
-        self._told = 0
+        self._summaries = False
 
     def feed(self, text: str) -> OomKill | None:
         """Take the next record; return the kill that it completes.
 
-        Kernels since 5.0 tell all in one record; older ones name the cgroup in one and the process in another, where
-        the machine has run out of memory only the process.
+        Kernels since 5.0 tell all in one record, and then name the process again, once more for each that goes along
+        when a cgroup is killed whole; older ones name the cgroup in one and the process in another, where the machine
+        has run out of memory only the process.
         """
         if (found := _SUMMARY.search(text)) is not None:
             constraint, cgroup, process, pid = found.groups()
-            self._told = int(pid)
+            self._summaries = True
             return OomKill(process, int(pid), cgroup, constraint == _IN_CGROUP)
         if (found := _OLD_CGROUP.search(text)) is not None:
             self._cgroup = found[1]
             return None
-        if (found := _OLD_VICTIM.search(text)) is None:
+        if self._summaries or text.startswith(_NEW_VICTIM) or (found := _OLD_VICTIM.search(text)) is None:
             return None
-        pid, process, cgroup = int(found[1]), found[2], self._cgroup
-        self._cgroup, told, self._told = None, self._told, 0
-        if pid == told:  # the record before has told already
-            return None
-        return OomKill(process, pid, cgroup or "/", cgroup is not None)
+        cgroup, self._cgroup = self._cgroup, None
+        return OomKill(found[2], int(found[1]), cgroup or "/", cgroup is not None)
 
 
 def record_text(record: bytes) -> str:

@@ -17,6 +17,12 @@ NEW = (
     "task_memcg=/kubepods/poda/c1,task=my, odd) task,pid=6202,uid=0",
     "Memory cgroup out of memory: Killed process 6202 (my, odd) task) total-vm:82104kB, anon-rss:16256kB",
 )
+WHOLE_GROUP = (
+    *NEW,
+    "Tasks in /kubepods/poda/c1 are going to be killed due to memory.oom.group set",
+    "Memory cgroup out of memory: Killed process 6202 (my, odd) task) total-vm:82104kB, anon-rss:16256kB",
+    "Memory cgroup out of memory: Killed process 6203 (sh) total-vm:82104kB, anon-rss:16256kB",
+)
 MACHINE = (
     "oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/,"
     "task=tail,pid=77,uid=1000",
@@ -37,12 +43,14 @@ OLD_MACHINE = (
     ("records", "kill"),
     [
         (NEW, OomKill("my, odd) task", 6202, "/kubepods/poda/c1", True)),
+        (WHOLE_GROUP, OomKill("my, odd) task", 6202, "/kubepods/poda/c1", True)),
+        (WHOLE_GROUP[-1:], None),
         (MACHINE, OomKill("tail", 77, "/", False)),
         (OLD, OomKill("stress", 8, "/kubepods/poda/c1", True)),
         (OLD_MACHINE, OomKill("stress", 9, "/", False)),
         (("veth1: entered promiscuous mode",), None),
     ],
-    ids=["limit", "machine", "old limit", "old machine", "something else"],
+    ids=["limit", "whole group", "rest of a group", "machine", "old limit", "old machine", "something else"],
 )
 def test_finds_each_kill_once(records: tuple[str, ...], kill: OomKill | None) -> None:
     parser = OomParser()
