@@ -88,7 +88,7 @@ class Machine:
         self._write("manifests/steady.yaml", simple_pod("steady", script))
         root, names = self.directory / "root", ("--root-dir", "--cert-dir")
         flags = [f"{name}={path}" for name, path in zip(names, (root, root / "pki"), strict=True)]
-        flags += [f"--plugin-config={self.directory}/plugins.yaml"]
+        flags += [f"--plugin-config={self.directory}/plugins.yaml", "--disable-plugin=kernel_tunables"]
         self.service = Service(
             "nodeagent.service",
             self.directory,
