@@ -12,6 +12,7 @@ import uvloop
 
 from nodeagent.base import identity
 from nodeagent.base.aio import SystemClock, TaskOwner
+from nodeagent.base.allocator import give_back_early
 from nodeagent.base.service_manager import ServiceManager
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.config.load import load_configuration
@@ -34,6 +35,7 @@ def run(argv: Sequence[str]) -> int:
     :raises ConfigError: with every problem of the configuration.
     :raises PluginError: a plugin cannot be loaded.
     """
+    give_back_early()
     loaded = load_configuration(argv)
     identity.configure(loaded.settings.identity)
     plugins = PluginManager()
