@@ -10,10 +10,10 @@ DEV_READY := $(VENV)/.dev-ready
 export DESTDIR PREFIX UNITDIR RUNTIME PYTHON
 SOURCES := $(wildcard nodeagent plugins apiserver_stub tools tests benchmarks)
 
-.PHONY: help run test unit check fmt docs bench install uninstall clean
+.PHONY: help run test vm-test unit check fmt docs bench install uninstall clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(RUN_READY) ## Start an API server, a runtime, the agent and a pod here; ONCE=1 stops again, ENDPOINT=unix:///… names a runtime
 	$(BIN)/python -m nodeagent demo $(if $(ONCE),--once) $(if $(ENDPOINT),--endpoint $(ENDPOINT))
@@ -21,6 +21,11 @@ run: $(RUN_READY) ## Start an API server, a runtime, the agent and a pod here; O
 test: $(DEV_READY) ## Run every test, as CI does; as root, installs the Debian packages that the tests need
 	tools/test-parts
 	$(BIN)/python -m pytest $(ARGS)
+
+vm-test: $(DEV_READY) ## Prove the product on a machine of its own: Debian under systemd and cgroup v2, emulated; as root, minutes
+	tools/vm-parts
+	PYTHON=$(BIN)/python nice tools/vm-image build/vm
+	NODEAGENT_VM=build/vm $(BIN)/python -m pytest tests/vm --junit-xml=build/vm/results.xml $(ARGS)
 
 unit: $(DEV_READY) ## Run the unit tests: seconds, no root
 	$(BIN)/python -m pytest tests/unit $(ARGS)

@@ -142,6 +142,8 @@ def test_what_may_hold_secrets_is_roots_alone_and_kubeconfigs_are_in_place(stage
         assert process.stdout.readline().startswith("Serving on")
         for target in links.values():
             assert (data / Path(target).name).stat().st_mode & 0o777 == 0o600
+        authority = os.readlink(etc / "client-ca.crt").removeprefix("/var/lib/nodeagent-apiserver/")
+        assert b"BEGIN CERTIFICATE" in (data / authority).read_bytes()
         keys = list(data.rglob("*.key"))
         assert keys
         assert {key.stat().st_mode & 0o777 for key in keys} == {0o600}

@@ -1,0 +1,69 @@
+"""The virtual node that the tests here share; ``make vm-test`` builds it and names its place."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.vm.machine import Measures, Stopwatch, VirtualNode
+
+VARIABLE = "NODEAGENT_VM"
+
+# Minutes, a gigabyte of disk and an emulator: only who asks for it gets that.
+collect_ignore_glob = [] if os.environ.get(VARIABLE) else ["test_*.py"]
+
+# As an operator would add it to what the installation put there.
+CONFIGURATION = """\
+cgroupDriver: systemd
+podPidsLimit: 100
+evictionHard: {memory.available: 400Mi}
+evictionPressureTransitionPeriod: 10s
+shutdownGracePeriod: 90s
+shutdownGracePeriodCriticalPods: 30s
+enableSystemLogHandler: true
+enableSystemLogQuery: true
+featureGates: {NodeLogQuery: true}
+"""
+
+
+@pytest.fixture(scope="session")
+def results() -> Path:
+    """Where the figures, the console's output and the journal go."""
+    directory = Path(os.environ[VARIABLE]) / "results"
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    return directory.resolve()
+
+
+@pytest.fixture(scope="session")
+def measures(results: Path) -> Measures:
+    return Measures(results / "measures.json")
+
+
+@pytest.fixture(scope="session")
+def booted(results: Path, measures: Measures) -> Iterator[VirtualNode]:
+    """The machine, with images for pods, before the agent's first start."""
+    node = VirtualNode(Path(os.environ[VARIABLE]).resolve(), results)
+    try:
+        watch = Stopwatch()
+        node.start()
+        measures.note("boot until ssh answers, s", watch.seconds())
+        node.run("systemctl is-system-running --wait", check=False, seconds=300)
+        node.run("ctr --namespace k8s.io images import /var/lib/images/images.tar")
+        node.run("cat >> /etc/nodeagent/config.yaml", text=CONFIGURATION)
+        yield node
+    finally:
+        node.close()
+
+
+@pytest.fixture(scope="session")
+def node(booted: VirtualNode, measures: Measures) -> VirtualNode:
+    """The machine, after ``systemctl enable --now nodeagent``."""
+    watch = Stopwatch()
+    booted.run("systemctl enable --now nodeagent", seconds=300)
+    measures.note("systemctl enable --now nodeagent, s", watch.seconds())
+    return booted
