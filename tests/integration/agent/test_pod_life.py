@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import grpc
 import pytest
 import yaml
 
@@ -258,6 +262,55 @@ def test_probes_decide_over_ready_and_restart(node: Node) -> None:
     node.until("probed", lambda p: p["status"]["containerStatuses"][0]["restartCount"] == 1, "liveness restarts it", 40)
     wait_until(lambda: {"Unhealthy", "Killing"} <= node.reasons("probed"), "probes are told of")
     node.remove("probed")
+
+
+@contextlib.contextmanager
+def health_service() -> Iterator[HealthService]:
+    """A gRPC health service on a port of the machine."""
+    service = HealthService()
+    server = grpc.server(ThreadPoolExecutor(2))
+    server.add_generic_rpc_handlers([service])
+    service.port = server.add_insecure_port("0.0.0.0:0")
+    server.start()
+    try:
+        yield service
+    finally:
+        server.stop(None).wait()
+
+
+class HealthService(grpc.GenericRpcHandler):
+    """Answers every check with one status: 1 serves, 2 does not."""
+
+    def __init__(self) -> None:
+        self.status, self.port, self.asked = 2, 0, b""
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        return grpc.unary_unary_rpc_method_handler(self._check) if details.method.endswith("Health/Check") else None
+
+    def _check(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        self.asked = request
+        return bytes((0x08, self.status))
+
+
+def test_probes_reach_real_sockets(node: Node) -> None:
+    with health_service() as service:
+        tcp = {"tcpSocket": {"port": 8080}, "periodSeconds": 1}
+        http = {"httpGet": {"port": 8081, "path": "/index.html"}, "periodSeconds": 1, "failureThreshold": 60}
+        command = "sleep 2; mkdir /w; touch /w/index.html; httpd -p 8081 -h /w; while true; do nc -l -p 8080; done"
+        node.api.create_pod(simple_pod("sockets", command, container={"readinessProbe": tcp, "startupProbe": http}))
+        asking = {"grpc": {"port": service.port, "service": "web"}, "periodSeconds": 1}
+        node.api.create_pod(simple_pod("asking", container={"readinessProbe": asking}, hostNetwork=True))
+
+        def ready(pod: Any) -> bool:
+            return bool(pod["status"]["containerStatuses"][0]["ready"])
+
+        assert not ready(node.phase("sockets", "Running"))
+        node.until("sockets", ready, "something listens, so it is ready")
+        node.until("asking", lambda pod: b"web" in service.asked, "the health service was asked")
+        assert not ready(node.phase("asking", "Running"))
+        service.status = 1
+        node.until("asking", ready, "the health service says that it serves")
+    node.remove("sockets", "asking")
 
 
 def test_hooks_run_and_the_termination_message_is_reported(node: Node) -> None:
