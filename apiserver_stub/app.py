@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from apiserver_stub import discovery, exposition, health, issuer, media, objects, openapi, profiling, wire
+from apiserver_stub import discovery, health, issuer, media, objects, openapi, profiling, wire
 from apiserver_stub.admission import Admission
 from apiserver_stub.audit.trail import Audit, Trail
 from apiserver_stub.authn import Authenticator
@@ -473,8 +473,8 @@ class ApiServer:
             if (reply := await slow_answer(self, request)) is not None:
                 return reply
         if request.info.path == "/metrics":
-            body = self.metrics.render(self, self._metric_choice).encode()
-            return Reply(200, body=body, content_type=exposition.CONTENT_TYPE)
+            body, content_type = self.metrics.render(self, self._metric_choice)
+            return Reply(200, body=body, content_type=content_type)
         raise PlainNotFound
 
     def _request(

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apiserver_stub import discovery
-from apiserver_stub.exposition import Choice, Histogram, Labels, Page
+from apiserver_stub.exposition import Choice, Labels, Page
 from apiserver_stub.request import RequestInfo
 from apiserver_stub.store.calls import resource_name
+from nodeagent.base.metrics import Buckets
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
@@ -47,8 +48,8 @@ class _Requests:
 
     def __init__(self) -> None:
         self.codes: dict[int, int] = {}
-        self.seconds, self.sli_seconds = Histogram(_SECONDS), Histogram(_SLI_SECONDS)
-        self.sizes = Histogram(_BYTES)
+        self.seconds, self.sli_seconds = Buckets(_SECONDS), Buckets(_SLI_SECONDS)
+        self.sizes = Buckets(_BYTES)
 
 
 class Metrics:
@@ -108,8 +109,8 @@ class Metrics:
         if not self._long[labels]:
             del self._long[labels]
 
-    def render(self, server: ApiServer, choice: Choice) -> str:
-        """Return the page."""
+    def render(self, server: ApiServer, choice: Choice) -> tuple[bytes, str]:
+        """Return the page and its media type."""
         page = Page(choice)
         self._requests_on(page)
         page.gauge(
@@ -162,13 +163,13 @@ class Metrics:
             [(labels, found.seconds) for labels, found in items],
         )
         short = [(labels[1:], found) for labels, found in items if labels[1] not in _LONG]
-        for name, hidden in (("sli", False), ("slo", True)):
+        for name, deprecated in (("sli", ""), ("slo", "1.27.0")):
             page.histogram(
                 f"apiserver_request_{name}_duration_seconds",
                 "Response latency distribution in seconds, for service levels.",
                 ("verb", *_WHAT),
                 [(labels, found.sli_seconds) for labels, found in short],
-                hidden=hidden,
+                deprecated=deprecated,
             )
         page.histogram(
             "apiserver_response_sizes",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from apiserver_stub.exposition import Histogram, Page
+from apiserver_stub.exposition import Page
+from nodeagent.base.metrics import Buckets
 
 _SECONDS = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
 _LABELS = ("operation", "type")
@@ -14,14 +15,14 @@ class Calls:
     """Counts calls by operation and collection."""
 
     def __init__(self) -> None:
-        self._seconds: dict[tuple[str, str], Histogram] = {}
+        self._seconds: dict[tuple[str, str], Buckets] = {}
         self._failed: Counter[tuple[str, str]] = Counter()
 
     def count(self, operation: str, kind: str, seconds: float, *, failed: bool) -> None:
         labels = (operation, resource_name(kind) if kind else "")
         found = self._seconds.get(labels)
         if found is None:
-            found = self._seconds[labels] = Histogram(_SECONDS)
+            found = self._seconds[labels] = Buckets(_SECONDS)
         found.observe(seconds)
         if failed:
             self._failed[labels] += 1

@@ -1,6 +1,7 @@
 """Numbers that a program counts about itself, and the text by which collectors read them.
 
-An instrument is made once, where its module is loaded, and counts for a whole process::
+An instrument is made once, where its module is loaded, and counts for a whole process; who counts for itself keeps
+numbers and :class:`Buckets` of its own, and makes a :class:`Family` of them for who asks::
 
     _RELISTS = Histogram("pleg_relist_duration_seconds", "How long a listing of the runtime took.")
     _RELISTS.observe(0.02)
@@ -23,6 +24,25 @@ TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _TOTAL = "_total"
+
+
+class Buckets:
+    """How often a value fell below each of *bounds*, or beyond them all; each bucket is counted alone."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds, self.total = bounds, 0.0
+        self.counts = [0] * (len(bounds) + 1)
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def add(self, other: Buckets) -> None:
+        """Take in what *other*, of the same bounds, has seen."""
+        self.total += other.total
+        self.counts = [mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)]
 
 
 class Family:
@@ -49,16 +69,14 @@ class Family:
         """Add a sample whose labels are text already: for many samples of one thing."""
         self.rows.append(("", labels, value, at))
 
-    def add_histogram(
-        self, values: Sequence[str], bounds: Sequence[float], counts: Sequence[int], total: float
-    ) -> None:
-        """Add a histogram; *counts* are those of each bucket alone, with one for what is beyond every bound."""
+    def add_buckets(self, buckets: Buckets, *values: str) -> None:
+        """Add a histogram with these label values."""
         pairs = label_text(self.labels, values)
-        cumulated = list(accumulate(counts))
-        for bound, count in zip((*bounds, inf), cumulated, strict=True):
+        cumulated = list(accumulate(buckets.counts))
+        for bound, count in zip((*buckets.bounds, inf), cumulated, strict=True):
             limit = f'le="{_number(bound)}"'
             self.rows.append(("_bucket", f"{pairs},{limit}" if pairs else limit, count, 0))
-        self.rows.append(("_sum", pairs, total, 0))
+        self.rows.append(("_sum", pairs, buckets.total, 0))
         self.rows.append(("_count", pairs, cumulated[-1], 0))
 
 
@@ -140,14 +158,12 @@ class Histogram(_Instrument):
     ) -> None:
         super().__init__(name, text, labels, prefixed=prefixed, page=page)
         self._bounds = tuple(bounds)
-        self._series: dict[tuple[str, ...], tuple[list[int], list[float]]] = {}
+        self._series: dict[tuple[str, ...], Buckets] = {}
         if not labels:
             self._of(())
 
     def observe(self, value: float, *values: str) -> None:
-        counts, total = self._of(values)
-        counts[bisect_left(self._bounds, value)] += 1
-        total[0] += value
+        self._of(values).observe(value)
 
     @contextmanager
     def time(self, clock: Callable[[], float], *values: str) -> Iterator[None]:
@@ -159,20 +175,20 @@ class Histogram(_Instrument):
             self.observe(clock() - began, *values)
 
     def count(self, *values: str) -> int:
-        return sum(self._series[values][0]) if values in self._series else 0
+        return sum(self._series[values].counts) if values in self._series else 0
 
     def forget(self, *values: str) -> None:
         """Show nothing under these label values any more."""
         self._series.pop(values, None)
 
     def fill(self, family: Family) -> None:
-        for values, (counts, total) in self._series.items():
-            family.add_histogram(values, self._bounds, counts, total[0])
+        for values, buckets in self._series.items():
+            family.add_buckets(buckets, *values)
 
-    def _of(self, values: tuple[str, ...]) -> tuple[list[int], list[float]]:
+    def _of(self, values: tuple[str, ...]) -> Buckets:
         found = self._series.get(values)
         if found is None:
-            found = self._series[values] = ([0] * (len(self._bounds) + 1), [0.0])
+            found = self._series[values] = Buckets(self._bounds)
         return found
 
 
