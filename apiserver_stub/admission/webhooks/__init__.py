@@ -11,7 +11,7 @@ from typing import Any
 from apiserver_stub import objects
 from apiserver_stub.admission import AdmissionPlugin, Call, Operation, own_copy
 from apiserver_stub.admission.reading import Reader
-from apiserver_stub.admission.webhooks.client import WebhookCallError, WebhookClient
+from apiserver_stub.admission.webhooks.client import WebhookClient
 from apiserver_stub.admission.webhooks.matching import (
     matched_as,
     namespace_matches,
@@ -26,6 +26,7 @@ from apiserver_stub.objects import Object
 from apiserver_stub.patch import apply_json_patch
 from apiserver_stub.resources.registry import Registry, Resource
 from apiserver_stub.status import ApiError, bad_request, internal
+from apiserver_stub.webhook import WebhookError
 from nodeagent.base import identity
 from nodeagent.base.selectors import LabelSelector
 
@@ -101,7 +102,7 @@ class _Webhooks(AdmissionPlugin):
         try:
             found = await self._client.post(spec.get("clientConfig") or {}, body, spec.get("timeoutSeconds") or 10)
             answer = read_answer(found, version, body["request"]["uid"], may_patch=may_patch)
-        except WebhookCallError as error:
+        except WebhookError as error:
             self._failed(hook, call, f"failed to call webhook: {error}")
             return None
         for key, value in answer.annotations.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import ssl
 from typing import Any
@@ -13,13 +12,9 @@ import msgspec
 
 from apiserver_stub.admission.reading import Reader
 from apiserver_stub.objects import Object
+from apiserver_stub.webhook import WebhookError, exchange
 
 _MAX_ANSWER_BYTES = 8 << 20
-_HEADERS = {"Content-Type": "application/json", "Accept": "application/json, */*"}
-
-
-class WebhookCallError(Exception):
-    """There was no usable answer; the text says why."""
 
 
 class WebhookClient:
@@ -38,40 +33,33 @@ class WebhookClient:
     async def post(self, config: Object, body: Any, timeout_seconds: float) -> Object:
         """Return the answer to *body* of the service that *config* (a ``clientConfig``) names.
 
-        :raises WebhookCallError: there is none in time, or none such.
+        :raises WebhookError: there is none in time, or none such.
         """
         url, server_name = self._address(config)
         context = self._context(config.get("caBundle") or "")
         if self._session is None:
-            self._session = aiohttp.ClientSession(trust_env=False)
+            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(), trust_env=False)
         shown = f'Post "{config.get("url") or url}?timeout={timeout_seconds:g}s"'
         try:
-            async with (
-                asyncio.timeout(timeout_seconds),
-                self._session.post(
-                    url,
-                    params={"timeout": f"{timeout_seconds:g}s"},
-                    data=msgspec.json.encode(body),
-                    headers=_HEADERS,
-                    ssl=context,
-                    server_hostname=server_name,
-                    allow_redirects=False,
-                ) as response,
-            ):
-                data = await _read(response)
-                if response.status != 200:
-                    raise WebhookCallError(f"{shown}: the server answered {response.status}")
+            answer = await exchange(
+                self._session,
+                url,
+                msgspec.json.encode(body),
+                seconds=timeout_seconds,
+                context=context,
+                server_name=server_name,
+                max_bytes=_MAX_ANSWER_BYTES,
+            )
+            if answer.status != 200:
+                raise WebhookError(f"the server answered {answer.status}")
+            found = answer.document()
         except TimeoutError:
-            raise WebhookCallError(f"{shown}: context deadline exceeded") from None
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise WebhookCallError(f"{shown}: {error}") from error
-        try:
-            answer = msgspec.json.decode(data)
-        except (ValueError, RecursionError) as error:
-            raise WebhookCallError(f"{shown}: the answer is no JSON: {error}") from error
-        if not isinstance(answer, dict):
-            raise WebhookCallError(f"{shown}: the answer is no object")
-        return answer
+            raise WebhookError(f"{shown}: context deadline exceeded") from None
+        except (WebhookError, aiohttp.ClientError, OSError, ValueError) as error:
+            raise WebhookError(f"{shown}: {error}") from error
+        if not isinstance(found, dict):
+            raise WebhookError(f"{shown}: the answer is no object")
+        return found
 
     def _address(self, config: Object) -> tuple[str, str | None]:
         """Return the URL to call, and the name that the certificate must have when it is another than the URL's."""
@@ -82,7 +70,7 @@ class WebhookClient:
         port = service.get("port") or 443
         found = self._reader.find("core/services", name, namespace)
         if found is None:
-            raise WebhookCallError(f'service "{name}" not found')
+            raise WebhookError(f'service "{name}" not found')
         host = self._host_of(found, name, namespace)
         target = f"[{host}]" if ":" in host else host
         path = service.get("path") or "/"
@@ -99,7 +87,7 @@ class WebhookClient:
         for subset in endpoints.get("subsets") or ():
             for item in subset.get("addresses") or ():
                 return str(item.get("ip") or "")
-        raise WebhookCallError(f'no endpoints available for service "{name}"')
+        raise WebhookError(f'no endpoints available for service "{name}"')
 
     def _context(self, bundle: str) -> ssl.SSLContext:
         context = self._contexts.get(bundle)
@@ -108,7 +96,7 @@ class WebhookClient:
                 text = base64.b64decode(bundle).decode() if bundle else None
                 context = ssl.create_default_context(cadata=text)
             except (ValueError, ssl.SSLError) as error:
-                raise WebhookCallError(f"unable to load root certificates: {error}") from error
+                raise WebhookError(f"unable to load root certificates: {error}") from error
             if len(self._contexts) > 100:  # bundles of configurations that are gone
                 self._contexts.clear()
             self._contexts[bundle] = context
@@ -133,13 +121,3 @@ def url_problem(url: str) -> str:
     if parts.query:
         return "query parameters are not permitted in the URL"
     return "" if port is None or port > 0 else "port is not valid"
-
-
-async def _read(response: aiohttp.ClientResponse) -> bytes:
-    pieces, size = [], 0
-    async for piece in response.content.iter_any():
-        size += len(piece)
-        if size > _MAX_ANSWER_BYTES:
-            raise WebhookCallError(f"the answer has more than {_MAX_ANSWER_BYTES} bytes")
-        pieces.append(piece)
-    return b"".join(pieces)

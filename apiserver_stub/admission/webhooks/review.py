@@ -11,10 +11,10 @@ import msgspec
 
 from apiserver_stub import objects
 from apiserver_stub.admission import Call
-from apiserver_stub.admission.webhooks.client import WebhookCallError
 from apiserver_stub.objects import Object
 from apiserver_stub.resources.registry import Resource
 from apiserver_stub.status import ApiError
+from apiserver_stub.webhook import WebhookError
 from nodeagent.base import identity
 
 VERSIONS = ("v1", "v1beta1")
@@ -67,22 +67,20 @@ def request_body(call: Call, resource: Resource, version: str, new: Object | Non
 def read_answer(body: Object, version: str, uid: str, *, may_patch: bool) -> Answer:
     """Return what the webhook says.
 
-    :raises WebhookCallError: that makes no sense.
+    :raises WebhookError: that makes no sense.
     """
     response = body.get("response")
     if not isinstance(response, dict):
-        raise WebhookCallError("webhook response was absent")
+        raise WebhookError("webhook response was absent")
     if version == "v1":
         if body.get("apiVersion") != f"{_GROUP}/{version}" or body.get("kind") != "AdmissionReview":
             given = f"{body.get('apiVersion')}, Kind={body.get('kind')}"
-            raise WebhookCallError(
-                f"expected webhook response of {_GROUP}/{version}, Kind=AdmissionReview, got {given}"
-            )
+            raise WebhookError(f"expected webhook response of {_GROUP}/{version}, Kind=AdmissionReview, got {given}")
         if response.get("uid") != uid:
-            raise WebhookCallError(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
+            raise WebhookError(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
     patch, patch_type = response.get("patch"), response.get("patchType")
     if patch and not may_patch:
-        raise WebhookCallError("webhook response contains a patch, and this webhook may not change anything")
+        raise WebhookError("webhook response contains a patch, and this webhook may not change anything")
     try:
         answer = Answer(
             bool(response.get("allowed")),
@@ -92,15 +90,13 @@ def read_answer(body: Object, version: str, uid: str, *, may_patch: bool) -> Ans
         )
         if patch:
             if version == "v1" and patch_type != "JSONPatch":
-                raise WebhookCallError(
-                    f'webhook returned response.patch but not response.patchType, got "{patch_type}"'
-                )
+                raise WebhookError(f'webhook returned response.patch but not response.patchType, got "{patch_type}"')
             found = msgspec.json.decode(base64.b64decode(patch, validate=True))
             if not isinstance(found, list):
-                raise WebhookCallError("webhook returned a patch that is no list")
+                raise WebhookError("webhook returned a patch that is no list")
             answer.patch = found
     except (TypeError, ValueError, AttributeError, binascii.Error, RecursionError) as error:
-        raise WebhookCallError(f"received invalid webhook response: {error}") from error
+        raise WebhookError(f"received invalid webhook response: {error}") from error
     return answer
 
 

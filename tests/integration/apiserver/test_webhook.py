@@ -78,6 +78,16 @@ async def test_what_cannot_help_ends(provider: Provider, tmp_path: Path, code: i
     assert provider.asked == [("/hook?timeout=30s", {})] * attempts
 
 
+async def test_who_may_lose_nothing_tries_again_whatever_went_wrong(provider: Provider, tmp_path: Path) -> None:
+    answers: list[tuple[int, Any]] = [(400, {}), (302, "/other"), (200, "x" * (4 << 20)), (200, {"fine": True})]
+    provider.paths["/hook"] = lambda _: answers.pop(0)
+
+    async with Webhook(connection(provider, tmp_path), clock=Pauses(), retry_all=True) as service:
+        assert (await service.send(b"{}")).document() == {"fine": True}
+
+    assert provider.asked == [("/hook?timeout=30s", {})] * 4
+
+
 async def test_a_service_that_we_cannot_trust_is_told_nothing(provider: Provider, tmp_path: Path) -> None:
     async with Webhook(connection(provider, tmp_path, trusted=False), clock=Pauses()) as service:
         with pytest.raises(WebhookError, match=r"(?i)certificate"):
