@@ -10,19 +10,7 @@ from nodeagent.config.features import KNOWN, build_gates
 from nodeagent.config.fields import all_fields
 from nodeagent.config.types import NodeAgentConfiguration
 
-FIELDS = frozenset(
-    {
-        "cpuManagerPolicy",
-        "cpuManagerPolicyOptions",
-        "cpuManagerReconcilePeriod",
-        "memoryManagerPolicy",
-        "reservedMemory",
-        "topologyManagerPolicy",
-        "topologyManagerPolicyOptions",
-        "topologyManagerScope",
-        "volumePluginDir",
-    }
-)
+FIELDS = frozenset({"volumePluginDir"})
 """Top-level fields that are validated and change nothing yet."""
 
 FLAGS: frozenset[str] = frozenset()
@@ -66,8 +54,6 @@ GATES_IN_USE = frozenset(
 )
 """Feature gates that something reads; every other one changes nothing when set. A locked one cannot be set."""
 
-_ANY_CASE = frozenset({"cpuManagerPolicy", "memoryManagerPolicy"})
-
 
 def unimplemented(config: NodeAgentConfiguration) -> list[str]:
     """Return the paths of what *config* sets to other than the default and that has no effect yet."""
@@ -77,8 +63,6 @@ def unimplemented(config: NodeAgentConfiguration) -> list[str]:
     for path in sorted(FIELDS):
         attribute = fields[path].attributes[0]
         ours, usual = getattr(config, attribute), getattr(default, attribute)
-        if path in _ANY_CASE:
-            ours, usual = ours.lower(), usual.lower()
         if encode(ours) != encode(usual):
             found.append(path)
     usual_gates = dict(build_gates({}))

@@ -42,6 +42,11 @@ def parse_cpu_list(text: str) -> frozenset[int]:
     return frozenset(cpus)
 
 
+def parse_bool(text: str) -> bool:
+    """Read an option of a manager; text that the rules refuse, as that of an option not set, is false."""
+    return _BOOLEANS.get(text, False)
+
+
 def check_managers(check: Check) -> None:
     """Report every broken rule of the managers and the reservations."""
     _check_cpu(check)

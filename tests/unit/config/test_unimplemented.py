@@ -39,14 +39,11 @@ def test_defaults_are_not_named():
 
 
 def test_an_idle_field_or_gate_is_named_when_it_differs(monkeypatch):
-    monkeypatch.setattr(
-        "nodeagent.config.unimplemented.FIELDS", frozenset({"volumeStatsAggPeriod", "cpuManagerPolicy"})
-    )
+    monkeypatch.setattr("nodeagent.config.unimplemented.FIELDS", frozenset({"volumeStatsAggPeriod", "maxPods"}))
     monkeypatch.setattr("nodeagent.config.unimplemented.GATES_IN_USE", frozenset({"NodeSwap"}))
     config = NodeAgentConfiguration(
         volume_stats_agg_period=seconds(5),
-        cpu_manager_policy="none",
-        max_pods=3,
+        cpu_manager_policy="static",
         feature_gates={"NodeSwap": True, "MemoryQoS": True, "AppArmor": True},
     )
 

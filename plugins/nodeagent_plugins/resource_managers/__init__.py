@@ -1,0 +1,30 @@
+"""Pins guaranteed containers to CPUs and NUMA nodes of their own.
+
+Nothing of it is loaded while ``cpuManagerPolicy``, ``memoryManagerPolicy`` and ``topologyManagerPolicy`` are none.
+spec: config.cpuManagerPolicy, config.memoryManagerPolicy, config.topologyManagerPolicy
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nodeagent import hookimpl
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.context import AgentContext
+
+if TYPE_CHECKING:
+    from nodeagent.pluginmanager import PluginManager
+
+CPU_STATE = "cpu_manager_state"
+MEMORY_STATE = "memory_manager_state"
+
+
+@hookimpl
+def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, plugins: PluginManager) -> None:
+    policies = (config.cpu_manager_policy, config.memory_manager_policy, config.topology_manager_policy)
+    wanted = any(policy.lower() != "none" for policy in policies)
+    # What an earlier run pinned stays pinned: without its policy nobody would ever release it.
+    if wanted or any((context.root_dir / name).exists() for name in (CPU_STATE, MEMORY_STATE)):
+        from nodeagent_plugins.resource_managers.manager import ResourceManagers
+
+        plugins.register(ResourceManagers(context), name="resource_managers.node")

@@ -1,0 +1,62 @@
+"""The files in which assignments outlive the agent: JSON with a checksum, under the root directory."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nodeagent_plugins.resource_managers.errors import StaleState
+
+
+class Checkpoint:
+    """One state file.
+
+    :param policy: the policy that writes it; what another one wrote is refused.
+    """
+
+    def __init__(self, file: Path, policy: str) -> None:
+        self.file, self._policy = file, policy
+
+    def read(self) -> dict[str, Any] | None:
+        """Return what was written, ``None`` when there is no file. Blocks.
+
+        :raises StaleState: the file is damaged, or another policy's.
+        """
+        try:
+            content = json.loads(self.file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise self.stale(str(error)) from error
+        if not isinstance(content, dict):
+            raise self.stale("it is no JSON object")
+        policy = content.get("policyName")
+        if policy != self._policy:
+            raise self.stale(f'configured policy "{self._policy}" differs from state checkpoint policy "{policy}"')
+        if content.pop("checksum", None) != _checksum(content):
+            raise self.stale("checkpoint is corrupted: its checksum does not fit")
+        return content
+
+    def write(self, state: Mapping[str, Any]) -> None:
+        """Replace the file. Blocks.
+
+        :raises OSError: it cannot be written; the old one stays.
+        """
+        content = {"policyName": self._policy, **state}
+        aside = self.file.with_name(f".{self.file.name}.new")
+        aside.write_text(json.dumps({**content, "checksum": _checksum(content)}), encoding="utf-8")
+        aside.replace(self.file)
+
+    def stale(self, why: str) -> StaleState:
+        """Return the error that tells what to do."""
+        return StaleState(
+            f"could not restore state from checkpoint: {why}; please drain this node and delete the checkpoint file "
+            f'"{self.file}" before the next start'
+        )
+
+
+def _checksum(content: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())

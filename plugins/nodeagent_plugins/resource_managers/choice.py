@@ -1,0 +1,128 @@
+"""Which CPUs a container gets: as close together as can be, or spread evenly over NUMA nodes. Pure.
+
+spec: config.cpuManagerPolicyOptions
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+
+from nodeagent_plugins.resource_managers.errors import AllocationFailed
+from nodeagent_plugins.resource_managers.topology import Level, Topology
+
+
+def take_packed(topology: Topology, available: frozenset[int], count: int) -> frozenset[int]:
+    """Return *count* CPUs: whole sockets and NUMA nodes first, then whole cores, then threads.
+
+    Of several places that which is used most already comes first.
+
+    :raises AllocationFailed: there are not enough.
+    """
+    check_room(available, count)
+    free, taken = set(available), set[int]()
+    outer: Level = "node" if len(topology.ids("socket")) >= len(topology.ids("node")) else "socket"
+    inner: Level = "socket" if outer == "node" else "node"
+    for level in (outer, inner, "core"):
+        for place in _ordered(topology, free, outer, inner)[level]:
+            members = topology.within(level, [place])
+            if members <= free and len(members) <= count - len(taken):
+                taken |= members
+                free -= members
+    for core in _ordered(topology, free, outer, inner)["core"]:
+        threads = sorted(topology.within("core", [core]) & free)
+        taken.update(threads[: count - len(taken)])
+    return frozenset(taken)
+
+
+def take_distributed(topology: Topology, available: frozenset[int], count: int, group: int) -> frozenset[int]:
+    """Return *count* CPUs in equal parts from as few NUMA nodes as have them, leaving the nodes as even as can be.
+
+    :param group: how many CPUs stay together: those of a core where only whole cores are given, else 1.
+    :raises AllocationFailed: there are not enough.
+    """
+    check_room(available, count)
+    if not count or count % group:
+        return take_packed(topology, available, count)
+    rooms = {node: len(available & topology.within("node", [node])) for node in topology.ids("node", available)}
+    nodes = sorted(rooms, key=lambda node: (rooms[node], node))
+    groups = count // group
+    per_node = -(-len(topology.cpus) // group // len(topology.ids("node")))
+    for number in range(-(-groups // per_node), min(groups, len(nodes)) + 1):
+        shares = _best_shares(rooms, nodes, number, count, group)
+        if shares:
+            return frozenset().union(
+                *(
+                    take_packed(topology, available & topology.within("node", [node]), share)
+                    for node, share in shares.items()
+                )
+            )
+    return take_packed(topology, available, count)
+
+
+def _best_shares(rooms: Mapping[int, int], nodes: Sequence[int], number: int, count: int, group: int) -> dict[int, int]:
+    """Return how many CPUs each of *number* nodes gives so that what is left is most even; empty when it cannot be."""
+    best: dict[int, int] = {}
+    best_balance = float("inf")
+    share = count // number // group * group
+    for combination in itertools.combinations(nodes, number):
+        if any(rooms[node] < share for node in combination):
+            continue
+        rest = (count - share * number) // group
+        with_more = [node for node in combination if rooms[node] - share >= group]
+        subsets: Iterable[tuple[int, ...]] = (
+            itertools.chain.from_iterable(
+                itertools.combinations(with_more, size) for size in range(len(with_more), 0, -1)
+            )
+            if rest
+            else [()]
+        )
+        for subset in subsets:
+            shares = _with_rest(dict.fromkeys(combination, share), rooms, subset, rest, group)
+            if shares is None:
+                continue
+            balance = round(statistics.pstdev(rooms[node] - shares.get(node, 0) for node in nodes), 3)
+            if balance < best_balance:
+                best, best_balance = shares, balance
+    return best
+
+
+def _with_rest(
+    shares: dict[int, int], rooms: Mapping[int, int], subset: Sequence[int], rest: int, group: int
+) -> dict[int, int] | None:
+    """Add *rest* groups in turn to the nodes of *subset*; ``None`` when they have not that many."""
+    while rest:
+        before = rest
+        for node in subset:
+            if rest and rooms[node] - shares[node] >= group:
+                shares[node] += group
+                rest -= 1
+        if rest == before:
+            return None
+    return shares
+
+
+def _ordered(topology: Topology, free: Iterable[int], outer: Level, inner: Level) -> dict[Level, list[int]]:
+    """Return the places that have free CPUs, the fullest first, each within the place around it."""
+    left = frozenset(free)
+
+    def order(level: Level, cpus: frozenset[int]) -> list[int]:
+        return sorted(topology.ids(level, cpus), key=lambda place: (len(left & topology.within(level, [place])), place))
+
+    outers = order(outer, left)
+    inners = [place for around in outers for place in order(inner, left & topology.within(outer, [around]))]
+    inners = list(dict.fromkeys(inners))
+    cores = [place for around in inners for place in order("core", left & topology.within(inner, [around]))]
+    return {outer: outers, inner: inners, "core": list(dict.fromkeys(cores))}
+
+
+def check_room(available: frozenset[int], count: int) -> None:
+    """Check that *available* are enough.
+
+    :raises AllocationFailed: they are not.
+    """
+    if count > len(available):
+        raise AllocationFailed(
+            f"not enough cpus available to satisfy request: requested={count}, available={len(available)}"
+        )

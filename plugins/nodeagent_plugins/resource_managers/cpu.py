@@ -1,0 +1,242 @@
+"""Exclusive CPUs of guaranteed containers, and the pool that all others share. No I/O but the state's own form.
+
+spec: config.cpuManagerPolicy, config.cpuManagerPolicyOptions, config.reservedSystemCPUs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nodeagent.config.rules.managers import parse_cpu_list
+from nodeagent.model.pod import Container, Pod
+from nodeagent.model.qos import QosClass, qos_class
+from nodeagent.model.resources import CPU, container_limits, container_requests
+from nodeagent_plugins.resource_managers.alignment import Hint, Hints, masks
+from nodeagent_plugins.resource_managers.choice import check_room, take_distributed, take_packed
+from nodeagent_plugins.resource_managers.errors import Refused, StaleState
+from nodeagent_plugins.resource_managers.topology import Topology, format_cpu_list
+
+_MILLI = 1000
+_SMT_REASON = "SMTAlignmentError"
+
+
+@dataclass(frozen=True, slots=True)
+class CpuOptions:
+    full_cores: bool = False
+    distribute: bool = False
+    by_socket: bool = False
+
+
+class CpuAssignments:
+    """Who has which CPUs.
+
+    :param reserved: CPUs that stay in the shared pool whatever is asked for.
+    """
+
+    def __init__(self, topology: Topology, reserved: frozenset[int], options: CpuOptions = CpuOptions()) -> None:
+        self._topology, self._options = topology, options
+        self.reserved = reserved
+        self._reserved_cores = topology.within("core", topology.ids("core", reserved))
+        self.shared = topology.all
+        """CPUs that no container has for itself."""
+        self.entries: dict[str, dict[str, frozenset[int]]] = {}
+        """By pod UID and container name."""
+        self._reusable: tuple[str, frozenset[int]] = ("", frozenset())
+        """CPUs of init containers that ended before other containers of the same pod start, with the pod's UID."""
+
+    def of(self, uid: str, container: str) -> frozenset[int] | None:
+        """Return the CPUs a container has for itself, if any."""
+        return self.entries.get(uid, {}).get(container)
+
+    # --- hints ----------------------------------------------------------------------------------------------
+
+    def container_hints(self, pod: Pod, container: Container) -> Hints:
+        """Return where the container's CPUs can come from; nothing when it wants none for itself."""
+        wanted = exclusive_cpus(pod, container)
+        if not wanted:
+            return {}
+        held = self.of(pod.uid, container.name)
+        if held is not None:
+            return {CPU: self._hints(held, frozenset(), wanted) if len(held) == wanted else []}
+        return {CPU: self._hints(self.shared - self.reserved, self._reusable_by(pod.uid), wanted)}
+
+    def pod_hints(self, pod: Pod) -> Hints:
+        """Return where the CPUs of all the pod's containers can come from."""
+        wanted = _pod_cpus(pod)
+        if not wanted:
+            return {}
+        held: frozenset[int] = frozenset()
+        for container in containers_in_order(pod):
+            own = self.of(pod.uid, container.name)
+            if own is not None and len(own) != exclusive_cpus(pod, container):
+                return {CPU: []}
+            held |= own or frozenset()
+        if len(held) == wanted:
+            return {CPU: self._hints(held, frozenset(), wanted)}
+        return {CPU: self._hints(self.shared - self.reserved, self._reusable_by(pod.uid) | held, wanted)}
+
+    def _hints(self, available: frozenset[int], reusable: frozenset[int], wanted: int) -> list[Hint]:
+        """Return the sets of NUMA nodes with enough CPUs; those to be reused have to be among them."""
+        topology = self._topology
+        nodes, smallest, fitting = topology.ids("node"), len(topology.ids("node")), []
+        for mask in masks(nodes):
+            inside = topology.within("node", mask)
+            if len(inside) >= wanted:
+                smallest = min(smallest, len(mask))
+            if reusable <= inside and len(inside & (available | reusable)) >= wanted:
+                fitting.append(mask)
+        return [Hint(mask, self._preferred(mask, smallest)) for mask in fitting]
+
+    def _preferred(self, mask: frozenset[int], smallest: int) -> bool:
+        if len(mask) == smallest:
+            return True
+        nodes_per_socket = len(self._topology.ids("node")) // len(self._topology.ids("socket"))
+        if not self._options.by_socket or not nodes_per_socket:
+            return False
+        sockets = self._topology.ids("socket", self._topology.within("node", mask))
+        return len(sockets) == -(-smallest // nodes_per_socket)
+
+    # --- giving and taking back -----------------------------------------------------------------------------
+
+    def allocate(self, pod: Pod, container: Container, hint: Hint) -> bool:
+        """Give the container the CPUs it wants for itself, near *hint*; whether anything changed.
+
+        :raises Refused: whole cores are given only, and it wants other than those.
+        :raises AllocationFailed: there are not enough.
+        """
+        wanted = exclusive_cpus(pod, container)
+        if not wanted:
+            return False
+        held = self.of(pod.uid, container.name)
+        if held is None:
+            if self._options.full_cores:
+                self._check_cores(wanted)
+            taken = self._take(wanted, hint, self._reusable_by(pod.uid))
+            self.shared -= taken
+            self.entries.setdefault(pod.uid, {})[container.name] = taken
+        self._note_reusable(pod, container, held if held is not None else taken)
+        return held is None
+
+    def release(self, uid: str) -> bool:
+        """Take back what the pod's containers had; whether that was anything."""
+        for cpus in (held := self.entries.pop(uid, {})).values():
+            self.shared |= cpus
+        return bool(held)
+
+    def _check_cores(self, wanted: int) -> None:
+        per_core = self._topology.cpus_per_core
+        if wanted % per_core:
+            raise Refused(
+                f"SMT Alignment Error: requested {wanted} cpus not multiple cpus per core = {per_core}",
+                reason=_SMT_REASON,
+            )
+        free = len(self.shared - self._reserved_cores)
+        if wanted > free:
+            raise Refused(
+                f"SMT Alignment Error: not enough free physical CPUs: available physical CPUs = {free}, "
+                f"requested CPUs = {wanted}, CPUs per core = {per_core}",
+                reason=_SMT_REASON,
+            )
+
+    def _take(self, wanted: int, hint: Hint, reusable: frozenset[int]) -> frozenset[int]:
+        """Take what init containers leave before what is free, and what is near before what is not."""
+        near = self._topology.all
+        if hint.nodes is not None:
+            near = self._topology.within("node", hint.nodes)
+            if self._options.by_socket:
+                near = self._topology.within("socket", self._topology.ids("socket", near))
+        available = (self.shared - self.reserved) | reusable
+        check_room(available, wanted)
+        taken: frozenset[int] = frozenset()
+        for preferred in (reusable & near, available & near):
+            left = preferred - taken
+            taken |= self._choose(left, min(wanted - len(taken), len(left)))
+        return taken | self._choose(available - taken, wanted - len(taken))
+
+    def _choose(self, available: frozenset[int], wanted: int) -> frozenset[int]:
+        if not self._options.distribute:
+            return take_packed(self._topology, available, wanted)
+        group = self._topology.cpus_per_core if self._options.full_cores else 1
+        return take_distributed(self._topology, available, wanted, group)
+
+    def _reusable_by(self, uid: str) -> frozenset[int]:
+        owner, cpus = self._reusable
+        return cpus if owner == uid else frozenset()
+
+    def _note_reusable(self, pod: Pod, container: Container, cpus: frozenset[int]) -> None:
+        reusable = self._reusable_by(pod.uid)
+        ends = container in (pod.spec.init_containers or ()) and not container.restartable_init
+        self._reusable = (pod.uid, reusable | cpus if ends else reusable - cpus)
+
+    # --- state ----------------------------------------------------------------------------------------------
+
+    def to_state(self) -> dict[str, Any]:
+        return {
+            "defaultCpuSet": format_cpu_list(self.shared),
+            "entries": {
+                uid: {name: format_cpu_list(cpus) for name, cpus in held.items()} for uid, held in self.entries.items()
+            },
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over what an earlier run wrote.
+
+        :raises StaleState: it does not fit this machine or what is reserved.
+        """
+        try:
+            shared = parse_cpu_list(state.get("defaultCpuSet", ""))
+            entries = {
+                uid: {name: parse_cpu_list(text) for name, text in held.items()}
+                for uid, held in (state.get("entries") or {}).items()
+            }
+        except (AttributeError, ValueError) as error:
+            raise StaleState(f"its CPU lists cannot be read: {error}") from error
+        if not shared:
+            raise StaleState("default cpuset cannot be empty")
+        if not self.reserved <= shared:
+            raise StaleState(
+                f'not all reserved cpus: "{format_cpu_list(self.reserved)}" are present in defaultCpuSet: '
+                f'"{format_cpu_list(shared)}"'
+            )
+        known = set(shared)
+        for uid, held in entries.items():
+            for name, cpus in held.items():
+                if cpus & shared:
+                    raise StaleState(
+                        f'pod: {uid}, container: {name} cpuset: "{format_cpu_list(cpus)}" overlaps with default '
+                        f'cpuset "{format_cpu_list(shared)}"'
+                    )
+                known |= cpus
+        if known != self._topology.all:
+            raise StaleState(
+                f'current set of available CPUs "{format_cpu_list(self._topology.all)}" doesn\'t match with CPUs in '
+                f'state "{format_cpu_list(known)}"'
+            )
+        self.shared, self.entries = shared, entries
+
+
+def containers_in_order(pod: Pod) -> list[Container]:
+    """Return init containers, then regular ones."""
+    return [*(pod.spec.init_containers or ()), *pod.spec.containers]
+
+
+def exclusive_cpus(pod: Pod, container: Container) -> int:
+    """Return how many CPUs the container has for itself: all it asks for, if whole ones and the pod guaranteed."""
+    if qos_class(pod) is not QosClass.GUARANTEED:
+        return 0
+    asked = {**container_limits(container), **container_requests(container)}.get(CPU)
+    milli = asked.milli_value() if asked is not None else 0
+    return 0 if milli % _MILLI else milli // _MILLI
+
+
+def _pod_cpus(pod: Pod) -> int:
+    starting = sidecars = 0
+    for container in pod.spec.init_containers or ():
+        wanted = exclusive_cpus(pod, container)
+        if container.restartable_init:
+            sidecars += wanted
+        else:
+            starting = max(starting, sidecars + wanted)
+    return max(starting, sidecars + sum(exclusive_cpus(pod, container) for container in pod.spec.containers))

@@ -1,0 +1,287 @@
+"""Aligns, assigns and releases CPUs and memory along the lives of pods, and keeps containers where they belong."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from nodeagent import hookimpl
+from nodeagent.contracts.background import BackgroundLoop
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.pods import Rejection
+from nodeagent.contracts.runtime import (
+    LABEL_POD_UID,
+    ContainerConfig,
+    ContainerState,
+    LinuxResources,
+)
+from nodeagent.errors import NodeAgentError, RuntimeFailure
+from nodeagent.model.pod import Container, Pod
+from nodeagent_plugins.resource_managers import CPU_STATE, MEMORY_STATE, metrics
+from nodeagent_plugins.resource_managers.alignment import NONE, Alignment, Hint, Hints
+from nodeagent_plugins.resource_managers.checkpoint import Checkpoint
+from nodeagent_plugins.resource_managers.cpu import CpuAssignments, containers_in_order, exclusive_cpus
+from nodeagent_plugins.resource_managers.errors import AllocationFailed, Refused, StaleState
+from nodeagent_plugins.resource_managers.memory import MemoryAssignments
+from nodeagent_plugins.resource_managers.start import make_alignment, make_cpus, make_memory
+from nodeagent_plugins.resource_managers.topology import format_cpu_list, read_topology
+
+_log = logging.getLogger(__name__)
+
+_POLICY_NAMES = {"none": "None", "static": "Static"}
+"""As the memory manager's state file has them."""
+
+
+class ResourceManagers:
+    """The CPU, memory and topology managers of one node.
+
+    :param machine: where the kernel's files are.
+    """
+
+    name = "resource managers"
+
+    def __init__(self, context: AgentContext, *, machine: Path = Path("/")) -> None:
+        self._context, self._machine = context, machine
+        config = context.config
+        self._cpu_policy, self._memory_policy = config.cpu_manager_policy.lower(), config.memory_manager_policy.lower()
+        self._alignment: Alignment | None = None
+        self._cpus: CpuAssignments | None = None
+        self._memory: MemoryAssignments | None = None
+        self._cpu_file = Checkpoint(context.root_dir / CPU_STATE, self._cpu_policy)
+        self._memory_file = Checkpoint(context.root_dir / MEMORY_STATE, _POLICY_NAMES[self._memory_policy])
+        self._parts: list[tuple[Checkpoint, CpuAssignments | MemoryAssignments]] = []
+        """What is managed, with the file that keeps it."""
+        self._lock = asyncio.Lock()
+        """Held while assignments change and until they are on disk."""
+        self._unsaved = False
+        self._admitting = ""
+        """UID of the pod admitted last, which may not be active yet."""
+        self._created: dict[tuple[str, str], str] = {}
+        self._written: dict[str, str] = {}
+        """CPU set last given to the runtime, by container id."""
+
+    # --- start ----------------------------------------------------------------------------------------------
+
+    @hookimpl
+    def nodeagent_provide_background_loops(self) -> Sequence[BackgroundLoop]:
+        self.start()
+        return [self] if self._parts else []
+
+    def start(self) -> None:
+        """Look at the machine and take over what an earlier run assigned. Blocks.
+
+        :raises ConfigError: the configuration does not go with this machine.
+        :raises StaleState: a state file does not go with either.
+        """
+        config = self._context.config
+        topology = read_topology(self._machine)
+        self._alignment = make_alignment(config, topology)
+        if self._cpu_policy == "static":
+            self._cpus = make_cpus(config, topology)
+        if self._memory_policy == "static":
+            self._memory = make_memory(config, topology)
+        for file, part in ((self._cpu_file, self._cpus), (self._memory_file, self._memory)):
+            state = file.read()
+            if part is None:
+                continue
+            self._parts.append((file, part))
+            try:
+                if state is not None:
+                    part.restore(state)
+            except StaleState as error:
+                raise file.stale(str(error)) from error
+        self._unsaved = True
+
+    # --- the life of a pod ----------------------------------------------------------------------------------
+
+    @hookimpl
+    async def nodeagent_admit_pod(self, pod: Pod, active: Sequence[Pod]) -> Rejection | None:
+        self._admitting = pod.uid
+        await self._release_stale(active)
+        async with self._lock:
+            try:
+                self._unsaved |= self._admit(pod)
+            except Refused as error:
+                return Rejection(error.reason, str(error))
+            except AllocationFailed as error:
+                return Rejection(error.reason, f"Allocate failed due to {error}, which is unexpected")
+            await self._save()
+        return None
+
+    @hookimpl
+    async def nodeagent_pod_terminated(self, pod: Pod) -> None:
+        await self._release([pod.uid])
+
+    @hookimpl
+    async def nodeagent_change_container(
+        self, pod: Pod, container: Container, settings: ContainerConfig
+    ) -> ContainerConfig | None:
+        resources = settings.resources
+        if self._cpus is not None:
+            cpus = self._cpu_list(pod.uid, container.name)
+            self._created[pod.uid, container.name] = cpus
+            resources = dataclasses.replace(resources, cpuset_cpus=cpus)
+        nodes = self._memory.nodes_of(pod.uid, container.name) if self._memory is not None else None
+        if nodes:
+            resources = dataclasses.replace(resources, cpuset_mems=format_cpu_list(nodes))
+        return None if resources is settings.resources else dataclasses.replace(settings, resources=resources)
+
+    @hookimpl
+    async def nodeagent_container_started(self, pod: Pod, container: Container, container_id: str) -> None:
+        cpus = self._created.pop((pod.uid, container.name), None)
+        if cpus is not None:
+            self._written[container_id] = cpus
+
+    # --- assigning ------------------------------------------------------------------------------------------
+
+    def _admit(self, pod: Pod) -> bool:
+        """Assign what the pod's containers ask for, or nothing at all; whether anything changed.
+
+        :raises Refused: it cannot be aligned as the policies want it.
+        :raises AllocationFailed: there is not enough.
+        """
+        held = [part for _, part in self._parts if pod.uid in part.entries]
+        clock = self._context.clock
+        metrics.ADMISSIONS.inc()
+        try:
+            with metrics.ADMISSION_MILLISECONDS.time(lambda: clock.now() * 1000):
+                return self._align(pod)
+        except (Refused, AllocationFailed):
+            metrics.ADMISSION_ERRORS.inc()
+            for _, part in self._parts:
+                if part not in held:
+                    part.release(pod.uid)
+            raise
+
+    def _align(self, pod: Pod) -> bool:
+        """Assign to one container after the other, or in one place for the whole pod.
+
+        spec: config.topologyManagerPolicy, config.topologyManagerScope
+        """
+        alignment = self._alignment
+        assert alignment is not None, "start() was not called"
+        whole: Hint | None = None
+        if alignment.policy == NONE:
+            whole = Hint()
+        elif self._context.config.topology_manager_scope == "pod":
+            whole = _merged(alignment, [part.pod_hints(pod) for _, part in self._parts])
+        changed = False
+        for container in containers_in_order(pod):
+            hint = whole or _merged(alignment, [part.container_hints(pod, container) for _, part in self._parts])
+            changed |= self._assign(pod, container, hint)
+        return changed
+
+    def _assign(self, pod: Pod, container: Container, hint: Hint) -> bool:
+        changed = False
+        if self._cpus is not None:
+            pinned = exclusive_cpus(pod, container) > 0
+            metrics.PINNING_REQUESTS.inc(by=pinned)
+            try:
+                changed = self._cpus.allocate(pod, container, hint)
+            except NodeAgentError:
+                metrics.PINNING_ERRORS.inc()
+                raise
+        if self._memory is not None:
+            changed |= self._memory.allocate(pod, container, hint)
+        return changed
+
+    def _cpu_list(self, uid: str, container: str) -> str:
+        assert self._cpus is not None
+        return format_cpu_list(self._cpus.of(uid, container) or self._cpus.shared)
+
+    # --- releasing ------------------------------------------------------------------------------------------
+
+    async def _release(self, uids: Sequence[str]) -> None:
+        async with self._lock:
+            changed = [part.release(uid) for _, part in self._parts for uid in uids]
+            self._unsaved |= any(changed)
+            await self._save()
+
+    async def _release_stale(self, active: Sequence[Pod]) -> None:
+        """Release what is held by pods that are not active and of which nothing runs any more.
+
+        Pods that are not known yet because the agent has just begun still run, so they keep theirs.
+        """
+        wanted = {pod.uid for pod in active} | {self._admitting}
+        strange = {uid for _, part in self._parts for uid in part.entries} - wanted
+        if not strange:
+            return
+        try:
+            containers = await self._context.runtime.list_containers()
+        except RuntimeFailure as error:
+            _log.warning("Assignments of vanished pods cannot be looked for", extra={"err": str(error)})
+            return
+        alive = {each.labels.get(LABEL_POD_UID, "") for each in containers if each.state is not ContainerState.EXITED}
+        gone = sorted(strange - alive - {self._admitting})
+        if gone:
+            _log.info("Assignments of vanished pods are released", extra={"pods": gone})
+            await self._release(gone)
+
+    async def _save(self) -> None:
+        """Write the state files; what could not be written is tried again with the next change or turn."""
+        if not self._unsaved:
+            return
+        try:
+            for file, part in self._parts:
+                await asyncio.to_thread(file.write, part.to_state())
+        except OSError as error:
+            _log.error("Assignments cannot be kept on disk", extra={"err": str(error)})
+        else:
+            self._unsaved = False
+
+    # --- keeping containers where they belong ---------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Compare and rewrite CPU sets until cancelled.
+
+        spec: config.cpuManagerReconcilePeriod
+        """
+        period = self._context.config.cpu_manager_reconcile_period.seconds
+        async with self._lock:
+            await self._save()
+        while True:
+            await self._context.clock.sleep(period)
+            await self.reconcile()
+
+    async def reconcile(self) -> None:
+        """Release what nobody has any more, and tell the runtime of each running container's CPUs if they changed."""
+        active = self._context.pods.active()
+        await self._release_stale(active)
+        async with self._lock:
+            await self._save()
+        if self._cpus is None:
+            return
+        seen: dict[str, str] = {}
+        for pod in active:
+            observed = self._context.pods.observed(pod.uid)
+            for container in observed.containers if observed is not None else ():
+                if container.state is ContainerState.RUNNING:
+                    cpus = self._cpu_list(pod.uid, container.name)
+                    if await self._tell(container.id, cpus):
+                        seen[container.id] = cpus
+        self._written = seen
+        uids = {pod.uid for pod in active}
+        self._created = {key: cpus for key, cpus in self._created.items() if key[0] in uids}
+
+    async def _tell(self, container_id: str, cpus: str) -> bool:
+        if self._written.get(container_id) == cpus:
+            return True
+        try:
+            await self._context.runtime.update_resources(container_id, LinuxResources(cpuset_cpus=cpus))
+        except RuntimeFailure as error:
+            _log.warning(
+                "CPU set of a container cannot be changed",
+                extra={"container": container_id, "cpus": cpus, "err": str(error)},
+            )
+            return False
+        return True
+
+
+def _merged(alignment: Alignment, hints: Sequence[Hints]) -> Hint:
+    hint, fits = alignment.merge(hints)
+    if not fits:
+        raise Refused("Resources cannot be allocated with Topology locality", reason="TopologyAffinityError")
+    return hint

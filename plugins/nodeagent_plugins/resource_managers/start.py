@@ -1,0 +1,119 @@
+"""What the configuration asks of this machine's processors and memory, checked against what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nodeagent.base.quantity import Quantity
+from nodeagent.config.reservations import all_reserved
+from nodeagent.config.rules.managers import parse_bool, parse_cpu_list
+from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.errors import ConfigError, Problem
+from nodeagent.model.eviction_thresholds import reserved_for_eviction
+from nodeagent.model.resources import CPU, MEMORY, add
+from nodeagent_plugins.resource_managers.alignment import NONE, Alignment
+from nodeagent_plugins.resource_managers.choice import take_packed
+from nodeagent_plugins.resource_managers.cpu import CpuAssignments, CpuOptions
+from nodeagent_plugins.resource_managers.memory import MemoryAssignments
+from nodeagent_plugins.resource_managers.topology import Topology, format_cpu_list
+
+MAX_NUMA_NODES = 8
+"""More would make every admission look at too many combinations."""
+
+_SOURCE = "resource managers"
+
+
+def make_alignment(config: NodeAgentConfiguration, topology: Topology) -> Alignment:
+    """Return the policy of ``topologyManagerPolicy``.
+
+    :raises ConfigError: the machine is too large for it.
+    """
+    policy, nodes = config.topology_manager_policy, len(topology.nodes)
+    if policy != NONE and nodes > MAX_NUMA_NODES:
+        rule = f"is not supported on machines with more than {MAX_NUMA_NODES} NUMA nodes; this one has {nodes}"
+        raise _wrong("topologyManagerPolicy", policy, rule)
+    options = config.topology_manager_policy_options
+    closest = parse_bool(options.get("prefer-closest-numa-nodes", ""))
+    if policy != NONE and closest and not all(node.distances for node in topology.nodes.values()):
+        field = "topologyManagerPolicyOptions.prefer-closest-numa-nodes"
+        raise _wrong(field, "true", "needs NUMA distances, and the kernel tells none")
+    return Alignment(policy, topology, closest=closest)
+
+
+def make_cpus(config: NodeAgentConfiguration, topology: Topology) -> CpuAssignments:
+    """Return the assignments of policy ``static``, all CPUs shared yet.
+
+    :raises ConfigError: no CPU is reserved, one that is not there, or an option does not go with this machine.
+    """
+    options = config.cpu_manager_policy_options
+    chosen = CpuOptions(
+        full_cores=parse_bool(options.get("full-pcpus-only", "")),
+        distribute=parse_bool(options.get("distribute-cpus-across-numa", "")),
+        by_socket=parse_bool(options.get("align-by-socket", "")),
+    )
+    sockets, nodes = len(topology.ids("socket")), len(topology.ids("node"))
+    if chosen.by_socket and sockets > nodes:
+        rule = f"needs at least as many NUMA nodes as sockets; this machine has {nodes} and {sockets}"
+        raise _wrong("cpuManagerPolicyOptions.align-by-socket", "true", rule)
+    return CpuAssignments(topology, _reserved_cpus(config, topology), chosen)
+
+
+def _reserved_cpus(config: NodeAgentConfiguration, topology: Topology) -> frozenset[int]:
+    named = parse_cpu_list(config.reserved_system_cpus)
+    if named:
+        if not named <= topology.all:
+            online = format_cpu_list(topology.all)
+            raise _wrong("reservedSystemCPUs", config.reserved_system_cpus, f"must be among the online CPUs {online}")
+        return named
+    count = -(-all_reserved(config).get(CPU, Quantity()).milli_value() // 1000)
+    if not count:
+        rule = "static needs CPU kept back: set reservedSystemCPUs, or cpu in systemReserved or platformReserved"
+        raise _wrong("cpuManagerPolicy", None, rule)
+    if count > len(topology.cpus):
+        rule = f"static needs {count} CPUs kept back, and the machine has {len(topology.cpus)}"
+        raise _wrong("cpuManagerPolicy", None, rule)
+    return take_packed(topology, topology.all, count)
+
+
+def make_memory(config: NodeAgentConfiguration, topology: Topology) -> MemoryAssignments:
+    """Return the assignments of policy ``Static``, nothing given away yet.
+
+    :raises ConfigError: ``reservedMemory`` names a node that is not there, more than a node has, or does not add up
+        to what the node keeps back.
+    """
+    reserved: dict[int, dict[str, int]] = {}
+    total: dict[str, Quantity] = {}
+    for index, reservation in enumerate(config.reserved_memory):
+        path, number = f"reservedMemory[{index}]", reservation.numa_node
+        node = topology.nodes.get(number)
+        if node is None:
+            raise _wrong(f"{path}.numaNode", number, "is no NUMA node of this machine")
+        sizes = {MEMORY: node.memory, **node.huge_pages}
+        for resource, amount in reservation.limits.items():
+            if amount.value() > sizes.get(resource, 0):
+                raise _wrong(
+                    f"{path}.limits.{resource}",
+                    str(amount),
+                    f"is more than NUMA node {number} has: {sizes.get(resource, 0)} bytes",
+                )
+            reserved.setdefault(number, {})[resource] = amount.value()
+        add(total, reservation.limits)
+    expected = _kept_back(config, Quantity(sum(node.memory for node in topology.nodes.values())))
+    for resource in sorted({*total, MEMORY}):
+        ours, theirs = total.get(resource, Quantity()), expected.get(resource, Quantity())
+        if ours != theirs:
+            rule = f"must add up for {resource} to systemReserved, platformReserved and evictionHard: {theirs}"
+            raise _wrong("reservedMemory", str(ours), rule)
+    if not total.get(MEMORY):
+        raise _wrong("memoryManagerPolicy", None, "Static needs memory kept back in reservedMemory")
+    return MemoryAssignments(topology, reserved)
+
+
+def _kept_back(config: NodeAgentConfiguration, capacity: Quantity) -> Mapping[str, Quantity]:
+    kept = all_reserved(config)
+    add(kept, reserved_for_eviction(config.eviction_hard, {MEMORY: capacity}))
+    return kept
+
+
+def _wrong(field: str, value: object, rule: str) -> ConfigError:
+    return ConfigError([Problem(_SOURCE, field, value, rule)])

@@ -1,0 +1,66 @@
+"""CPUs are taken close together, or spread evenly."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodeagent_plugins.resource_managers.choice import take_distributed, take_packed
+from nodeagent_plugins.resource_managers.errors import AllocationFailed
+
+
+@pytest.mark.parametrize(
+    ("taken", "count", "expected"),
+    [
+        (set(), 1, {0}),
+        (set(), 2, {0, 8}),
+        (set(), 3, {0, 8, 1}),
+        (set(), 4, {0, 1, 8, 9}),
+        (set(), 8, {0, 1, 2, 3, 8, 9, 10, 11}),
+        (set(), 12, {0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 12, 13}),
+        ({0}, 1, {8}),
+        ({0}, 2, {1, 9}),
+        ({0, 8, 4}, 1, {1}),
+        ({0, 8}, 4, {2, 3, 10, 11}),
+    ],
+)
+def test_packed_takes_the_largest_whole_places_and_fills_what_is_begun(topology, taken, count, expected):
+    assert take_packed(topology, topology.all - taken, count) == expected
+
+
+def test_packed_takes_nothing_for_nothing(topology):
+    assert take_packed(topology, topology.all, 0) == frozenset()
+
+
+def spread(topology, cpus):
+    return [len(cpus & topology.within("node", [node])) for node in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("count", "group", "expected"),
+    [
+        (4, 1, [4, 0, 0, 0]),
+        (6, 1, [3, 3, 0, 0]),
+        (10, 1, [4, 3, 3, 0]),
+        (6, 2, [4, 2, 0, 0]),
+        (16, 1, [4, 4, 4, 4]),
+    ],
+)
+def test_distributed_takes_equal_parts_of_as_few_nodes_as_can_be(topology, count, group, expected):
+    assert sorted(spread(topology, take_distributed(topology, topology.all, count, group)), reverse=True) == expected
+
+
+def test_distributed_by_cores_takes_whole_ones(topology):
+    cpus = take_distributed(topology, topology.all, 6, 2)
+    assert all(topology.within("core", [core]) <= cpus for core in topology.ids("core", cpus))
+
+
+def test_distributed_leaves_the_nodes_even(topology):
+    available = topology.all - {0}
+    cpus = take_distributed(topology, available, 6, 1)
+    assert spread(topology, cpus)[0] == 0
+
+
+def test_both_say_when_there_are_not_enough(topology):
+    for take in (take_packed, lambda *args: take_distributed(*args, 1)):
+        with pytest.raises(AllocationFailed, match="requested=3, available=2"):
+            take(topology, frozenset({0, 1}), 3)

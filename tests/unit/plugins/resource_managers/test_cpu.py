@@ -1,0 +1,186 @@
+"""Guaranteed containers get whole CPUs for themselves, all others share the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodeagent.testing import make_container, make_pod
+from nodeagent_plugins.resource_managers.alignment import Hint
+from nodeagent_plugins.resource_managers.cpu import CpuAssignments, CpuOptions, exclusive_cpus
+from nodeagent_plugins.resource_managers.errors import AllocationFailed, Refused, StaleState
+
+from .conftest import guaranteed
+
+ANYWHERE = Hint()
+
+
+@pytest.fixture
+def cpus(topology):
+    return CpuAssignments(topology, frozenset({0}))
+
+
+def give(cpus, pod, hint=ANYWHERE):
+    for container in [*(pod.spec.init_containers or ()), *pod.spec.containers]:
+        cpus.allocate(pod, container, hint)
+    return cpus.entries.get(pod.uid, {})
+
+
+@pytest.mark.parametrize(
+    ("requests", "limits", "count"),
+    [
+        ({"cpu": "2", "memory": "1Gi"}, {"cpu": "2", "memory": "1Gi"}, 2),
+        ({"cpu": "2000m", "memory": "1Gi"}, {"cpu": "2", "memory": "1Gi"}, 2),
+        (None, {"cpu": "2", "memory": "1Gi"}, 2),
+        ({"cpu": "1500m", "memory": "1Gi"}, {"cpu": "1500m", "memory": "1Gi"}, 0),
+        ({"cpu": "1", "memory": "1Gi"}, {"cpu": "2", "memory": "1Gi"}, 0),
+        ({"cpu": "2"}, {"cpu": "2"}, 0),
+        (None, None, 0),
+    ],
+)
+def test_only_whole_cpus_of_guaranteed_pods_are_exclusive(requests, limits, count):
+    pod = make_pod(containers=[make_container(resources={"requests": requests, "limits": limits})])
+    assert exclusive_cpus(pod, pod.spec.containers[0]) == count
+
+
+@pytest.mark.row("config.cpuManagerPolicy")
+def test_what_is_given_leaves_the_shared_pool_and_comes_back(cpus, topology):
+    pod = guaranteed(main={"cpu": "2"}, side={"cpu": "1500m"})
+    assert give(cpus, pod) == {"main": {1, 9}}
+    assert cpus.shared == topology.all - {1, 9}
+    assert cpus.release(pod.uid)
+    assert cpus.shared == topology.all
+    assert not cpus.release(pod.uid)
+
+
+@pytest.mark.row("config.reservedSystemCPUs")
+def test_reserved_cpus_are_never_exclusive(cpus):
+    with pytest.raises(AllocationFailed, match="requested=16, available=15"):
+        give(cpus, guaranteed(main={"cpu": "16"}))
+    assert give(cpus, guaranteed(main={"cpu": "15"}))
+    assert cpus.shared == {0}
+
+
+def test_what_a_container_has_is_not_given_again(cpus):
+    pod = guaranteed(main={"cpu": "2"})
+    assert cpus.allocate(pod, pod.spec.containers[0], ANYWHERE)
+    assert not cpus.allocate(pod, pod.spec.containers[0], ANYWHERE)
+
+
+def test_cpus_of_init_containers_are_used_again_and_those_of_sidecars_are_not(cpus):
+    pod = guaranteed(
+        init=[("setup", {"cpu": "4"}, False), ("proxy", {"cpu": "1"}, True)], main={"cpu": "2"}, more={"cpu": "1"}
+    )
+    given = give(cpus, pod)
+    assert given["main"] | given["more"] | given["proxy"] <= given["setup"]
+    assert not (given["main"] | given["more"]) & given["proxy"]
+    assert not given["main"] & given["more"]
+
+
+def test_cpus_come_from_the_hinted_nodes_first(cpus, topology):
+    assert give(cpus, guaranteed(main={"cpu": "3"}), Hint(frozenset({3})))["main"] < topology.within("node", [3])
+    spilling = give(cpus, guaranteed("more", main={"cpu": "6"}), Hint(frozenset({2})))["main"]
+    assert topology.within("node", [2]) < spilling
+
+
+# --- options --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.row("config.cpuManagerPolicyOptions")
+@pytest.mark.parametrize(
+    ("count", "message"),
+    [
+        ("3", "SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2"),
+        (
+            "16",
+            "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = 14, requested CPUs = 16, "
+            "CPUs per core = 2",
+        ),
+    ],
+)
+def test_full_cores_only_refuses_what_is_not_whole_cores(topology, count, message):
+    cpus = CpuAssignments(topology, frozenset({0}), CpuOptions(full_cores=True))
+    with pytest.raises(Refused) as refused:
+        give(cpus, guaranteed(main={"cpu": count}))
+    assert (refused.value.reason, str(refused.value)) == ("SMTAlignmentError", message)
+
+
+@pytest.mark.row("config.cpuManagerPolicyOptions")
+def test_distribution_spreads_over_nodes(topology):
+    cpus = CpuAssignments(topology, frozenset({0}), CpuOptions(distribute=True))
+    given = give(cpus, guaranteed(main={"cpu": "6"}))["main"]
+    assert sorted(len(given & topology.within("node", [node])) for node in range(4)) == [0, 0, 3, 3]
+
+
+@pytest.mark.row("config.cpuManagerPolicyOptions")
+def test_alignment_by_socket_prefers_and_takes_whole_sockets(topology):
+    pod = guaranteed(main={"cpu": "5"})
+    by_socket = CpuAssignments(topology, frozenset({0}), CpuOptions(by_socket=True))
+    preferred = preferred_masks(by_socket, guaranteed(main={"cpu": "3"}))
+    assert {2, 3} in preferred
+    assert {1, 2} not in preferred
+    assert {2, 3} not in preferred_masks(CpuAssignments(topology, frozenset({0})), guaranteed(main={"cpu": "3"}))
+    assert give(by_socket, pod, Hint(frozenset({2})))["main"] < topology.within("socket", [1])
+
+
+# --- hints ----------------------------------------------------------------------------------------------------
+
+
+def preferred_masks(cpus, pod):
+    hints = cpus.container_hints(pod, pod.spec.containers[0])["cpu"]
+    return [hint.nodes for hint in hints if hint.preferred]
+
+
+def test_hints_name_where_enough_is_free_and_prefer_the_narrowest(cpus):
+    assert preferred_masks(cpus, guaranteed(main={"cpu": "4"})) == [{1}, {2}, {3}]
+    assert preferred_masks(cpus, guaranteed(main={"cpu": "5"}))[0] == {0, 1}
+    give(cpus, guaranteed("other", main={"cpu": "8"}))
+    assert {0} in preferred_masks(cpus, guaranteed(main={"cpu": "3"}))
+
+
+def test_a_container_that_shares_gives_no_hint(cpus):
+    pod = guaranteed(main={"cpu": "1500m"})
+    assert cpus.container_hints(pod, pod.spec.containers[0]) == {}
+    assert cpus.pod_hints(pod) == {}
+
+
+def test_hints_after_a_restart_name_what_is_held(cpus):
+    pod = guaranteed(main={"cpu": "4"})
+    give(cpus, pod, Hint(frozenset({2})))
+    assert preferred_masks(cpus, pod) == [{2}]
+    assert [hint.nodes for hint in cpus.pod_hints(pod)["cpu"] if hint.preferred] == [{2}]
+    larger = guaranteed(main={"cpu": "5"})
+    assert cpus.container_hints(larger, larger.spec.containers[0]) == {"cpu": []}
+    assert cpus.pod_hints(larger) == {"cpu": []}
+
+
+def test_a_pods_hint_is_of_what_runs_at_once(cpus):
+    pod = guaranteed(init=[("setup", {"cpu": "5"}, False)], main={"cpu": "2"}, more={"cpu": "2"})
+    assert all(len(hint.nodes) > 1 for hint in cpus.pod_hints(pod)["cpu"])
+
+
+# --- state ----------------------------------------------------------------------------------------------------
+
+
+def test_the_state_is_that_of_the_field_and_is_taken_over(cpus, topology):
+    pod = guaranteed(main={"cpu": "2"})
+    give(cpus, pod)
+    state = cpus.to_state()
+    assert state == {"defaultCpuSet": "0,2-8,10-15", "entries": {pod.uid: {"main": "1,9"}}}
+    again = CpuAssignments(topology, frozenset({0}))
+    again.restore(state)
+    assert (again.shared, again.entries) == (cpus.shared, cpus.entries)
+
+
+@pytest.mark.parametrize(
+    ("shared", "held", "why"),
+    [
+        ("", {}, "default cpuset cannot be empty"),
+        ("1-15", {"c": "0"}, 'not all reserved cpus: "0" are present in defaultCpuSet: "1-15"'),
+        ("0-15", {"c": "3"}, 'cpuset: "3" overlaps with default cpuset "0-15"'),
+        ("0-7", {}, 'current set of available CPUs "0-15" doesn\'t match with CPUs in state "0-7"'),
+        ("0-15", {"c": "x"}, "cannot be read"),
+    ],
+)
+def test_a_state_that_does_not_fit_is_refused(cpus, shared, held, why):
+    with pytest.raises(StaleState, match=why.replace("(", r"\(")):
+        cpus.restore({"defaultCpuSet": shared, "entries": {"uid": held}})

@@ -1,0 +1,293 @@
+"""Pods are admitted, pinned, kept where they belong and released."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from nodeagent.base.duration import Duration
+from nodeagent.base.quantity import Quantity
+from nodeagent.config.types import MemoryReservation
+from nodeagent.contracts.runtime import ContainerConfig, LinuxResources
+from nodeagent.errors import RuntimeFailure
+from nodeagent.testing import (
+    FakeClock,
+    FakePodDirectory,
+    FakeRuntime,
+    admit,
+    load_plugin,
+    make_config,
+    make_context,
+    make_pod,
+)
+from nodeagent_plugins import resource_managers
+from nodeagent_plugins.resource_managers.errors import StaleState
+from nodeagent_plugins.resource_managers.manager import ResourceManagers
+
+from .conftest import guaranteed
+
+CPU = {"cpu_manager_policy": "static", "reserved_system_cpus": "0"}
+MEMORY = {
+    "memory_manager_policy": "Static",
+    "system_reserved": {"memory": "1Gi"},
+    "eviction_hard": {},
+    "reserved_memory": (MemoryReservation(0, {"memory": Quantity.parse("1Gi")}),),
+}
+
+
+class Node:
+    """The managers on a machine, with a runtime and the pods that are active on it."""
+
+    def __init__(self, tmp_path, machine, **config):
+        self.clock = FakeClock()
+        self.runtime, self.pods = FakeRuntime(self.clock), FakePodDirectory()
+        self.root = tmp_path / "root"
+        self.root.mkdir(exist_ok=True)
+        self.context = make_context(
+            self.root, config=make_config(**config), clock=self.clock, runtime=self.runtime, pods=self.pods
+        )
+        self.machine = machine
+        self.restart()
+
+    def restart(self):
+        self.managers = ResourceManagers(self.context, machine=self.machine)
+        self.plugins = load_plugin(self.managers)
+        self.plugins.provide_all("nodeagent_provide_background_loops", context=self.context, plugins=self.plugins)
+
+    async def admit(self, pod):
+        rejection = await admit(self.plugins, pod, *self.pods.active())
+        if rejection is None:
+            self.pods.add(pod)
+        return rejection and (rejection.reason, rejection.message)
+
+    async def run(self, pod, name="main"):
+        """Admit the pod, make and start its container; return the runtime's id of it."""
+        assert await self.admit(pod) is None
+        container = pod.spec.containers[0]
+        settings = await self.settings(pod, container)
+        container_id = self.runtime.start(name, pod, resources=settings.resources)
+        await self.plugins.announce(
+            "nodeagent_container_started", pod=pod, container=container, container_id=container_id
+        )
+        self.pods.add(pod, observed=self.runtime.pod(pod.uid))
+        return container_id
+
+    async def settings(self, pod, container):
+        made = ContainerConfig(container.name, 0, container.image, resources=LinuxResources(cpu_shares=7))
+        return await self.plugins.fold("nodeagent_change_container", "settings", made, pod=pod, container=container)
+
+    def cpus(self, container_id):
+        return self.runtime.config_of(container_id).resources.cpuset_cpus
+
+    def updates(self):
+        return [call.arguments for call in self.runtime.called("update_resources")]
+
+    def state(self, name="cpu_manager_state"):
+        return json.loads((self.root / name).read_text())
+
+
+@pytest.fixture
+def start(tmp_path, machine):
+    return lambda **config: Node(tmp_path, machine, **config)
+
+
+# --- cpu ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.row("config.cpuManagerPolicy")
+async def test_a_guaranteed_container_gets_cpus_of_its_own_and_others_the_rest(start):
+    node = start(**CPU)
+    fast, slow = await node.run(guaranteed(main={"cpu": "2"})), await node.run(make_pod("slow"))
+    assert (node.cpus(fast), node.cpus(slow)) == ("1,9", "0,2-8,10-15")
+    assert node.runtime.config_of(fast).resources.cpu_shares == 7
+    assert node.state()["entries"] == {"uid-fast": {"main": "1,9"}}
+
+
+@pytest.mark.row("config.cpuManagerReconcilePeriod")
+async def test_the_shared_pool_is_rewritten_each_period(start):
+    node = start(**CPU, cpu_manager_reconcile_period=Duration.of(seconds=20))
+    slow = await node.run(make_pod("slow"))
+    fast = await node.run(guaranteed(main={"cpu": "2"}))
+    loop = asyncio.create_task(node.managers.run())
+    await node.clock.advance(19)
+    assert node.updates() == []
+    await node.clock.advance(1)
+    assert node.updates() == [(slow, LinuxResources(cpuset_cpus="0,2-8,10-15"))]
+    await node.clock.advance(20)
+    assert len(node.updates()) == 1
+    await node.plugins.announce("nodeagent_pod_terminated", pod=node.pods.get("uid-fast"))
+    node.runtime.exit(fast)
+    node.pods.add(node.pods.get("uid-fast"), observed=node.runtime.pod("uid-fast"))
+    await node.clock.advance(20)
+    assert node.updates()[1:] == [(slow, LinuxResources(cpuset_cpus="0-15"))]
+    loop.cancel()
+
+
+async def test_an_update_that_failed_is_repeated(start):
+    node = start(**CPU)
+    await node.run(make_pod("slow"))
+    await node.run(guaranteed(main={"cpu": "2"}))
+    node.runtime.fail("update_resources", RuntimeFailure("no"))
+    await node.managers.reconcile()
+    await node.managers.reconcile()
+    assert len(node.updates()) == 2
+
+
+async def test_a_restarted_agent_takes_over_and_tells_every_container_again(start):
+    node = start(**CPU)
+    pod = guaranteed(main={"cpu": "2"})
+    fast = await node.run(pod)
+    node.restart()
+    assert await node.admit(pod) is None
+    node.pods.add(pod, observed=node.runtime.pod(pod.uid))
+    await node.managers.reconcile()
+    assert node.updates() == [(fast, LinuxResources(cpuset_cpus="1,9"))]
+
+
+async def test_pods_not_known_yet_after_a_restart_keep_their_cpus(start):
+    node = start(**CPU)
+    await node.run(guaranteed(main={"cpu": "2"}))
+    node.pods = node.context.pods = FakePodDirectory()
+    node.restart()
+    await node.run(guaranteed("second", main={"cpu": "2"}))
+    assert set(node.state()["entries"]) == {"uid-fast", "uid-second"}
+
+
+async def test_cpus_of_a_pod_that_vanished_are_given_again(start):
+    node = start(**CPU)
+    container = await node.run(guaranteed(main={"cpu": "8"}))
+    node.runtime.exit(container)
+    node.pods = node.context.pods = FakePodDirectory()
+    node.restart()
+    assert await node.admit(guaranteed("second", main={"cpu": "15"})) is None
+
+
+async def test_a_pod_that_others_refused_gives_back_what_it_got(start):
+    node = start(**CPU)
+    assert await admit(node.plugins, guaranteed(main={"cpu": "8"})) is None
+    await node.managers.reconcile()
+    assert set(node.state()["entries"]) == {"uid-fast"}
+    assert await node.admit(guaranteed("second", main={"cpu": "15"})) is None
+
+
+async def test_too_many_cpus_are_refused_and_nothing_is_kept(start):
+    node = start(**CPU)
+    assert await node.admit(guaranteed(main={"cpu": "8"}, more={"cpu": "8"})) == (
+        "UnexpectedAdmissionError",
+        "Allocate failed due to not enough cpus available to satisfy request: requested=8, available=7, "
+        "which is unexpected",
+    )
+    assert await node.admit(guaranteed("second", main={"cpu": "15"})) is None
+
+
+@pytest.mark.row("config.cpuManagerPolicyOptions")
+async def test_options_reach_the_choice(start):
+    node = start(**CPU, cpu_manager_policy_options={"full-pcpus-only": "true"})
+    assert await node.admit(guaranteed(main={"cpu": "3"})) == (
+        "SMTAlignmentError",
+        "SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2",
+    )
+
+
+async def test_a_state_that_cannot_be_written_is_written_later(start):
+    node = start(**CPU)
+    aside = node.root / ".cpu_manager_state.new"
+    aside.mkdir()
+    await node.run(guaranteed(main={"cpu": "2"}))
+    aside.rmdir()
+    await node.managers.reconcile()
+    assert node.state()["entries"] == {"uid-fast": {"main": "1,9"}}
+
+
+# --- memory and alignment -------------------------------------------------------------------------------------
+
+
+@pytest.mark.row("config.memoryManagerPolicy", "config.reservedMemory")
+async def test_memory_is_pinned_to_nodes(start):
+    node = start(**MEMORY)
+    pod = guaranteed(main={"memory": "3.5Gi"})
+    container = await node.run(pod)
+    assert node.runtime.config_of(container).resources.cpuset_mems == "1"
+    assert node.runtime.config_of(container).resources.cpuset_cpus == ""
+    assert node.state("memory_manager_state")["policyName"] == "Static"
+    await node.plugins.announce("nodeagent_pod_terminated", pod=pod)
+    assert node.state("memory_manager_state")["entries"] == {}
+    slow = make_pod("slow")
+    assert (await node.settings(slow, slow.spec.containers[0])).resources.cpuset_mems == ""
+
+
+@pytest.mark.row("config.topologyManagerPolicy")
+@pytest.mark.parametrize(
+    ("policy", "cpu", "verdict"),
+    [
+        ("none", "5", None),
+        ("best-effort", "5", None),
+        ("restricted", "5", None),
+        ("single-numa-node", "5", "TopologyAffinityError"),
+        ("single-numa-node", "4", None),
+    ],
+)
+async def test_what_cannot_be_aligned_is_refused_as_the_policy_says(start, policy, cpu, verdict):
+    node = start(**CPU, topology_manager_policy=policy)
+    rejection = await node.admit(guaranteed(main={"cpu": cpu}))
+    assert rejection == (verdict and (verdict, "Resources cannot be allocated with Topology locality"))
+    assert bool(node.managers._cpus.entries) is (verdict is None)
+
+
+async def test_cpus_and_memory_come_from_the_same_node(start):
+    node = start(**CPU, **MEMORY, topology_manager_policy="single-numa-node")
+    pod = guaranteed(main={"cpu": "1", "memory": "3.5Gi"})
+    container = await node.run(pod)
+    resources = node.runtime.config_of(container).resources
+    assert (resources.cpuset_cpus, resources.cpuset_mems) == ("2", "1")
+
+
+@pytest.mark.row("config.topologyManagerScope")
+@pytest.mark.parametrize(
+    ("scope", "verdict"),
+    [("container", None), ("pod", ("TopologyAffinityError", "Resources cannot be allocated with Topology locality"))],
+)
+async def test_the_scope_says_what_has_to_fit_on_a_node_together(start, scope, verdict):
+    node = start(**CPU, topology_manager_policy="single-numa-node", topology_manager_scope=scope)
+    assert await node.admit(guaranteed(main={"cpu": "3"}, more={"cpu": "3"})) == verdict
+
+
+@pytest.mark.row("config.topologyManagerPolicyOptions")
+@pytest.mark.parametrize(("option", "nodes"), [("true", {1, 2}), ("false", {0, 1})])
+async def test_near_nodes_are_preferred_when_asked_for(start, topology, option, nodes):
+    node = start(
+        **CPU,
+        topology_manager_policy="restricted",
+        topology_manager_policy_options={"prefer-closest-numa-nodes": option},
+    )
+    assert await node.admit(guaranteed(main={"cpu": "6"})) is None
+    cpus = node.managers._cpus.of("uid-fast", "main")
+    assert topology.ids("node", cpus) == nodes
+
+
+# --- state left by another policy -----------------------------------------------------------------------------
+
+
+async def test_a_state_that_the_policy_did_not_write_ends_the_start(start, tmp_path, machine):
+    await start(**CPU).run(guaranteed(main={"cpu": "1"}))
+    start(**CPU)
+    with pytest.raises(StaleState, match='configured policy "none" differs from state checkpoint policy "static"'):
+        ResourceManagers(make_context(tmp_path / "root"), machine=machine).start()
+    with pytest.raises(StaleState, match=r"not all reserved cpus.*please drain this node"):
+        ResourceManagers(
+            make_context(tmp_path / "root", config=make_config(**{**CPU, "reserved_system_cpus": "8"})),
+            machine=machine,
+        ).start()
+
+
+def registered(context):
+    return [info.name for info in load_plugin(resource_managers, name="resource_managers", context=context).plugins()]
+
+
+def test_nothing_is_registered_without_a_policy_or_a_state_left_behind(tmp_path):
+    assert registered(make_context(tmp_path)) == ["resource_managers"]
+    assert "resource_managers.node" in registered(make_context(tmp_path, config=make_config(**CPU)))
+    (tmp_path / "memory_manager_state").touch()
+    assert "resource_managers.node" in registered(make_context(tmp_path))
