@@ -43,9 +43,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LoggingError as error:
         sys.stderr.write(f"Error: {error}\n")
         return EXIT_USAGE
+    _allow_connections()
     sys.setswitchinterval(_SWITCH_SECONDS)  # the store's thread gets its turn between two requests
     with logs:
         return uvloop.run(_serve(options))
+
+
+def _allow_connections() -> None:
+    """Take as many open files as this process may have, as each connection is one."""
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _serve(options: Options) -> int:

@@ -64,7 +64,6 @@ from nodeagent.base.selectors import SelectorError, parse_field_selector
 _log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 3 << 20
-_STALLED_SECONDS = 60.0
 _NOSNIFF = {"X-Content-Type-Options": "nosniff"}
 _EXEMPT_WHILE_DRAINING = ("/healthz", "/livez", "/metrics", "/readyz")
 _DRAIN_POLL_SECONDS = 0.02
@@ -502,7 +501,7 @@ class ApiServer:
         self.metrics.watch_started(request.info, resource)
         started = time.perf_counter()
         stop = asyncio.ensure_future(self.stopping.wait())
-        pump = asyncio.ensure_future(_pump(watch, response, self.options.max_connection_bytes_per_sec))
+        pump = asyncio.ensure_future(_pump(watch, http, response, self.options.max_connection_bytes_per_sec))
         try:
             await asyncio.wait((stop, pump), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -511,7 +510,7 @@ class ApiServer:
                 task.cancel()
             results = await asyncio.gather(stop, pump, return_exceptions=True)
         error = results[1]
-        if isinstance(error, Exception) and not isinstance(error, ConnectionError | TimeoutError):
+        if isinstance(error, Exception) and not isinstance(error, ConnectionError):
             _log.error("Watch failed", extra={"path": request.info.path}, exc_info=error)
         seconds = time.perf_counter() - started
         self.metrics.count(request.info, "GET", resource, 200, seconds, 0, "")
@@ -561,11 +560,11 @@ def _pinned(info: RequestInfo, query: Query) -> RequestInfo:
     return replace(info, name=name) if name and not path_problems(name) else info
 
 
-async def _pump(watch: Watch, response: web.StreamResponse, rate: int) -> None:
+async def _pump(watch: Watch, http: web.BaseRequest, response: web.StreamResponse, rate: int) -> None:
     pace = wire.Pace(rate)
     async for frames in watch.frames():
         async for piece in pace.pieces(frames):
-            async with asyncio.timeout(_STALLED_SECONDS):  # who does not read for so long is cut off and may come back
+            async with wire.patience(http):
                 await response.write(piece)
 
 

@@ -51,6 +51,10 @@ from nodeagent.base.tls import server_context, write_private
 _log = logging.getLogger(__name__)
 
 _DRAIN_SECONDS = 5.0
+IDLE_SECONDS = 90.0
+"""How long a connection may stay without a request, and a new one until the head of its first is complete."""
+_MAX_HEADERS, _MAX_HEADER_BYTES, _MAX_LINE_BYTES = 256, 16 << 10, 64 << 10
+"""Bounds of a request's head: what is held of one is 4 MiB at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +215,11 @@ async def _listen(server: ApiServer, stack: AsyncExitStack, context: ssl.SSLCont
             request_factory=_make_request,
             handler_cancellation=True,
             access_log=None,
-            keepalive_timeout=90.0,
-            max_headers=512,
+            keepalive_timeout=IDLE_SECONDS,
+            max_headers=_MAX_HEADERS,
+            max_field_size=_MAX_HEADER_BYTES,
+            max_line_size=_MAX_LINE_BYTES,
+            auto_decompress=False,  # bodies are taken as they are
         ),
         shutdown_timeout=_DRAIN_SECONDS,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 from aiohttp import web
 from multidict import CIMultiDict
@@ -15,8 +16,15 @@ from apiserver_stub.reply import Rendered
 
 _COMPRESS_FROM_BYTES = 128 << 10
 _STREAM_FROM_BYTES = 1 << 20
-_STALLED_SECONDS = 60.0
+STALLED_SECONDS = 60.0
+"""Who reads nothing for so long is cut off."""
+_GONE_SECONDS = 1.0
+_PIECE_BYTES = 256 << 10
+"""A connection holds the sender up from its second piece on, so that one is not as long as all of it."""
+_AT_ONCE_BYTES = 32 << 10
+"""What a connection takes without waiting for its client."""
 _GZIP_WINDOW = 31
+_MOST_WARNINGS, _WARNINGS_LENGTH, _WARNING_LENGTH = 100, 4096, 256
 _PIECES_A_SECOND = 20
 _TEXTUAL_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 
@@ -35,7 +43,8 @@ class Pace:
     async def pieces(self, data: bytes) -> AsyncIterator[bytes]:
         """Yield *data* piece by piece, each when it may go."""
         if not self._rate:
-            yield data
+            for start in range(0, len(data), _PIECE_BYTES):
+                yield data[start : start + _PIECE_BYTES] if len(data) > _PIECE_BYTES else data
             return
         step = max(1, self._rate // _PIECES_A_SECOND)
         loop = asyncio.get_running_loop()
@@ -79,6 +88,21 @@ def warning(text: str) -> str:
     return f'299 - "{escaped}"'
 
 
+def fitting(warnings: Sequence[str]) -> list[str]:
+    """Return what of *warnings* is told: each once, and where they are many their beginnings, the first ones."""
+    found = list(dict.fromkeys(warnings))[:_MOST_WARNINGS]
+    if sum(map(len, found)) <= _WARNINGS_LENGTH:
+        return found
+    fits: list[str] = []
+    left = _WARNINGS_LENGTH
+    for text in found:
+        if left <= 0:
+            break
+        fits.append(text[:_WARNING_LENGTH])
+        left -= len(fits[-1])
+    return fits
+
+
 async def send(
     http: web.BaseRequest, rendered: Rendered, warnings: Sequence[str], *, compress: bool
 ) -> web.StreamResponse:
@@ -86,7 +110,7 @@ async def send(
     headers = headers_of(http, rendered.content_type)
     if rendered.headers:
         headers.update(rendered.headers)
-    for text in warnings:
+    for text in fitting(warnings):
         headers.add("Warning", warning(text))
     pieces = rendered.pieces
     size = sum(map(len, pieces))
@@ -95,14 +119,35 @@ async def send(
         size = sum(map(len, pieces))
         headers["Content-Encoding"], headers["Vary"] = "gzip", "Accept-Encoding"
     if size < _STREAM_FROM_BYTES:
-        return web.Response(status=rendered.code, body=b"".join(pieces), headers=headers)
+        whole = web.Response(status=rendered.code, body=b"".join(pieces), headers=headers)
+        if size > _AT_ONCE_BYTES or (http.transport is not None and http.transport.get_write_buffer_size()):
+            async with patience(http):
+                await whole.prepare(http)
+                await whole.write_eof()
+        return whole
     response = web.StreamResponse(status=rendered.code, headers=headers)
     response.content_length = size
     await response.prepare(http)
     for piece in pieces:
-        async with asyncio.timeout(_STALLED_SECONDS):
+        async with patience(http):
             await response.write(piece)
     return response
+
+
+@asynccontextmanager
+async def patience(http: web.BaseRequest) -> AsyncIterator[None]:
+    """Wait for the client of *http* to read, and for so long only.
+
+    :raises ConnectionResetError: it did not; its connection is cut.
+    """
+    try:
+        async with asyncio.timeout(STALLED_SECONDS):
+            yield
+    except TimeoutError:
+        if http.transport is not None:
+            http.transport.abort()
+        await asyncio.sleep(_GONE_SECONDS)  # the end of the connection cancels what its request does
+        raise ConnectionResetError("the client does not read") from None
 
 
 def _gzip(pieces: Sequence[bytes]) -> list[bytes]:

@@ -1,0 +1,270 @@
+"""Nobody gets more of the server than is meant for one: large, deep and slow requests end, and others go on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import io
+import json
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+
+from apiserver_stub import launch, wire
+from apiserver_stub.options import parse
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+MIB = 1 << 20
+
+
+class Site:
+    """A server in this process, its admin's client, and bare connections to it."""
+
+    def __init__(self, running: launch.Running, session: aiohttp.ClientSession) -> None:
+        self.running, self.session = running, session
+        self.tls = ssl.create_default_context(cafile=str(running.ca_file))
+        parts = urlsplit(running.url)
+        self.host, self.port = parts.hostname or "", parts.port or 0
+
+    async def call(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        data = body
+        if isinstance(body, dict):
+            data, named = json.dumps(body).encode(), {"Content-Type": "application/json"} | named
+        if isinstance(data, bytes):
+            data = io.BytesIO(data)  # the client warns of long bytes
+        url = self.running.url + path
+        async with self.session.request(method, url, ssl=self.tls, data=data, headers=named) as response:
+            return response.status, await response.read()
+
+    async def ok(self, method: str, path: str, body: Any = None) -> Any:
+        code, answer = await self.call(method, path, body)
+        assert code < 300, answer
+        return json.loads(answer)
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        reader, writer = await asyncio.open_connection(self.host, self.port, ssl=self.tls, limit=64 << 10)
+        try:
+            yield reader, writer
+        finally:
+            writer.transport.abort()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    def head(self, method: str, path: str, *more: str) -> bytes:
+        lines = [f"{method} {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {self.running.token}", *more]
+        return ("\r\n".join(lines) + "\r\n").encode()
+
+    @property
+    def connections(self) -> int:
+        """How many connections the server holds."""
+        return len(self.running.listener._runner.server.connections)  # type: ignore[union-attr]
+
+
+@asynccontextmanager
+async def serving(data: Path, *arguments: str) -> AsyncIterator[Site]:
+    running = await launch.start(data, options=parse(arguments))
+    headers = {"Authorization": f"Bearer {running.token}"}
+    try:
+        connector = aiohttp.TCPConnector(limit=0)
+        async with aiohttp.ClientSession(headers=headers, connector=connector) as session:
+            yield Site(running, session)
+    finally:
+        await running.stop()
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    async with serving(tmp_path / "data") as found:
+        yield found
+
+
+async def ended(reader: asyncio.StreamReader) -> bytes:
+    """Return what comes until the other side is gone."""
+    found = b""
+    async with asyncio.timeout(20):
+        with contextlib.suppress(ConnectionError, ssl.SSLError):
+            while piece := await reader.read(1 << 16):
+                found += piece
+    return found
+
+
+async def test_bodies_over_three_mebibytes_are_refused_however_they_come(site: Site) -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(5):
+            yield b"x" * MIB
+
+    code, body = await site.call("POST", MAPS, b"x" * (3 * MIB + 1))
+    assert (code, json.loads(body)["reason"]) == (413, "RequestEntityTooLarge")
+    assert (await site.call("POST", MAPS, pieces()))[0] == 413
+    fits = {"metadata": {"name": "large"}, "data": {"k": "x" * (MIB - 100)}}
+    assert (await site.call("POST", MAPS, fits))[0] == 201
+
+
+DEEP = 100_000
+MANAGED = b'{"metadata":{"name":"m","managedFields":[{"fieldsV1":%s}]}}' % (b'{"f:a":' * 900 + b"1" + b"}" * 900)
+
+
+@pytest.mark.parametrize(
+    ("method", "content_type", "body"),
+    [
+        ("POST", "application/json", b"[" * DEEP),
+        ("POST", "application/json", b'{"a":' * DEEP + b"1" + b"}" * DEEP),
+        ("POST", "application/json", MANAGED),
+        ("POST", "application/yaml", b"[" * DEEP),
+        ("POST", "application/yaml", b"- " * DEEP),
+        (
+            "POST",
+            "application/yaml",
+            b"a0: &a0 [x]\n" + b"".join(b"a%d: &a%d [*a%d,*a%d]\n" % (n, n, n - 1, n - 1) for n in range(1, 99)),
+        ),
+        ("POST", "application/vnd.kubernetes.protobuf", b"k8s\0" + b"\x12\x80\x80\x80\x01" + b"\x0a" * DEEP),
+        ("PATCH", "application/json-patch+json", b'[{"op":"add","path":"/x","value":' + b"[" * DEEP),
+        ("PATCH", "application/merge-patch+json", b'{"a":' * 900 + b"1" + b"}" * 900),
+        ("PATCH", "application/strategic-merge-patch+json", b'{"a":' * 900 + b"1" + b"}" * 900),
+        ("PATCH", "application/apply-patch+yaml", b"{a: " * DEEP),
+    ],
+)
+async def test_what_is_nested_without_end_is_refused(site: Site, method: str, content_type: str, body: bytes) -> None:
+    await site.ok("POST", MAPS, {"metadata": {"name": "m"}})
+    path = MAPS if method == "POST" else f"{MAPS}/m?fieldManager=x"
+
+    code, answer = await site.call(method, path, body, Content_Type=content_type)
+
+    assert 400 <= code < 500 or (method == "PATCH" and code == 200), answer[:200]
+    assert (await site.ok("GET", f"{MAPS}/m"))["metadata"]["name"] == "m"
+
+
+async def test_warnings_are_few_however_much_is_unknown(site: Site) -> None:
+    strange = {"metadata": {"name": "strange"}} | {f"unknown{number}": 1 for number in range(20_000)}
+    url, body = site.running.url + MAPS, json.dumps(strange).encode()
+    headers = {"Content-Type": "application/json"}
+
+    async with site.session.post(url, ssl=site.tls, data=io.BytesIO(body), headers=headers) as response:
+        assert response.status == 201
+        told = response.headers.getall("Warning")
+
+    assert told[0] == '299 - "unknown field \\"unknown0\\""'
+    assert len(told) == 100
+
+
+async def test_compressed_bodies_are_taken_as_they_are(site: Site) -> None:
+    bomb = gzip.compress(b'{"metadata":{"name":"z"}}' + b" " * (64 * MIB))
+
+    code, body = await site.call("POST", MAPS, bomb, Content_Encoding="gzip", Content_Type="application/json")
+
+    assert code == 400, body
+    packed = b"k8s\0" + b"\x0a\x0f\x0a\x02v1\x12\x09ConfigMap" + b"\x12\x02\x0a\x00" + b"\x1a\x04gzip"
+    code, body = await site.call("POST", MAPS, packed, Content_Type="application/vnd.kubernetes.protobuf")
+    assert (code, b"gzip" in body) == (400, True)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        b"X-Long: " + b"a" * MIB,
+        b"".join(b"X-%d: a\r\n" % number for number in range(10_000)),
+        b"X-Folded: a" + b"\r\n b" * 100_000,
+    ],
+)
+async def test_a_head_without_end_is_cut_off(site: Site, more: bytes) -> None:
+    async with site.connection() as (reader, writer):
+        writer.write(site.head("GET", MAPS) + more)
+
+        assert b" 400 " in (await ended(reader)).partition(b"\r\n")[0]
+
+
+async def test_a_long_token_or_query_fits(site: Site) -> None:
+    code, _ = await site.call("GET", f"{MAPS}?labelSelector={','.join(['a'] * 15_000)}", X_Long="a" * 15_000)
+    assert code == 200
+
+
+async def test_who_never_ends_the_head_or_the_body_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "IDLE_SECONDS", 1.0)
+    async with serving(tmp_path / "data", "--request-timeout=300ms") as site:
+        async with site.connection() as (reader, writer), site.connection() as (other, nothing):
+            writer.write(site.head("GET", MAPS))  # and never the empty line
+            trickle = asyncio.create_task(_trickle(writer))
+            assert await ended(reader) == b""
+            trickle.cancel()
+            assert await ended(other) == b""
+            nothing.close()
+        async with site.connection() as (reader, writer):
+            writer.write(site.head("POST", MAPS, "Content-Length: 1000000") + b"\r\n{")
+            assert b" 504 " in await asyncio.wait_for(reader.readline(), 10)
+
+
+async def _trickle(writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(b"X-More: a\r\n")
+        await asyncio.sleep(0.1)
+
+
+async def test_who_never_reads_a_long_answer_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "STALLED_SECONDS", 0.3)
+    for number in range(12):
+        await site.ok("POST", MAPS, {"metadata": {"name": f"m{number}"}, "data": {"k": "x" * (MIB - 1000)}})
+    before = site.connections
+    for path in (MAPS, f"{MAPS}?watch=1"):
+        async with site.connection() as (_, writer):
+            writer.transport.pause_reading()
+            writer.write((site.head("GET", path) + b"\r\n") * 20)
+            async with asyncio.timeout(20):
+                while site.connections <= before:
+                    await asyncio.sleep(0.01)
+                while site.connections > before:
+                    await asyncio.sleep(0.05)
+
+
+async def test_one_watcher_that_never_reads_holds_up_none_of_a_hundred(site: Site) -> None:
+    changes, padding = 40, "x" * (64 << 10)
+    async with site.connection() as (_, writer):
+        writer.transport.pause_reading()
+        writer.write(site.head("GET", f"{MAPS}?watch=1&resourceVersion=0") + b"\r\n")
+        watches = [asyncio.create_task(_watch(site, changes)) for _ in range(100)]
+        while site.running.server.metrics.watches < 101:
+            await asyncio.sleep(0.01)
+        for number in range(changes):
+            await site.ok("POST", MAPS, {"metadata": {"name": f"w{number}"}, "data": {"k": padding}})
+        seen = await asyncio.gather(*watches)
+    assert all(names == [f"w{number}" for number in range(changes)] for names in seen)
+
+
+async def _watch(site: Site, changes: int) -> list[str]:
+    """Return the names that a watch tells, in the order of the changes."""
+    found: list[str] = []
+    url = f"{site.running.url}{MAPS}?watch=1"
+    async with asyncio.timeout(60), site.session.get(url, ssl=site.tls) as response:
+        rest = b""
+        async for piece in response.content.iter_any():
+            *lines, rest = (rest + piece).split(b"\n")
+            names = [json.loads(line)["object"]["metadata"]["name"] for line in lines]
+            found += [name for name in names if name.startswith("w")]
+            if len(found) >= changes:
+                break
+    return found
+
+
+async def test_a_thousand_connections_that_ask_nothing_leave_the_server_usable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "IDLE_SECONDS", 2.0)
+    async with serving(tmp_path / "data") as site:
+        bare = [await asyncio.open_connection(site.host, site.port) for _ in range(1000)]
+        idle = [await asyncio.open_connection(site.host, site.port, ssl=site.tls) for _ in range(50)]
+        assert await site.ok("GET", MAPS)
+        assert await asyncio.gather(*(ended(reader) for reader, _ in idle)) == [b""] * len(idle)
+        assert await site.ok("GET", MAPS)
+        for _, writer in bare + idle:
+            writer.transport.abort()
+        for _, writer in bare + idle:
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
