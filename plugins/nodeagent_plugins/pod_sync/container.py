@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from nodeagent.contracts.images import PulledImage
 from nodeagent.contracts.runtime import ContainerConfig, ContainerSecurity, LinuxResources
+from nodeagent.model.expansion import expand
 from nodeagent.model.pod import Container, Pod
-from nodeagent_plugins.pod_sync.environment import expand
 from nodeagent_plugins.pod_sync.mounts import PreparedFiles
 from nodeagent_plugins.pod_sync.paths import log_path
 from nodeagent_plugins.pod_sync.records import container_annotations, container_labels

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nodeagent.base.quantity import Quantity
 from nodeagent.contracts.objects import ObjectReader
 from nodeagent.errors import ContainerError
+from nodeagent.model.downward import metadata_value, resource_value
+from nodeagent.model.expansion import expand
 from nodeagent.model.pod import (
     Container,
     EnvFromRef,
@@ -20,14 +21,10 @@ from nodeagent.model.pod import (
     EnvVarSource,
     KeySelector,
     Pod,
-    ResourceFieldSelector,
 )
 
 CONFIG_ERROR = "CreateContainerConfigError"
-_REFERENCE = re.compile(r"\$(\$|\(([^)]*)\))")
-_KEYED_FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
 _VALID_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
-_LIMIT_DEFAULTS = ("cpu", "memory", "ephemeral-storage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +47,6 @@ class Environment:
 
     variables: Mapping[str, str]
     skipped: Sequence[str] = ()
-
-
-def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Replace ``$(NAME)`` by known variables and ``$$`` by ``$``; unknown names stay as they are."""
-    if "$" not in text:
-        return text
-
-    def replace(match: re.Match[str]) -> str:
-        return "$" if match[1] == "$" else variables.get(match[2], match[0])
-
-    return _REFERENCE.sub(replace, text)
-
-
-def unknown_references(text: str, variables: Mapping[str, str]) -> list[str]:
-    """Return the names in *text* that :func:`expand` would leave."""
-    return [m[2] for m in _REFERENCE.finditer(text) if m[1] != "$" and m[2] not in variables]
 
 
 async def make_environment(
@@ -137,16 +118,9 @@ def field_value(pod: Pod, path: str, facts: PodFacts) -> str:
 
     :raises ContainerError: there is no such field.
     """
-    if (keyed := _KEYED_FIELD.fullmatch(path)) is not None:
-        values = pod.metadata.labels if keyed[1] == "labels" else pod.metadata.annotations
-        return (values or {}).get(keyed[2], "")
+    if (found := metadata_value(pod, path)) is not None:
+        return found
     match path:
-        case "metadata.name":
-            return pod.name
-        case "metadata.namespace":
-            return pod.namespace
-        case "metadata.uid":
-            return pod.uid
         case "spec.nodeName":
             return pod.spec.node_name or facts.node_name
         case "spec.serviceAccountName":
@@ -160,33 +134,6 @@ def field_value(pod: Pod, path: str, facts: PodFacts) -> str:
         case "status.podIPs":
             return ",".join(facts.pod_ips)
     raise ContainerError(f"unsupported fieldPath: {path}", reason=CONFIG_ERROR)
-
-
-def resource_value(pod: Pod, container: Container, selector: ResourceFieldSelector, facts: PodFacts) -> str:
-    """Return what a ``resourceFieldRef`` points at, in units of its divisor, rounded up.
-
-    :raises ContainerError: the container or the resource does not exist.
-    """
-    if selector.container_name:
-        named = next((c for _, c in pod.containers() if c.name == selector.container_name), None)
-        if named is None:
-            raise ContainerError(f"container {selector.container_name} not found", reason=CONFIG_ERROR)
-        container = named
-    kind, _, resource = selector.resource.partition(".")
-    if kind not in ("limits", "requests") or not resource:
-        raise ContainerError(f"unsupported container resource: {selector.resource}", reason=CONFIG_ERROR)
-    amounts = container.resources.limits if kind == "limits" else container.resources.requests
-    amount = (amounts or {}).get(resource)
-    if amount is None and kind == "limits" and resource in _LIMIT_DEFAULTS:
-        amount = facts.allocatable().get(resource)
-    try:
-        value = Quantity.parse(str(amount if amount is not None else 0))
-        divisor = Quantity.parse(str(selector.divisor)) or Quantity(1)
-    except ValueError as error:
-        raise ContainerError(f"resource {selector.resource}: {error}", reason=CONFIG_ERROR) from error
-    if resource == "cpu":
-        return str(-(-value.milli_value() // divisor.milli_value()))
-    return str(-(-value.value() // divisor.value()))
 
 
 def machine_resources() -> Mapping[str, Any]:
@@ -209,7 +156,10 @@ async def _value(
     if source.field_ref is not None:
         return field_value(pod, source.field_ref.field_path, facts)
     if source.resource_field_ref is not None:
-        return resource_value(pod, container, source.resource_field_ref, facts)
+        try:
+            return resource_value(pod, source.resource_field_ref, facts.allocatable, container)
+        except ValueError as error:
+            raise ContainerError(str(error), reason=CONFIG_ERROR) from error
     if source.config_map_key_ref is not None:
         return await _one_key(pod.namespace, "configmap", source.config_map_key_ref, objects)
     if source.secret_key_ref is not None:

@@ -10,6 +10,7 @@ from nodeagent.base.aio import Clock
 from nodeagent.contracts.runtime import ContainerRuntime
 from nodeagent.errors import NodeAgentError, RuntimeFailure
 from nodeagent.model.pod import ContainerPort, HttpGetAction, LifecycleHandler
+from nodeagent.model.ports import port_number
 
 _MAX_BODY_BYTES = 10 * 1024
 _MAX_MESSAGE = 1024
@@ -126,14 +127,9 @@ def _url(action: HttpGetAction, ports: Sequence[ContainerPort], pod_ip: str, whe
     host = action.host or pod_ip
     if not host:
         raise HookFailure(f"HTTP lifecycle hook ({action.path}) for {where} failed - error: the pod has no IP")
-    port = action.port
-    if isinstance(port, str):
-        named = next((p.container_port for p in ports if p.name == port), None)
-        if named is None and port.isascii() and port.isdigit():
-            named = int(port)
-        if named is None:
-            raise HookFailure(f"HTTP lifecycle hook ({action.path}) for {where} failed - error: no port {port!r}")
-        port = named
+    port = port_number(action.port, ports)
+    if port is None:
+        raise HookFailure(f"HTTP lifecycle hook ({action.path}) for {where} failed - error: no port {action.port!r}")
     host = f"[{host}]" if ":" in host else host
     path, _, query = action.path.partition("?")
     return urlunsplit((action.scheme.lower() or "http", f"{host}:{port}", f"/{path.removeprefix('/')}", query, ""))

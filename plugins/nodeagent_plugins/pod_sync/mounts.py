@@ -14,8 +14,8 @@ from pathlib import Path
 from nodeagent.contracts.runtime import Mount, MountPropagation
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import ContainerError
+from nodeagent.model.expansion import expand, unknown_references
 from nodeagent.model.pod import Container, Pod, VolumeMount
-from nodeagent_plugins.pod_sync.environment import expand, unknown_references
 from nodeagent_plugins.pod_sync.hosts import hosts_file
 from nodeagent_plugins.pod_sync.paths import PodPaths, next_attempt
 from nodeagent_plugins.pod_sync.records import DEFAULT_MESSAGE_PATH

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nodeagent.errors import RuntimeFailure
+from nodeagent.model.expansion import expand
 from nodeagent.model.pod import Container, ExecAction, HttpGetAction, Probe
+from nodeagent.model.ports import port_number
 from nodeagent_plugins.probes.grpc import probe_grpc
 from nodeagent_plugins.probes.http import probe_http, probe_url
 from nodeagent_plugins.probes.outcome import MAX_OUTPUT_BYTES, Outcome, ProbeError, Verdict
@@ -16,8 +17,6 @@ from nodeagent_plugins.probes.tcp import probe_tcp
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import AgentContext
-
-_REFERENCE = re.compile(r"\$(?:(\$)|\(([^)]*)\))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class Actions:
 def static_command(command: Sequence[str], container: Container) -> list[str]:
     """Return *command* with references to variables replaced, as far as the pod itself gives their values."""
     variables = {v.name: v.value for v in container.env or () if v.value_from is None}
-    return [_expand(part, variables) for part in command]
+    return [expand(part, variables) for part in command]
 
 
 def http_url(action: HttpGetAction, target: Target) -> str:
@@ -89,11 +88,7 @@ def find_port(port: int | str, container: Container) -> int:
 
     :raises ProbeError: there is none of that name, or it is out of range.
     """
-    number = port if isinstance(port, int) else None
-    if isinstance(port, str):
-        number = next((p.container_port for p in container.ports or () if p.name == port), None)
-        if number is None and port.isascii() and port.isdigit():
-            number = int(port)
+    number = port_number(port, container.ports)
     if number is None:
         raise ProbeError(f"couldn't find port: {port} in container {container.name}")
     if not 0 < number < 65536:
@@ -105,7 +100,3 @@ def _host(given: str, target: Target) -> str:
     if host := given or target.pod_ip:
         return host
     raise ProbeError("the pod has no IP yet")
-
-
-def _expand(text: str, variables: Mapping[str, str]) -> str:
-    return _REFERENCE.sub(lambda m: "$" if m[1] else variables.get(m[2], m[0]), text)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nodeagent.errors import ApiError, VolumeError
+from nodeagent.model.downward import resource_value
 from nodeagent.model.pod import (
     ConfigMapVolume,
     DownwardVolume,
@@ -19,7 +20,7 @@ from nodeagent.model.pod import (
     ServiceAccountToken,
 )
 from nodeagent_plugins.volumes.atomic_writer import File, Payload
-from nodeagent_plugins.volumes.downward import field_value, resource_value
+from nodeagent_plugins.volumes.downward import field_value
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import AgentContext
@@ -66,7 +67,10 @@ class Collector:
             if item.field_ref is not None:
                 text = field_value(self._pod, item.field_ref)
             elif item.resource_field_ref is not None:
-                text = resource_value(self._pod, item.resource_field_ref, self._allocatable())
+                try:
+                    text = resource_value(self._pod, item.resource_field_ref, self._allocatable)
+                except ValueError as error:
+                    raise VolumeError(str(error)) from error
             else:
                 raise VolumeError(f"downward API item {item.path!r} refers to nothing")
             files[item.path] = File(text.encode(), item.mode if item.mode is not None else mode)

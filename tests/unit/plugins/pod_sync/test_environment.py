@@ -5,17 +5,13 @@ from __future__ import annotations
 import base64
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nodeagent.errors import ContainerError
 from nodeagent.testing import FakeObjects, make_container, make_pod
 from nodeagent_plugins.pod_sync.environment import (
     PodFacts,
-    expand,
     make_environment,
     service_variables,
-    unknown_references,
 )
 
 FACTS = PodFacts(("10.0.0.9", "fd00::9"), ("192.0.2.5",), "node-1", lambda: {"cpu": "4", "memory": "8Gi"})
@@ -37,32 +33,6 @@ async def variables(objects, pod=None, services=(), **fields):
 
 def by_field(path: str) -> dict:
     return {"name": "V", "valueFrom": {"fieldRef": {"fieldPath": path}}}
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("plain", "plain"),
-        ("$(A)", "1"),
-        ("x$(A)y$(B)", "x1y2"),
-        ("$(NOPE)", "$(NOPE)"),
-        ("$$(A)", "$(A)"),
-        ("$$$(A)", "$1"),
-        ("$A ${A} $", "$A ${A} $"),
-        ("$(A", "$(A"),
-    ],
-)
-def test_expansion(text, expected):
-    assert expand(text, {"A": "1", "B": "2"}) == expected
-
-
-@given(st.text())
-def test_text_without_dollar_is_never_changed(text):
-    assert expand(text.replace("$", ""), {"A": "1"}) == text.replace("$", "")
-
-
-def test_unknown_names_are_found():
-    assert unknown_references("$(A)/$(B)/$$(C)", {"A": ""}) == ["B"]
 
 
 async def test_a_variable_sees_those_before_it(objects):
