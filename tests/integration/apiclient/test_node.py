@@ -113,4 +113,9 @@ async def _renewed(client: Client, first: dict[str, Any]) -> bool:
 async def _event(client: Client, reason: str, count: int) -> dict[str, Any] | None:
     listing = await client.list(EVENTS, "default", into=dict)
     found = [event for event in listing.items if event["reason"] == reason]
-    return next((event for event in found if event.get("series", {}).get("count") == count), None)
+    return next((event for event in found if _count(event) == count), None)
+
+
+def _count(event: dict[str, Any]) -> int:
+    """Return how often it happened: in the older form where a server lets nodes write no other."""
+    return int(event.get("series", {}).get("count") or event.get("deprecatedCount") or 1)
