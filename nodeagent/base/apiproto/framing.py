@@ -87,10 +87,12 @@ class FrameSplitter:
 
 def field(number: int, content: bytes) -> bytes:
     """Return one length-delimited field of a message; *number* is below 16."""
-    return bytes((number << 3 | 2,)) + _varint(len(content)) + content
+    return bytes((number << 3 | 2,)) + varint(len(content)) + content
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """Return *value* as messages hold numbers; one below zero takes all 64 bits."""
+    value &= 2**64 - 1
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

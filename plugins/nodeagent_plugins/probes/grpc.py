@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from nodeagent.base.apiproto.framing import field
 from nodeagent_plugins.probes.outcome import Outcome, Verdict
 from nodeagent_plugins.probes.tcp import USER_AGENT
 
@@ -49,7 +50,7 @@ async def probe_grpc(host: str, port: int, service: str, timeout_seconds: float)
 def health_request(service: str) -> bytes:
     """Return the message ``{service = 1}``."""
     name = service.encode()
-    return b"\x0a" + _varint(len(name)) + name if name else b""
+    return field(1, name) if name else b""
 
 
 def health_status(message: bytes) -> int:
@@ -65,12 +66,3 @@ def _failure(code: str, details: str, timeout_seconds: float) -> str:
     if code == "DEADLINE_EXCEEDED":
         return f"timeout: health rpc did not complete within {timeout_seconds:g}s"
     return f"error: health rpc probe failed: {code}: {details}"
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)

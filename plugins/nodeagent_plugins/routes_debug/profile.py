@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType
 
+from nodeagent.base.apiproto.framing import field, varint
+
 MAX_DEPTH = 128
 
 
@@ -77,20 +79,20 @@ class _Writer:
         period: tuple[ValueType, int] | None,
     ) -> Iterable[bytes]:
         for type_ in types:
-            yield _message(1, self._type(type_))
+            yield field(1, self._type(type_))
         for stack, values in samples.items():
-            ids = b"".join(_varint(self._location(frame)) for frame in stack)
-            yield _message(2, _message(1, ids) + _message(2, b"".join(map(_varint, values))))
+            ids = b"".join(varint(self._location(frame)) for frame in stack)
+            yield field(2, field(1, ids) + field(2, b"".join(map(varint, values))))
         for frame, number in self._locations.items():
             line = _number(1, self._function(frame)) + _number(2, frame.line)
-            yield _message(4, _number(1, number) + _message(4, line))
+            yield field(4, _number(1, number) + field(4, line))
         for (function, file), number in self._functions.items():
             name = self._string(function)
-            yield _message(5, _number(1, number) + _number(2, name) + _number(3, name) + _number(4, self._string(file)))
+            yield field(5, _number(1, number) + _number(2, name) + _number(3, name) + _number(4, self._string(file)))
         if period is not None:
-            yield _message(11, self._type(period[0])) + _number(12, period[1])
+            yield field(11, self._type(period[0])) + _number(12, period[1])
         for text in self._strings:
-            yield _message(6, text.encode(errors="replace"))
+            yield field(6, text.encode(errors="replace"))
         yield _number(9, at) + _number(10, duration)
 
     def _type(self, type_: ValueType) -> bytes:
@@ -106,19 +108,5 @@ class _Writer:
         return self._functions.setdefault((frame.function, frame.file), len(self._functions) + 1)
 
 
-def _varint(value: int) -> bytes:
-    value &= 2**64 - 1
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value) if value else b""
-
-
-def _message(field: int, data: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(data)) + data
+def _number(number: int, value: int) -> bytes:
+    return varint(number << 3) + varint(value) if value else b""
