@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -100,7 +101,10 @@ async def _serve(options: Options) -> int:
         return EXIT_FAILED
     gc.collect()
     gc.freeze()
-    sys.stdout.write(f"Serving on {running.url}\nexport KUBECONFIG={running.kubeconfig.absolute()}\n")
+    command = f"export KUBECONFIG={shlex.quote(str(running.kubeconfig.absolute()))}"
+    sys.stdout.write(
+        f"Serving on {running.url}\nTo use it as its administrator, with kubectl or any client:\n  {command}\n"
+    )
     sys.stdout.flush()
     serving = f"Serving on {running.url}"
     manager.ready(serving)

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from apiserver_stub.options import values
+
+_PLACEHOLDERS: dict[Callable[[str], Any], str] = {
+    Path: "PATH",
+    values.boolean: "true|false",
+    values.duration: "DURATION",
+    values.integer: "NUMBER",
+}
 
 
 class Group:
@@ -37,7 +45,12 @@ class Group:
         if action is not None:
             optional["action"] = action
         target = dest or name.replace("-", "_")
-        self._group.add_argument(*names, type=kind, help=text, dest=target, metavar="VALUE", **optional)
+        self._group.add_argument(*names, type=kind, help=text, dest=target, metavar=_placeholder(kind), **optional)
+
+
+def _placeholder(kind: Callable[[str], Any]) -> str:
+    """Return what stands for the value of an option in ``--help``."""
+    return _PLACEHOLDERS.get(kind, "VALUE")
 
 
 class Merge(argparse.Action):

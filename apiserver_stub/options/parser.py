@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from apiserver_stub.options.declare import Group
 
 _VERSION_HELP = "Print the version and exit; =raw prints it alone, =vX.Y.Z-TEXT sets the one that is reported."
+
+
+_EPILOG = (
+    "No option is needed: certificates and an administrator's kubeconfig are made at the first start, and what to type "
+    "next is printed. DURATION is a number with its unit, such as 90s, 5m or 1h30m; an option of true or false given "
+    "alone is true."
+)
+_WIDTH, _NAMES_WIDTH = 100, 30
 
 
 class OptionsError(Exception):
@@ -27,12 +37,15 @@ class Parser:
         self._problems = problems
         self._parser = _Collecting(
             prog="nodeagent-apiserver",
+            usage="nodeagent-apiserver [--OPTION=VALUE ...]",
             description="A light API server for one node or a few: durable, and the same on the wire.",
+            epilog=_EPILOG,
+            formatter_class=_Wide,
             allow_abbrev=False,
             argument_default=argparse.SUPPRESS,
         )
         self._parser.problems = problems
-        self._parser.add_argument("--version", nargs="?", action=_Version, dest=argparse.SUPPRESS, help=_VERSION_HELP)
+        self._parser.add_argument("--version", nargs="?", action=_Version, metavar="raw", help=_VERSION_HELP)
 
     def group(self, title: str) -> Group:
         return Group(self._parser.add_argument_group(title))
@@ -57,6 +70,16 @@ class _Collecting(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise OptionsError([*self.problems, message])
+
+
+class _Wide(argparse.HelpFormatter):
+    """As wide as is good to read, whatever the terminal, and without breaks inside words with a dash."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=_NAMES_WIDTH, width=min(_WIDTH, shutil.get_terminal_size().columns))
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False, break_long_words=False)
 
 
 class _Refuse(argparse.Action):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,12 +16,19 @@ if TYPE_CHECKING:
     from apiserver_stub.options.command_line import Options
 
 TITLE = "This server"
-_DEFAULT_DATA_DIR = Path("/var/lib/nodeagent-apiserver")
+_NAME = "nodeagent-apiserver"
+
+
+def _default_data_dir() -> Path:
+    """Return where the machine keeps state of services, for everyone but root where a user does."""
+    if os.geteuid() == 0:
+        return Path("/var/lib") / _NAME
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / _NAME
 
 
 @dataclass(frozen=True)
 class ServerOptions:
-    data_dir: Path = _DEFAULT_DATA_DIR
+    data_dir: Path = field(default_factory=_default_data_dir)
     node_name: str = field(default_factory=lambda: socket.gethostname().lower())
     bind_pods_to_single_node: bool = True
     serve_page: bool = True
@@ -29,7 +37,8 @@ class ServerOptions:
 
 
 def declare(group: Group) -> None:
-    group.add("data-dir", Path, f"Database, keys and kubeconfig files. Default {_DEFAULT_DATA_DIR}.")
+    text = "Database, keys and kubeconfig files. Default /var/lib/nodeagent-apiserver, for users other than root "
+    group.add("data-dir", Path, text + "~/.local/state/nodeagent-apiserver.")
     group.add("node-name", str, "Node whose identity the written node kubeconfig has. Default: the host name.")
     group.add(
         "bind-pods-to-single-node",

@@ -107,3 +107,13 @@ def test_audit_options_are_checked_where_their_backend_is_used(arguments: str, m
 
     with pytest.raises(OptionsError, match=message):
         parse([*given, "--audit-log-path=-", "--audit-webhook-config-file=x"])
+
+
+def test_the_directory_of_a_user_is_in_the_home_of_that_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setenv("HOME", "/home/ann")
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    assert str(parse([]).data_dir) == "/home/ann/.local/state/nodeagent-apiserver"
+
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    assert str(parse([]).data_dir) == "/state/nodeagent-apiserver"
