@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from nodeagent.model.image_name import DEFAULT_TAG, ImageName, parse_image_name
 from nodeagent_plugins.embedded_runtime.errors import BadRequest
 
-DEFAULT_REGISTRY = "docker.io"
 _DIGEST = re.compile(r"[a-z0-9]+:[0-9a-f]{32,}")
-_NAME = re.compile(
-    r"(?P<repository>[a-zA-Z0-9][a-zA-Z0-9.-]*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)"
-    r"(:(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(@(?P<digest>[a-z0-9]+:[0-9a-f]{32,}))?"
-)
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(ImageName):
     """A full name: registry, path, and a tag or a digest or both."""
 
-    registry: str
-    path: str
-    tag: str = ""
-    digest: str = ""
-
-    @property
-    def repository(self) -> str:
-        return f"{self.registry}/{self.path}"
+    __slots__ = ()
 
     @property
     def tagged(self) -> str:
@@ -47,18 +34,12 @@ def parse_name(text: str) -> Name:
 
     :raises BadRequest: it is no name of an image.
     """
-    found = _NAME.fullmatch(text)
-    if found is None:
-        raise BadRequest(f'"{text}" is no name of an image')
-    registry, slash, path = found["repository"].partition("/")
-    if not slash or not ("." in registry or ":" in registry or registry == "localhost"):
-        registry, path = DEFAULT_REGISTRY, found["repository"]
-    if path != path.lower() or ":" in path:
-        raise BadRequest(f'"{text}" is no name of an image')
-    if registry == DEFAULT_REGISTRY and "/" not in path:
-        path = f"library/{path}"
-    tag = found["tag"] or ("" if found["digest"] else "latest")
-    return Name(registry, path, tag, found["digest"] or "")
+    try:
+        found = parse_image_name(text)
+    except ValueError as error:
+        raise BadRequest(f'"{text}" is no name of an image: it {error}') from None
+    tag = found.tag or ("" if found.digest else DEFAULT_TAG)
+    return Name(found.domain, found.path, tag, found.digest)
 
 
 def is_id(text: str) -> bool:

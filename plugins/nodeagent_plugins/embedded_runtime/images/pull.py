@@ -48,19 +48,19 @@ class Puller:
         """
         name = parse_name(text)
         known = self._loader.store.find(str(name))
-        if known is not None and (known.pinned or name.registry == BUILTIN_REGISTRY):
+        if known is not None and (known.pinned or name.domain == BUILTIN_REGISTRY):
             return known
         if self._session is None:
             bounds = aiohttp.ClientTimeout(total=None, sock_connect=30.0, sock_read=STALL_SECONDS)
             self._session = aiohttp.ClientSession(timeout=bounds, trust_env=True)
-        plain = is_plain(name.registry, self._insecure)
+        plain = is_plain(name.domain, self._insecure)
         try:
             registry = Registry(self._session, name, Credentials.of(auth), plain=plain)
             return await self._pull(registry, name)
         except CallError as error:
             raise type(error)(f'pull image "{text}": {error}') from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise CallError(f'pull image "{text}": registry {name.registry}: {explain(error)}') from error
+            raise CallError(f'pull image "{text}": registry {name.domain}: {explain(error)}') from error
 
     async def _pull(self, registry: Registry, name: Name) -> Image:
         content, digest = await registry.manifest(name.reference)

@@ -18,9 +18,10 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 
 from nodeagent.base.criproto import api_pb2 as cri
+from nodeagent.model.image_name import DEFAULT_DOMAIN
 from nodeagent_plugins.embedded_runtime.errors import CallError, NotKnown
 from nodeagent_plugins.embedded_runtime.images.loading import MAX_DOCUMENT_BYTES, decode
-from nodeagent_plugins.embedded_runtime.images.names import DEFAULT_REGISTRY, Name
+from nodeagent_plugins.embedded_runtime.images.names import Name
 
 MANIFEST_TYPES = (
     "application/vnd.oci.image.index.v1+json",
@@ -74,7 +75,7 @@ class Registry:
 
     def __init__(self, session: aiohttp.ClientSession, name: Name, credentials: Credentials, *, plain: bool) -> None:
         self._session, self._name, self._credentials = session, name, credentials
-        host = "registry-1.docker.io" if name.registry == DEFAULT_REGISTRY else name.registry
+        host = "registry-1.docker.io" if name.domain == DEFAULT_DOMAIN else name.domain
         self._base = f"{'http' if plain else 'https'}://{host}/v2/{name.path}/"
         self._authorization = f"Bearer {credentials.registry_token}" if credentials.registry_token else ""
         self._asking = asyncio.Lock()
@@ -145,8 +146,8 @@ class Registry:
                 return answer
             url = urljoin(url, answer.headers.get("Location", ""))
             if urlsplit(url).scheme not in ("http", "https"):
-                raise CallError(f"registry {self._name.registry} redirects to no web address")
-        raise CallError(f"registry {self._name.registry} redirects too often")
+                raise CallError(f"registry {self._name.domain} redirects to no web address")
+        raise CallError(f"registry {self._name.domain} redirects too often")
 
     async def _authorize(self, answer: aiohttp.ClientResponse) -> None:
         """Do what the registry asks for, to be let in."""
@@ -158,12 +159,12 @@ class Registry:
         elif kind == "bearer":
             self._authorization = f"Bearer {await self._fetch_token(dict(_PARAMETER.findall(challenge)))}"
         else:
-            raise CallError(f"registry {self._name.registry} answered 401: it wants credentials")
+            raise CallError(f"registry {self._name.domain} answered 401: it wants credentials")
 
     async def _fetch_token(self, wanted: Mapping[str, str]) -> str:
         realm, credentials = wanted.get("realm", ""), self._credentials
         if urlsplit(realm).scheme not in ("http", "https"):
-            raise CallError(f"registry {self._name.registry} names no place to get a token")
+            raise CallError(f"registry {self._name.domain} names no place to get a token")
         given = {"scope": wanted.get("scope") or f"repository:{self._name.path}:pull"}
         if wanted.get("service"):
             given["service"] = wanted["service"]
@@ -179,7 +180,7 @@ class Registry:
             document = decode(await _read(answer, MAX_DOCUMENT_BYTES), "token")
         token = document.get("token") or document.get("access_token")
         if not isinstance(token, str):
-            raise CallError(f"registry {self._name.registry} gave no token")
+            raise CallError(f"registry {self._name.domain} gave no token")
         return token
 
 
