@@ -11,6 +11,7 @@ from pathlib import Path
 from apiserver_stub.authn.certificates import Authorities
 from apiserver_stub.handshake import ask_for_certificates
 from apiserver_stub.options import Options
+from nodeagent.base.stamps import Stamp, stamps
 from nodeagent.base.tls import (
     INSECURE_CIPHERS,
     PREFERRED_CIPHERS,
@@ -71,10 +72,10 @@ class Certificates:
 
     def reload(self) -> bool:
         """Take up the files if they changed; returns whether new connections see another certificate."""
-        stamps = self._read_stamps()
-        if stamps == self._stamps:
+        found = self._read_stamps()
+        if found == self._stamps:
             return False
-        self._stamps = stamps
+        self._stamps = found
         try:
             self._build()  # first aside: loading half a pair would spoil the context in use
             self.context.load_cert_chain(self._certificate, self._key)
@@ -86,15 +87,8 @@ class Certificates:
         _log.info("Took up changed certificate files", extra={"certificate": str(self._certificate)})
         return True
 
-    def _read_stamps(self) -> list[tuple[int, int, int]]:
-        found = []
-        for path in (self._certificate, self._key, *self._authorities):
-            try:
-                state = path.stat()
-            except OSError:
-                state = None
-            found.append((state.st_mtime_ns, state.st_size, state.st_ino) if state is not None else (0, 0, 0))
-        return found
+    def _read_stamps(self) -> tuple[Stamp | None, ...]:
+        return stamps((self._certificate, self._key, *self._authorities))
 
     def _build(self) -> ssl.SSLContext:
         options = self._options

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from apiserver_stub.options.tls import NamedPair
+from nodeagent.base.stamps import Stamp, stamps
 from nodeagent.base.tls import TlsError, is_ip, names_of
 
 _log = logging.getLogger(__name__)
@@ -58,10 +59,10 @@ class NamedCertificates:
 
     def reload(self) -> bool:
         """Take up the files if they changed; returns whether new connections see others."""
-        stamps = self._read_stamps()
-        if stamps == self._stamps:
+        found = self._read_stamps()
+        if found == self._stamps:
             return False
-        self._stamps = stamps
+        self._stamps = found
         try:
             self._table = self._read()
         except TlsError as error:
@@ -85,13 +86,5 @@ class NamedCertificates:
                     taken.setdefault(name.lower(), context)
         return {**taken, **table}
 
-    def _read_stamps(self) -> list[tuple[int, int, int]]:
-        stamps = []
-        for path in (file for pair in self._pairs for file in (pair.certificate, pair.key)):
-            try:
-                state = path.stat()
-            except OSError:
-                stamps.append((0, 0, 0))
-            else:
-                stamps.append((state.st_mtime_ns, state.st_size, state.st_ino))
-        return stamps
+    def _read_stamps(self) -> tuple[Stamp | None, ...]:
+        return stamps(file for pair in self._pairs for file in (pair.certificate, pair.key))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from apiserver_stub.authn.methods import Rejected
 from apiserver_stub.request import User
+from nodeagent.base.stamps import stamp
 from nodeagent.base.tls import TlsError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Authorities:
         :raises TlsError: it holds no usable certificate.
         """
         self._path, self._name, self._now = path, f"{label}::{path}", now
-        self._stamp = _stamp(path)
+        self._stamp = stamp(path)
         self._generation = 0
         self._store, self.pem = self._load()
 
@@ -88,10 +89,10 @@ class Authorities:
 
     def reload(self) -> bool:
         """Take up the file if it changed; one that is no good is told and the bundle in use stays."""
-        stamp = _stamp(self._path)
-        if stamp == self._stamp:
+        found = stamp(self._path)
+        if found == self._stamp:
             return False
-        self._stamp = stamp
+        self._stamp = found
         try:
             self._store, self.pem = self._load()
         except TlsError as error:
@@ -217,11 +218,3 @@ def _check_client_usage(certificate: x509.Certificate) -> None:
         return
     if not {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}.intersection(usages):
         raise ValueError("certificate specifies an incompatible key usage")
-
-
-def _stamp(path: Path) -> tuple[int, int, int]:
-    try:
-        state = path.stat()
-    except OSError:
-        return (0, 0, 0)
-    return (state.st_mtime_ns, state.st_size, state.st_ino)

@@ -15,6 +15,7 @@ from nodeagent.base import tracing
 from nodeagent.base.aio import Clock
 from nodeagent.base.kubeconfig import Kubeconfig, KubeconfigError
 from nodeagent.base.metrics import Counter, Histogram
+from nodeagent.base.stamps import stamp
 
 if TYPE_CHECKING:
     import aiohttp
@@ -178,19 +179,11 @@ class _Credentials:
         shown = self._kubeconfig
         if self._pair is not None and self._pair.exists():
             shown = shown.with_pair(self._pair)
-        seen = tuple((path, _stamp(path)) for path in shown.files())
+        seen = tuple((path, stamp(path)) for path in shown.files())
         if self.context is None or seen != self._seen:
             self.context = shown.ssl_context()  # a new context also means new connections
             self._seen = seen
         self.authorization = shown.authorization()
-
-
-def _stamp(path: Any) -> object:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 async def _whole(answer: aiohttp.ClientResponse) -> Response:

@@ -14,12 +14,13 @@ from pathlib import Path
 from weakref import WeakSet
 
 from nodeagent.base.aio import Clock
+from nodeagent.base.stamps import Stamp, stamps
 from nodeagent.base.tls import TlsError, server_context
 
 _log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-Signature = tuple[tuple[int, int, int] | None, ...]
+Signature = tuple[Stamp | None, ...]
 
 
 class TlsFiles:
@@ -105,12 +106,4 @@ class TlsFiles:
         return context
 
     def _signature(self) -> Signature:
-        return tuple(_stat(path) for path in (self._certificate, self._key, self._client_ca) if path is not None)
-
-
-def _stat(path: Path) -> tuple[int, int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
+        return stamps(path for path in (self._certificate, self._key, self._client_ca) if path is not None)
