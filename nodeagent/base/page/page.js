@@ -87,18 +87,25 @@ export function signIn(start) {
       byId("token").focus();
     }
   };
-  const tell = (error) => notice(`No answer: ${error.message}`);
+  let last = Promise.resolve();
+  /** One after the other: an attempt that fails late must not take away the token of the next. */
+  const attempt = (token) => {
+    last = last.then(() => {
+      if (token) sessionStorage.setItem(KEY, token);
+      return enter();
+    }).catch((error) => notice(`No answer: ${error.message}`));
+  };
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    sessionStorage.setItem(KEY, byId("token").value.trim());
+    const token = byId("token").value.trim();
     byId("token").value = "";
-    enter().catch(tell);
+    attempt(token);
   });
   byId("leave").addEventListener("click", () => {
     sessionStorage.removeItem(KEY);
     location.reload();
   });
-  enter().catch(tell);
+  attempt();
 }
 
 export function age(when) {
