@@ -75,7 +75,6 @@ def test_other_reconcilers_are_refused() -> None:
     assert any("deprecated" in text for text in warnings(parse(["--endpoint-reconciler-type=master-count"])))
 
 
-@ROW("opt.cloud-provider-cloudvendor-l7lb-src-cidrs", "opt.cloudvendor-container-registry-config")
 def test_what_concerns_a_cloud_is_checked_and_said_to_be_without_effect(tmp_path: Path) -> None:
     config = tmp_path / "registry.json"
     config.write_text("{}")
