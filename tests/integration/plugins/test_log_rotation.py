@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import gzip
 import os
+import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,11 +15,12 @@ import pytest
 import yaml
 
 from nodeagent.base.aio import SystemClock
-from nodeagent.contracts.runtime import LABEL_CONTAINER_NAME, LABEL_POD_UID, ContainerConfig, SandboxConfig
+from nodeagent.contracts.runtime import LABEL_CONTAINER_NAME, LABEL_POD_UID, ContainerConfig, Mount, SandboxConfig
 from nodeagent.testing import load_plugin, make_config, make_context
 from nodeagent_plugins import log_rotation
 from nodeagent_plugins.cri.client import CriRuntime
 from nodeagent_plugins.cri.connection import Connection
+from nodeagent_plugins.log_rotation.files import Sorted, rotated_names, sort_rotated
 from nodeagent_plugins.routes_logs.follow import read_file
 from nodeagent_plugins.routes_logs.lines import LineReader
 from nodeagent_plugins.routes_logs.rotated import RotatedLogs
@@ -26,10 +29,18 @@ from tests.integration.embedded_runtime.conftest import EmbeddedRuntime
 from tests.integration.images import BUSYBOX_IMAGE
 from tests.integration.programs import NodeAgent, simple_pod, wait_until
 
-LINES = 60_000
-"""About 60 MB, written as fast as the runtime takes them: a number and 990 more characters each."""
-SCRIPT = f"""awk 'BEGIN {{ for (i = 1; i <= {LINES}; i++) printf "%09d {"x" * 990}\\n", i }}'
-echo end; exec sleep 1000"""
+AT_ONCE = 60_000
+"""Lines, about 60 MB, that are written as fast as the runtime takes them: a number and 990 more characters each. More
+follow at 1 MB/s until the test says so, so that neither the files nor the wait depend on who is how fast."""
+SCRIPT = f"""awk 'BEGIN {{
+  for (i = 1; i % 1000 || (getline line < "/control/enough") < 0; i++) {{
+    if (i > {AT_ONCE} && i % 1000 == 1) system("sleep 1")
+    printf "%09d {"x" * 990}\\n", i
+  }}
+  printf "end %d\\n", i - 1
+}}'
+exec sleep 1000"""
+LAST = re.compile(rb"^end ([0-9]+)\n\Z", re.MULTILINE)
 
 
 class Stamping(SystemClock):
@@ -61,13 +72,20 @@ async def runtime(request):
             embedded.close()
 
 
-async def start(runtime: CriRuntime, logs: Path) -> tuple[str, Path]:
+async def start(runtime: CriRuntime, logs: Path, control: Path) -> tuple[str, Path]:
     labels = {LABEL_POD_UID: "uid-writer", LABEL_CONTAINER_NAME: "main"}
     sandbox = SandboxConfig("writer", "uid-writer", "default", labels=labels, log_directory=str(logs))
     sandbox_id = await runtime.run_sandbox(sandbox)
     (logs / "main").mkdir(parents=True, exist_ok=True)
+    control.mkdir()
     config = ContainerConfig(
-        "main", 0, BUSYBOX_IMAGE, command=("sh", "-c", SCRIPT), labels=labels, log_path="main/0.log"
+        "main",
+        0,
+        BUSYBOX_IMAGE,
+        command=("sh", "-c", SCRIPT),
+        mounts=(Mount("/control", str(control), readonly=True),),
+        labels=labels,
+        log_path="main/0.log",
     )
     await runtime.start_container(await runtime.create_container(sandbox_id, config, sandbox))
     return sandbox_id, logs / "main" / "0.log"
@@ -86,22 +104,35 @@ async def test_no_line_is_lost_on_disk_or_for_a_follower(runtime, tmp_path):
         "nodeagent_provide_background_loops", context=context, plugins=None
     )
     rotator = next(loop for loop in answer.value if loop.name == "log_rotation")
-    sandbox_id, log = await start(runtime, tmp_path / "logs")
+    control = tmp_path / "control"
+    sandbox_id, log = await start(runtime, tmp_path / "logs", control)
 
     rotating = asyncio.create_task(rotator.run())
+    following = asyncio.create_task(follow(log))
     try:
-        async with asyncio.timeout(90):
-            followed = await follow(log)
+        async with asyncio.timeout(120):
+            await until(lambda: len(rotated_of(log).kept) >= 3 and list(log.parent.glob("*.gz")))
+            (control / "enough").touch()
+            followed = await following
     finally:
-        rotating.cancel()
-        await asyncio.gather(rotating, return_exceptions=True)
+        for task in (rotating, following):
+            task.cancel()
+        await asyncio.gather(rotating, following, return_exceptions=True)
         await runtime.stop_sandbox(sandbox_id)
         await runtime.remove_sandbox(sandbox_id)
 
-    files = sorted(log.parent.iterdir(), key=lambda path: (path == log, path.name))
-    assert len(files) >= 4
-    assert sum(path.suffix == ".gz" for path in files) >= 1
-    assert (numbers(text_of(files)), numbers(followed)) == (list(range(1, LINES + 1)),) * 2
+    await until(lambda: not rotated_of(log).useless)  # a compression under way ends in its thread
+    on_disk = text_of([*(log.parent / name for name in rotated_of(log).kept), log])
+    assert (numbers(on_disk), numbers(followed)) == (written(on_disk),) * 2
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        await asyncio.sleep(0.05)
+
+
+def rotated_of(log: Path) -> Sorted:
+    return sort_rotated(rotated_names(log), keep=1000)
 
 
 async def follow(log: Path) -> bytes:
@@ -123,7 +154,7 @@ async def follow(log: Path) -> bytes:
     async with contextlib.aclosing(pieces):
         async for piece in pieces:
             text += await asyncio.to_thread(reader.feed, piece)
-            if text.endswith(b"\nend\n"):
+            if LAST.search(text, max(0, len(text) - 100)):
                 runs = False
     return bytes(text)
 
@@ -136,9 +167,15 @@ def text_of(files: list[Path]) -> bytes:
 
 
 def numbers(text: bytes) -> list[int]:
-    *lines, last = text.splitlines()
-    assert last == b"end"
-    return [int(line[:9]) for line in lines]
+    """Return the numbers of all lines but the last one."""
+    return [int(line[:9]) for line in text.splitlines()[:-1]]
+
+
+def written(text: bytes) -> list[int]:
+    """Return the numbers of the lines that the writer says in its last line to have written."""
+    last = LAST.search(text)
+    assert last is not None
+    return list(range(1, int(last[1]) + 1))
 
 
 def test_the_agent_rotates_the_logs_of_its_pods(containerd, tmp_path):
