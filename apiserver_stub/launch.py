@@ -12,6 +12,7 @@ import ssl
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from apiserver_stub import debug_socket
+from apiserver_stub import debug_socket, pipeline
 from apiserver_stub.admission.build import build_admission
-from apiserver_stub.app import MAX_BODY_BYTES, ApiServer
+from apiserver_stub.app import ApiServer
 from apiserver_stub.audit.build import build_audit
 from apiserver_stub.authn.build import build_authentication
 from apiserver_stub.authn.publish import keep_published, publish
@@ -39,6 +40,7 @@ from apiserver_stub.nodes.agents import NodeAgents
 from apiserver_stub.options import Options
 from apiserver_stub.options.serving import EVERYWHERE
 from apiserver_stub.page import Page
+from apiserver_stub.pipeline.limits import MAX_BODY_BYTES
 from apiserver_stub.resources import build_registry
 from apiserver_stub.serving import Certificates, choose_ciphers
 from apiserver_stub.sni import NamedCertificates
@@ -211,7 +213,7 @@ async def _listen(server: ApiServer, stack: AsyncExitStack, context: ssl.SSLCont
     options = server.options
     runner = web.ServerRunner(
         web.Server(
-            server.handle,
+            partial(pipeline.handle, server),
             request_factory=_make_request,
             handler_cancellation=True,
             access_log=None,

@@ -117,7 +117,7 @@ class Metrics:
             "apiserver_current_inflight_requests",
             "Requests in flight, by kind.",
             ("request_kind",),
-            [(("mutating",), server.in_flight(mutating=True)), (("readOnly",), server.in_flight(mutating=False))],
+            [(("mutating",), server.under_way[True]), (("readOnly",), server.under_way[False])],
         )
         _audit_on(page, server)
         _fairness_on(page, server)

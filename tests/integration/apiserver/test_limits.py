@@ -18,6 +18,7 @@ import pytest
 from apiserver_stub import launch
 from apiserver_stub.options import OptionsError, parse
 from apiserver_stub.options.metrics import parse_pairs
+from apiserver_stub.pipeline import limits as pipeline_limits
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 TOO_MANY = b"Too many requests, please try again later.\n"
@@ -118,10 +119,9 @@ async def test_without_fairness_a_read_too_many_is_turned_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, code: int
 ) -> None:
     arguments = ["--enable-priority-and-fairness=false", f"--max-requests-inflight={limit}"]
-    async with serving(tmp_path / "data", "--authorization-mode=AlwaysAllow", *arguments) as (admin, alice):
+    async with serving(tmp_path / "data", "--authorization-mode=AlwaysAllow", *arguments) as (_, alice):
         go, waiting = asyncio.Event(), 0
-        server = admin.running.server
-        real = server._dispatch
+        real = pipeline_limits.dispatch
 
         async def dispatch(*arguments: Any) -> Any:
             nonlocal waiting
@@ -129,7 +129,7 @@ async def test_without_fairness_a_read_too_many_is_turned_away(
             await go.wait()
             return await real(*arguments)
 
-        monkeypatch.setattr(server, "_dispatch", dispatch)
+        monkeypatch.setattr(pipeline_limits, "dispatch", dispatch)
         first = asyncio.create_task(alice("GET", MAPS))
         await until(lambda: waiting == 1)
         second = asyncio.create_task(alice("GET", MAPS))

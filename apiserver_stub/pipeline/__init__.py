@@ -1,0 +1,154 @@
+"""The pipeline of a request: authentication, limits, authorization, verb, store; and its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from apiserver_stub import media, wire
+from apiserver_stub.authn.certificates import presented_by
+from apiserver_stub.authn.impersonation import is_asked_for
+from apiserver_stub.media import PLAIN, Format
+from apiserver_stub.nodes import stream
+from apiserver_stub.pipeline import limits, refusals, rights, watching
+from apiserver_stub.pipeline.dispatch import streams
+from apiserver_stub.reply import render_error
+from apiserver_stub.request import Query, Request, RequestInfo, User, parse_path
+from apiserver_stub.status import ApiError, bad_request, internal
+from nodeagent.base import apiproto
+from nodeagent.base.logging import v_level, verbose
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+    from apiserver_stub.audit.trail import Trail
+    from apiserver_stub.resources import Resource
+
+_log = logging.getLogger(__name__)
+
+_NO_WARNINGS: list[str] = []
+_ACCESS_VERBOSITY = 3
+
+
+async def handle(server: ApiServer, http: web.BaseRequest) -> web.StreamResponse:
+    """Answer one HTTP request; errors become Status objects."""
+    format_, warnings = PLAIN, _NO_WARNINGS
+    if server.front is not None and (preflight := server.front.begin(http)) is not None:
+        return await wire.send(http, preflight, warnings, compress=False)
+    if server.page is not None and (shown := server.page.answer(http)) is not None:
+        return await wire.send(http, shown, warnings, compress=server.compresses)
+    path, _, query_text = http.path_qs.partition("?")
+    query = Query(query_text)
+    info = RequestInfo(http.method.lower(), path)
+    known = False
+    resource: Resource | None = None
+    started = time.perf_counter()
+    trail: Trail | None = None
+    if server.draining:
+        refusal = refusals.while_draining(path, retry_later=server.options.shutdown_send_retry_after)
+        if refusal is not None:
+            return await wire.send(http, refusal, warnings, compress=False)
+    try:
+        _require_text(http)
+        info = parse_path(http.method, path, query)
+        user = await server.authenticator.authenticate(http.headers, presented_by(http.transport))
+        known = True
+        server.metrics.authenticated += 1
+        if server.audit is not None and (trail := server.audit.begin(http, info, user)) is not None:
+            await trail.received()
+        if is_asked_for(http.headers):
+            user = await rights.impersonated(server, user, http, trail)
+        resource = server.registry.find(info.group, info.version, info.resource) if info.is_resource else None
+        unacceptable: ApiError | None = None
+        try:
+            format_ = _negotiate(http, info, query, resource)
+        except ApiError as error:
+            unacceptable = error  # told to those who may
+            format_ = media.of_refusal(http.headers.get("Accept", ""))
+        await rights.authorize(server, user, rights.pinned(info, query), trail)
+        if unacceptable is not None:
+            raise unacceptable
+        if info.group and resource is None and (info.group, info.version) not in server.registry.group_versions():
+            raise refusals.PlainNotFound
+        if info.verb == "watch" and resource is not None:
+            return await watching.run(server, http, _request(http, info, query, b"", user, format_), resource, trail)
+        if resource is not None and streams(resource, info, http.method):
+            await server.admission.connect(_request(http, info, query, b"", user, format_), resource)
+            return await stream.run(stream.Stream(server, http, info, query, trail), server, resource, trail)
+        body = await limits.read_body(server, http)
+        if trail is not None:
+            trail.sent(http.headers, body)
+        request = _request(http, info, query, body, user, format_)
+        warnings = request.warnings
+        if trail is not None:
+            request.annotations = trail.event.annotations
+        rendered = await limits.limited(server, http, request, resource)
+    except refusals.TOLD as error:
+        rendered = refusals.answer(error, http.path_qs, format_)
+    except (ConnectionError, asyncio.CancelledError):
+        if trail is not None:
+            trail.abandoned()
+        server.metrics.aborted(info, http.method, resource)
+        raise
+    except Exception as error:  # a bug answers 500 and leaves the server up
+        if trail is not None:
+            await trail.failed(error)
+            trail = None
+        _log.exception("Request failed", extra={"method": http.method, "path": path})
+        rendered = render_error(internal(type(error).__name__), format_)
+    if trail is not None:
+        await trail.answered(rendered)
+    elif not known and rendered.code == 401:
+        server.metrics.strangers += 1
+        if server.audit is not None:
+            await server.audit.refuse_stranger(http, info)
+    dry_run = "All" if "dryRun" in query else ""
+    seconds, size = time.perf_counter() - started, sum(map(len, rendered.pieces))
+    server.metrics.count(info, http.method, resource, rendered.code, seconds, size, dry_run)
+    if server.tracing is not None:
+        server.tracing.note(http, rendered.code, seconds, info.verb, wire.audit_id(http))
+    if verbose(_log, _ACCESS_VERBOSITY):
+        facts = {
+            "verb": info.verb,
+            "uri": http.path_qs,
+            "code": rendered.code,
+            "latency": f"{1000 * seconds:.3f}ms",
+        }
+        _log.log(v_level(_ACCESS_VERBOSITY), "HTTP", extra=facts)
+    return await wire.send(http, rendered, warnings, compress=http.method == "GET" and server.compresses)
+
+
+def _request(
+    http: web.BaseRequest, info: RequestInfo, query: Query, body: bytes, user: User, format_: Format
+) -> Request:
+    return Request(http.method, info, query, http.headers, body, user, format_)
+
+
+def _require_text(http: web.BaseRequest) -> None:
+    """Refuse a request whose head is not UTF-8: what it says could be neither told nor stored.
+
+    :raises ApiError: 400.
+    """
+    try:
+        for text in (http.path_qs, *http.headers.values()):
+            if not text.isascii():
+                text.encode()
+    except UnicodeEncodeError:
+        raise bad_request("the head of the request is not UTF-8") from None
+
+
+def _negotiate(http: web.BaseRequest, info: RequestInfo, query: Query, resource: Resource | None) -> Format:
+    accept = http.headers.get("Accept", "")
+    if resource is None:
+        return PLAIN
+    pretty = query.flag("pretty") if "pretty" in query else wire.wants_pretty(http)
+    if accept in ("", "*/*", media.JSON):
+        return Format(pretty=True) if pretty else PLAIN
+    protobuf = media.PROTOBUF in accept and apiproto.supports(resource.api_version, resource.kind)
+    format_ = media.negotiate(accept, watch=info.verb == "watch", protobuf=protobuf)
+    if pretty and not format_.pretty:
+        return Format(format_.encoding, format_.shape, format_.shape_version, pretty=True)
+    return format_

@@ -1,0 +1,102 @@
+"""Who answers: the verb of a resource, a stream from elsewhere, or one of the paths without a resource."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from apiserver_stub import discovery, health, issuer, openapi, profiling
+from apiserver_stub.controllers.namespaces import fill_namespace
+from apiserver_stub.pipeline.refusals import PlainNotFound
+from apiserver_stub.reply import Rendered, Reply, render
+from apiserver_stub.request import Request, RequestInfo, check_method
+from apiserver_stub.resources import Resource
+from apiserver_stub.status import method_not_allowed, no_such_resource
+from apiserver_stub.verbs.create import create
+from apiserver_stub.verbs.delete import delete, delete_collection
+from apiserver_stub.verbs.get import get
+from apiserver_stub.verbs.lists import list_objects
+from apiserver_stub.verbs.patch import patch
+from apiserver_stub.verbs.update import update
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+
+Verb = Callable[["ApiServer", Request, Resource], Awaitable[Reply]]
+
+_VERBS: dict[str, Verb] = {
+    "create": create,
+    "delete": delete,
+    "deletecollection": delete_collection,
+    "get": get,
+    "list": list_objects,
+    "patch": patch,
+    "update": update,
+}
+
+
+async def dispatch(server: ApiServer, request: Request, resource: Resource | None) -> Rendered:
+    """Return the answer of whoever serves the path.
+
+    :raises ApiError: 404 or 405, nobody does; or what the verb raises.
+    """
+    info = request.info
+    if not info.is_resource:
+        return render(await _non_resource(server, request), request, None)
+    check_method(info, request.method)
+    if resource is None:
+        raise no_such_resource()
+    if resource.namespaced and not info.namespace and info.verb not in ("list", "watch"):
+        raise method_not_allowed()
+    if not resource.namespaced and info.namespace and resource.plural != "namespaces":
+        raise no_such_resource()
+    reply = await _verb(request, resource)(server, request, resource)
+    if info.verb == "create" and resource.plural == "namespaces" and reply.record is not None:
+        await fill_namespace(server, reply.record.key)
+    return render(reply, request, resource)
+
+
+def streams(resource: Resource, info: RequestInfo, method: str) -> bool:
+    """Return whether the answer comes as a stream from elsewhere.
+
+    :raises ApiError: 404 or 405, there is no such path for this method.
+    """
+    subresource = resource.subresource(info.subresource) if info.subresource else None
+    if subresource is None or subresource.stream is None:
+        return False
+    check_method(info, method)
+    if info.verb not in subresource.verbs:
+        raise method_not_allowed()
+    if bool(info.namespace) != resource.namespaced or (info.rest and subresource.name != "proxy"):
+        raise no_such_resource()
+    return True
+
+
+def _verb(request: Request, resource: Resource) -> Verb:
+    info = request.info
+    if info.subresource:
+        subresource = resource.subresource(info.subresource)
+        if subresource is None:
+            raise no_such_resource()
+        if info.verb not in subresource.verbs:
+            raise method_not_allowed()
+        action: Verb = subresource.action or _VERBS[info.verb]
+        return action
+    if info.verb not in resource.verbs or (info.verb == "create" and info.name):
+        raise method_not_allowed()
+    if info.verb == "update" and not info.name:
+        raise method_not_allowed()
+    return resource.action if info.verb == "create" and resource.action else _VERBS[info.verb]
+
+
+async def _non_resource(server: ApiServer, request: Request) -> Reply:
+    for answer in (discovery.answer, issuer.answer):
+        if (reply := answer(server, request)) is not None:
+            return reply
+    for slow_answer in (health.answer, openapi.answer, profiling.answer):
+        if (reply := await slow_answer(server, request)) is not None:
+            return reply
+    if request.info.path == "/metrics":
+        body, content_type = server.metrics.render(server, server.metric_choice)
+        return Reply(200, body=body, content_type=content_type)
+    raise PlainNotFound

@@ -1,0 +1,103 @@
+"""How much of the server one request may take: length of its body, a place among those under way, time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from apiserver_stub import profiling, wire
+from apiserver_stub.fairness import Rejected
+from apiserver_stub.pipeline.dispatch import dispatch
+from apiserver_stub.pipeline.refusals import TOO_MANY, timed_out
+from apiserver_stub.status import bad_request, too_large
+from nodeagent.base.duration import parse_duration
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+    from apiserver_stub.reply import Rendered
+    from apiserver_stub.request import Request
+    from apiserver_stub.resources import Resource
+
+MAX_BODY_BYTES = 3 << 20
+MUTATING = frozenset(["POST", "PUT", "PATCH", "DELETE"])
+
+
+async def read_body(server: ApiServer, http: web.BaseRequest) -> bytes:
+    """Return the body of a request that may have one.
+
+    :raises ApiError: 413, it is too long; 504, it did not come in time.
+    """
+    if http.method not in MUTATING or not http.can_read_body:
+        return b""
+    limit = too_large(f"limit is {MAX_BODY_BYTES}")
+    if (http.content_length or 0) > MAX_BODY_BYTES:
+        raise limit
+    if http.headers.get("Expect", "").lower() == "100-continue" and http.transport is not None:
+        http.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    try:
+        async with asyncio.timeout(server.options.request_timeout_seconds):
+            return await http.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise limit from None
+    except TimeoutError:
+        raise timed_out() from None
+
+
+async def limited(server: ApiServer, http: web.BaseRequest, request: Request, resource: Resource | None) -> Rendered:
+    """Let the request in when there is a place for it, and end it when it takes too long."""
+    info = request.info
+    seconds = _time_for(server, request)
+    mutating = request.method in MUTATING
+    level = None
+    if server.fairness is not None and not info.path.startswith(profiling.ROOT):  # who profiles looks on
+        schema = server.fairness.sort(request.user, info)
+        given = http.get(wire.EXTRA_HEADERS)
+        http[wire.EXTRA_HEADERS] = {**given, **schema.headers} if given else schema.headers
+        try:
+            level = await server.fairness.enter(schema, request.user, info)
+        except Rejected:
+            server.metrics.terminated(info, request.method, resource, 429)
+            return TOO_MANY
+    elif _is_full(server, request, mutating):
+        server.metrics.terminated(info, request.method, resource, 429)
+        return TOO_MANY
+    server.under_way[mutating] += 1
+    try:
+        async with asyncio.timeout(seconds):
+            return await dispatch(server, request, resource)
+    except TimeoutError:
+        server.metrics.terminated(info, request.method, resource, 504)
+        raise timed_out() from None
+    finally:
+        server.under_way[mutating] -= 1
+        for end in request.afterwards:
+            end()
+        if level is not None:
+            level.leave()
+
+
+def _is_full(server: ApiServer, request: Request, mutating: bool) -> bool:
+    options = server.options
+    limit = options.max_mutating_requests_inflight if mutating else options.max_requests_inflight
+    counts = request.info.is_resource and "system:masters" not in request.user.groups
+    return counts and limit > 0 and server.under_way[mutating] >= limit
+
+
+def _time_for(server: ApiServer, request: Request) -> float:
+    """Return the seconds that a request may take: what it asks for, and not more than the server has.
+
+    :raises ApiError: 400, it asks for what is no length of time; 504, there is no time at all.
+    """
+    seconds = server.options.request_timeout_seconds
+    if text := request.query.get("timeout"):
+        try:
+            asked = parse_duration(text).seconds
+        except ValueError:
+            problem = f'time: invalid duration "{text}"'
+            raise bad_request(f"invalid timeout specified in the request URL - {problem}") from None
+        seconds = min(seconds, asked) if asked > 0 else seconds
+    if not seconds:
+        raise timed_out()
+    return seconds

@@ -1,0 +1,72 @@
+"""Refusals that are told otherwise than by a Status, and the answer to each error of a request."""
+
+from __future__ import annotations
+
+from apiserver_stub import objects
+from apiserver_stub.media import PLAIN, Format
+from apiserver_stub.reply import Rendered, render_error
+from apiserver_stub.status import ApiError, bad_request, internal, unavailable
+from apiserver_stub.store import StoreRefused, StoreUnavailable
+
+_NOSNIFF = {"X-Content-Type-Options": "nosniff"}
+_TEXT = "text/plain; charset=utf-8"
+_EXEMPT_WHILE_DRAINING = ("/healthz", "/livez", "/metrics", "/readyz")
+_TYPE = ("kind", "apiVersion")
+
+TOO_MANY = Rendered(429, _TEXT, [b"Too many requests, please try again later.\n"], {**_NOSNIFF, "Retry-After": "1"})
+
+
+class AuthorizationFailed(Exception):
+    """Nobody could decide whether the caller may; the text says why."""
+
+
+class PlainError(ApiError):
+    """What is answered in plain text."""
+
+
+class PlainNotFound(PlainError):
+    """A path that nobody serves: the answer is text, as it is not known whether an API client asks."""
+
+    def __init__(self) -> None:
+        super().__init__(404, "NotFound", "404 page not found")
+
+
+TOLD = (AuthorizationFailed, ApiError, StoreUnavailable, StoreRefused, RecursionError)
+"""What :func:`answer` has an answer to; any other exception is a bug."""
+
+
+def answer(error: Exception, target: str, format_: Format) -> Rendered:
+    """Return the answer to the request for *target* that ended in *error*, one of :data:`TOLD`."""
+    match error:
+        case AuthorizationFailed():
+            text = f'Internal Server Error: "{target}": {error}\n'
+            return Rendered(500, _TEXT, [text.encode()], _NOSNIFF)
+        case PlainError():
+            return Rendered(error.code, _TEXT, [error.message.encode() + b"\n"], _NOSNIFF)
+        case ApiError():
+            return render_error(error, format_)
+        case StoreUnavailable():
+            return render_error(unavailable(str(error)), format_)
+        case RecursionError():  # from a body: nothing else here is deep
+            return render_error(bad_request("json: exceeded max depth"), format_)
+    return render_error(internal(str(error)), format_)
+
+
+def timed_out() -> PlainError:
+    """Return the answer to a request that took too long: a Status that goes out as text."""
+    message = "Timeout: request did not complete within the allotted timeout"
+    status = ApiError(504, "Timeout", message, {}).body()
+    return PlainError(504, "Timeout", objects.encode({key: status[key] for key in status if key not in _TYPE}).decode())
+
+
+def while_draining(path: str, *, retry_later: bool) -> Rendered | None:
+    """Return the answer to a new request while the server drains; who asks for its health gets that.
+
+    With *retry_later* the caller is told to come back (spec: opt.shutdown-send-retry-after).
+    """
+    if not retry_later:
+        return render_error(unavailable("apiserver is shutting down"), PLAIN)
+    if path.startswith(_EXEMPT_WHILE_DRAINING):
+        return None
+    text = b"The apiserver is shutting down, please try again later.\n"
+    return Rendered(429, _TEXT, [text], {**_NOSNIFF, "Retry-After": "5", "Connection": "close"})
