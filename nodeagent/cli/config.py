@@ -9,9 +9,10 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TextIO
+from typing import Any
 
 from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.printing import print_json, print_table
 from nodeagent.config import names
 from nodeagent.config.codec import encode, nearest
 from nodeagent.config.convert import KINDS, convert
@@ -80,7 +81,7 @@ def _validate(arguments: argparse.Namespace) -> int:
         loaded = _load_file(arguments.file)
         warnings = [*loaded.warnings, *_idle(loaded)]
     if arguments.output == "json":
-        _print_json({"file": arguments.file, "kind": layer.kind, "problems": [], "warnings": list(warnings)})
+        print_json({"file": arguments.file, "kind": layer.kind, "problems": [], "warnings": list(warnings)})
         return ExitCode.OK
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)
@@ -92,7 +93,7 @@ def _effective(arguments: argparse.Namespace) -> int:
     if arguments.unimplemented:
         names_of = all_unimplemented()
         if arguments.output == "json":
-            _print_json(names_of)
+            print_json(names_of)
         else:
             print(*names_of, sep="\n")
         return ExitCode.OK
@@ -104,10 +105,10 @@ def _effective(arguments: argparse.Namespace) -> int:
         _print(plain, arguments.output)
     elif arguments.output == "json":
         origins = {path: loaded.provenance.describe(path) for path in _leaves(plain)}
-        _print_json({"configuration": plain, "provenance": origins})
+        print_json({"configuration": plain, "provenance": origins})
     else:
         rows = [(path, loaded.provenance.describe(path), json.dumps(value)) for path, value in _leaves(plain).items()]
-        _print_table(rows, sys.stdout)
+        print_table(rows)
     return ExitCode.OK
 
 
@@ -122,7 +123,7 @@ def _explain(arguments: argparse.Namespace) -> int:
         return ExitCode.CONFIGURATION
     described = describe(field)
     if arguments.output == "json":
-        _print_json(described)
+        print_json(described)
         return ExitCode.OK
     for name, value in described.items():
         print(f"{name + ':':<9} {value if isinstance(value, str) else json.dumps(value)}")
@@ -181,7 +182,7 @@ def _leaves(value: Any, path: str = "") -> dict[str, Any]:
 
 def _print_problems(error: ConfigError, output: str) -> None:
     if output == "json":
-        _print_json(
+        print_json(
             {
                 "problems": [
                     {"source": item.source, "path": item.path, "value": item.value, "rule": item.rule}
@@ -198,19 +199,8 @@ def _print_problems(error: ConfigError, output: str) -> None:
 
 def _print(plain: Any, output: str) -> None:
     if output == "json":
-        _print_json(plain)
+        print_json(plain)
         return
     import yaml
 
     yaml.safe_dump(plain, sys.stdout, sort_keys=False, allow_unicode=True)
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def _print_table(rows: Sequence[Sequence[str]], out: TextIO) -> None:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        print("  ".join([*cells, row[-1]]).rstrip(), file=out)

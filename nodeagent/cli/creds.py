@@ -21,6 +21,7 @@ from nodeagent.base.aio import SystemClock, TaskOwner
 from nodeagent.base.logging.values import masked
 from nodeagent.base.secret import MASK
 from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.printing import print_json
 from nodeagent.config.credentials import load_credential_providers
 from nodeagent.config.features import build_gates
 from nodeagent.config.flags import FlagParser
@@ -71,8 +72,7 @@ def run_test(arguments: argparse.Namespace) -> int:
     answers = asyncio.run(_ask(plugins, arguments, repository))
     report = _report(arguments.image, repository, answers)
     if arguments.output == "json":
-        json.dump(report, sys.stdout, indent=2, ensure_ascii=False)
-        print()
+        print_json(report)
     else:
         _print(report)
     asked = [provider for provider in report["providers"] if provider["matches"]]

@@ -9,9 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import logging
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from typing import Any
 from nodeagent.base import identity
 from nodeagent.base.aio import SystemClock, TaskOwner
 from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.printing import print_json
 from nodeagent.config.flags import add_flags, read_flags
 from nodeagent.config.load import Loaded, load
 from nodeagent.contracts.checks import Finding, NodeCheck, NotKnown, Severity, problem
@@ -52,8 +51,7 @@ def show(arguments: argparse.Namespace) -> int:
     identity.configure(loaded.settings.identity)
     results = asyncio.run(_examine(loaded))
     if arguments.output == "json":
-        json.dump([_wire(name, findings) for name, findings in results], sys.stdout, indent=2)
-        print()
+        print_json([_wire(name, findings) for name, findings in results])
     else:
         print("\n".join(lines(results)))
     severe = any(each.severity is Severity.PROBLEM for _, findings in results for each in findings or ())

@@ -6,7 +6,6 @@ Exit codes: 0 the plan is shown, 1 the agent could not make one, 2 the new confi
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 from nodeagent.base.quantity import Format, Quantity
 from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.printing import print_json, print_table
 from nodeagent.config.flags import FlagParser
 from nodeagent.config.load import load_configuration
 from nodeagent.config.settings import NodeSettings
@@ -62,8 +62,7 @@ def show_plan(arguments: argparse.Namespace) -> int:
         print(f"nodeagent: no plan: {error}", file=sys.stderr)
         return ExitCode.PROBLEMS
     if arguments.output == "json":
-        json.dump(to_wire(plan), sys.stdout, indent=2)
-        print()
+        print_json(to_wire(plan))
     else:
         _print(plan)
     return ExitCode.OK
@@ -83,7 +82,7 @@ def _thresholds(file: str | None) -> ThresholdMaps | None:
 
 def _print(plan: EvictionPlan) -> None:
     print(f"{plan.node}: {', '.join(plan.conditions) or 'no pressure'}\n")
-    _table(("THRESHOLD", "KIND", "AVAILABLE", "STATE"), map(_threshold_row, plan.thresholds))
+    print_table(map(_threshold_row, plan.thresholds), ("THRESHOLD", "KIND", "AVAILABLE", "STATE"))
     print()
     if plan.over_limits:
         print("Over limits of their own; these go first:")
@@ -125,18 +124,6 @@ def _pod_table(pods: Iterable[PlannedPod]) -> None:
         for pod in pods
     ]
     if rows:
-        _table(("VERDICT", "POD", "WHY"), rows)
+        print_table(rows, ("VERDICT", "POD", "WHY"))
     else:
         print("  no pods")
-
-
-def _table(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for column in heading:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    Console(markup=False, highlight=False).print(table)

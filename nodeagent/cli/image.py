@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import logging
 import sys
 import time
@@ -21,6 +20,7 @@ from typing import Any, TypeVar
 
 from nodeagent.base.aio import SystemClock, TaskOwner
 from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.printing import print_json, print_table
 from nodeagent.config.flags import FlagParser, add_flags, read_flags
 from nodeagent.config.image_pins import read_pins, write_pins
 from nodeagent.config.load import Loaded, load
@@ -81,10 +81,10 @@ def _list(arguments: argparse.Namespace, loaded: Loaded) -> int:
     pins = read_pins(_root(loaded))
     found = [_shown(image, pins) for image in sorted(images, key=_name)]
     if arguments.output == "json":
-        _print_json(found)
+        print_json(found)
         return ExitCode.OK
     rows = [(one["name"], _short(one["id"]), _size(one["sizeBytes"]), one["pinnedBy"] or "-") for one in found]
-    _print_table(("IMAGE", "ID", "SIZE", "PINNED BY"), rows)
+    print_table(rows, ("IMAGE", "ID", "SIZE", "PINNED BY"))
     return ExitCode.OK
 
 
@@ -108,7 +108,7 @@ def _pull(arguments: argparse.Namespace, loaded: Loaded) -> int:
     size = found.size_bytes if found is not None else 0
     if arguments.output == "json":
         identity = found.id if found is not None else ""
-        _print_json({"image": image, "ref": ref, "id": identity, "sizeBytes": size, "seconds": seconds})
+        print_json({"image": image, "ref": ref, "id": identity, "sizeBytes": size, "seconds": seconds})
     else:
         print(f"pulled {image} as {ref} in {seconds:.1f} s, {_size(size)}")
     return ExitCode.OK
@@ -130,7 +130,7 @@ def _write(arguments: argparse.Namespace, loaded: Loaded, pins: frozenset[str], 
     write_pins(_root(loaded), pins)
     name = full_name(arguments.image)
     if arguments.output == "json":
-        _print_json({"image": name, "pins": sorted(pins)})
+        print_json({"image": name, "pins": sorted(pins)})
     else:
         print(f"{done} {name}")
     return ExitCode.OK
@@ -144,14 +144,14 @@ def _collect(arguments: argparse.Namespace, loaded: Loaded) -> int:
     done = _ask(loaded, work)
     failed = any(one.error for one in done.images)
     if arguments.output == "json":
-        _print_json(_collection(done, arguments.dry_run))
+        print_json(_collection(done, arguments.dry_run))
         return ExitCode.PROBLEMS if failed else ExitCode.OK
     print(f"The disk of images is {done.used_percent} % full, {_size(done.available_bytes)} are free.")
     fate = "goes" if arguments.dry_run else "gone"
     rows = [
         (_name(one.image), _size(one.image.size_bytes), _time(one.last_used), *_fate(one, fate)) for one in done.images
     ]
-    _print_table(("IMAGE", "SIZE", "LAST USED", "FATE", "WHY"), rows)
+    print_table(rows, ("IMAGE", "SIZE", "LAST USED", "FATE", "WHY"))
     return ExitCode.PROBLEMS if failed else ExitCode.OK
 
 
@@ -286,13 +286,3 @@ def _size(size: int) -> str:
 
 def _time(moment: datetime | None) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ") if moment else "never"
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-    for row in (head, *rows):
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

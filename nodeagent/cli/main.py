@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -17,8 +18,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the command that *argv* names and return its exit code."""
     try:
         if argv and argv[0] in COMMANDS:
-            arguments = _parser().parse_args(argv)
-            return int(arguments.handler(arguments))
+            return _command(argv)
         from nodeagent.cli import run
 
         return run.run(argv[1:] if argv and argv[0] == "run" else argv)
@@ -29,6 +29,18 @@ def main(argv: Sequence[str]) -> int:
     except PluginError as error:
         print(f"nodeagent: {error}", file=sys.stderr)
         return ExitCode.CONFIGURATION
+
+
+def _command(argv: Sequence[str]) -> int:
+    arguments = _parser().parse_args(argv)
+    try:
+        code = int(arguments.handler(arguments))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads has gone, as `head` does: nothing is left to say, also not by the interpreter as it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.PROBLEMS
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:

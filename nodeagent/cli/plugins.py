@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import json
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from typing import Any
 
 from nodeagent.authoring.project import LICENSES, BadProject, check_name, write_project
 from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.printing import print_json, print_table
 from nodeagent.errors import PluginError
 from nodeagent.plugin_report import read_report
 from nodeagent.pluginmanager import GROUP, PluginManager
@@ -72,10 +72,9 @@ def list_plugins(arguments: argparse.Namespace) -> int:
     plugins.sort(key=lambda plugin: plugin["name"])
     decisions = list(report.get("decisions", ()))
     if arguments.output == "json":
-        json.dump({"plugins": plugins, "decisions": decisions}, sys.stdout, indent=2)
-        print()
+        print_json({"plugins": plugins, "decisions": decisions})
     else:
-        _print_table(plugins, decisions)
+        _print(plugins, decisions)
     return ExitCode.OK
 
 
@@ -107,8 +106,7 @@ def check_plugin(arguments: argparse.Namespace) -> int:
         print(f"nodeagent: {error}", file=sys.stderr)
         return ExitCode.CONFIGURATION
     if arguments.output == "json":
-        json.dump([{**asdict(finding), "file": str(finding.file)} for finding in findings], sys.stdout, indent=2)
-        print()
+        print_json([{**asdict(finding), "file": str(finding.file)} for finding in findings])
     else:
         for finding in findings:
             print(f"{finding.file}:{finding.line}: {finding.rule}: {finding.message}")
@@ -116,26 +114,29 @@ def check_plugin(arguments: argparse.Namespace) -> int:
     return ExitCode.PROBLEMS if findings else ExitCode.OK
 
 
-def _print_table(plugins: list[dict[str, Any]], decisions: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    table = Table(box=None, pad_edge=False)
-    for column in ("NAME", "VERSION", "ORIGIN", "STATE", "HOOKS"):
-        table.add_column(column, overflow="fold")
-    for plugin in plugins:
-        hooks = ", ".join(hook.removeprefix("nodeagent_") for hook in plugin["hooks"])
-        table.add_row(plugin["name"], plugin["version"], plugin["origin"], plugin["state"], hooks)
-    console.print(table)
+def _print(plugins: list[dict[str, Any]], decisions: list[dict[str, Any]]) -> None:
+    rows = [
+        (
+            plugin["name"],
+            plugin["version"],
+            plugin["origin"],
+            plugin["state"],
+            ", ".join(hook.removeprefix("nodeagent_") for hook in plugin["hooks"]),
+        )
+        for plugin in plugins
+    ]
+    print_table(rows, ("NAME", "VERSION", "ORIGIN", "STATE", "HOOKS"))
     if not decisions:
         return
-    console.print("\nLast decisions")
-    table = Table(box=None, pad_edge=False)
-    for column in ("TIME", "PLUGIN", "HOOK", "SUBJECT", "VERDICT"):
-        table.add_column(column, overflow="fold")
-    for decision in decisions[-_SHOWN_DECISIONS:]:
-        moment = datetime.fromtimestamp(decision["at"], UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        hook = decision["hook"].removeprefix("nodeagent_")
-        table.add_row(moment, decision["plugin"], hook, decision["subject"], decision["verdict"])
-    console.print(table)
+    print("\nLast decisions")
+    rows = [
+        (
+            datetime.fromtimestamp(decision["at"], UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            decision["plugin"],
+            decision["hook"].removeprefix("nodeagent_"),
+            decision["subject"],
+            decision["verdict"],
+        )
+        for decision in decisions[-_SHOWN_DECISIONS:]
+    ]
+    print_table(rows, ("TIME", "PLUGIN", "HOOK", "SUBJECT", "VERDICT"))

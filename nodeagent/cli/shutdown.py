@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.printing import print_json
 from nodeagent.config.load import load_configuration
 from nodeagent.config.settings import NodeSettings
 from nodeagent.contracts.shutdown import (
@@ -56,8 +57,7 @@ def run_rehearsal(arguments: argparse.Namespace) -> int:
         periods = shutdown_periods(loaded.config, loaded.gates)
     steps = list(rehearse(periods, pods)) if periods.entries else []
     if arguments.output == "json":
-        json.dump(_report(periods, pods, steps), sys.stdout, indent=2)
-        print()
+        print_json(_report(periods, pods, steps))
     else:
         _print(periods, pods, steps)
     return ExitCode.OK

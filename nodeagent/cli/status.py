@@ -6,7 +6,6 @@ Exit codes: 0 nothing is wrong, 1 something is, 2 wrong usage, 3 no agent answer
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterable
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.printing import print_json
 from nodeagent.config.settings import NodeSettings
 from nodeagent.contracts.answers import STATUS_QUESTION, ConditionLine, GaugeLine, NodeOverview, PodLine
 from nodeagent.contracts.local import NoArguments
@@ -26,7 +26,14 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-_BAR = 10
+_WIDE = 100
+"""From how many columns on nothing is made narrower."""
+_BAR, _NARROW_BAR = 10, 5
+_NAME, _NARROW_NAME = 40, 30
+_BESIDE_NAME = 32
+"""Width of the columns between a pod's name and the reason why it does not serve."""
+_SHORTEST_CAUSE = 40
+"""With less room than this beside the name, a cause gets a line of its own."""
 
 
 def add_parser(commands: Any) -> None:
@@ -50,7 +57,7 @@ def show(arguments: argparse.Namespace) -> int:
         print(f"nodeagent: {error}", file=sys.stderr)
         return ExitCode.UNREACHABLE if isinstance(error, local.NoAgent) else ExitCode.PROBLEMS
     if arguments.output == "json":
-        _print_json(found)
+        print_json(to_wire(found))
     else:
         console = _console()
         console.print(render(found, console.width if console.is_terminal else 0))
@@ -64,10 +71,14 @@ def well(found: NodeOverview) -> bool:
 
 
 def render(found: NodeOverview, width: int, height: int = 0) -> Text:
-    """Return the view: lines cut to *width*, and pods to what fits *height*; 0 is no limit."""
+    """Return the view for a screen of *width* by *height*; 0 is no limit, as for a pipe.
+
+    On a screen pods that are held up come first, each with its cause in a line of its own while there is room; what
+    does not fit is counted.
+    """
     from rich.text import Text
 
-    before = [*_head(found), *_gauges(found.gauges)]
+    before = [*_head(found), *_gauges(found.gauges, width)]
     bad = [f"loop {loop.name}: {loop.problem}" for loop in found.loops if loop.problem]
     after = [
         *(
@@ -78,17 +89,35 @@ def render(found: NodeOverview, width: int, height: int = 0) -> Text:
     ]
     if not bad:
         after.append(Text(f"{len(found.loops)} loops do well", "green"))
-    rows = [_pod(pod, found.at) for pod in found.pods]
-    heading = Text(f"{'POD':40} {'READY':>5} {'RESTARTS':>8} {'AGE':>5} {'STAGE':8} WHY", "bold")
-    room = max(1, height - len(before) - len(after) - 1) if height else len(rows)
-    if len(rows) > room:
-        left = len(rows) - room + 1
-        rows = [*rows[: room - 1], Text(f"… and {left} more", "dim")]
-    lines = [*before, heading, *rows, *after]
+    room = max(1, height - len(before) - len(after) - 1) if height else 0
+    lines = [*before, *_pods(found, width, room), *after]
     for line in lines:
         if width:
             line.truncate(width, overflow="ellipsis")
     return Text("\n").join(lines[: height or len(lines)])
+
+
+def _pods(found: NodeOverview, width: int, room: int) -> list[Text]:
+    """Return the table of pods, at most *room* lines below its heading; 0 is no limit."""
+    from rich.text import Text
+
+    pods = sorted(found.pods, key=lambda pod: (not pod.blocked, pod.ready)) if room else found.pods
+    longest = max((len(f"{pod.namespace}/{pod.name}") for pod in pods), default=0)
+    column = min(max(longest, len("NAMESPACE/POD")), _NAME if not width or width >= _WIDE else _NARROW_NAME)
+    apart = bool(width) and width < column + _BESIDE_NAME + _SHORTEST_CAUSE
+    heading = Text(f"{'NAMESPACE/POD':{column}} {'READY':>5} {'RESTARTS':>8} {'AGE':>5} {'STAGE':8} WHY", "bold")
+    spare = room - len(pods) if room else len(pods)
+    rows: list[Text] = []
+    for pod in pods:
+        cause = " ".join(pod.cause.split())
+        below = apart and bool(cause) and spare > 0
+        rows.append(_pod(pod, found.at, column, "" if below else cause))
+        if below:
+            spare -= 1
+            rows.append(Text(f"  {cause}", "dim"))
+    if room and len(rows) > room:
+        rows = [*rows[: room - 1], Text(f"… and {len(pods) - room + 1} more", "dim")]
+    return [heading, *rows]
 
 
 def _head(found: NodeOverview) -> list[Text]:
@@ -106,17 +135,18 @@ def _head(found: NodeOverview) -> list[Text]:
     return [state, *wrong] if wrong else [state, Text("no pressure, every condition is as it should be", "green")]
 
 
-def _gauges(gauges: Iterable[GaugeLine]) -> list[Text]:
+def _gauges(gauges: Iterable[GaugeLine], width: int) -> list[Text]:
     from rich.text import Text
 
+    steps = _BAR if not width or width >= _WIDE else _NARROW_BAR
     parts = []
     for gauge in gauges:
         share = gauge.used / gauge.capacity if gauge.capacity else 0.0
-        filled = min(_BAR, round(share * _BAR))
+        filled = min(steps, round(share * steps))
         colour = "red" if share > 0.9 else "yellow" if share > 0.75 else "green"
-        bar = ("#" * filled).ljust(_BAR, ".")
+        bar = "#" * filled + "." * (steps - filled)
         amount = f" of {_amount(gauge)}"
-        parts.append(Text.assemble(f"{gauge.name:14} ", (f"[{bar}] {share:4.0%}", colour), f"{amount:14}"))
+        parts.append(Text.assemble(f"{gauge.name:14} ", (f"[{bar}] {share:4.0%}", colour), f"{amount:12}"))
     pairs = [parts[index : index + 2] for index in range(0, len(parts), 2)]
     lines = [Text("  ").join(pair) for pair in pairs]
     for line in lines:
@@ -124,17 +154,19 @@ def _gauges(gauges: Iterable[GaugeLine]) -> list[Text]:
     return lines
 
 
-def _pod(pod: PodLine, now: datetime) -> Text:
+def _pod(pod: PodLine, now: datetime, column: int, cause: str) -> Text:
     from rich.text import Text
 
     name = f"{pod.namespace}/{pod.name}"
-    name = name if len(name) <= 40 else name[:39] + "…"
+    name = name if len(name) <= column else name[: column - 1] + "…"
     stage = str(pod.stage) if pod.stage is not None else "serves" if pod.ready else pod.phase
     colour = "red" if pod.blocked else "green" if pod.ready else "" if pod.stage is None else "yellow"
-    why = " ".join(part for part in (pod.reason if pod.blocked else "", " ".join(pod.cause.split())) if part)
+    why = " ".join(part for part in (pod.reason if pod.blocked else "", cause) if part)
     ready = f"{pod.containers_ready}/{pod.containers}"
     age = _age(now, pod.started_at) if pod.started_at else ""
-    return Text.assemble(f"{name:40} {ready:>5} {pod.restarts:>8} {age:>5} ", (f"{stage:8} ", colour), why)
+    line = Text.assemble(f"{name:{column}} {ready:>5} {pod.restarts:>8} {age:>5} ", (f"{stage:8} ", colour), why)
+    line.rstrip()
+    return line
 
 
 def _watch(root: Path, found: NodeOverview, arguments: argparse.Namespace) -> int:
@@ -146,7 +178,7 @@ def _watch(root: Path, found: NodeOverview, arguments: argparse.Namespace) -> in
         if arguments.output == "json" or not console.is_terminal:
             while True:
                 if arguments.output == "json":
-                    _print_json(found, indent=None)
+                    print_json(to_wire(found), indent=None)
                 else:
                     console.print(render(found, 0), end="\n\n")
                 sys.stdout.flush()
@@ -167,11 +199,6 @@ def _console() -> Console:
     return Console(markup=False, highlight=False, soft_wrap=True)
 
 
-def _print_json(found: NodeOverview, indent: int | None = 2) -> None:
-    json.dump(to_wire(found), sys.stdout, indent=indent)
-    print()
-
-
 def _wrong(condition: ConditionLine) -> bool:
     return (condition.status != "True") if condition.type == "Ready" else (condition.status != "False")
 
@@ -182,9 +209,9 @@ def _amount(gauge: GaugeLine) -> str:
     if "inodes" in gauge.name or gauge.name == "pids":
         return str(gauge.capacity)
     amount, unit = float(gauge.capacity), 0
-    while amount >= 1024 and unit < len(_UNITS) - 1:
+    while amount >= 1000 and unit < len(_UNITS) - 1:
         amount, unit = amount / 1024, unit + 1
-    return f"{amount:.3g} {_UNITS[unit]}"
+    return f"{amount:.3g} {_UNITS[unit]}" if amount >= 1 else f"{amount:.2f} {_UNITS[unit]}"
 
 
 def _age(now: datetime, then: datetime) -> str:

@@ -6,7 +6,6 @@ Exit codes: 0 the pod serves or has ended well, 1 it does not, 2 wrong usage, 3 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.printing import print_json
 from nodeagent.config.settings import NodeSettings
 from nodeagent.contracts.answers import WHY_QUESTION, PodExplanation, StageState, WhyRequest
 from nodeagent.model.pod import PodPhase
@@ -42,8 +42,7 @@ def show(arguments: argparse.Namespace) -> int:
         print(f"nodeagent: {error}", file=sys.stderr)
         return ExitCode.PROBLEMS
     if arguments.output == "json":
-        json.dump(to_wire(found), sys.stdout, indent=2)
-        print()
+        print_json(to_wire(found))
     else:
         print("\n".join(lines(found, datetime.now(UTC))))
     return ExitCode.OK if found.ready or found.phase == PodPhase.SUCCEEDED else ExitCode.PROBLEMS

@@ -128,6 +128,40 @@ def test_a_terminal_of_80_by_24_shows_everything_that_matters():
     assert lines[-1] == "1 loops do well"
 
 
+def test_in_80_columns_a_cause_has_a_line_of_its_own_and_no_gauge_is_cut():
+    gauges = [
+        GaugeLine(name="nodefs inodes", used=900_000, capacity=16_777_216),
+        GaugeLine(name="imagefs inodes", used=900_000, capacity=16_777_216),
+        GaugeLine(name="nodefs", used=200 << 30, capacity=252 << 30),
+        GaugeLine(name="memory", used=23 << 30, capacity=1003 << 30),
+    ]
+    lines = shown(msgspec.structs.replace(WELL, gauges=gauges, pods=[pod("web"), HELD]), 80, 24)
+
+    assert max(map(len, lines)) <= 80
+    row = next(index for index, line in enumerate(lines) if line.startswith("default/held"))
+    assert lines[row].endswith("pull     ErrImagePull")
+    assert lines[row + 1].startswith("  main: no such image no such image")
+    assert lines[row + 2].startswith("default/web")
+    assert lines[2].endswith("of 16777216") and lines[2].count("of 16777216") == 2
+    assert lines[3].endswith("of 0.98 TiB")
+
+
+def test_without_room_for_causes_every_pod_still_has_its_line():
+    pods = [msgspec.structs.replace(HELD, name=f"held-{number:02}") for number in range(18)]
+    lines = shown(msgspec.structs.replace(WELL, pods=pods), 80, 24)
+
+    assert [line for line in lines if "more" in line] == []
+    assert sum(line.startswith("default/held-") for line in lines) == 18
+    assert sum(line.startswith("  main:") for line in lines) == 24 - 5 - 18
+
+
+def test_pods_that_are_held_up_come_first_on_a_screen():
+    pods = [*(pod(f"well-{number:02}") for number in range(40)), HELD]
+    lines = shown(msgspec.structs.replace(WELL, pods=pods), 80, 24)
+
+    assert lines[4].startswith("default/held")
+
+
 @pytest.mark.parametrize("no_color", [True, False])
 def test_colours_are_left_out_when_the_user_says_so(monkeypatch, no_color):
     if no_color:
