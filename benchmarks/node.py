@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import yaml
 
 from benchmarks.api import Client
 from benchmarks.reference import ReferenceAgent, ReferenceApiServer
@@ -35,8 +36,15 @@ class Programs:
     server: Path | None = None
 
     @classmethod
-    def new_agent(cls, directory: Path, endpoint: str, api: ApiServer | None) -> NodeAgent:
-        return ReferenceAgent(cls.agent, directory, endpoint, api) if cls.agent else NodeAgent(directory, endpoint, api)
+    def new_agent(cls, directory: Path, endpoint: str, api: ApiServer | None, logs: Path) -> NodeAgent:
+        if cls.agent:
+            return ReferenceAgent(cls.agent, directory, endpoint, api)
+        agent = NodeAgent(directory, endpoint, api)
+        # An agent removes the logs of pods that it does not know, so each needs a place of its own for them.
+        plugins = {"pod_sync": {"log_root": str(logs)}}
+        (directory / "plugins.yaml").write_text(yaml.safe_dump({"plugins": plugins}))
+        agent.arguments = ["--plugin-config", str(directory / "plugins.yaml")]
+        return agent
 
     @classmethod
     def new_server(cls, directory: Path) -> ApiServer:
@@ -101,7 +109,8 @@ def started_node(*, with_api: bool, streams: bool = False, **config: Any) -> Ite
             api = Programs.new_server(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-"))))
             stack.callback(stop, api)
             api.start()
-        agent = Programs.new_agent(directory, runtime.endpoint, api)
+        logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-")))
+        agent = Programs.new_agent(directory, runtime.endpoint, api, logs)
         stack.callback(stop, agent)
         if streams and api is not None and Programs.server is None:
             agent.arguments += ["--node-ip", "127.0.0.1"]

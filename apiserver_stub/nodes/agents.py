@@ -152,10 +152,14 @@ class NodeAgents:
 
 
 class _Connector(aiohttp.BaseConnector):
-    """Connects as :class:`NodeAgents` does, each time anew."""
+    """Connects as :class:`NodeAgents` does, anew for each session.
+
+    The agent is not asked to close after its answer: what it sent last could be lost, where the client is so slow that
+    reading from the agent pauses when its close comes.
+    """
 
     def __init__(self, agents: NodeAgents, place: Place) -> None:
-        super().__init__(force_close=True, limit=0)
+        super().__init__(limit=0)
         self._agents, self._place = agents, place
 
     async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> ResponseHandler:

@@ -75,7 +75,7 @@ class ContainerLogs:
         async for piece in pieces:
             if not answer.prepared:
                 await answer.prepare(request)
-            text = await asyncio.to_thread(reader.feed, piece)
+            text = reader.feed(piece)
             if left is not None:
                 text = text[: left - counted.count]
             if text:

@@ -13,7 +13,8 @@ from nodeagent.base.aio.waker import wait_for
 from nodeagent_plugins.routes_logs.rotated import Look, RotatedLogs
 from nodeagent_plugins.routes_logs.watch import Watches
 
-BLOCK_BYTES = 256 * 1024
+BLOCK_BYTES = 56 * 1024
+"""Below what the agent's allocator fetches from the kernel anew each time (see nodeagent.base.allocator)."""
 LOOK_SECONDS = 1.0
 SETTLE_SECONDS = 0.25
 """A runtime that was told to begin a new log may still empty its buffers into the old one."""
@@ -47,7 +48,7 @@ async def read_file(
     try:
         offset = 0 if tail_lines is None else await asyncio.to_thread(tail_offset, descriptor, tail_lines)
         if goes_on is None:
-            while block := await asyncio.to_thread(os.pread, descriptor, BLOCK_BYTES, offset):
+            while block := await _read(descriptor, offset):
                 offset += len(block)
                 yield block
             return
@@ -63,7 +64,7 @@ async def read_file(
                     quiet = not more
                     while True:
                         begin = offset
-                        while block := await asyncio.to_thread(os.pread, descriptor, BLOCK_BYTES, offset):
+                        while block := await _read(descriptor, offset):
                             offset += len(block)
                             yield block
                         if seen.successor is None or (quiet and offset == begin):
@@ -89,6 +90,20 @@ async def read_file(
                 await wait_for(news, clock, LOOK_SECONDS)
     finally:
         os.close(descriptor)
+
+
+async def _read(descriptor: int, offset: int) -> bytes:
+    """Return what a file has at *offset*: at once what the kernel has at hand, through a thread what it has to fetch.
+
+    Others get their turn in between, however fast the one who reads is.
+    """
+    block = bytearray(BLOCK_BYTES)
+    try:
+        size = os.preadv(descriptor, [block], offset, os.RWF_NOWAIT)
+    except OSError:  # not at hand, or a file system that cannot tell
+        return await asyncio.to_thread(os.pread, descriptor, BLOCK_BYTES, offset)
+    await asyncio.sleep(0)
+    return bytes(memoryview(block)[:size])
 
 
 async def opened(open_file: Callable[[], T]) -> T:

@@ -13,7 +13,7 @@ import msgspec
 
 MAX_LINE_BYTES = 1024 * 1024
 _TIME = rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)"
-_FULL = re.compile(rb"^[^ \n]+ std(?:out|err) F(?::[^ \n]*)? ?(.*\n)", re.MULTILINE)
+_FULL_BEGINS = re.compile(rb"\n[^ ]+ std(?:out|err) F ")
 _FULL_WITH_TIME = re.compile(
     rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d)) std(?:out|err) F(?::[^ \n]*)? ?(.*\n)", re.MULTILINE
 )
@@ -55,10 +55,15 @@ class LineReader:
             return b""
         if self._since is None and not self._stream and self._line_begins:
             # One call for all lines; it counts only if each of them was a full one.
-            found: list[bytes] | list[tuple[bytes, bytes]]
-            found = (_FULL_WITH_TIME if self._timestamps else _FULL).findall(whole)
-            if len(found) == whole.count(b"\n"):
-                return b"".join([b" ".join(pair) for pair in found] if self._timestamps else found)  # type: ignore[arg-type]
+            lines = whole.count(b"\n")
+            if self._timestamps:
+                found = _FULL_WITH_TIME.findall(whole)
+                if len(found) == lines:
+                    return b"".join([b" ".join(pair) for pair in found])
+            else:
+                text, begun = _FULL_BEGINS.subn(b"\n", b"\n" + whole)
+                if begun == lines:
+                    return text[1:]
         return b"".join(self._one(line) for line in whole.split(b"\n")[:-1])
 
     def _one(self, line: bytes) -> bytes:

@@ -41,6 +41,12 @@ def test_contents_come_out_with_ends_only_where_a_line_ends(entries):
     assert read(b"".join(entry(*e) for e in entries)) == expected
 
 
+def test_a_torn_line_takes_no_other_one_with_it():
+    torn = entry(1, b"stdout", b"F", b"one") + b"2024-01\n" + entry(2, b"stderr", b"F", b"two stdout F three")
+
+    assert read(torn) == b"one\ntwo stdout F three\n"
+
+
 def test_a_line_without_an_end_is_held_to_a_bound():
     reader = LineReader()
 
