@@ -135,6 +135,16 @@ def parse_quantity(text: str) -> Quantity:
     return Quantity.parse(text)
 
 
+def size_text(size_bytes: int) -> str:
+    """Return a size for people, with four digits at most: ``45.2 MiB``."""
+    amount = float(size_bytes)
+    for unit in ("B", "KiB", "MiB"):
+        if amount < 1024:
+            return f"{amount:.4g} {unit}"
+        amount /= 1024
+    return f"{amount:.4g} GiB"
+
+
 def _scale(digits: int, exponent: int) -> int:
     """Return ``digits · 10^exponent`` in whole nanos, rounded up, without ever building a huge number."""
     if digits == 0:

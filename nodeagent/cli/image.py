@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from nodeagent.base.aio import SystemClock, TaskOwner
+from nodeagent.base.quantity import size_text
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json, print_table
 from nodeagent.config.flags import FlagParser, add_flags, read_flags
@@ -26,6 +27,7 @@ from nodeagent.config.image_pins import read_pins, write_pins
 from nodeagent.config.load import Loaded, load
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.images import CollectableImage, ImageCollection, ImageCollector
+from nodeagent.contracts.pull_progress import PullProgress
 from nodeagent.contracts.runtime import Credentials, Image
 from nodeagent.errors import ConfigError, NodeAgentError, PluginError, RuntimeUnavailable
 from nodeagent.model.image_name import full_name, parse_image_name, with_default_tag
@@ -83,7 +85,7 @@ def _list(arguments: argparse.Namespace, loaded: Loaded) -> int:
     if arguments.output == "json":
         print_json(found)
         return ExitCode.OK
-    rows = [(one["name"], _short(one["id"]), _size(one["sizeBytes"]), one["pinnedBy"] or "-") for one in found]
+    rows = [(one["name"], _short(one["id"]), size_text(one["sizeBytes"]), one["pinnedBy"] or "-") for one in found]
     print_table(rows, ("IMAGE", "ID", "SIZE", "PINNED BY"))
     return ExitCode.OK
 
@@ -98,7 +100,7 @@ def _pull(arguments: argparse.Namespace, loaded: Loaded) -> int:
 
     async def work(context: AgentContext, plugins: PluginManager) -> tuple[str, Image | None]:
         credentials = await _credentials(context, plugins, name.repository)
-        async with _progress(f"pulling {image}"):
+        async with _progress(f"pulling {image}", context):
             ref = await _pull_with(context, image, credentials)
         return ref, await context.images.image_status(ref)
 
@@ -110,7 +112,7 @@ def _pull(arguments: argparse.Namespace, loaded: Loaded) -> int:
         identity = found.id if found is not None else ""
         print_json({"image": image, "ref": ref, "id": identity, "sizeBytes": size, "seconds": seconds})
     else:
-        print(f"pulled {image} as {ref} in {seconds:.1f} s, {_size(size)}")
+        print(f"pulled {image} as {ref} in {seconds:.1f} s, {size_text(size)}")
     return ExitCode.OK
 
 
@@ -146,10 +148,11 @@ def _collect(arguments: argparse.Namespace, loaded: Loaded) -> int:
     if arguments.output == "json":
         print_json(_collection(done, arguments.dry_run))
         return ExitCode.PROBLEMS if failed else ExitCode.OK
-    print(f"The disk of images is {done.used_percent} % full, {_size(done.available_bytes)} are free.")
+    print(f"The disk of images is {done.used_percent} % full, {size_text(done.available_bytes)} are free.")
     fate = "goes" if arguments.dry_run else "gone"
     rows = [
-        (_name(one.image), _size(one.image.size_bytes), _time(one.last_used), *_fate(one, fate)) for one in done.images
+        (_name(one.image), size_text(one.image.size_bytes), _time(one.last_used), *_fate(one, fate))
+        for one in done.images
     ]
     print_table(rows, ("IMAGE", "SIZE", "LAST USED", "FATE", "WHY"))
     return ExitCode.PROBLEMS if failed else ExitCode.OK
@@ -201,22 +204,32 @@ async def _pull_with(context: AgentContext, image: str, credentials: Sequence[Cr
 
 
 @asynccontextmanager
-async def _progress(what: str) -> AsyncIterator[None]:
-    """Show on a terminal for how long something goes on; the runtime does not tell how far it is."""
+async def _progress(what: str, context: AgentContext) -> AsyncIterator[None]:
+    """Show on a terminal for how long something goes on, and how much was received as far as the runtime tells."""
+    progress = PullProgress()
 
     async def tell() -> None:
         for seconds in range(10**9):
-            print(f"\r{what}: {seconds} s", end="", file=sys.stderr, flush=True)
+            print(f"\r\x1b[K{what}: {seconds} s{_far(progress)}", end="", file=sys.stderr, flush=True)
             await asyncio.sleep(1)
 
-    task = asyncio.create_task(tell()) if sys.stderr.isatty() else None
+    tasks = []
+    if sys.stderr.isatty():
+        tasks = [asyncio.create_task(progress.follow(context.images, asyncio.sleep)), asyncio.create_task(tell())]
     try:
         yield
     finally:
-        if task is not None:
+        for task in tasks:
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _far(progress: PullProgress) -> str:
+    if progress.told is False:
+        return ", and this runtime does not tell how much it has received"
+    return f", {progress} received" if progress.known_bytes else ""
 
 
 # --- what is shown --------------------------------------------------------------------------------------------
@@ -273,15 +286,6 @@ def _name(image: Image) -> str:
 
 def _short(id: str) -> str:
     return id.removeprefix("sha256:")[:_SHORT_ID]
-
-
-def _size(size: int) -> str:
-    amount = float(size)
-    for unit in ("B", "KiB", "MiB"):
-        if amount < 1024:
-            return f"{amount:.4g} {unit}"
-        amount /= 1024
-    return f"{amount:.4g} GiB"
 
 
 def _time(moment: datetime | None) -> str:

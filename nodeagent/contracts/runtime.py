@@ -578,3 +578,23 @@ class ImageService(Protocol):
     async def remove_image(self, image: str) -> None: ...
 
     async def filesystem_usage(self) -> Sequence[FilesystemUsage]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A part of an image that is being received from a registry."""
+
+    ref: str
+    """What names the part, such as a layer by its digest."""
+    received_bytes: int
+    total_bytes: int
+    """0 when the runtime does not know."""
+
+
+@runtime_checkable
+class TellingImageService(ImageService, Protocol):
+    """An image store that also tells how far its pulls are."""
+
+    async def transfers(self) -> Sequence[Transfer] | None:
+        """Return the parts that are under way, of all pulls; ``None`` when the runtime does not tell."""
+        ...

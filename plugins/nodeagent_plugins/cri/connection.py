@@ -12,7 +12,7 @@ import grpc.aio
 from google.protobuf import message_factory
 
 from nodeagent.base import tracing
-from nodeagent.base.criproto import api_pb2
+from nodeagent.base.criproto import api_pb2, content
 from nodeagent.base.metrics import Counter, Histogram, exponential
 from nodeagent_plugins.cri import errors
 
@@ -71,11 +71,19 @@ class Connection:
         self._channel: grpc.aio.Channel | None = None
         self._calls: dict[str, Any] = {}
 
-    async def call(self, name: str, request: Any, attempt: str, timeout_seconds: float | None = 0) -> Any:
+    async def call(
+        self,
+        name: str,
+        request: Any,
+        attempt: str,
+        timeout_seconds: float | None = 0,
+        *metadata: tuple[str, str],
+    ) -> Any:
         """Send *request* as the call *name* and return the answer.
 
         :param attempt: what this call tries, for the text of errors: ``stop container 4f2a``.
         :param timeout_seconds: its bound; 0 takes the connection's, ``None`` is no bound.
+        :param metadata: goes along with the call.
         :raises RuntimeFailure: translated from what gRPC says.
         """
         bound = self.timeout_seconds if timeout_seconds == 0 else timeout_seconds
@@ -83,7 +91,7 @@ class Connection:
         OPERATIONS.inc(operation)
         try:
             with tracing.span(METHODS[name].path[1:], lambda: _attributes(name), kind="client"):
-                return await self._method(name)(request, timeout=bound, metadata=_metadata())
+                return await self._method(name)(request, timeout=bound, metadata=_metadata(*metadata))
         except grpc.aio.AioRpcError as error:
             FAILURES.inc(operation)
             raise errors.translate(error, attempt) from error
@@ -126,9 +134,9 @@ class Connection:
         return known
 
 
-def _metadata() -> tuple[tuple[str, str], ...] | None:
-    """Return what tells the runtime of the span around the call."""
-    return tuple(tracing.outgoing().items()) or None
+def _metadata(*more: tuple[str, str]) -> tuple[tuple[str, str], ...] | None:
+    """Return what tells the runtime of the span around the call, and *more*."""
+    return (*tracing.outgoing().items(), *more) or None
 
 
 def _attributes(name: str) -> dict[str, str]:
@@ -148,9 +156,10 @@ def _operation(name: str) -> str:
 
 
 def _methods() -> Mapping[str, Method]:
-    """Return all calls of both services by name, as their definition has them."""
+    """Return all calls of both services by name, as their definition has them, and the one beside them."""
     return MappingProxyType(
-        {
+        {"ListStatuses": Method("list_statuses", content.LIST_STATUSES, content.ListStatusesResponse)}
+        | {
             method.name: Method(
                 _operation(method.name),
                 f"/{service.full_name}/{method.name}",

@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nodeagent.base.criproto import api_pb2 as cri
-from nodeagent.contracts.runtime import Credentials, FilesystemUsage, Image, SandboxConfig
+from nodeagent.base.criproto import content
+from nodeagent.contracts.runtime import Credentials, FilesystemUsage, Image, SandboxConfig, Transfer
 from nodeagent.errors import NotFound
 from nodeagent_plugins.cri import answers, requests
 from nodeagent_plugins.cri.connection import Connection
+from nodeagent_plugins.cri.errors import UnimplementedError
 
 
 class CriImageService:
     """A :class:`~nodeagent.contracts.runtime.ImageService` behind a Unix socket.
 
     A pull has no bound, because only the runtime knows whether it advances; all else is bounded by
-    ``runtimeRequestTimeout``.
+    ``runtimeRequestTimeout``. How far pulls are is no part of CRI: containerd tells, and who answers as it does.
     spec: config.imageServiceEndpoint, config.runtimeRequestTimeout
     """
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self._tells = True
 
     async def close(self) -> None:
         """Close the connection, also under a runtime that shares it."""
@@ -58,3 +61,18 @@ class CriImageService:
         request = cri.ImageFsInfoRequest()
         answer = await self.connection.call("ImageFsInfo", request, "ask for the usage of the image file system")
         return tuple(map(answers.filesystem_usage, answer.image_filesystems))
+
+    async def transfers(self) -> Sequence[Transfer] | None:
+        """Return the parts of images that are under way; ``None`` once the runtime has said that it has no such call.
+
+        :raises NodeAgentError: the runtime does not answer.
+        """
+        if not self._tells:
+            return None
+        request, what = content.ListStatusesRequest(), "ask how far pulls are"
+        try:
+            answer = await self.connection.call("ListStatuses", request, what, 0, content.NAMESPACE)
+        except UnimplementedError:
+            self._tells = False
+            return None
+        return tuple(Transfer(each.ref, each.offset, each.total) for each in answer.statuses)

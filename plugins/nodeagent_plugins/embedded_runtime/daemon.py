@@ -36,7 +36,7 @@ from nodeagent_plugins.embedded_runtime.rootfs import RootFileSystems
 from nodeagent_plugins.embedded_runtime.runners import choose_runner
 from nodeagent_plugins.embedded_runtime.runtime_service import RuntimeService
 from nodeagent_plugins.embedded_runtime.sandboxes import Sandboxes
-from nodeagent_plugins.embedded_runtime.server import STOP_SECONDS, make_server, serve_import
+from nodeagent_plugins.embedded_runtime.server import STOP_SECONDS, make_server, serve_import, serve_transfers
 from nodeagent_plugins.embedded_runtime.streaming import StreamingServer
 from nodeagent_plugins.embedded_runtime.streams import Streams
 
@@ -116,6 +116,7 @@ class Daemon:
             self._options.socket.unlink(missing_ok=True)
             server = make_server(self._options.socket, runtime, images)
             serve_import(server, loader)
+            serve_transfers(server, puller.transfers)
             await server.start()
             self._options.socket.chmod(0o600)
             stack.push_async_callback(server.stop, STOP_SECONDS)

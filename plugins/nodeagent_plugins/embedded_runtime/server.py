@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import logging
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import grpc.aio
 from google.protobuf import message_factory
 
 from nodeagent.base.criproto import api_pb2 as cri
+from nodeagent.base.criproto import content
 from nodeagent_plugins.embedded_runtime.errors import CallError
 from nodeagent_plugins.embedded_runtime.images.archive import import_archive
 from nodeagent_plugins.embedded_runtime.images.loading import Loader
@@ -56,6 +58,19 @@ def serve_import(server: grpc.aio.Server, loader: Loader) -> None:
     service, _, method = IMPORT_CALL.strip("/").partition("/")
     handlers = {method: grpc.unary_unary_rpc_method_handler(answer)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+
+
+def serve_transfers(server: grpc.aio.Server, transfers: Callable[[], list[Any]]) -> None:
+    """Tell how far pulls are, by the call that containerd has for it."""
+
+    async def answer(_request: Any, _context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        return content.ListStatusesResponse(statuses=transfers())
+
+    handler = grpc.unary_unary_rpc_method_handler(
+        answer, content.ListStatusesRequest.FromString, lambda message: message.SerializeToString()
+    )
+    service, _, method = content.LIST_STATUSES.strip("/").partition("/")
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
 
 
 def request_import(endpoint: str, archive: Path) -> list[str]:

@@ -20,6 +20,7 @@ from nodeagent.contracts.images import (
     PulledImage,
     PullUnderWay,
 )
+from nodeagent.contracts.pull_progress import PullProgress
 from nodeagent.contracts.runtime import Credentials, Image, SandboxConfig
 from nodeagent.errors import ApiError, ImageError, NodeAgentError
 from nodeagent.model.image_name import ImageName, default_pull_policy, parse_image_name, with_default_tag
@@ -45,6 +46,7 @@ class _Shared:
     image: str
     since: float
     began: asyncio.Event
+    progress: PullProgress
     waiters: list[str] = field(default_factory=list)
 
 
@@ -64,7 +66,7 @@ class Puller:
 
     Every failure is told twice, as users know it: an event with the details, then ``Failed`` "Error: <reason>".
     Containers that want the same image with the same credentials share one pull; the last one to give up ends it.
-    A pull that takes long is told again now and then, with the time it took so far.
+    A pull that takes long is told again now and then, with the time it took and what was received so far.
 
     :param verify_cached: a pod uses an image that is there already only if it could pull it as well.
 
@@ -136,7 +138,7 @@ class Puller:
             self._fail(regarding, "", "", ImageError(text, reason="ImagePullBackOff"))
         record(regarding, EventType.NORMAL, "Pulling", f'Pulling image "{shown}"')
         started = self._context.clock.now()
-        progress = self._context.tasks.start(self._tell_progress(regarding, shown, started), f"pulling/{image}")
+        progress = self._context.tasks.start(self._tell_progress(regarding, pod, shown, image), f"pulling/{image}")
         try:
             pulled = await self._shared_pull(pod, image, await self._credentials(pod, name), sandbox)
         except ValueError as error:  # a pull secret that cannot be read
@@ -175,15 +177,30 @@ class Puller:
         except ValueError:  # a pull secret that cannot be read; the pull tells of it
             return False
 
-    async def _tell_progress(self, regarding: ObjectReference, shown: str, started: float) -> None:
-        """Tell again and again, ever more rarely, that a pull goes on; the runtime does not tell how far it is."""
-        pause = PROGRESS_SECONDS
+    async def _tell_progress(self, regarding: ObjectReference, pod: Pod, shown: str, image: str) -> None:
+        """Tell again and again, ever more rarely, that a pull goes on, and how far it is as far as that is known."""
+        clock, pause = self._context.clock, PROGRESS_SECONDS
+        started = clock.now()
         while True:
-            await self._context.clock.sleep(pause)
-            took = _seconds_text(self._context.clock.now() - started)
-            note = f'Still pulling image "{shown}" after {took}'
+            await clock.sleep(pause)
+            took = _seconds_text(clock.now() - started)
+            note = f'Still pulling image "{shown}" after {took}{self._far(pod, image)}'
             self._context.recorder.record(regarding, EventType.NORMAL, "Pulling", note)
             pause *= 2
+
+    def _far(self, pod: Pod, image: str) -> str:
+        """Return how far the pull is that *pod* waits for, as the end of a sentence; empty while nothing is known."""
+        pulls = self._under_way.values()
+        own = next((one for one in pulls if one.image == image and pod.full_name in one.waiters), None)
+        if own is None:
+            return ""
+        if not own.began.is_set():
+            return ", other pulls go first"
+        if own.progress.told is False:
+            return ", the runtime does not tell how much it has received"
+        others = sum(one.began.is_set() for one in pulls) - 1
+        beside = f" together with {others} other pulls" if others else ""
+        return f", {own.progress} received{beside}" if own.progress.known_bytes else ""
 
     async def _inspect(self, regarding: ObjectReference, image: str) -> Image | None:
         try:
@@ -242,9 +259,10 @@ class Puller:
         key = (image, credentials, pod.spec.runtime_class_name)
         shared = self._under_way.get(key)
         if shared is None:
-            began = asyncio.Event()
-            task = self._context.tasks.start(self._pull_now(image, credentials, sandbox, began), f"pull/{image}")
-            shared = self._under_way[key] = _Shared(task, image, self._context.clock.now(), began)
+            began, progress = asyncio.Event(), PullProgress()
+            pull = self._pull_now(image, credentials, sandbox, began, progress)
+            task = self._context.tasks.start(pull, f"pull/{image}")
+            shared = self._under_way[key] = _Shared(task, image, self._context.clock.now(), began, progress)
             task.add_done_callback(lambda _: self._forget(key, shared))
         shared.waiters.append(pod.full_name)
         try:
@@ -260,7 +278,12 @@ class Puller:
             del self._under_way[key]
 
     async def _pull_now(
-        self, image: str, credentials: tuple[Credentials, ...], sandbox: SandboxConfig | None, began: asyncio.Event
+        self,
+        image: str,
+        credentials: tuple[Credentials, ...],
+        sandbox: SandboxConfig | None,
+        began: asyncio.Event,
+        progress: PullProgress,
     ) -> _Pulled:
         """Try each credential in turn, or none at all where there is none; *began* is set when it is its turn."""
         async with self._slots:
@@ -268,14 +291,19 @@ class Puller:
             if not self._rate.try_take():
                 return _Pulled(error="pull QPS exceeded")
             started, errors = self._context.clock.now(), []
-            for credential in credentials or (None,):
-                try:
-                    ref = await self._context.images.pull_image(image, credential, sandbox)
-                except NodeAgentError as error:
-                    errors.append(str(error))
-                else:
-                    seconds = self._context.clock.now() - started
-                    return _Pulled(ref, pulling_seconds=seconds, credential=credential)
+            looks = progress.follow(self._context.images, self._context.clock.sleep)
+            following = self._context.tasks.start(looks, f"progress/{image}")
+            try:
+                for credential in credentials or (None,):
+                    try:
+                        ref = await self._context.images.pull_image(image, credential, sandbox)
+                    except NodeAgentError as error:
+                        errors.append(str(error))
+                    else:
+                        seconds = self._context.clock.now() - started
+                        return _Pulled(ref, pulling_seconds=seconds, credential=credential)
+            finally:
+                following.cancel()
         distinct = list(dict.fromkeys(errors))
         return _Pulled(error=distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]")
 

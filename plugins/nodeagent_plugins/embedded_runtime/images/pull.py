@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
 from nodeagent.base.criproto import api_pb2 as cri
+from nodeagent.base.criproto import content
 from nodeagent_plugins.embedded_runtime.errors import CallError
 from nodeagent_plugins.embedded_runtime.images.builtin import BUILTIN_REGISTRY
 from nodeagent_plugins.embedded_runtime.images.loading import Loader, choose_manifest, decode, total_size
@@ -33,6 +34,11 @@ class Puller:
     def __init__(self, loader: Loader, insecure: list[str]) -> None:
         self._loader, self._insecure = loader, insecure
         self._session: aiohttp.ClientSession | None = None
+        self._under_way: dict[str, Any] = {}
+
+    def transfers(self) -> list[Any]:
+        """Return the layers that are not in the store yet, of every pull, with how much was received (messages)."""
+        return list(self._under_way.values())
 
     async def close(self) -> None:
         """Close every connection."""
@@ -78,11 +84,21 @@ class Puller:
         async def fetch(number: int) -> AsyncIterator[Path]:
             if number >= len(layers):
                 raise CallError("the image's configuration names more layers than its manifest")
-            async with slots:
-                with tempfile.NamedTemporaryFile(dir=self._loader.store.incoming) as file:
-                    descriptor: Mapping[str, Any] = layers[number]
-                    await registry.download(descriptor, Path(file.name))
-                    yield Path(file.name)
+            descriptor: Mapping[str, Any] = layers[number]
+            with self._expected(name, descriptor) as status:  # told of from here on, whenever its turn comes
+                async with slots:
+                    with tempfile.NamedTemporaryFile(dir=self._loader.store.incoming) as file:
+                        await registry.download(descriptor, Path(file.name), status)
+                        yield Path(file.name)
 
         repo_digest = f"{name.repository}@{digest}"
         return await self._loader.load(config, fetch, total_size(layers), tag=name.tagged, digest=repo_digest)
+
+    @contextlib.contextmanager
+    def _expected(self, name: Name, descriptor: Mapping[str, Any]) -> Iterator[Any]:
+        ref = f"{name} layer-{descriptor.get('digest')}"
+        status = self._under_way[ref] = content.Status(ref=ref, total=int(descriptor.get("size") or 0))
+        try:
+            yield status
+        finally:
+            self._under_way.pop(ref, None)

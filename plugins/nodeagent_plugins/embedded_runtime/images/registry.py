@@ -101,8 +101,8 @@ class Registry:
             raise CallError(f"blob {digest} holds something else")
         return content
 
-    async def download(self, descriptor: Mapping[str, Any], target: Path) -> None:
-        """Write a blob to *target*.
+    async def download(self, descriptor: Mapping[str, Any], target: Path, status: Any) -> None:
+        """Write a blob to *target*, and into ``offset`` of *status* how much of it was received.
 
         :raises CallError: it is not what the descriptor says, or cannot be had.
         """
@@ -116,6 +116,7 @@ class Registry:
                         raise CallError(f"blob {digest} is longer than its {size} bytes")
                     await asyncio.to_thread(counted.update, chunk)
                     await asyncio.to_thread(file.write, chunk)
+                    status.offset = received
         if f"sha256:{counted.hexdigest()}" != digest:
             raise CallError(f"blob {digest} holds something else")
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nodeagent.base.criproto import api_pb2 as cri
+from nodeagent.base.criproto import content
 from nodeagent.contracts.runtime import (
     ContainerConfig,
     ContainerRuntime,
@@ -16,6 +17,8 @@ from nodeagent.contracts.runtime import (
     ImageService,
     LinuxResources,
     SandboxConfig,
+    TellingImageService,
+    Transfer,
 )
 from nodeagent.errors import NotFound, RuntimeUnavailable
 from nodeagent_plugins.cri.client import CriRuntime
@@ -38,7 +41,9 @@ class FakeConnection:
         self.delay: Awaitable[None] | None = None
         self.calls: list[tuple[str, Any, float | None]] = []
 
-    async def call(self, name: str, request: Any, attempt: str, timeout_seconds: float | None = 0) -> Any:
+    async def call(
+        self, name: str, request: Any, attempt: str, timeout_seconds: float | None = 0, *metadata: tuple[str, str]
+    ) -> Any:
         self.calls.append((name, request, self.timeout_seconds if timeout_seconds == 0 else timeout_seconds))
         if self.delay is not None:
             await self.delay
@@ -251,3 +256,20 @@ async def test_a_failed_call_is_counted_as_such(tmp_path):
 
     assert [counter.value("version") - count for counter, count in zip(counters, before, strict=True)] == [1, 1]
     assert DURATIONS.count("version") >= 1
+
+
+async def test_a_runtime_tells_how_far_its_pulls_are(connection: FakeConnection) -> None:
+    status = content.Status(ref="layer-sha256:1", offset=5, total=10)
+    connection.answers["ListStatuses"] = content.ListStatusesResponse(statuses=[status])
+    images: ImageService = CriImageService(connection)
+
+    assert isinstance(images, TellingImageService)
+    assert await images.transfers() == (Transfer("layer-sha256:1", 5, 10),)
+
+
+async def test_a_runtime_that_cannot_tell_how_far_its_pulls_are_is_asked_once(connection: FakeConnection) -> None:
+    connection.answers["ListStatuses"] = UnimplementedError("no such call")
+    images = CriImageService(connection)
+
+    assert [await images.transfers(), await images.transfers()] == [None, None]
+    assert [name for name, _, _ in connection.calls] == ["ListStatuses"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nodeagent.contracts.images import CredentialAnswer, CredentialInquiry, PulledImage
-from nodeagent.contracts.runtime import Credentials
+from nodeagent.contracts.runtime import Credentials, Transfer
 from nodeagent.errors import ApiUnavailable, ImageError, RuntimeFailure, RuntimeUnavailable
 from nodeagent.model.pod import ContainerKind, Pod
 from nodeagent.testing import FakeClock, FakeImages, FakeObjects, FakeRecorder, make_container, make_pod
@@ -408,6 +408,56 @@ async def test_a_long_pull_is_told_again_ever_more_rarely(
     notes = [event.note for event in recorder.of("Pulling")]
     assert notes == [
         f'Pulling image "{APP}"',
-        f'Still pulling image "{APP}" after 30s',
-        f'Still pulling image "{APP}" after 1m30s',
+        f'Still pulling image "{APP}" after 30s, the runtime does not tell how much it has received',
+        f'Still pulling image "{APP}" after 1m30s, the runtime does not tell how much it has received',
     ]
+
+
+async def test_a_long_pull_tells_how_much_was_received_and_what_it_waits_for(
+    make_puller: MakePuller, images: FakeImages, clock: FakeClock, recorder: FakeRecorder, monkeypatch
+) -> None:
+    looks: list[Transfer] = []
+
+    async def transfers() -> list[Transfer]:
+        return list(looks)
+
+    monkeypatch.setattr(images, "transfers", transfers, raising=False)
+    images.hang("pull_image")
+    puller = make_puller()
+    pulls = [asyncio.create_task(ensure(puller, pod_of(image, name=image))) for image in ("a:1", "b:1")]
+    await clock.advance(10)
+    looks.append(Transfer("layer", 3 << 20, 12 << 20))
+
+    await clock.advance(25)
+
+    assert [event.note for event in recorder.of("Pulling")][2:] == [
+        'Still pulling image "a:1" after 30s, 3 MiB of 12 MiB received',
+        'Still pulling image "b:1" after 30s, other pulls go first',
+    ]
+    for pull in pulls:
+        pull.cancel()
+    await asyncio.gather(*pulls, return_exceptions=True)
+
+
+async def test_pulls_side_by_side_are_told_of_together(
+    make_puller: MakePuller, images: FakeImages, clock: FakeClock, recorder: FakeRecorder, monkeypatch
+) -> None:
+    looks: list[Transfer] = []
+
+    async def transfers() -> list[Transfer]:
+        return list(looks)
+
+    monkeypatch.setattr(images, "transfers", transfers, raising=False)
+    images.hang("pull_image")
+    puller = make_puller(serialize_image_pulls=False)
+    pulls = [asyncio.create_task(ensure(puller, pod_of(image, name=image))) for image in ("a:1", "b:1")]
+    await clock.advance(10)
+    looks.append(Transfer("layer", 512, 1024))
+
+    await clock.advance(25)
+
+    note = 'Still pulling image "b:1" after 30s, 512 B of 1 KiB received together with 1 other pulls'
+    assert note in [event.note for event in recorder.of("Pulling")]
+    for pull in pulls:
+        pull.cancel()
+    await asyncio.gather(*pulls, return_exceptions=True)
