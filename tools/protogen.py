@@ -44,6 +44,7 @@ SOURCES = (
     Source(ROOT, "nodeagent/base/apiproto/_proto"),
     Source(ROOT, "nodeagent/base/criproto", stubs=True),
     Source(ROOT, "apiserver_stub/store/etcd/proto", stubs=True),
+    Source(ROOT, "apiserver_stub/openapi/proto", stubs=True),
 )
 
 

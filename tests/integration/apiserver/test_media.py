@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from apiserver_stub.openapi.proto.v2_pb2 import Document
 from nodeagent.base import apiproto
 from tests.integration.apiserver.conftest import Api, Server
 
@@ -219,11 +220,19 @@ def test_all_groups_come_in_one_document_of_the_version_asked_for_first(api: Api
         assert yaml.safe_load(api.raw("GET", path, headers={"Accept": YAML})[2])["kind"].startswith("API")
 
 
-def test_the_document_about_the_api_is_json_alone(api: Api) -> None:
-    binary = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-    code, _, body = api.raw("GET", "/openapi/v2", headers={"Accept": binary})
+def test_the_document_about_the_api_is_json_or_protobuf(api: Api) -> None:
+    given = api.ok("GET", "/openapi/v2", headers={"Accept": "application/json"})
+    assert api.ok("GET", "/openapi/v2", headers={"Accept": "text/plain, */*;q=0.5"}) == given
+    for asked in ("spec.v2@v1.0", "spec.v2.v1.0"):
+        binary = f"application/com.github.proto-openapi.{asked}+protobuf"
+        code, headers, body = api.raw("GET", "/openapi/v2", headers={"Accept": f"application/json;q=0.5, {binary}"})
+        document = Document.FromString(body)
+        assert (code, headers["content-type"]) == (200, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf")
+        assert {item.name for item in document.definitions.additional_properties} == set(given["definitions"])
+    again = {"Accept": binary, "If-None-Match": headers["etag"]}
+    assert api.raw("GET", "/openapi/v2", headers=again)[0] == 304
+    code, _, body = api.raw("GET", "/openapi/v2", headers={"Accept": "text/plain"})
     assert (code, body) == (406, b"")
-    assert api.ok("GET", "/openapi/v2", headers={"Accept": f"{binary}, application/json;q=0.5"})["swagger"] == "2.0"
 
 
 def test_long_answers_are_compressed_for_who_takes_that(api: Api) -> None:

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from apiserver_stub import media, objects
 from apiserver_stub.discovery import GIT_VERSION
 from apiserver_stub.objects import Object
-from apiserver_stub.openapi_schemas import Schemas
+from apiserver_stub.openapi.schemas import Schemas
 from apiserver_stub.reply import Reply
 
 if TYPE_CHECKING:
@@ -71,7 +71,17 @@ _PATCH_TYPES = (
     "application/strategic-merge-patch+json",
     "application/apply-patch+yaml",
 )
+_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_V2_TYPES = {
+    media.JSON: media.JSON,
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf": _PROTOBUF,
+    _PROTOBUF: _PROTOBUF,
+    "application/*": media.JSON,
+    "*/*": media.JSON,
+}
+"""What is asked for → what is answered."""
 _documents: WeakKeyDictionary[Registry, dict[str, bytes]] = WeakKeyDictionary()
+_protobuf: WeakKeyDictionary[Registry, bytes] = WeakKeyDictionary()
 
 
 async def answer(server: ApiServer, request: Request) -> Reply | None:
@@ -86,7 +96,8 @@ async def answer(server: ApiServer, request: Request) -> Reply | None:
     if path == V3:
         index = {name: {"serverRelativeURL": f"{V3}/{name}?hash={_hash(body)}"} for name, body in known.items() if name}
         return Reply(200, body=objects.encode({"paths": index}), content_type="text/plain; charset=utf-8")
-    if path == V2 and not _takes_json(request.headers.get("Accept", "")):
+    content_type = _v2_type(request.headers.get("Accept", "")) if path == V2 else media.JSON
+    if not content_type:
         return Reply(406, body=b"")
     body = known.get("" if path == V2 else path.removeprefix(V3 + "/"))
     if body is None:
@@ -100,12 +111,25 @@ async def answer(server: ApiServer, request: Request) -> Reply | None:
         headers["Cache-Control"] = "public, immutable"
     if request.headers.get("If-None-Match") == tag:
         return Reply(304, body=b"", headers=headers)
-    return Reply(200, body=body, headers=headers)
+    if content_type == _PROTOBUF:
+        body = await _in_protobuf(registry, body)
+    return Reply(200, body=body, content_type=content_type, headers=headers)
 
 
-def _takes_json(accept: str) -> bool:
-    kinds = [clause.partition(";")[0].strip() for clause in accept.split(",")]
-    return not accept or any(kind in (media.JSON, "application/*", "*/*") for kind in kinds)
+def _v2_type(accept: str) -> str:
+    """Return the media type of the answer to who accepts *accept*, empty when none fits."""
+    kinds = (kind for kind, _ in media.clauses(accept or "*/*"))
+    return next((_V2_TYPES[kind] for kind in kinds if kind in _V2_TYPES), "")
+
+
+async def _in_protobuf(registry: Registry, document: bytes) -> bytes:
+    known = _protobuf.get(registry)
+    if known is None:
+        from apiserver_stub.openapi import protobuf  # only older clients ask for it
+
+        known = await asyncio.to_thread(lambda: protobuf.encode(objects.decode(document)))
+        _protobuf[registry] = known
+    return known
 
 
 def _hash(body: bytes) -> str:
