@@ -36,6 +36,7 @@ from apiserver_stub.controllers.garbage import collect_garbage
 from apiserver_stub.controllers.namespaces import create_system_objects, empty_namespaces
 from apiserver_stub.controllers.node_certificates import sign_for_nodes
 from apiserver_stub.controllers.scheduler import bind_to_single_node
+from apiserver_stub.listener import Listener
 from apiserver_stub.nodes.agents import NodeAgents
 from apiserver_stub.options import Options
 from apiserver_stub.options.serving import EVERYWHERE
@@ -52,12 +53,6 @@ from nodeagent.base.tls import server_context, write_private
 
 _log = logging.getLogger(__name__)
 
-_DRAIN_SECONDS = 5.0
-IDLE_SECONDS = 90.0
-"""How long a connection may stay without a request, and a new one until the head of its first is complete."""
-_MAX_HEADERS, _MAX_HEADER_BYTES, _MAX_LINE_BYTES = 256, 16 << 10, 64 << 10
-"""Bounds of a request's head: what is held of one is 4 MiB at most."""
-
 
 @dataclass(frozen=True, slots=True)
 class Running:
@@ -69,7 +64,7 @@ class Running:
     kubeconfig: Path
     node_kubeconfig: Path
     server: ApiServer
-    listener: web.TCPSite
+    listener: Listener
     resources: AsyncExitStack
 
     async def stop(self) -> None:
@@ -169,7 +164,7 @@ async def start_with(options: Options) -> Running:
             named = await asyncio.to_thread(_named_certificates, options)
             named.attach(certificates.context)
             tasks.start(named.keep_current(), "named-certificates")
-        site, port = await _listen(server, stack, certificates.context)
+        listener, port = await _listen(server, stack, certificates.context)
         host = await asyncio.to_thread(_advertised, options)
         server.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         await own_service.announce(server)
@@ -182,7 +177,7 @@ async def start_with(options: Options) -> Running:
         await asyncio.to_thread(_write_kubeconfig, node_kubeconfig, url, certificates.authority, user, node_token)
         server.ready = True
         running = Running(
-            url, certificates.authority, token, kubeconfig, node_kubeconfig, server, site, stack.pop_all()
+            url, certificates.authority, token, kubeconfig, node_kubeconfig, server, listener, stack.pop_all()
         )
         await asyncio.to_thread(_write_ready, data / "ready.json", running)
         return running
@@ -209,36 +204,16 @@ def _named_certificates(options: Options) -> NamedCertificates:
     return NamedCertificates(options.tls_sni_cert_key, build, address=address)
 
 
-async def _listen(server: ApiServer, stack: AsyncExitStack, context: ssl.SSLContext) -> tuple[web.TCPSite, int]:
+async def _listen(server: ApiServer, stack: AsyncExitStack, context: ssl.SSLContext) -> tuple[Listener, int]:
     options = server.options
-    runner = web.ServerRunner(
-        web.Server(
-            partial(pipeline.handle, server),
-            request_factory=_make_request,
-            handler_cancellation=True,
-            access_log=None,
-            keepalive_timeout=IDLE_SECONDS,
-            max_headers=_MAX_HEADERS,
-            max_field_size=_MAX_HEADER_BYTES,
-            max_line_size=_MAX_LINE_BYTES,
-            auto_decompress=False,  # bodies are taken as they are
-        ),
-        shutdown_timeout=_DRAIN_SECONDS,
-    )
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    site = web.TCPSite(
-        runner,
-        None if options.bind_address in EVERYWHERE else options.bind_address,
-        options.secure_port,
-        ssl_context=context,
-        backlog=1024,
-        reuse_address=options.permit_address_sharing or None,
-        # Here an address and the wildcard share a port only in this way.
-        reuse_port=options.permit_port_sharing or options.permit_address_sharing or None,
-    )
-    await site.start()
-    return site, int(runner.addresses[0][1])
+    handler = web.Server(partial(pipeline.handle, server), request_factory=_make_request, handler_cancellation=True)
+    listener = Listener(handler, context)
+    stack.push_async_callback(listener.close)
+    server.metrics.failed_handshakes = lambda: listener.failed_handshakes
+    address = "" if options.bind_address in EVERYWHERE else options.bind_address
+    # Here an address and the wildcard share a port only when both say that they share the port.
+    share = options.permit_port_sharing or options.permit_address_sharing
+    return listener, listener.open(address, options.secure_port, share_port=share)
 
 
 def _make_request(message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]) -> web.BaseRequest:

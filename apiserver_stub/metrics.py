@@ -6,7 +6,7 @@ import os
 import resource as process
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,6 +62,8 @@ class Metrics:
         self._terminated: Counter[Labels] = Counter()
         self._aborted: Counter[Labels] = Counter()
         self.authenticated, self.strangers, self.allowed, self.denied, self.undecided = 0, 0, 0, 0, 0
+        self.failed_handshakes: Callable[[], int] = int
+        """Tells how many TLS handshakes failed."""
 
     @property
     def watches(self) -> int:
@@ -194,6 +196,13 @@ class Metrics:
             "Number of requests whose caller went away.",
             ("verb", *_WHAT[:-1]),
             self._aborted.items(),
+        )
+
+        page.counter(
+            "apiserver_tls_handshake_errors_total",
+            "Number of requests dropped with a TLS handshake error.",
+            (),
+            [((), self.failed_handshakes())],
         )
 
     def _process_on(self, page: Page) -> None:

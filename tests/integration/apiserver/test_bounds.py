@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from apiserver_stub import launch, wire
+from apiserver_stub import launch, listener, wire
 from apiserver_stub.options import parse
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -66,7 +66,7 @@ class Site:
     @property
     def connections(self) -> int:
         """How many connections the server holds."""
-        return len(self.running.listener._runner.server.connections)  # type: ignore[union-attr]
+        return self.running.listener.connections
 
 
 @asynccontextmanager
@@ -188,7 +188,7 @@ async def test_a_long_token_or_query_fits(site: Site) -> None:
 
 
 async def test_who_never_ends_the_head_or_the_body_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "IDLE_SECONDS", 1.0)
+    monkeypatch.setattr(listener, "IDLE_SECONDS", 1.0)
     async with serving(tmp_path / "data", "--request-timeout=300ms") as site:
         async with site.connection() as (reader, writer), site.connection() as (other, nothing):
             writer.write(site.head("GET", MAPS))  # and never the empty line
@@ -256,7 +256,7 @@ async def _watch(site: Site, changes: int) -> list[str]:
 async def test_a_thousand_connections_that_ask_nothing_leave_the_server_usable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch, "IDLE_SECONDS", 2.0)
+    monkeypatch.setattr(listener, "IDLE_SECONDS", 2.0)
     async with serving(tmp_path / "data") as site:
         bare = [await asyncio.open_connection(site.host, site.port) for _ in range(1000)]
         idle = [await asyncio.open_connection(site.host, site.port, ssl=site.tls) for _ in range(50)]
@@ -268,3 +268,67 @@ async def test_a_thousand_connections_that_ask_nothing_leave_the_server_usable(
         for _, writer in bare + idle:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
+
+
+@asynccontextmanager
+async def bare(site: Site, count: int) -> AsyncIterator[list[asyncio.StreamReader]]:
+    """Yield connections on which nobody begins to speak."""
+    pairs = [await asyncio.open_connection(site.host, site.port) for _ in range(count)]
+    try:
+        yield [reader for reader, _ in pairs]
+    finally:
+        for _, writer in pairs:
+            writer.transport.abort()
+        for _, writer in pairs:
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+
+async def test_who_never_shakes_hands_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "HANDSHAKE_SECONDS", 0.5)
+    async with serving(tmp_path / "data") as site, bare(site, 3) as readers:
+        assert await asyncio.gather(*(ended(reader) for reader in readers)) == [b""] * 3
+
+        _, page = await site.call("GET", "/metrics")
+        assert b"\napiserver_tls_handshake_errors_total 3\n" in page
+
+
+async def test_handshakes_that_take_long_give_way_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "MAX_HANDSHAKES", 4)
+    monkeypatch.setattr(listener, "HURRIED_SECONDS", 0.2)
+    monkeypatch.setattr(listener, "HANDSHAKE_SECONDS", 3600.0)
+    async with serving(tmp_path / "data") as site, bare(site, 12) as readers:
+        assert await site.ok("GET", MAPS)
+
+        gone = [asyncio.create_task(ended(reader)) for reader in readers]
+        await asyncio.wait(gone, return_when=asyncio.FIRST_COMPLETED)
+        for task in gone:
+            task.cancel()
+        await asyncio.gather(*gone, return_exceptions=True)
+
+
+async def test_of_too_many_connections_the_idle_give_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "MAX_CONNECTIONS", 10)
+    async with serving(tmp_path / "data") as site, contextlib.AsyncExitStack() as stack:
+        watching, watcher = await stack.enter_async_context(site.connection())
+        watcher.write(site.head("GET", f"{MAPS}?watch=1") + b"\r\n")
+        assert b" 200 " in await watching.readline()
+        for _ in range(30):
+            reader, writer = await stack.enter_async_context(site.connection())
+            writer.write(site.head("GET", "/version") + b"\r\n")
+            assert b" 200 " in await reader.readline()
+
+        assert site.connections <= 10
+        await site.ok("POST", MAPS, {"metadata": {"name": "seen"}})
+        assert b'"seen"' in await asyncio.wait_for(watching.readuntil(b'"seen"'), 20)
+
+
+async def test_who_speaks_something_else_is_told_so_and_fills_no_log(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(20):
+        async with site.connection() as (reader, writer):
+            writer.write(b"\x00\x01nonsense\r\n\r\n")
+            assert b" 400 " in (await ended(reader)).partition(b"\r\n")[0]
+
+    assert not caplog.records
