@@ -42,13 +42,14 @@ class Debugging:
 def debug_routes(context: AgentContext, contention: ContentionProfile | None) -> Sequence[Route]:
     """Return the routes; without *contention* the profile of that name is empty."""
     from nodeagent_plugins.routes_debug.flags import set_verbosity
-    from nodeagent_plugins.routes_debug.handlers import Profiles, index, symbol
+    from nodeagent_plugins.routes_debug.handlers import Profiles, index, symbol, to_index
 
     config = context.config
     profiles = Profiles(contention)
     no_profiling = "" if config.enable_profiling_handler else "profiling endpoint is disabled."
     no_flags = "" if config.enable_debug_flags_handler else "flags endpoint is disabled."
     return (
+        Route("GET", "/debug/pprof", to_index, Reach.DEBUG, refusal=no_profiling),
         Route("GET", "/debug/pprof/", index, Reach.DEBUG, refusal=no_profiling),
         Route("GET", "/debug/pprof/symbol", symbol, Reach.DEBUG, refusal=no_profiling),
         Route("POST", "/debug/pprof/symbol", symbol, Reach.DEBUG, refusal=no_profiling),

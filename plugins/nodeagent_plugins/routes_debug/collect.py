@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import signal
 import sys
 import threading
+import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import FrameType
 
 from nodeagent.base.aio import Clock
@@ -16,6 +19,8 @@ from nodeagent_plugins.routes_debug.profile import Frame, Stack, frame_of, stack
 
 SAMPLES_PER_SECOND = 100
 HEAP_FRAMES = 16
+_LEAST_NANOSECONDS = 100_000
+_NATIVE: Stack = (Frame("threads without Python", "", 0),)
 
 
 class Busy(Exception):
@@ -27,19 +32,25 @@ class _State:
     heap = False
 
 
-async def cpu_stacks(seconds: float, clock: Clock) -> Counter[Stack]:
-    """Count the stacks of the event loop's thread, a sample each 10 ms of the process's CPU time.
+async def cpu_stacks(seconds: float, clock: Clock) -> dict[Stack, Sequence[int]]:
+    """Return samples and nanoseconds of CPU time by the stacks that used it, those of all threads.
 
-    An agent that does nothing gives nothing.
+    A sample is taken each 10 ms of the process's CPU time, and what each thread has used since the one before counts
+    for where it is now; so an agent that does nothing gives nothing.
 
     :raises Busy: one is under way.
     """
     if _State.cpu:
         raise Busy("a CPU profile is being taken already")
-    found: Counter[Stack] = Counter()
+    found: dict[Stack, Sequence[int]] = {}
+    used = _CpuTime()
 
-    def sample(_number: int, frame: FrameType | None) -> None:
-        found[stack_of(frame)] += 1
+    def sample(_number: int, interrupted: FrameType | None) -> None:
+        frames = _frames() | ({threading.get_ident(): interrupted} if interrupted is not None else {})
+        for ident, nanoseconds in used.since_last(frames).items():
+            stack = stack_of(frames[ident]) if ident in frames else _NATIVE
+            count, total = found.get(stack, (0, 0))
+            found[stack] = count + 1, total + nanoseconds
 
     _State.cpu = True
     before = signal.signal(signal.SIGPROF, sample)
@@ -52,6 +63,26 @@ async def cpu_stacks(seconds: float, clock: Clock) -> Counter[Stack]:
         signal.signal(signal.SIGPROF, before if before is not None else signal.SIG_DFL)
         _State.cpu = False
     return found
+
+
+class _CpuTime:
+    """What each thread uses; 0 stands for those that run no Python, or have ended."""
+
+    def __init__(self) -> None:
+        self._process = time.process_time_ns()
+        self._threads = self._look(_frames())
+
+    def since_last(self, running: Iterable[int]) -> dict[int, int]:
+        """Return nanoseconds by the number of the thread, without those that used next to nothing."""
+        process, threads = time.process_time_ns(), self._look(running)
+        used = {ident: now - self._threads.get(ident, 0) for ident, now in threads.items()}
+        used[0] = process - self._process - sum(used.values())
+        self._process, self._threads = process, threads
+        return {ident: amount for ident, amount in used.items() if amount >= _LEAST_NANOSECONDS}
+
+    def _look(self, running: Iterable[int]) -> dict[int, int]:
+        # A thread that is listed has not ended: it would need the interpreter lock for that, which is held here.
+        return {ident: time.clock_gettime_ns(time.pthread_getcpuclockid(ident)) for ident in running}
 
 
 async def heap_stacks(seconds: float, clock: Clock) -> dict[Stack, Sequence[int]]:
@@ -77,6 +108,30 @@ async def heap_stacks(seconds: float, clock: Clock) -> dict[Stack, Sequence[int]
         if ours:
             tracemalloc.stop()
         _State.heap = False
+
+
+def object_stacks(*, collect: bool) -> dict[Stack, Sequence[int]]:
+    """Return objects and bytes by module and type, of what the garbage collector knows; blocks.
+
+    Strings, numbers and what else holds no other object is not among them.
+
+    :param collect: free first what nobody reaches any more.
+    """
+    if collect:
+        gc.collect()
+    counts: Counter[type] = Counter()
+    sizes: Counter[type] = Counter()
+    for each in gc.get_objects():
+        kind = type(each)
+        counts[kind] += 1
+        with contextlib.suppress(Exception):  # a type may count its size itself, and fail
+            sizes[kind] += sys.getsizeof(each)
+    found: dict[Stack, Sequence[int]] = {}
+    for kind, count in counts.items():
+        stack = Frame(f"{kind.__module__}.{kind.__qualname__}", "", 0), Frame(str(kind.__module__), "", 0)
+        before_count, before_size = found.get(stack, (0, 0))
+        found[stack] = before_count + count, before_size + sizes[kind]
+    return found
 
 
 def _grouped(snapshot: tracemalloc.Snapshot) -> dict[Stack, Sequence[int]]:
@@ -116,8 +171,13 @@ def _awaited(task: asyncio.Task[object]) -> Stack:
 
 def thread_stacks() -> dict[str, Stack]:
     """Return what each thread of Python is at, by its name."""
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    names = thread_names()
     return {f"{names.get(ident, 'foreign')} ({ident})": stack_of(frame) for ident, frame in _frames().items()}
+
+
+def thread_names() -> dict[int, str]:
+    """Return the names of the threads by their numbers."""
+    return {thread.ident: thread.name for thread in threading.enumerate() if thread.ident is not None}
 
 
 def _frames() -> dict[int, FrameType]:

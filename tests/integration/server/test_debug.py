@@ -7,6 +7,8 @@ import gzip
 import json
 import logging
 import signal
+import threading
+from collections import Counter
 
 import aiohttp
 import pytest
@@ -61,6 +63,19 @@ def fields(data):
     return found
 
 
+def numbers(packed):
+    """Return the integers of a packed field."""
+    found = [0]
+    shift = 0
+    for byte in packed:
+        found[-1] |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            found.append(0)
+            shift = 0
+    return found[:-1]
+
+
 def names_of(profile):
     """Return sample types and every string of a gzipped profile."""
     message = fields(gzip.decompress(profile))
@@ -110,18 +125,82 @@ async def test_tasks_threads_and_memory_have_profiles(node):
         ("goroutine", "goroutine"),
         ("threadcreate", "threadcreate"),
         ("heap?seconds=0.2", "inuse_space"),
+        ("heap?gc=1", "inuse_space"),
+        ("allocs?seconds=0.2", "alloc_space"),
+        ("mutex", "delay"),
+        ("block", "delay"),
     ]:
         status, body, _ = await download(node, f"/debug/pprof/{name}")
         assert status == 200
         assert kind in names_of(body)[0]
     _, text, _ = await node.ask("/debug/pprof/goroutine?debug=2", tls=node.pki.client("admin"))
     _, threads, _ = await node.ask("/debug/pprof/threadcreate?debug=1", tls=node.pki.client("admin"))
-    untraced, remedy, _ = await node.ask("/debug/pprof/heap", tls=node.pki.client("admin"))
+    _, types, _ = await node.ask("/debug/pprof/heap?debug=1", tls=node.pki.client("admin"))
 
     assert "secured port" in text
     assert "Listener.run" in text
     assert "MainThread" in threads
-    assert (untraced, "seconds=N" in remedy) == (503, True)
+    assert "builtins.dict" in types
+
+
+async def test_time_is_told_by_the_thread_that_used_it(node):
+    over = threading.Event()
+    worker = threading.Thread(target=work, args=(over.is_set,))
+    worker.start()
+    try:
+        _, body, _ = await download(node, "/debug/pprof/profile?seconds=1")
+    finally:
+        over.set()
+        await asyncio.to_thread(worker.join)
+
+    _, strings, message = names_of(body)
+    functions = {fields(f)[1][0]: strings[fields(f)[2][0]] for f in message[5]}
+    places = {fields(at)[1][0]: functions[fields(fields(at)[4][0])[1][0]] for at in message[4]}
+    used = Counter()
+    for sample in map(fields, message[2]):
+        stack = {places[number] for number in numbers(sample[1][0])}
+        used["work" in stack] += numbers(sample[2][0])[1]
+    assert used[True] > used[False]
+
+
+async def test_with_seconds_what_changed_is_told(node):
+    released = asyncio.Event()
+
+    async def newcomer():
+        await released.wait()
+
+    async def always_there():
+        await released.wait()
+
+    tasks = [asyncio.create_task(always_there())]
+    asking = asyncio.create_task(download(node, "/debug/pprof/goroutine?seconds=2"))
+    try:
+        while not asking.done():
+            if "_looked" in str(await node.ask("/debug/pprof/goroutine?debug=1", tls=node.pki.client("admin"))):
+                tasks.append(asyncio.create_task(newcomer()))
+                break
+        _, body, _ = await asking
+    finally:
+        released.set()
+        await asyncio.gather(*tasks)
+
+    _, strings, message = names_of(body)
+    assert any("newcomer" in text for text in strings)
+    assert not any("always_there" in text for text in strings)
+    assert message[10] == [2 * 10**9]
+
+
+async def test_a_trace_is_a_file_for_speedscope(node):
+    status, body, headers = await download(node, "/debug/pprof/trace?seconds=0.3")
+    too_long = await node.ask("/debug/pprof/trace?seconds=31", tls=node.pki.client("admin"))
+
+    trace = json.loads(body)
+    main = trace["profiles"][0]
+    assert (status, headers["Content-Disposition"]) == (200, 'attachment; filename="trace.speedscope.json"')
+    assert (main["type"], main["name"], main["unit"]) == ("sampled", "MainThread", "seconds")
+    assert len(main["samples"]) == len(main["weights"]) > 2
+    assert {number for sample in main["samples"] for number in sample} <= set(range(len(trace["shared"]["frames"])))
+    assert too_long[0] == 400
 
 
 async def test_the_small_paths_of_profiling(node):
@@ -131,10 +210,12 @@ async def test_the_small_paths_of_profiling(node):
     cmdline = await node.ask("/debug/pprof/cmdline", tls=admin)
     symbol = await node.ask("/debug/pprof/symbol", method="POST", tls=admin)
     unknown = await node.ask("/debug/pprof/none", tls=admin)
+    bare = await node.ask("/debug/pprof", tls=admin)
     wrong = [await node.ask(f"/debug/pprof/profile?seconds={text}", tls=admin) for text in ("x", "-1", "1e9", "nan")]
 
     assert all(f'href="./{name}?debug=1"' in index[1] for name in handlers.PROFILES)
     assert "pytest" in cmdline[1]
+    assert (bare[0], bare[2]["Location"]) == (301, "/debug/pprof/")
     assert symbol[:2] == (200, "num_symbols: 0\n")
     assert unknown[:2] == (404, "Unknown profile\n")
     assert {answer[0] for answer in wrong} == {400}

@@ -1,0 +1,52 @@
+"""A trace tells of each thread what it did, in the order of time."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+from nodeagent_plugins.routes_debug.profile import Frame
+from nodeagent_plugins.routes_debug.trace import encode_trace, watch
+
+OUTER, INNER = Frame("outer", "a.py", 1), Frame("inner", "a.py", 2)
+
+
+def test_samples_begin_with_the_outermost_frame_and_weigh_the_time_to_the_next():
+    moments = [(0.0, {1: (INNER, OUTER)}), (0.25, {1: (OUTER,)}), (1.0, {})]
+
+    trace = json.loads(encode_trace(moments, {1: "MainThread"}, "title"))
+
+    (profile,) = trace["profiles"]
+    names = [frame["name"] for frame in trace["shared"]["frames"]]
+    assert [[names[number] for number in sample] for sample in profile["samples"]] == [["outer", "inner"], ["outer"]]
+    assert profile["weights"] == [0.25, 0.75]
+    assert (profile["startValue"], profile["endValue"]) == (0, 1.0)
+
+
+def test_a_thread_is_idle_while_it_does_not_exist_and_the_main_thread_comes_first():
+    late = (INNER,)
+    moments = [
+        (0.0, {2: (OUTER,)}),
+        (0.5, {1: late, 2: (OUTER,)}),
+        (0.75, {2: (OUTER,)}),
+        (0.875, {1: late}),
+        (1.0, {}),
+    ]
+
+    trace = json.loads(encode_trace(moments, {2: "MainThread"}, "title"))
+
+    first, other = trace["profiles"]
+    assert (first["name"], other["name"]) == ("MainThread", "thread 1")
+    assert other["weights"] == [0.5, 0.25, 0.125, 0.125]
+    assert [len(sample) for sample in other["samples"]] == [0, 1, 0, 1]
+    assert first["endValue"] == 0.875
+
+
+def test_watching_ends_when_it_is_told_to_and_leaves_out_itself():
+    stop = threading.Event()
+    stop.set()
+
+    first, last = watch(60, stop)
+
+    assert threading.get_ident() not in first[1]
+    assert last[1] == {}
