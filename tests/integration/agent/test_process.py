@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.programs import IMAGE, NodeAgent, simple_pod, wait_until
+from tests.integration.programs import IMAGE, NodeAgent, free_port, simple_pod, wait_until
 
 
 @pytest.fixture
@@ -52,6 +52,27 @@ def test_a_health_port_of_zero_serves_nothing(agent: NodeAgent) -> None:
     wait_until(lambda: "Started container main" in agent.log.read_text(), "the agent works")
 
     assert not _listeners(agent.pid)
+
+
+@pytest.mark.row("config.logging", "config.syncFrequency")
+def test_logs_have_the_form_and_pods_the_rhythm_that_the_configuration_says(agent: NodeAgent) -> None:
+    port = free_port()
+    agent.begin(logging={"format": "json"}, syncFrequency="1s", readOnlyPort=port)
+    agent.write_pod(simple_pod("web", hostNetwork=True))
+    wait_until(lambda: "Started container main" in agent.log.read_text(), "the pod runs")
+
+    seen = _synced(port)
+    wait_until(lambda: _synced(port) >= seen + 3, "a pod where nothing happens is looked at again and again")
+
+    agent.stop()
+    assert all(json.loads(line)["ts"] for line in agent.log.read_text().splitlines())
+
+
+def _synced(port: int) -> int:
+    """Return how often pods that run already were looked at."""
+    _, text = _get("127.0.0.1", port, "/metrics")
+    name = 'kubelet_pod_worker_duration_seconds_count{operation_type="sync"} '
+    return sum(int(float(line.removeprefix(name))) for line in text.splitlines() if line.startswith(name))
 
 
 @pytest.mark.row("flag.cert-dir")

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -199,6 +200,22 @@ def test_pods_stay_for_a_while_on_a_node_that_is_lost(api: Api, namespace: str) 
     assert [(item["key"], item["tolerationSeconds"]) for item in plain] == [(key, 300) for key in keys]
     assert [item["key"] for item in given] == keys
     assert "tolerationSeconds" not in given[0]
+
+
+@pytest.mark.row("opt.default-not-ready-toleration-seconds", "opt.default-unreachable-toleration-seconds")
+@pytest.mark.row("opt.allow-privileged")
+def test_options_say_how_long_pods_stay_and_whether_they_get_all_rights(tmp_path: Path) -> None:
+    stay = ("--default-not-ready-toleration-seconds=7", "--default-unreachable-toleration-seconds=-1")
+    server = Server(tmp_path, "--allow-privileged", *stay)
+    api = server.api()
+    privileged = pod(containers=[{"name": "c", "image": "i", "securityContext": {"privileged": True}}])
+
+    spec = api.ok("POST", pods("default"), privileged)["spec"]
+
+    assert spec["containers"][0]["securityContext"] == {"privileged": True}
+    assert [item["tolerationSeconds"] for item in spec["tolerations"]] == [7, -1]
+    api.close()
+    assert server.stop() == 0
 
 
 @pytest.mark.row("admission.DefaultStorageClass", "admission.PersistentVolumeClaimResize")

@@ -398,15 +398,16 @@ def decide(review: Any) -> tuple[int, Any]:
     "opt.authorization-webhook-cache-authorized-ttl",
     "opt.authorization-webhook-cache-unauthorized-ttl",
 )
-def test_a_service_decides(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("good_for", "bad_for", "times"), [("1h", "0s", 3), ("0s", "1h", 4)])
+def test_a_service_decides(tmp_path: Path, good_for: str, bad_for: str, times: int) -> None:
     provider = Provider(tmp_path)
     provider.paths["/authorize"] = decide
     arguments = (
         "--authorization-mode=Webhook,RBAC",
         f"--authorization-webhook-config-file={connection(tmp_path, provider)}",
         "--authorization-webhook-version=v1",
-        "--authorization-webhook-cache-authorized-ttl=1h",
-        "--authorization-webhook-cache-unauthorized-ttl=0s",
+        f"--authorization-webhook-cache-authorized-ttl={good_for}",
+        f"--authorization-webhook-cache-unauthorized-ttl={bad_for}",
     )
     with serving(tmp_path, *arguments) as server:
         bob = server.api("bob")
@@ -430,7 +431,7 @@ def test_a_service_decides(tmp_path: Path) -> None:
     assert provider.asked[0][0] == "/authorize?timeout=30s"
     assert provider.asked[0][1]["apiVersion"] == "authorization.k8s.io/v1"
     assert provider.asked[0][1]["spec"]["groups"] == ["system:authenticated"]
-    assert [item.get("resource") for item in asked] == ["pods", "pods", "pods", "secrets", None, "broken"]
+    assert [item.get("resource") for item in asked] == [*["pods"] * times, "secrets", None, "broken"]
     provider.close()
 
 

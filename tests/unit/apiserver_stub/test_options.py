@@ -98,7 +98,14 @@ def test_insecure_choices_are_warned_of() -> None:
             "webhook-truncate-enabled webhook-truncate-max-event-size=20000000",
             r"max batch size 10485760, must be greater than max event size \(20000000\)",
         ),
-        ("log-version=audit.k8s.io/v2", r'invalid group version, allowed versions are \["audit.k8s.io/v1"\]'),
+        *(
+            pytest.param(
+                f"{plugin}-version=audit.k8s.io/v2",
+                r'invalid group version, allowed versions are \["audit.k8s.io/v1"\]',
+                marks=pytest.mark.row(f"opt.audit-{plugin}-version"),
+            )
+            for plugin in ("log", "webhook")
+        ),
     ],
 )
 def test_audit_options_are_checked_where_their_backend_is_used(arguments: str, message: str) -> None:

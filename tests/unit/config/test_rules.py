@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from nodeagent.base.logging import JSONOptions, LoggingSettings, VModule
+from nodeagent.config.rules.node import logging_settings
+
 WRONG = [
     # Serving
     ("address: nowhere", "address", "must be an IP address"),
@@ -529,12 +532,32 @@ def test_accepts_what_keeps_the_rules(load_text, text):
     load_text(text)
 
 
-@pytest.mark.row("config.hairpinMode")
 def test_the_hairpin_mode_must_be_one_that_exists(load_text, refusal):
     for mode in ("promiscuous-bridge", "hairpin-veth", "none"):
         assert load_text(f"hairpinMode: {mode}").config.hairpin_mode == mode
 
     assert refusal("hairpinMode: bridge") == [("hairpinMode", "must be one of promiscuous-bridge, hairpin-veth, none")]
+
+
+@pytest.mark.row("config.logging", "type.LoggingConfiguration.format", "type.LoggingConfiguration.flushFrequency")
+@pytest.mark.row("type.LoggingConfiguration.verbosity", "type.LoggingConfiguration.options", "type.FormatOptions.json")
+@pytest.mark.row("type.JSONOptions.splitStream", "type.JSONOptions.infoBufferSize")
+def test_logging_gets_what_is_written(load_text):
+    json = "format: json, options: {json: {splitStream: true, infoBufferSize: 64Ki}}"
+    gate = "featureGates: {LoggingAlphaOptions: true}\n"
+
+    loaded = load_text(f"{gate}logging: {{flushFrequency: 3s, verbosity: 4, {json}}}")
+
+    options = JSONOptions(split_stream=True, info_buffer_bytes=65536)
+    wanted = LoggingSettings(format="json", flush_seconds=3.0, verbosity=4, json=options)
+    assert logging_settings(loaded.config.logging) == wanted
+
+
+@pytest.mark.row("type.LoggingConfiguration.vmodule")
+def test_logging_gets_the_thresholds_of_files(load_text):
+    loaded = load_text("logging: {vmodule: [{filePattern: pod*, verbosity: 5}, {filePattern: main, verbosity: 2}]}")
+
+    assert logging_settings(loaded.config.logging).vmodule == (VModule("pod*", 5), VModule("main", 2))
 
 
 @pytest.mark.row("config.iptablesMasqueradeBit", "config.iptablesDropBit")

@@ -44,7 +44,6 @@ def test_plugins_are_switched_by_name():
     ]
 
 
-@pytest.mark.row("opt.default-not-ready-toleration-seconds", "opt.default-unreachable-toleration-seconds")
 async def test_the_length_of_a_stay_is_an_option(call):
     options = parse(["--default-not-ready-toleration-seconds=7", "--default-unreachable-toleration-seconds=-1"])
     plugin = DefaultTolerationSeconds(
