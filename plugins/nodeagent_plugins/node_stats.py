@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
+from nodeagent.base.hugepages import MACHINE_HUGE_PAGES, read_huge_pages
 from nodeagent.base.quantity import Format, Quantity
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.node import NodeReport
@@ -69,7 +70,7 @@ def measure(shared: Path | None, root: Path = Path("/")) -> MachineSize:
         cores=os.cpu_count() or 1,
         memory=_memory(root / "proc/meminfo"),
         storage=_storage(shared) if shared is not None else 0,
-        hugepages=_hugepages(root / "sys/kernel/mm/hugepages"),
+        hugepages=read_huge_pages(root / MACHINE_HUGE_PAGES),
     )
 
 
@@ -91,17 +92,6 @@ def _storage(place: Path) -> int:
             continue
         return status.f_blocks * status.f_frsize
     return 0
-
-
-def _hugepages(directory: Path) -> dict[int, int]:
-    found = {}
-    for entry in directory.glob("hugepages-*kB"):
-        try:
-            page = int(entry.name.removeprefix("hugepages-").removesuffix("kB")) * _KIBI
-            found[page] = page * int((entry / "nr_hugepages").read_text())
-        except (OSError, ValueError):
-            continue
-    return found
 
 
 def _binary(amount: int) -> str:

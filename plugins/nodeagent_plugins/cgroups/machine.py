@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nodeagent.base.hugepages import MACHINE_HUGE_PAGES, read_huge_pages
 from nodeagent.base.quantity import Quantity
 from nodeagent.model.resources import CPU, MEMORY, Amounts
 
@@ -50,16 +51,8 @@ def read_machine(root: Path = Path("/")) -> Machine:
         memory=memory.get("MemTotal", 0),
         swap=memory.get("SwapTotal", 0),
         pids=min((amount for amount in most if amount), default=0),
-        hugepages=_hugepages(root / "sys/kernel/mm/hugepages"),
+        hugepages=read_huge_pages(root / MACHINE_HUGE_PAGES),
     )
-
-
-def _hugepages(directory: Path) -> dict[int, int]:
-    sizes = {
-        int(entry.name.removeprefix("hugepages-").removesuffix("kB")) * 1024: entry
-        for entry in directory.glob("hugepages-*kB")
-    }
-    return {size: size * _number(entry / "nr_hugepages") for size, entry in sorted(sizes.items())}
 
 
 def _number(path: Path) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from nodeagent.base.hugepages import MACHINE_HUGE_PAGES, read_huge_pages
 from nodeagent.base.quantity import Format, Quantity
 from nodeagent.config.rules.managers import parse_cpu_list
 from nodeagent.errors import NodeAgentError
@@ -15,7 +16,6 @@ from nodeagent.model.resources import HUGEPAGES_PREFIX
 
 Level = Literal["core", "socket", "node"]
 _KIBI = 1024
-_PAGES = re.compile(r"hugepages-(\d+)kB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def read_topology(root: Path = Path("/")) -> Topology:
     nodes = {number: _read_node(system / f"node/node{number}", node_ids) for number in sorted(node_ids)}
     home = {cpu: number for number in nodes for cpu in _list(system / f"node/node{number}/cpulist")}
     if not nodes:
-        nodes = {0: NumaNode(_meminfo(root / "proc/meminfo"), _huge_pages(root / "sys/kernel/mm/hugepages"))}
+        nodes = {0: NumaNode(_meminfo(root / "proc/meminfo"), _huge_pages(root / MACHINE_HUGE_PAGES))}
     cores: dict[tuple[int, int], int] = {}
     cpus: dict[int, Place] = {}
     for cpu in sorted(online):
@@ -107,13 +107,10 @@ def _read_node(place: Path, nodes: frozenset[int]) -> NumaNode:
 
 
 def _huge_pages(place: Path) -> dict[str, int]:
-    found = {}
-    for size in sorted(place.iterdir()) if place.is_dir() else ():
-        if match := _PAGES.fullmatch(size.name):
-            page = int(match[1]) * _KIBI
-            name = f"{HUGEPAGES_PREFIX}{Quantity(page, format=Format.BINARY)}"
-            found[name] = _number(size / "nr_hugepages", 0) * page
-    return found
+    return {
+        f"{HUGEPAGES_PREFIX}{Quantity(size, format=Format.BINARY)}": amount
+        for size, amount in read_huge_pages(place).items()
+    }
 
 
 def _meminfo(file: Path) -> int:

@@ -1,0 +1,25 @@
+"""Huge pages as the kernel lists them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nodeagent.base.hugepages import read_huge_pages
+
+MI = 1 << 20
+
+
+def test_sizes_come_with_what_is_set_aside_the_smallest_first(tmp_path: Path) -> None:
+    for name, pages in (("hugepages-1048576kB", "1"), ("hugepages-2048kB", "64\n"), ("hugepages-64kB", "none")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "nr_hugepages").write_text(pages)
+    (tmp_path / "hugepages-32kB").mkdir()
+    (tmp_path / "other").mkdir()
+
+    found = read_huge_pages(tmp_path)
+
+    assert list(found.items()) == [(32 << 10, 0), (64 << 10, 0), (2 * MI, 128 * MI), (1024 * MI, 1024 * MI)]
+
+
+def test_a_machine_without_any_has_none(tmp_path: Path) -> None:
+    assert read_huge_pages(tmp_path / "none") == {}
