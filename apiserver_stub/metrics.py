@@ -123,6 +123,11 @@ class Metrics:
         )
         _audit_on(page, server)
         _fairness_on(page, server)
+        for name, text, count in (
+            ("valid", "Service account tokens looked at in time.", server.tokens.valid_tokens),
+            ("stale", "Service account tokens looked at past the time to renew them.", server.tokens.stale_tokens),
+        ):
+            page.counter(f"serviceaccount_{name}_tokens_total", text, (), [((), count)])
         page.counter(
             "authentication_attempts",
             "Counter of authenticated attempts.",

@@ -19,6 +19,7 @@ import msgspec
 from nodeagent.base import kubeconfig
 from nodeagent.base.aio import Backoff, Clock, SystemClock
 from nodeagent.base.kubeconfig import Kubeconfig, KubeconfigError
+from nodeagent.base.stamps import stamps
 
 _log = logging.getLogger(__name__)
 
@@ -103,6 +104,8 @@ async def exchange(
 class Webhook:
     """Posts JSON to the service of one connection file; close it in the end, or use it as a context manager.
 
+    Files of certificates and tokens are looked at before each attempt, so changed ones count from there on.
+
     :param retry_all: whether any failure is tried again, and not only what may pass.
     """
 
@@ -121,6 +124,7 @@ class Webhook:
         :raises KubeconfigError: it cannot be used.
         """
         self._config: Kubeconfig = kubeconfig.load(path)
+        self._stamps = stamps(self._config.files())
         self._context = self._config.ssl_context()
         self._clock, self._attempts, self._attempt_seconds = clock or SystemClock(), attempts, attempt_seconds
         self._first_pause_seconds, self._retry_all = first_pause_seconds, retry_all
@@ -163,9 +167,23 @@ class Webhook:
                 await self._clock.sleep(pause if wish is None else wish)
         raise AssertionError("unreachable")
 
+    def _credentials(self) -> str:
+        """Take up changed certificate files and return the ``Authorization``; reads the disk.
+
+        :raises KubeconfigError: the token file cannot be used. Certificate files that cannot leave all as it was.
+        """
+        found = stamps(self._config.files())
+        if found != self._stamps:
+            self._stamps = found
+            try:
+                self._context = self._config.ssl_context()
+            except KubeconfigError as error:
+                _log.error("Changed certificate files are not taken up", extra={"err": error})
+        return self._config.authorization()
+
     async def _send_once(self, data: bytes) -> Answer:
         try:
-            authorization = await asyncio.to_thread(self._config.authorization)
+            authorization = await asyncio.to_thread(self._credentials)
             if self._session is None:
                 self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(), trust_env=False)
             answer = await exchange(

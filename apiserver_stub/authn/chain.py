@@ -34,10 +34,13 @@ class Authenticator:
         self.tokens = tokens
         self._anonymous, self._certificates, self._headers = anonymous, certificates, headers
 
-    async def authenticate(self, headers: Mapping[str, str], presented: Presented | None) -> User:
+    async def authenticate(
+        self, headers: Mapping[str, str], presented: Presented | None, annotations: dict[str, str] | None = None
+    ) -> User:
         """Return the caller.
 
         :param presented: the certificates that came with the connection, unverified.
+        :param annotations: is given what audit events should say of the credentials.
         :raises ApiError: 401, the credentials are no good, or there are none and anonymous callers are not let in.
         """
         problems: list[str] = []
@@ -55,7 +58,10 @@ class Authenticator:
         token = _bearer_token(headers)
         if token:
             try:
-                return (await self.tokens.authenticate(token)).user
+                known = await self.tokens.authenticate(token)
+                if known.annotations and annotations is not None:
+                    annotations.update(known.annotations)
+                return known.user
             except Rejected as error:
                 problems.append(str(error))
         if problems:

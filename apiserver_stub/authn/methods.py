@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from apiserver_stub.request import User
@@ -19,6 +19,8 @@ class Known:
 
     user: User
     audiences: tuple[str, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """What audit events say of the token."""
 
 
 class TokenMethod(Protocol):

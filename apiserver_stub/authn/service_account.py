@@ -25,6 +25,7 @@ EXTENDED_SECONDS = 365 * 24 * 3600
 EXTENDABLE_SECONDS = 3607
 """What node agents ask for when they fill a pod's token volume; nobody else asks for just that."""
 _BOUND = {"pod": "core/pods", "secret": "core/secrets"}
+_STALE = f"{identity.current().group('authentication')}/stale-token"
 _INVALIDATED = "service account token has been invalidated"
 
 
@@ -69,6 +70,8 @@ class ServiceAccountTokens:
         self.api_audiences = tuple(api_audiences) or self._issuers
         self._max_seconds, self._extend = max_seconds, extend
         self.gates = gates
+        self.valid_tokens, self.stale_tokens = 0, 0
+        """How often tokens of the longer kind were looked at, in time and past the time to renew them."""
 
     @property
     def issuer(self) -> str:
@@ -130,7 +133,19 @@ class ServiceAccountTokens:
             raise Rejected(str(error)) from None
         good_for = _audiences(claims, audiences, self.api_audiences)
         self._check_times(claims)
-        return Known(self._account_of(claims), good_for)
+        return Known(self._account_of(claims), good_for, self._staleness(claims))
+
+    def _staleness(self, claims: dict[str, Any]) -> dict[str, str]:
+        """Return what audit events say of a token that its holder should have renewed by now."""
+        warn_after = _number(_member(claims, identity.current().label_domain), "warnafter")
+        if not warn_after:
+            return {}
+        late = int(self._now()) - int(warn_after)
+        if self._now() <= warn_after:
+            self.valid_tokens += 1
+            return {}
+        self.stale_tokens += 1
+        return {_STALE: f"subject: {claims.get('sub')}, seconds after warning threshold: {late}"}
 
     def _check_times(self, claims: dict[str, Any]) -> None:
         now = self._now()

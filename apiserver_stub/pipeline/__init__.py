@@ -54,10 +54,12 @@ async def handle(server: ApiServer, http: web.BaseRequest) -> web.StreamResponse
     try:
         _require_text(http)
         info = parse_path(http.method, path, query)
-        user = await server.authenticator.authenticate(http.headers, presented_by(http.transport))
+        told: dict[str, str] | None = {} if server.audit is not None else None
+        user = await server.authenticator.authenticate(http.headers, presented_by(http.transport), told)
         known = True
         server.metrics.authenticated += 1
         if server.audit is not None and (trail := server.audit.begin(http, info, user)) is not None:
+            trail.event.annotations.update(told or {})
             await trail.received()
         if is_asked_for(http.headers):
             user = await rights.impersonated(server, user, http, trail)

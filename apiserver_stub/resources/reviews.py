@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub import objects
+from apiserver_stub.admission import Call
 from apiserver_stub.authn.methods import Rejected
 from apiserver_stub.authz import aggregate
 from apiserver_stub.objects import Object
@@ -41,10 +42,12 @@ def resources(options: Options) -> list[Resource]:
 
 async def review_token(server: ApiServer, request: Request, resource: Resource) -> Reply:
     """Say whose token it is."""
-    review = read_object(request, resource.kind, resource.api_version)
+    call = await _admitted(server, request, resource)
+    review = call.obj
     spec = review.get("spec") or {}
     if not spec.get("token"):
         raise bad_request("token is required for TokenReview in authentication")
+    await server.admission.validate(call)
     try:
         known = await server.authenticator.tokens.authenticate(spec["token"], spec.get("audiences") or ())
     except Rejected as error:
@@ -60,7 +63,9 @@ async def review_token(server: ApiServer, request: Request, resource: Resource) 
 
 async def review_self(server: ApiServer, request: Request, resource: Resource) -> Reply:
     """Say who asks."""
-    review = read_object(request, resource.kind, resource.api_version)
+    call = await _admitted(server, request, resource)
+    review = call.obj
+    await server.admission.validate(call)
     review["metadata"]["creationTimestamp"] = objects.now()
     review["status"] = {"userInfo": _user_info(request.user)}
     return Reply(201, obj=review)
@@ -68,15 +73,18 @@ async def review_self(server: ApiServer, request: Request, resource: Resource) -
 
 async def review_own_access(server: ApiServer, request: Request, resource: Resource) -> Reply:
     """Say whether the caller may."""
-    review = read_object(request, resource.kind, resource.api_version)
+    call = await _admitted(server, request, resource)
+    review = call.obj
     spec = review.get("spec") or {}
     _refuse(_attribute_causes(spec) + _metadata_causes(review))
+    await server.admission.validate(call)
     return await _answer(server, review, request.user)
 
 
 async def review_access(server: ApiServer, request: Request, resource: Resource) -> Reply:
     """Say whether the user of the review may."""
-    review = read_object(request, resource.kind, resource.api_version)
+    call = await _admitted(server, request, resource)
+    review = call.obj
     spec, metadata, namespace = review.get("spec") or {}, review["metadata"], request.info.namespace
     if resource.namespaced and not metadata.get("namespace"):
         metadata["namespace"] = namespace
@@ -90,6 +98,7 @@ async def review_access(server: ApiServer, request: Request, resource: Resource)
     if resource.namespaced:
         causes += _local_causes(spec, namespace)
     _refuse(causes)
+    await server.admission.validate(call)
     extra = {key: tuple(values) for key, values in (spec.get("extra") or {}).items()}
     user = User(spec.get("user") or "", spec.get("uid") or "", groups, extra)
     return await _answer(server, review, user)
@@ -97,16 +106,29 @@ async def review_access(server: ApiServer, request: Request, resource: Resource)
 
 async def review_own_rules(server: ApiServer, request: Request, resource: Resource) -> Reply:
     """List what the caller may in a namespace, as far as it can be listed."""
-    review = read_object(request, resource.kind, resource.api_version)
+    call = await _admitted(server, request, resource)
+    review = call.obj
     namespace = (review.get("spec") or {}).get("namespace")
     if not namespace:
         raise bad_request("no namespace on request")
+    await server.admission.validate(call)
     rules = server.authorizer.rules(request.user, namespace)
     status = {"resourceRules": rules.resources, "nonResourceRules": rules.paths, "incomplete": rules.incomplete}
     if rules.errors:
         status["evaluationError"] = aggregate(rules.errors)
     head = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": {"creationTimestamp": None}}
     return Reply(201, obj={**head, "spec": {}, "status": status})
+
+
+async def _admitted(server: ApiServer, request: Request, resource: Resource) -> Call:
+    """Return the review of the body after the plugins that may change it; they judge it once it is known to be whole.
+
+    :raises ApiError: 400 or 415, the body is no such review; or what a plugin says.
+    """
+    review = read_object(request, resource.kind, resource.api_version)
+    call = Call("CREATE", request, resource, review, dry_run=request.dry_run)
+    await server.admission.admit(call)
+    return call
 
 
 async def _answer(server: ApiServer, review: Object, user: User) -> Reply:

@@ -19,13 +19,15 @@ class Provider:
     """Answers each path with what :attr:`paths` holds for it, and keeps what it was asked."""
 
     def __init__(self, directory: Path) -> None:
-        authority: KeyPair = generate_ca("provider-ca")
-        pair = issue(authority, "provider", names=["127.0.0.1"], server=True)
+        self.authority: KeyPair = generate_ca("provider-ca")
+        pair = issue(self.authority, "provider", names=["127.0.0.1"], server=True)
         self.ca_file, both = directory / "provider-ca.crt", directory / "provider.pem"
-        self.ca_file.write_bytes(authority.certificate)
+        self.ca_file.write_bytes(self.authority.certificate)
         both.write_bytes(pair.key + pair.certificate)
         self.paths: dict[str, Answer] = {}
         self.asked: list[tuple[str, Any]] = []
+        self.callers: list[str] = []
+        """Whom the client certificates name, an empty text where there is none."""
         provider = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -33,6 +35,9 @@ class Provider:
                 size = int(self.headers.get("Content-Length") or 0)
                 body = json.loads(self.rfile.read(size)) if size else None
                 provider.asked.append((self.path, body))
+                shown: Any = self.connection
+                subject = (shown.getpeercert() or {}).get("subject", ())
+                provider.callers.append("".join(value for part in subject for _, value in part))
                 code, answer = provider.paths.get(self.path.partition("?")[0], lambda _: (404, {}))(body)
                 data = json.dumps(answer).encode()
                 self.send_response(code)
@@ -51,6 +56,8 @@ class Provider:
         self._server.daemon_threads = True
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(both)
+        context.load_verify_locations(self.ca_file)
+        context.verify_mode = ssl.CERT_OPTIONAL
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self.url = f"https://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)

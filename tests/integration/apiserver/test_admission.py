@@ -463,6 +463,34 @@ def test_webhooks_refuse_requests_and_may_be_passed_by_when_they_fail(
     assert "undeclared reference to 'authorizer'" in wrong
 
 
+def test_webhooks_are_asked_about_reviews(api: Api, provider: Provider) -> None:
+    provider.paths["/reviews"] = lambda body: review(
+        body, allowed=body["request"]["object"]["spec"].get("user") != "eve", status={"message": "not about her"}
+    )
+    rule = {"operations": ["CREATE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["subjectaccessreviews"]}
+    path = f"{HOOKS}/validatingwebhookconfigurations"
+    entry = hook(provider, "/reviews", "", rules=[rule], namespaceSelector={})
+    api.ok("POST", path, {"metadata": {"name": "reviews"}, "webhooks": [entry]})
+    asking, spec = "/apis/authorization.k8s.io/v1/subjectaccessreviews", {"nonResourceAttributes": {"path": "/x"}}
+
+    answered = api.ok("POST", asking, {"spec": spec | {"user": "bob"}})
+    text = refused(api, "POST", asking, {"spec": spec | {"user": "eve"}}, code=400)
+    api.ok("DELETE", f"{path}/reviews")
+
+    assert answered["status"]["allowed"] is False
+    assert text == 'admission webhook "reviews.example.com" denied the request: not about her'
+
+
+def test_a_review_for_a_missing_namespace_tells_nothing_of_it(api: Api) -> None:
+    spec = {"user": "bob", "resourceAttributes": {"namespace": "missing", "verb": "get", "resource": "pods"}}
+
+    answer = api.ok(
+        "POST", "/apis/authorization.k8s.io/v1/namespaces/missing/localsubjectaccessreviews", {"spec": spec}
+    )
+
+    assert answer["status"]["allowed"] is False
+
+
 def test_a_webhook_refuses_a_command_in_a_pod(api: Api, namespace: str, provider: Provider) -> None:
     provider.paths["/connect"] = lambda body: review(body, allowed=False, status={"reason": "NoCommands"})
     rule = {"operations": ["CONNECT"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/exec"]}

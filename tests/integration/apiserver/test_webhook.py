@@ -11,6 +11,7 @@ import yaml
 
 from apiserver_stub.webhook import ATTEMPTS, Webhook, WebhookError
 from nodeagent.base.aio import SystemClock
+from nodeagent.base.tls import issue
 from tests.integration.apiserver.provider import Provider
 
 
@@ -94,3 +95,26 @@ async def test_a_service_that_we_cannot_trust_is_told_nothing(provider: Provider
             await service.post({})
 
     assert provider.asked == []
+
+
+async def test_changed_certificate_files_count_from_the_next_call_on(
+    provider: Provider, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def renew(name: str) -> None:
+        pair = issue(provider.authority, name, client=True)
+        (tmp_path / "client.key").write_bytes(pair.key)
+        (tmp_path / "client.crt").write_bytes(pair.certificate)
+
+    provider.paths["/hook"] = lambda _: (200, {})
+    renew("first")
+    user = {"client-certificate": "client.crt", "client-key": "client.key"}
+    async with Webhook(connection(provider, tmp_path, **user), clock=Pauses()) as service:
+        await service.post({})
+        renew("the-second")
+        await service.post({})
+        (tmp_path / "client.crt").write_bytes(b"half a file")
+        await service.post({})
+        await service.post({})
+
+    assert provider.callers == ["first", *["the-second"] * 3]
+    assert [record.message for record in caplog.records] == ["Changed certificate files are not taken up"]

@@ -174,3 +174,15 @@ async def test_a_token_without_end_is_not_looked_at() -> None:
     with pytest.raises(Rejected):
         await Tokens([method], API).authenticate("x" * 100_000)
     assert method.asked == 0
+
+
+async def test_audit_events_are_told_what_a_method_says_of_a_token() -> None:
+    told: dict[str, str] = {}
+    authenticator = Authenticator(
+        Tokens([Counting(Known(User("bob"), API, {"due": "yesterday"}))], API), anonymous=False
+    )
+
+    for _ in range(2):  # the second time from memory
+        told.clear()
+        await authenticator.authenticate({"Authorization": "Bearer t"}, None, told)
+        assert told == {"due": "yesterday"}

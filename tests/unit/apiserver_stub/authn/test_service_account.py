@@ -188,6 +188,24 @@ async def test_only_tokens_for_pods_are_extended_beyond_what_they_say(
     assert validity(3607, bound=False) == 3607
 
 
+async def test_who_shows_a_token_that_is_due_for_another_is_noted(
+    store: Objects, key: SigningKey, clock: Clock, account: Any
+) -> None:
+    tokens = make(store, key, clock)
+    token = tokens.issue(account, API, 3607, ("Pod", pod(store))).token
+
+    clock.time += 3607
+    in_time = await tokens.authenticate(token, API)
+    clock.time += 5
+    late = await tokens.authenticate(token, API)
+
+    assert in_time is not None and late is not None
+    assert in_time.annotations == {}
+    text = "subject: system:serviceaccount:ns:sa, seconds after warning threshold: 5"
+    assert late.annotations == {"authentication.k8s.io/stale-token": text}
+    assert (tokens.valid_tokens, tokens.stale_tokens) == (1, 1)
+
+
 @pytest.mark.row("gate.ServiceAccountTokenJTI", "gate.ServiceAccountTokenPodNodeInfo")
 async def test_gates_tell_more_about_the_caller(store: Objects, key: SigningKey, clock: Clock, account: Any) -> None:
     tokens = make(store, key, clock, *GATES)
