@@ -1,5 +1,8 @@
 """Priority and fairness: requests go to levels with seats of their own, and within a level callers take turns.
 
+A level lends the part of its seats that it may and does not need to those that need more; every ten seconds it is
+settled anew, by what each could have used (:mod:`apiserver_stub.lending`).
+
 The levels and the rules that sort are those that every server of the ecosystem starts with (spec:
 opt.enable-priority-and-fairness).
 """
@@ -9,17 +12,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
+import time
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from apiserver_stub.lending import Demand, Wish, share_out
 from apiserver_stub.request import RequestInfo, User
 from nodeagent.base import identity
+from nodeagent.base.aio import Clock
 
 _SHARES = 245
 _NAMES = uuid.UUID("3b1f0a5e-6c0d-4c56-9d5e-5a0f6f1f7b61")
 _CACHE_SIZE = 4096
+LENDING_SECONDS = 10.0
 SCHEMA_HEADER, LEVEL_HEADER = "X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid"
 
 
@@ -30,18 +37,19 @@ class Rejected(Exception):
 @dataclass(frozen=True, slots=True)
 class _Kind:
     shares: int
+    lendable_percent: int = 0
     queues: int = 0
     hand: int = 0
     queue_length: int = 50
 
 
 _LEVELS = {
-    "system": _Kind(30, 64, 6),
-    "node-high": _Kind(40, 64, 6),
-    "leader-election": _Kind(10, 16, 4),
-    "workload-high": _Kind(40, 128, 6),
-    "workload-low": _Kind(100, 128, 6),
-    "global-default": _Kind(20, 128, 6),
+    "system": _Kind(30, 33, 64, 6),
+    "node-high": _Kind(40, 25, 64, 6),
+    "leader-election": _Kind(10, 0, 16, 4),
+    "workload-high": _Kind(40, 50, 128, 6),
+    "workload-low": _Kind(100, 90, 128, 6),
+    "global-default": _Kind(20, 50, 128, 6),
     "catch-all": _Kind(5),
 }
 
@@ -133,11 +141,17 @@ def _schemas() -> tuple[Schema, ...]:
 
 
 class Level:
-    """Seats, and queues for those who find none; :attr:`executing` requests hold one each."""
+    """Seats, and queues for those who find none; :attr:`executing` requests hold one each.
+
+    :attr:`seats` are its own, :attr:`limit` of them are there now, fewer or more than that.
+    """
 
     def __init__(self, name: str, kind: _Kind, total: int, wait_seconds: float) -> None:
         self.name, self._kind = name, kind
-        self.seats = math.ceil(total * kind.shares / _SHARES)
+        self.seats = self.limit = math.ceil(total * kind.shares / _SHARES)
+        self.least = self.seats - round(self.seats * kind.lendable_percent / 100)
+        self.most = self.seats + total
+        self.demand = Demand(time.monotonic())
         self.executing = 0
         self.waiting = 0
         self._wait_seconds = wait_seconds
@@ -147,10 +161,14 @@ class Level:
 
     def try_enter(self) -> bool:
         """Take a seat if one is free and nobody waits for it."""
-        if self.executing >= self.seats or self.waiting:
+        if self.executing >= self.limit or self.waiting:
             return False
         self.executing += 1
+        self._note()
         return True
+
+    def _note(self) -> None:
+        self.demand.note(self.executing + self.waiting, time.monotonic())
 
     async def enter(self, flow: str) -> None:
         """Wait in a queue for a seat; flows that share no queue cannot hold each other up.
@@ -170,6 +188,7 @@ class Level:
             self._turns.append(index)
         queue.append(seat)
         self.waiting += 1
+        self._note()
         try:
             async with asyncio.timeout(self._wait_seconds):
                 await seat
@@ -178,6 +197,7 @@ class Level:
                 self.leave()
             elif seat in queue:
                 self.waiting -= 1
+                self._note()
                 queue.remove(seat)
                 if not queue:
                     self._turns.remove(index)
@@ -188,7 +208,17 @@ class Level:
     def leave(self) -> None:
         """Give the seat back, to the queue whose turn it is."""
         self.executing -= 1
-        while self._turns and self.executing < self.seats:
+        self._call_in()
+        self._note()
+
+    def settle(self, limit: int) -> None:
+        """Have *limit* seats from now on; those in use stay so until they are given back."""
+        self.limit = limit
+        self._call_in()
+
+    def _call_in(self) -> None:
+        """Give free seats to those who wait."""
+        while self._turns and self.executing < self.limit:
             index = self._turns.popleft()
             queue = self._queues[index]
             seat = queue.popleft()
@@ -239,6 +269,23 @@ class Fairness:
                 raise
         self.dispatched[schema.name, schema.level] += 1
         return level
+
+    async def keep_lending(self, clock: Clock) -> None:
+        """Settle who has how many seats, until cancelled."""
+        while True:
+            await clock.sleep(LENDING_SECONDS)
+            self.settle(time.monotonic())
+
+    def settle(self, now: float) -> None:
+        """Share the seats of all levels out anew, by what was asked of each since the last time."""
+        levels = list(self.levels.values())
+        wishes = []
+        for level in levels:
+            level.demand.close(now)
+            least = max(level.least, min(level.seats, level.demand.highest))
+            wishes.append(Wish(least, level.most, max(least, level.demand.smoothed)))
+        for level, limit in zip(levels, share_out(sum(level.seats for level in levels), wishes), strict=True):
+            level.settle(limit)
 
 
 def _deal(flow: str, queues: int, hand: int) -> list[int]:

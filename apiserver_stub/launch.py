@@ -48,7 +48,7 @@ from apiserver_stub.sni import NamedCertificates
 from apiserver_stub.store import StoreUnavailable
 from apiserver_stub.store.open import build_storage, health_checks, keep_keys_current, start_polls
 from apiserver_stub.tracing import Tracing, load_config
-from nodeagent.base.aio import TaskOwner
+from nodeagent.base.aio import SystemClock, TaskOwner
 from nodeagent.base.tls import server_context, write_private
 
 _log = logging.getLogger(__name__)
@@ -138,6 +138,8 @@ async def start_with(options: Options) -> Running:
             server, stack, tasks, [RoleEscalation(authorization.rbac, authorization.chain)]
         )
         tasks.start(certificates.keep_current(), "certificates")
+        if server.fairness is not None:
+            tasks.start(server.fairness.keep_lending(SystemClock()), "fairness")
         start_polls(options, server.polls, (item.storage for item in registry if "list" in item.verbs), tasks)
         if options.encryption_provider_config is not None and options.encryption_provider_config_automatic_reload:
             tasks.start(keep_keys_current(options.encryption_provider_config, storage), "keys")

@@ -286,6 +286,9 @@ def _fairness_on(page: Page, server: ApiServer) -> None:
     levels = fairness.levels.values()
     for name, text, values in (
         ("nominal_limit_seats", "Seats of a level.", [((item.name,), item.seats) for item in levels]),
+        ("lower_limit_seats", "Seats that a level keeps.", [((item.name,), item.least) for item in levels]),
+        ("upper_limit_seats", "Seats that a level may have.", [((item.name,), item.most) for item in levels]),
+        ("current_limit_seats", "Seats that a level has now.", [((item.name,), item.limit) for item in levels]),
         ("current_executing_seats", "Seats in use.", [((item.name,), item.executing) for item in levels]),
         ("current_inqueue_requests", "Requests that wait.", [((item.name,), item.waiting) for item in levels]),
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -148,3 +149,33 @@ async def test_the_last_level_has_no_queue() -> None:
 
     with pytest.raises(Rejected, match="concurrency-limit"):
         await fairness.enter(schema, stranger, PODS)
+
+
+async def test_a_level_that_nobody_asks_lends_its_seats_to_one_that_is_asked_more_and_gets_them_back() -> None:
+    fairness = Fairness(100, 30)
+    busy, schema = fairness.levels["global-default"], fairness.sort(ALICE, PODS)
+    start = time.monotonic()
+    held = [await fairness.enter(schema, ALICE, PODS) for _ in range(busy.seats)]
+    waiting = [asyncio.create_task(fairness.enter(schema, ALICE, PODS)) for _ in range(40)]
+    await asyncio.sleep(0)
+    assert busy.waiting == 40
+
+    fairness.settle(start + 10)
+    await asyncio.gather(*waiting)
+
+    assert busy.executing == busy.seats + 40 <= busy.limit
+    others = [level for level in fairness.levels.values() if level is not busy]
+    assert all(level.least <= level.limit for level in others)
+    assert any(level.limit < level.seats for level in others)
+
+    for _ in range(len(held) + len(waiting)):
+        busy.leave()
+    low = fairness.levels["workload-low"]
+    requests = [asyncio.create_task(fairness.enter(fairness.sort(ACCOUNT, PODS), ACCOUNT, PODS)) for _ in range(100)]
+    await asyncio.sleep(0)
+    fairness.settle(start + 20)
+    await asyncio.sleep(0)
+    assert low.executing >= low.seats
+    for task in requests:
+        task.cancel()
+    await asyncio.gather(*requests, return_exceptions=True)
