@@ -133,3 +133,12 @@ class StatsProvider(Protocol):
         :raises NodeAgentError: the runtime did not answer.
         """
         ...
+
+    async def memory(self) -> Sequence[PodUsage]:
+        """Return how much memory every pod that has a running container uses now, and its containers, nothing else.
+
+        It is asked where the node runs out of memory: an answer that can do without the runtime is the better one.
+
+        :raises NodeAgentError: nothing could be measured.
+        """
+        ...

@@ -16,7 +16,7 @@ from nodeagent.contracts.objects import BoundToken
 from nodeagent.contracts.pods import KillReason, PublishPods
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import LinuxResources, RuntimePod, SandboxConfig
-from nodeagent.contracts.stats import NodeUsage, PodUsage
+from nodeagent.contracts.stats import ContainerUsage, NodeUsage, PodUsage
 from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import ImageError, RuntimeFailure
 from nodeagent.model.pod import Container, ContainerKind, Pod, PodStatus, Volume
@@ -264,6 +264,21 @@ class FakeStats(Faults):
         await self._pass("pods")
         found = self.pod_usage.values()
         return list(found) if volumes else [replace(pod, volumes=()) for pod in found]
+
+    async def memory(self) -> Sequence[PodUsage]:
+        self.asked.append(("memory", True))
+        await self._pass("memory")
+        return [
+            PodUsage(
+                pod.uid,
+                pod.namespace,
+                pod.name,
+                pod.start_time,
+                [ContainerUsage(each.name, each.start_time, memory=each.memory) for each in pod.containers],
+                memory=pod.memory,
+            )
+            for pod in self.pod_usage.values()
+        ]
 
 
 class FakePodSource:

@@ -42,6 +42,12 @@ class StatsProviderContract:
     async def test_volumes_are_left_out_on_demand(self, stats: StatsProvider) -> None:
         assert not any(pod.volumes for pod in await stats.pods(volumes=False))
 
+    async def test_the_memory_of_each_running_pod_is_told_alone(
+        self, stats: StatsProvider, running: Sequence[str]
+    ) -> None:
+        found = await stats.memory()
+        assert sorted(pod.uid for pod in found) == sorted(running)
+
 
 def _time(stats: CpuStats | FilesystemStats | None) -> int:
     return stats.time if stats is not None else 0

@@ -57,10 +57,12 @@ class Eviction:
         if any(each.signal is Signal.ALLOCATABLE_MEMORY for each in self.manager.thresholds):
             sources[Signal.ALLOCATABLE_MEMORY] = CgroupMemory(pods_cgroup(context.cgroups))
         kernel = context.config.kernel_memcg_notification
-        watch = MemoryWatch(self.manager.thresholds, sources, context.clock, self.manager.wake, kernel=kernel)
+        short = self.manager.memory_is_short
+        watch = MemoryWatch(self.manager.thresholds, sources, context.clock, short, kernel=kernel)
+        self.manager.read_memory = watch.read
         if watch.wanted:
             loops.append(_Loop("memory", watch))
-        disk = DiskWatch(self.manager.thresholds, context.root_dir, context.clock, self.manager.wake)
+        disk = DiskWatch(self.manager.thresholds, lambda: self.manager.disks, context.clock, self.manager.wake)
         if disk.wanted:
             loops.append(_Loop("disk", disk))
         return loops

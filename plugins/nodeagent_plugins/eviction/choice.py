@@ -30,6 +30,8 @@ class Measure:
     layout: Layout
     usage: Mapping[str, PodUsage] = field(default_factory=dict)
     """By pod UID."""
+    usage_known: bool = False
+    """Whether pods were measured as well."""
 
 
 class Chooser:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.stats import NodeUsage
@@ -32,6 +33,15 @@ async def detect_layout(context: AgentContext, node: NodeUsage) -> Layout:
             return Layout.SPLIT
         _log.warning("Writable layers are apart from images, which needs the feature gate", extra={"gate": SPLIT_GATE})
     return Layout.DEDICATED
+
+
+async def image_disk(context: AgentContext) -> Path | None:
+    """Return where the runtime keeps its images, if it tells.
+
+    :raises RuntimeFailure: the runtime did not answer.
+    """
+    usage = await context.images.filesystem_usage()
+    return Path(usage[0].mountpoint) if usage and usage[0].mountpoint else None
 
 
 def _any_apart(root: str, mounts: Sequence[str]) -> bool:

@@ -19,6 +19,13 @@ class Excess:
     message: str
 
 
+def has_limit(pod: Pod) -> bool:
+    """Tell whether *pod* has any limit that :func:`find_excess` compares its use with."""
+    return any(v.empty_dir is not None and v.empty_dir.size_limit is not None for v in pod.spec.volumes or ()) or any(
+        EPHEMERAL_STORAGE in (container.resources.limits or ()) for _, container in pod.containers()
+    )
+
+
 def find_excess(pod: Pod, usage: PodUsage, layout: Layout) -> Excess | None:
     """Return the first limit that *pod* exceeds: of an emptyDir, of the pod's sum, of a container.
 

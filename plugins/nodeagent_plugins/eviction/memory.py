@@ -1,4 +1,8 @@
-"""How much memory is left, read often and cheaply, or told by the kernel."""
+"""How much memory is left, read often and cheaply, or told by the kernel.
+
+What is read here are numbers that the kernel makes up when asked, in some ten microseconds and without waiting for any
+device: a thread would cost more than the reading.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ REPEAT_SECONDS = 1.0
 REARM_SECONDS = 10.0
 
 _log = logging.getLogger(__name__)
-_BUFFER = 64 * 1024
+_BUFFER = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class MemorySource(Protocol):
     """Where the kernel of cgroup v1 takes orders to tell about it; ``None`` with v2."""
 
     def read(self) -> MemoryReading:
-        """Read now; blocks.
+        """Read now; blocks for microseconds.
 
         :raises OSError: a file is not there.
         :raises ValueError: a file does not say what it should, or memory is not limited.
@@ -146,7 +150,7 @@ class MemoryWatch:
         reported, pause = float("-inf"), SHORTEST_POLL_SECONDS
         while True:
             await self._clock.sleep(pause)
-            left = [reading.available - each.limit.of(reading.capacity) for each, reading in await self._readings(hard)]
+            left = [reading.available - each.limit.of(reading.capacity) for each, reading in self._readings(hard)]
             pause = min(LONGEST_POLL_SECONDS, max(SHORTEST_POLL_SECONDS, min(left, default=0) / FASTEST_USE))
             if min(left, default=0) >= 0:
                 reported = float("-inf")
@@ -157,7 +161,7 @@ class MemoryWatch:
     async def _listen(self) -> None:
         while True:
             with contextlib.ExitStack() as armed:
-                for each, reading in await self._readings(self._thresholds):
+                for each, reading in self._readings(self._thresholds):
                     cgroup = self._sources[each.signal].cgroup
                     assert cgroup is not None, "not called with cgroup v2"
                     limit = reading.capacity - each.limit.of(reading.capacity) + reading.inactive_file
@@ -166,15 +170,16 @@ class MemoryWatch:
                         self._crossed()  # it was crossed while nobody listened
                 await self._clock.sleep(REARM_SECONDS)
 
-    async def _readings(self, thresholds: Sequence[Threshold]) -> list[tuple[Threshold, MemoryReading]]:
+    def _readings(self, thresholds: Sequence[Threshold]) -> list[tuple[Threshold, MemoryReading]]:
         """Return what can be read of each threshold's memory."""
         signals = {each.signal for each in thresholds}
-        found = await asyncio.to_thread(self._read_all, signals)
+        found = self.read(signals)
         return [(each, found[each.signal]) for each in thresholds if each.signal in found]
 
-    def _read_all(self, signals: Set[Signal]) -> dict[Signal, MemoryReading]:
+    def read(self, signals: Set[Signal] = frozenset(Signal)) -> dict[Signal, MemoryReading]:
+        """Return what can be read now of the memory that *signals* are about."""
         found = {}
-        for signal in signals:
+        for signal in self._sources.keys() & signals:
             try:
                 found[signal] = self._sources[signal].read()
             except (OSError, ValueError) as error:

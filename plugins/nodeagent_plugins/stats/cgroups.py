@@ -67,6 +67,11 @@ class CgroupReader:
             return None
         return account
 
+    def memory(self, name: str) -> Account | None:
+        """Return the memory of the cgroup alone, or ``None`` where there is no such cgroup."""
+        account = self._memory_v2(name, None) if self.unified else self._memory_v1(name, None)
+        return account if account.memory_bytes is not None else None
+
     def root(self) -> Account:
         """Return what all of the machine uses; what the topmost cgroup does not tell is taken from ``/proc``."""
         machine, account = self._machine, self.account("/") or Account()
@@ -126,7 +131,9 @@ class CgroupReader:
         return None if place is None else read(f"{place}/{file}")
 
     def _account_v1(self, name: str) -> Account:
-        cpu = number(self.file("cpuacct", name, "cpuacct.usage"))
+        return self._memory_v1(name, number(self.file("cpuacct", name, "cpuacct.usage")))
+
+    def _memory_v1(self, name: str, cpu: int | None) -> Account:
         used = number(self.file("memory", name, "memory.usage_in_bytes"))
         if used is None:
             return Account(cpu)
@@ -147,7 +154,9 @@ class CgroupReader:
 
     def _account_v2(self, name: str) -> Account:
         times = self.file("", name, "cpu.stat")
-        cpu = field(b"\n" + times, b"\nusage_usec ") * 1000 if times else None
+        return self._memory_v2(name, field(b"\n" + times, b"\nusage_usec ") * 1000 if times else None)
+
+    def _memory_v2(self, name: str, cpu: int | None) -> Account:
         used = number(self.file("", name, "memory.current"))
         if used is None:
             return Account(cpu)

@@ -11,7 +11,8 @@ from pathlib import Path
 from nodeagent.contracts.stats import FilesystemStats, InterfaceStats
 
 _KIBI = 1024
-_BUFFER = 64 * 1024
+_PIECE = 4096
+"""Enough for most files of the kernel; a large buffer is mapped and given back for each reading."""
 _NO_INTERFACES_OF_THE_NODE = ("lo", "veth", "docker", "nerdctl")
 """Beginnings of the names of interfaces that carry nothing from or to the outside."""
 
@@ -110,13 +111,16 @@ def parse_interfaces(text: bytes) -> list[InterfaceStats]:
 
 
 def read(path: Path | str) -> bytes | None:
-    """Return the first 64 KiB of a file, or ``None`` where it cannot be read."""
+    """Return what is in a file of the kernel, or ``None`` where it cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        return os.read(descriptor, _BUFFER)
+        text = os.read(descriptor, _PIECE)
+        while piece := os.read(descriptor, _PIECE):  # a long file comes in pieces, however large a buffer is
+            text += piece
+        return text
     except OSError:  # a process or cgroup that is just going
         return None
     finally:

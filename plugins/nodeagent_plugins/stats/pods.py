@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.runtime import ContainerInfo, ContainerState, ContainerStats, SandboxInfo, SandboxStats
+from nodeagent.contracts.runtime import (
+    ContainerInfo,
+    ContainerState,
+    ContainerStats,
+    RuntimeContainerStatus,
+    SandboxInfo,
+    SandboxStats,
+)
 from nodeagent.contracts.stats import (
     ContainerUsage,
     CpuStats,
@@ -17,6 +24,7 @@ from nodeagent.contracts.stats import (
     PodUsage,
     VolumeUsage,
 )
+from nodeagent.model.pod import Pod
 from nodeagent_plugins.stats.cgroups import Account, CgroupReader
 from nodeagent_plugins.stats.disk import DiskUse, use_of_file, use_of_files
 from nodeagent_plugins.stats.machine import Machine, filesystem, nanoseconds
@@ -79,6 +87,26 @@ class Meter:
         uids, ids = {pod.sandbox.uid for pod in pods}, {c.id for pod in pods for c in pod.containers}
         self._places.keep(uids, ids | {pod.sandbox.id for pod in pods})
         self._rates.keep(uids | ids)
+        return found
+
+    def memory(self, pods: Iterable[tuple[Pod, Sequence[RuntimeContainerStatus]]]) -> list[PodUsage] | None:
+        """Return the memory alone of *pods* with their running containers; ``None`` when one has no cgroup."""
+        found = []
+        for pod, running in pods:
+            cgroup = self._places.pod(pod.uid)
+            places = [self._places.container(pod.uid, container.id) for container in running]
+            if not cgroup and not any(places):
+                return None
+            now = nanoseconds(self._context.clock.wall())
+            containers = [
+                ContainerUsage(container.name, container.created_at, memory=memory_stats(account, now))
+                for container, place in zip(running, places, strict=True)
+                if place and (account := self._cgroups.memory(place)) is not None
+            ]
+            whole = self._cgroups.memory(cgroup) if cgroup else None
+            memory = memory_stats(whole, now) if whole is not None else _sum_memory(containers, now)
+            if memory is not None:  # else it has just ended
+                found.append(PodUsage(pod.uid, pod.namespace, pod.name, 0, containers, memory=memory))
         return found
 
     def _measure_pod(

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.runtime import ContainerStats, FilesystemUsage, SandboxStats
+from nodeagent.contracts.runtime import (
+    ContainerState,
+    ContainerStats,
+    FilesystemUsage,
+    RuntimeContainerStatus,
+    SandboxStats,
+)
 from nodeagent.contracts.stats import FilesystemStats, NodeUsage, PodUsage
 from nodeagent.errors import RuntimeFailure
+from nodeagent.model.pod import Pod
 from nodeagent_plugins.stats import pods as pod_usage
 from nodeagent_plugins.stats.cgroups import CgroupReader
 from nodeagent_plugins.stats.machine import Machine, filesystem, nanoseconds
@@ -83,6 +90,25 @@ class MeasuredStats:
         return [
             pod_usage.with_volumes(pod, latest) if (latest := self.volumes.latest(pod.uid)) else pod for pod in found
         ]
+
+    async def memory(self) -> Sequence[PodUsage]:
+        """Read the cgroups of what was last seen running; the runtime is asked where something has none.
+
+        :raises RuntimeFailure: the runtime did not answer.
+        """
+        if not (self._from_runtime and self._runtime_counts_pods):
+            found = await asyncio.to_thread(self._meter.memory, list(self._seen_running()))
+            if found is not None:
+                return found
+        return await self.pods(fresh=True, volumes=False)
+
+    def _seen_running(self) -> Iterator[tuple[Pod, list[RuntimeContainerStatus]]]:
+        """Yield the pods that were last seen with running containers, and these."""
+        for pod in self._context.pods.active():
+            observed = self._context.pods.observed(pod.uid)
+            running = [c for c in observed.containers if c.state is ContainerState.RUNNING] if observed else []
+            if running:
+                yield pod, running
 
     async def running_pods(self) -> Sequence[RunningPod]:
         """Return the pods that run something, as the runtime lists them.

@@ -16,6 +16,7 @@ from nodeagent_plugins.eviction.disk import POLL_SECONDS, DiskWatch
 
 MI = 1024 * 1024
 SPACE = Threshold(Signal.NODEFS, parse_amount("10%"))
+PLACES = {Signal.NODEFS: Path("/agent")}
 INODES = Threshold(Signal.NODEFS_INODES, parse_amount("5"))
 
 
@@ -45,7 +46,7 @@ def show(monkeypatch: pytest.MonkeyPatch) -> Callable[[Disk | OSError], None]:
 @pytest.mark.parametrize("low", [Disk(99), Disk(900, f_ffree=4)])
 async def test_a_crossing_is_told_once(show: Callable[[Disk | OSError], None], clock: FakeClock, low: Disk):
     told: list[float] = []
-    watch = DiskWatch([SPACE, INODES], Path("/agent"), clock, lambda: told.append(clock.now()))
+    watch = DiskWatch([SPACE, INODES], lambda: PLACES, clock, lambda: told.append(clock.now()))
     async with TaskOwner("test") as tasks:
         tasks.start(watch.run(), "watch")
 
@@ -58,5 +59,30 @@ async def test_a_crossing_is_told_once(show: Callable[[Disk | OSError], None], c
 def test_soft_thresholds_and_other_signals_are_for_the_rounds(clock: FakeClock):
     others = [Threshold(Signal.NODEFS, parse_amount("10%"), False, 5.0), Threshold(Signal.PID, parse_amount("1k"))]
 
-    assert not DiskWatch(others, Path("/agent"), clock, lambda: None).wanted
-    assert DiskWatch([SPACE], Path("/agent"), clock, lambda: None).wanted
+    assert not DiskWatch(others, lambda: PLACES, clock, lambda: None).wanted
+    assert DiskWatch([SPACE], lambda: PLACES, clock, lambda: None).wanted
+
+
+@pytest.mark.parametrize("inodes", [False, True])
+async def test_a_disk_of_images_is_watched_like_that_of_pods_as_soon_as_it_is_known(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock, inodes: bool
+):
+    disks = {Path("/agent"): Disk(900), Path("/images"): Disk(900)}
+    monkeypatch.setattr(os, "statvfs", disks.__getitem__)
+    told, places = list[float](), dict(PLACES)
+    thresholds = [SPACE, Threshold(Signal.IMAGEFS, SPACE.limit), Threshold(Signal.IMAGEFS_INODES, INODES.limit)]
+    watch = DiskWatch(thresholds, lambda: places, clock, lambda: told.append(clock.now()))
+    async with TaskOwner("test") as tasks:
+        tasks.start(watch.run(), "watch")
+        disks[Path("/images")] = Disk(900, f_ffree=4) if inodes else Disk(50)
+        await clock.advance(POLL_SECONDS)
+        assert told == []
+
+        places[Signal.IMAGEFS] = Path("/images")
+        await clock.advance(POLL_SECONDS)
+        assert len(told) == 1
+        disks[Path("/agent")] = Disk(50)
+        await clock.advance(POLL_SECONDS)
+        assert len(told) == 2, "the other disk is short as well"
+        await clock.advance(5 * POLL_SECONDS)
+        assert len(told) == 2

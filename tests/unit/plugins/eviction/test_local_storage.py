@@ -8,7 +8,7 @@ import pytest
 
 from nodeagent.model.pod import Pod
 from nodeagent.testing import make_container, make_pod
-from nodeagent_plugins.eviction.local_storage import find_excess
+from nodeagent_plugins.eviction.local_storage import find_excess, has_limit
 from nodeagent_plugins.eviction.signals import Layout
 from tests.unit.plugins.eviction.usage import GI, MI, pod_usage
 
@@ -76,3 +76,17 @@ def test_without_limits_nothing_is_exceeded():
     pod = limited()
 
     assert find_excess(pod, pod_usage(pod, logs=50 * GI, layer=50 * GI), Layout.SINGLE) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "limited"),
+    [
+        ({}, False),
+        ({"containers": [make_container(resources={"limits": {"memory": "1Gi"}})]}, False),
+        ({"containers": [make_container(resources={"limits": {"ephemeral-storage": "1Gi"}})]}, True),
+        ({"volumes": [{"name": "v", "emptyDir": {}}]}, False),
+        ({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Gi"}}]}, True),
+    ],
+)
+def test_only_pods_with_limits_need_to_be_looked_at(spec: dict[str, Any], limited: bool):
+    assert has_limit(make_pod("web", **spec)) is limited

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nodeagent import hookimpl
+from nodeagent.base.aio import TaskOwner
 from nodeagent.base.duration import Duration
 from nodeagent.base.gates import FeatureGates
 from nodeagent.config.features import build_gates
@@ -18,12 +19,14 @@ from nodeagent.contracts.pods import KillReason, Rejection
 from nodeagent.contracts.runtime import FilesystemUsage
 from nodeagent.contracts.stats import NodeUsage
 from nodeagent.errors import RuntimeFailure
+from nodeagent.model.eviction_thresholds import Signal
 from nodeagent.model.pod import Pod, PodStatus
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.testing import FakeClock, FakePodDirectory, FakeRecorder, FakeStats, make_container, make_pod
 from nodeagent.testing.context import make_config, make_context
 from nodeagent_plugins.eviction.layout import detect_layout
 from nodeagent_plugins.eviction.manager import CLEANUP_SECONDS, EvictionManager
+from nodeagent_plugins.eviction.memory import MemoryReading
 from nodeagent_plugins.eviction.metrics import EVICTIONS, STATS_AGE
 from nodeagent_plugins.eviction.signals import Condition, Layout
 from tests.unit.plugins.eviction.usage import GI, MI, disk, node_usage, pod_usage
@@ -221,12 +224,12 @@ async def test_a_round_comes_each_ten_seconds_or_when_woken(make_node: MakeNode,
     node.context.tasks.start(node.manager.run(), "rounds")
 
     await clock.advance(9.9)
-    assert len(node.stats.asked) == 2
+    assert len(node.stats.asked) == 1
     await clock.advance(0.2)
-    assert len(node.stats.asked) == 4
+    assert len(node.stats.asked) == 2
     node.manager.wake()
     await clock.settle()
-    assert node.stats.asked[4:] == [("node", True), ("pods", True)]
+    assert node.stats.asked[2:] == [("node", True)]
     await node.context.tasks.close()
 
 
@@ -240,13 +243,113 @@ async def test_nothing_is_measured_for_nothing(make_node: MakeNode, clock: FakeC
     await node.context.tasks.close()
 
 
-async def test_what_cannot_be_measured_ends_nothing(make_node: MakeNode) -> None:
+async def test_pods_are_measured_only_where_it_decides_something(make_node: MakeNode) -> None:
+    node = make_node(eviction_hard=FEW | {"pid.available": "50"}, local_storage_capacity_isolation=True)
+    node.has("plain", memory=MI)
+    node.shows()
+    await node.manager.round()
+    assert node.stats.asked == [("node", True)]
+
+    node.has("limited", spec={"containers": [make_container(resources={"limits": {"ephemeral-storage": "1Gi"}})]})
+    node.shows()
+    await node.manager.round()
+    assert node.stats.asked[1:] == [("node", True), ("pods", True)]
+
+
+async def test_a_shortage_of_memory_is_decided_without_the_runtime(make_node: MakeNode, clock: FakeClock) -> None:
+    node = make_node(eviction_hard=FEW | {"pid.available": "500"})
+    node.has("small", memory=10 * MI)
+    node.has("big", memory=300 * MI)
+    node.shows()
+    left = 900 * MI
+    node.manager.read_memory = lambda: {Signal.MEMORY: MemoryReading(16 * GI, 16 * GI - left, 0)}
+    async with TaskOwner("test") as tasks:
+        tasks.start(node.manager.run(), "rounds")
+        await clock.advance(1)
+        node.stats.asked.clear()
+        node.stats.fail("node", RuntimeFailure("slow"), times=None)
+        node.stats.fail("pods", RuntimeFailure("slow"), times=None)
+
+        node.manager.memory_is_short()
+        await clock.advance(0)
+
+        assert node.stats.asked == [("memory", True)]
+        assert node.evicted() == ["big"]
+        assert node.manager.conditions == {Condition.MEMORY}
+        assert "available: 900Mi. Container main was using 300Mi" in node.pods.kills[0].message
+        assert node.woken == 1
+
+        node.manager.memory_is_short()
+        await clock.advance(5)
+        assert node.evicted() == ["big"], "its end is waited for"
+        node.pods.ended.add("uid-big")
+        await clock.advance(1)
+        node.manager.memory_is_short()
+        await clock.advance(0)
+        assert node.evicted() == ["big", "small"]
+
+
+async def test_a_look_that_is_under_way_does_not_hold_up_a_shortage_of_memory(
+    make_node: MakeNode, clock: FakeClock
+) -> None:
+    node = make_node(eviction_hard=FEW)
+    node.has("big", memory=300 * MI)
+    node.has("other", memory=200 * MI)
+    node.shows()
+    node.manager.read_memory = lambda: {Signal.MEMORY: MemoryReading(16 * GI, 16 * GI - 900 * MI, 0)}
+    async with TaskOwner("test") as tasks:
+        tasks.start(node.manager.run(), "rounds")
+        await clock.advance(1)
+        node.stats.hang("node")
+        node.manager.wake()
+        await clock.advance(0)
+
+        node.manager.memory_is_short()
+        await clock.advance(0)
+        assert node.evicted() == ["big"]
+
+        node.shows(900 * MI)
+        node.stats.recover("node")
+        await clock.advance(5)
+        assert node.evicted() == ["big"], "what was measured before is out of date"
+        node.pods.ended.add("uid-big")
+        node.shows(2 * GI)
+        await clock.advance(20)
+        assert node.evicted() == ["big"]
+
+
+async def test_what_was_crossed_for_a_moment_ends_nothing(make_node: MakeNode, clock: FakeClock) -> None:
+    node = make_node(eviction_hard=FEW)
+    node.has("big", memory=300 * MI)
+    node.shows()
+    await node.manager.round()
+    node.manager.read_memory = lambda: {Signal.MEMORY: MemoryReading(16 * GI, 8 * GI, 0)}
+
+    assert await node.manager.memory_round() == []
+    assert node.evicted() == []
+
+
+async def test_disks_are_known_by_a_place_on_each(make_node: MakeNode, tmp_path: Path) -> None:
+    alone, apart = make_node(eviction_hard=FEW), make_node(eviction_hard=FEW)
+    apart.context.images = Elsewhere("/proc")  # type: ignore[assignment]
+    for node in (alone, apart):
+        assert node.manager.disks == {Signal.NODEFS: tmp_path}
+        node.shows()
+        await node.manager.round()
+
+    assert alone.manager.disks == {Signal.NODEFS: tmp_path, Signal.IMAGEFS: tmp_path}
+    assert apart.manager.disks == {Signal.NODEFS: tmp_path, Signal.IMAGEFS: Path("/proc")}
+
+
+@pytest.mark.parametrize("what", ["node", "memory"])
+async def test_what_cannot_be_measured_ends_nothing(make_node: MakeNode, what: str) -> None:
     node = make_node(eviction_hard=FEW)
     node.has("a")
     node.shows(0)
-    node.stats.fail("pods", RuntimeFailure("away"))
+    node.stats.fail(what, RuntimeFailure("away"))
 
     assert await node.manager.round() == []
+    node.shows(0)
     assert await node.manager.round() == ["uid-a"]
 
 

@@ -95,7 +95,8 @@ async def test_pressure_is_reported_and_keeps_new_pods_out_but_not_those_that_ru
     [
         ({"memory.available": "1Gi"}, ["rounds", "memory"]),
         ({"nodefs.inodesFree": "5%"}, ["rounds", "disk"]),
-        ({"imagefs.available": "5%"}, ["rounds"]),
+        ({"imagefs.available": "5%"}, ["rounds", "disk"]),
+        ({"pid.available": "5%"}, ["rounds"]),
         ({}, ["rounds"]),
     ],
 )

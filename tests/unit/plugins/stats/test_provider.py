@@ -36,8 +36,10 @@ class TestMeasuredStats(StatsProviderContract):
         return [web.uid]
 
     @pytest.fixture
-    async def stats(self, tmp_path, clock, runtime):
+    async def stats(self, tmp_path, clock, runtime, running):
         context = make_context(tmp_path, clock=clock, runtime=runtime)
+        for uid in running:
+            context.pods.add(make_pod("web", containers=["main", "side"]), observed=runtime.pod(uid))
         return load_plugin(stats_plugin).provide("nodeagent_provide_stats", context=context)
 
 
@@ -302,3 +304,35 @@ async def test_a_runtime_that_hangs_does_not_hold_up_the_measure_of_the_node(ben
     assert node.image_filesystem.capacity_bytes == before.image_filesystem.capacity_bytes
     assert len(caplog.records) == 1
     bench.context.images.recover()
+
+
+async def test_memory_alone_is_read_from_cgroups_without_the_runtime(bench):
+    bench.context.pods.add(bench.pod, observed=bench.runtime.pod(bench.pod.uid))
+    bench.use(memory=20_000)
+    bench.runtime.calls.clear()
+
+    (pod,) = await bench.stats.memory()
+
+    assert bench.runtime.calls == []
+    assert (pod.uid, pod.memory.working_set_bytes) == (bench.pod.uid, 59_000)
+    assert {c.name: c.memory.working_set_bytes for c in pod.containers} == {"main": 19_000, "side": 19_000}
+    assert (pod.cpu, pod.ephemeral_storage) == (None, None)
+
+
+async def test_the_runtime_tells_the_memory_of_what_has_no_cgroup_of_its_own(bench, clock):
+    alone = bench.context.pods.add(make_pod("alone"))
+    bench.runtime.start("main", alone)
+    bench.context.pods.add(alone, observed=bench.runtime.pod(alone.uid))
+
+    found = await bench.stats.memory()
+
+    assert {pod.name for pod in found} == {"web", "alone"}
+
+
+async def test_a_pod_that_has_just_ended_uses_no_memory(bench):
+    bench.context.pods.add(bench.pod, observed=bench.runtime.pod(bench.pod.uid))
+    await bench.stats.memory()
+    for file in bench.fake.root.rglob("memory.usage_in_bytes"):
+        file.unlink()
+
+    assert await bench.stats.memory() == []
