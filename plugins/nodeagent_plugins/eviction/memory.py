@@ -54,6 +54,13 @@ class MemorySource(Protocol):
     cgroup: Path | None
     """Where the kernel of cgroup v1 takes orders to tell about it; ``None`` with v2."""
 
+    def glance(self) -> MemoryReading:
+        """Return no more than what is available, without what costs the kernel most to sum up.
+
+        :raises OSError, ValueError: as :meth:`read` does.
+        """
+        ...
+
     def read(self) -> MemoryReading:
         """Read now; blocks for microseconds.
 
@@ -74,11 +81,16 @@ class NodeMemory:
         self.cgroup = _find_mount(root, "cgroup", "memory")
 
     def read(self) -> MemoryReading:
+        if self.cgroup is None:
+            return self.glance()
+        capacity = _number(_read(self._meminfo), b"MemTotal:") * 1024
+        usage, inactive = _usage_of_v1(self.cgroup)
+        return MemoryReading(capacity, usage, inactive)
+
+    def glance(self) -> MemoryReading:
         meminfo = _read(self._meminfo)
         capacity = _number(meminfo, b"MemTotal:") * 1024
-        if self.cgroup is not None:
-            usage, inactive = _usage_of_v1(self.cgroup)
-            return MemoryReading(capacity, usage, inactive)
+        # what the kernel keeps for itself counts here, and not in the cgroups of v1
         free, inactive = _number(meminfo, b"\nMemFree:") * 1024, _number(meminfo, b"\nInactive(file):") * 1024
         return MemoryReading(capacity, capacity - free, inactive)
 
@@ -96,11 +108,19 @@ class CgroupMemory:
         self._unified = unified / name.lstrip("/")
 
     def read(self) -> MemoryReading:
+        seen = self.glance()
         if self.cgroup is not None:
-            usage, inactive = _usage_of_v1(self.cgroup)
-            return MemoryReading(int(_read(f"{self.cgroup}/memory.limit_in_bytes")), usage, inactive)
-        usage, limit = (int(_read(f"{self._unified}/{file}")) for file in ("memory.current", "memory.max"))
-        return MemoryReading(limit, usage, _number(_read(f"{self._unified}/memory.stat"), b"\ninactive_file "))
+            return MemoryReading(seen.capacity, *_usage_of_v1(self.cgroup))
+        inactive = _number(_read(f"{self._unified}/memory.stat"), b"\ninactive_file ")
+        return MemoryReading(seen.capacity, seen.usage, inactive)
+
+    def glance(self) -> MemoryReading:
+        if self.cgroup is not None:
+            place, files = self.cgroup, ("memory.usage_in_bytes", "memory.limit_in_bytes")
+        else:
+            place, files = self._unified, ("memory.current", "memory.max")
+        usage, limit = (int(_read(f"{place}/{file}")) for file in files)
+        return MemoryReading(limit, usage, 0)
 
 
 class MemoryWatch:
@@ -125,7 +145,7 @@ class MemoryWatch:
     ) -> None:
         self._thresholds = [each for each in thresholds if each.signal in sources]
         self._sources, self._clock, self._crossed, self._kernel = sources, clock, crossed, kernel
-        self._failing: set[Signal] = set()
+        self._failing: set[tuple[Signal, bool]] = set()
 
     @property
     def wanted(self) -> bool:
@@ -150,7 +170,9 @@ class MemoryWatch:
         reported, pause = float("-inf"), SHORTEST_POLL_SECONDS
         while True:
             await self._clock.sleep(pause)
-            left = [reading.available - each.limit.of(reading.capacity) for each, reading in self._readings(hard)]
+            left = [_left(each, reading) for each, reading in self._readings(hard, glance=True)]
+            if min(left, default=0) < LONGEST_POLL_SECONDS * FASTEST_USE:
+                left = [_left(each, reading) for each, reading in self._readings(hard)]
             pause = min(LONGEST_POLL_SECONDS, max(SHORTEST_POLL_SECONDS, min(left, default=0) / FASTEST_USE))
             if min(left, default=0) >= 0:
                 reported = float("-inf")
@@ -170,24 +192,29 @@ class MemoryWatch:
                         self._crossed()  # it was crossed while nobody listened
                 await self._clock.sleep(REARM_SECONDS)
 
-    def _readings(self, thresholds: Sequence[Threshold]) -> list[tuple[Threshold, MemoryReading]]:
+    def _readings(
+        self, thresholds: Sequence[Threshold], *, glance: bool = False
+    ) -> list[tuple[Threshold, MemoryReading]]:
         """Return what can be read of each threshold's memory."""
-        signals = {each.signal for each in thresholds}
-        found = self.read(signals)
+        found = self._read({each.signal for each in thresholds}, glance=glance)
         return [(each, found[each.signal]) for each in thresholds if each.signal in found]
 
-    def read(self, signals: Set[Signal] = frozenset(Signal)) -> dict[Signal, MemoryReading]:
-        """Return what can be read now of the memory that *signals* are about."""
+    def read(self) -> dict[Signal, MemoryReading]:
+        """Return what can be read of all memory that is watched."""
+        return self._read(self._sources.keys(), glance=False)
+
+    def _read(self, signals: Set[Signal], *, glance: bool) -> dict[Signal, MemoryReading]:
         found = {}
-        for signal in self._sources.keys() & signals:
+        for signal in signals:
+            source = self._sources[signal]
             try:
-                found[signal] = self._sources[signal].read()
+                found[signal] = source.glance() if glance else source.read()
             except (OSError, ValueError) as error:
-                if signal not in self._failing:
+                if (signal, glance) not in self._failing:
                     _log.info("Memory cannot be watched now", extra={"signal": str(signal), "err": repr(error)})
-                self._failing.add(signal)
+                self._failing.add((signal, glance))
             else:
-                self._failing.discard(signal)
+                self._failing.discard((signal, glance))
         return found
 
 
@@ -219,6 +246,11 @@ class _Notification:
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._event)
         self._crossed()
+
+
+def _left(threshold: Threshold, reading: MemoryReading) -> int:
+    """Return how many bytes can still be taken before *threshold* is crossed."""
+    return reading.available - threshold.limit.of(reading.capacity)
 
 
 def pods_cgroup(cgroups: CgroupManager) -> str:

@@ -64,6 +64,7 @@ async def test_a_crossed_threshold_is_told_by_the_kernel_without_any_polling(cgr
             eater.stdin.flush()
             await eventually(lambda: told)  # while the clock of the watch stands still
 
+            await eventually(lambda: files.read().usage > 64 * MI)  # files that it reads count too, until it has
             told.clear()
             await clock.advance(REARM_SECONDS)
             assert told  # what was crossed before it listened is told when it begins to

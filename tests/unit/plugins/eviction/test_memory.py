@@ -103,6 +103,30 @@ async def test_a_kernel_that_does_not_notify_is_polled(machine: Machine, clock: 
         assert told
 
 
+async def test_accounts_are_summed_up_only_near_a_threshold(
+    machine: Machine, clock: FakeClock, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO")
+    gib = 1024 * 1024
+    told: list[int] = []
+    (machine.root / "mem/memory.stat").unlink()
+    meminfo = machine.root / "proc/meminfo"
+    meminfo.write_text(f"MemTotal: {64 * gib} kB\nMemFree: {32 * gib} kB\nInactive(file): 0 kB\n")
+    async with TaskOwner("test") as tasks:
+        watch = MemoryWatch([HARD], {Signal.MEMORY: NodeMemory(machine.root)}, clock, lambda: told.append(1))
+        tasks.start(watch.run(), "watch")
+        await clock.advance(5)
+        assert (told, caplog.messages) == ([], [])
+
+        meminfo.write_text(f"MemTotal: {64 * gib} kB\nMemFree: 10 kB\nInactive(file): 0 kB\n")
+        await clock.advance(1)
+        assert (told, caplog.messages) == ([], ["Memory cannot be watched now"])
+        (machine.root / "mem/memory.stat").write_text("cache 5\ntotal_inactive_file 0\n")
+        (machine.root / "mem/memory.usage_in_bytes").write_text(str(64 * gib * 1024))
+        await clock.advance(0.5)
+        assert told == [1]
+
+
 @pytest.mark.parametrize(
     ("thresholds", "kernel", "wanted"),
     [
