@@ -81,8 +81,8 @@ class ThroughProxy:
             transport.abort()
             raise
         protocol.connection_made(inner)
-        if rest and isinstance(protocol, asyncio.Protocol):
-            protocol.data_received(rest)
+        if rest:
+            cast(asyncio.Protocol, protocol).data_received(rest)
         return protocol
 
 

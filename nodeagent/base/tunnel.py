@@ -17,6 +17,8 @@ from nodeagent.base.aio.waker import wait_for
 MAX_HEAD_BYTES = 64 * 1024
 CLOSE_SECONDS = 5.0
 BUFFER_BYTES = 256 * 1024
+PIECE_BYTES = 56 * 1024
+"""What is passed on at once: below what the agent's allocator fetches from the kernel anew each time."""
 _END_OF_HEAD = b"\r\n\r\n"
 
 
@@ -34,6 +36,8 @@ class Tunnel:
         self._clock, self._idle_seconds = clock, idle_seconds
         self._last_byte_at = clock.now()
         self.news = asyncio.Event()
+        self.piece = memoryview(bytearray(PIECE_BYTES))
+        """What either side reads into; it holds nothing between two calls of the event loop."""
 
     def byte_passed(self) -> None:
         if self._idle_seconds:
@@ -54,7 +58,7 @@ class Tunnel:
             await wait_for(self.news, self._clock, left)
 
 
-class End(asyncio.Protocol):
+class End(asyncio.BufferedProtocol):
     """One side. Until both have met, what comes is held."""
 
     def __init__(self, tunnel: Tunnel) -> None:
@@ -115,13 +119,20 @@ class End(asyncio.Protocol):
         self._tunnel.news.clear()
         await self._tunnel.news.wait()
 
-    # --- asyncio.Protocol -------------------------------------------------------------------------------------
+    # --- asyncio.BufferedProtocol -----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = stream = cast(asyncio.Transport, transport)  # those of uvloop are no subclass
         stream.set_write_buffer_limits(high=BUFFER_BYTES)
 
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._tunnel.piece
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data_received(bytes(self._tunnel.piece[:nbytes]))
+
     def data_received(self, data: bytes) -> None:
+        """Take what came; also called with what came before this protocol had its connection."""
         other = self._other
         if other is None:
             self.held += data
