@@ -44,7 +44,11 @@ async def read_file(
     :param rotated: for following: where what was rotated between two looks is found, to be read as well.
     :raises OSError: the file cannot be opened.
     """
-    descriptor = await opened(open_file)
+    try:
+        descriptor = await opened(open_file)
+    except FileNotFoundError:  # perhaps moved a moment ago, and not yet begun anew
+        await clock.sleep(SETTLE_SECONDS)
+        descriptor = await opened(open_file)
     try:
         offset = 0 if tail_lines is None else await asyncio.to_thread(tail_offset, descriptor, tail_lines)
         if goes_on is None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 _COMPRESSED = ".gz"
 _UNFINISHED = ".tmp"
+_BEGIN_BYTES = 4096
 
 OpenName = Callable[[str], int]
 """Opens a file or directory by its path beside the log (``.`` is the directory); raises ``OSError``."""
@@ -50,7 +51,7 @@ class RotatedLogs:
             os.close(found)
             return Look(older=before)  # it was still in place after these were listed
         try:
-            return Look(found, self._between(descriptor, _identity(found), older))
+            return Look(found, self._between(descriptor, found, older))
         except BaseException:
             os.close(found)
             raise
@@ -62,8 +63,7 @@ class RotatedLogs:
                 return RotatedFile(self._open_name(f"{name}{ending}"), compressed=bool(ending))
         return None
 
-    def _between(self, descriptor: int, successor: tuple[int, int], older: frozenset[str] | None) -> list[str]:
-        ours, size = _identity(descriptor), os.fstat(descriptor).st_size
+    def _between(self, descriptor: int, successor: int, older: frozenset[str] | None) -> list[str]:
         later: list[str] = []
         known = older is not None  # without it, only what is seen to follow ours can be told
         for name in sorted(self._names() - (older or frozenset())):
@@ -71,10 +71,9 @@ class RotatedLogs:
             if file is None:
                 continue
             try:
-                identity = _identity(file.descriptor)
-                if identity == successor:
+                if file.holds_what(successor):
                     break  # rotated as well, meanwhile
-                if identity == ours or (file.compressed and not later and file.plain_bytes() == size):
+                if file.holds_what(descriptor):
                     known, later = True, []
                 elif known:
                     later.append(name)
@@ -116,8 +115,21 @@ class RotatedFile:
         except (EOFError, gzip.BadGzipFile):
             return b""
 
-    def plain_bytes(self) -> int:
-        """Return how many bytes it has when not compressed, as its last four bytes tell; right below 4 GiB."""
+    def holds_what(self, descriptor: int) -> bool:
+        """Whether this is the file that *descriptor* has open, or was made from it."""
+        if not self.compressed:
+            return _identity(self.descriptor) == _identity(descriptor)
+        # Many have one size; but lines begin with the time, so no two files begin alike.
+        size = os.fstat(descriptor).st_size
+        if self._plain_bytes() != size % (1 << 32):
+            return False
+        begin = os.pread(descriptor, _BEGIN_BYTES, 0)
+        same = self.read(len(begin)) == begin
+        self._file.seek(0)
+        return same
+
+    def _plain_bytes(self) -> int:
+        """Return how many bytes it has when not compressed, as its last four bytes tell, up to 4 GiB."""
         end = os.fstat(self.descriptor).st_size
         return int.from_bytes(os.pread(self.descriptor, 4, max(0, end - 4)), "little")
 

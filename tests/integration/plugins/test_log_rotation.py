@@ -7,15 +7,26 @@ import contextlib
 import gzip
 import os
 import re
+import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
 
 from nodeagent.base.aio import SystemClock
-from nodeagent.contracts.runtime import LABEL_CONTAINER_NAME, LABEL_POD_UID, ContainerConfig, Mount, SandboxConfig
+from nodeagent.contracts.runtime import (
+    LABEL_CONTAINER_NAME,
+    LABEL_POD_UID,
+    ContainerConfig,
+    ContainerState,
+    Mount,
+    SandboxConfig,
+)
 from nodeagent.testing import load_plugin, make_config, make_context
 from nodeagent_plugins import log_rotation
 from nodeagent_plugins.cri.client import CriRuntime
@@ -91,35 +102,115 @@ async def start(runtime: CriRuntime, logs: Path, control: Path) -> tuple[str, Pa
     return sandbox_id, logs / "main" / "0.log"
 
 
+class DirectRuntime:
+    """A runtime of one container that writes the log itself, as fast as the disk takes it."""
+
+    def __init__(self, log: Path, control: Path) -> None:
+        self._log, self._control = log, control
+        self._reopen, self._reopened, self._gone = threading.Event(), threading.Event(), threading.Event()
+
+    async def list_containers(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(id="direct", state=ContainerState.RUNNING)]
+
+    async def container_status(self, container_id: str) -> SimpleNamespace:
+        return SimpleNamespace(log_path=str(self._log))
+
+    async def reopen_log(self, container_id: str) -> None:
+        self._reopened.clear()
+        self._reopen.set()
+        assert await asyncio.to_thread(self._reopened.wait, 60)
+
+    def run(self) -> None:
+        """Write; blocks until ``stop`` is called after the last line."""
+        file, line = self._open(), 0
+        while not (self._control / "enough").exists():
+            lines = range(line + 1, line + 1001)
+            if line >= AT_ONCE:
+                time.sleep(1)
+            stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z stdout F ")
+            self._write(file, "".join(f"{stamp}{number:09d} {'x' * 990}\n" for number in lines))
+            line = lines[-1]
+            if self._reopen.is_set():
+                file = self._next(file)
+        self._write(file, f"{stamp}end {line}\n")
+        while not self._gone.is_set():
+            if self._reopen.wait(0.05):
+                file = self._next(file)
+        os.close(file)
+
+    def stop(self) -> None:
+        self._gone.set()
+
+    def _open(self) -> int:
+        return os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
+
+    def _next(self, file: int) -> int:
+        self._reopen.clear()
+        fresh = self._open()
+        os.close(file)
+        self._reopened.set()
+        return fresh
+
+    def _write(self, file: int, text: str) -> None:
+        data = memoryview(text.encode())
+        while data:
+            data = data[os.write(file, data) :]
+
+
 @pytest.mark.row("config.containerLogMaxSize")
 async def test_no_line_is_lost_on_disk_or_for_a_follower(runtime, tmp_path):
+    control = tmp_path / "control"
+    sandbox_id, log = await start(runtime, tmp_path / "logs", control)
+    try:
+        await rotate_and_follow(runtime, log, control, tmp_path, period_seconds=0.2)
+    finally:
+        await runtime.stop_sandbox(sandbox_id)
+        await runtime.remove_sandbox(sandbox_id)
+
+
+@pytest.mark.row("config.containerLogMaxSize")
+async def test_no_line_is_lost_at_the_speed_of_the_disk(tmp_path):
+    log, control = tmp_path / "logs" / "0.log", tmp_path / "control"
+    log.parent.mkdir()
+    control.mkdir()
+    runtime = DirectRuntime(log, control)
+    writing = asyncio.create_task(asyncio.to_thread(runtime.run))
+    try:
+        await until(log.exists)
+        await rotate_and_follow(runtime, log, control, tmp_path, period_seconds=0.02)
+    finally:
+        (control / "enough").touch()
+        runtime.stop()
+        await writing
+
+
+async def rotate_and_follow(runtime: Any, log: Path, control: Path, tmp_path: Path, period_seconds: float) -> None:
+    """Rotate *log* and follow it until enough was rotated; assert that all lines are on disk and were followed."""
     context = make_context(
         tmp_path,
         runtime=runtime,
-        config=make_config(container_log_max_size="2Mi", container_log_max_files=200),
-        plugin_settings={"log_rotation": {"period_seconds": 0.2}},
+        config=make_config(container_log_max_size="2Mi", container_log_max_files=1000),
+        plugin_settings={"log_rotation": {"period_seconds": period_seconds}},
     )
     context.clock = Stamping()
     (answer,) = load_plugin(log_rotation).provide_all(
         "nodeagent_provide_background_loops", context=context, plugins=None
     )
     rotator = next(loop for loop in answer.value if loop.name == "log_rotation")
-    control = tmp_path / "control"
-    sandbox_id, log = await start(runtime, tmp_path / "logs", control)
-
-    rotating = asyncio.create_task(rotator.run())
-    following = asyncio.create_task(follow(log))
+    begun = asyncio.Event()
+    following = asyncio.create_task(follow(log, begun))
+    tasks = [following]
     try:
         async with asyncio.timeout(120):
+            await begun.wait()
+            tasks.append(asyncio.create_task(rotator.run()))
             await until(lambda: len(rotated_of(log).kept) >= 3 and list(log.parent.glob("*.gz")))
             (control / "enough").touch()
             followed = await following
     finally:
-        for task in (rotating, following):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(rotating, following, return_exceptions=True)
-        await runtime.stop_sandbox(sandbox_id)
-        await runtime.remove_sandbox(sandbox_id)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     await until(lambda: not rotated_of(log).useless)  # a compression under way ends in its thread
     on_disk = text_of([*(log.parent / name for name in rotated_of(log).kept), log])
@@ -135,7 +226,7 @@ def rotated_of(log: Path) -> Sorted:
     return sort_rotated(rotated_names(log), keep=1000)
 
 
-async def follow(log: Path) -> bytes:
+async def follow(log: Path, begun: asyncio.Event) -> bytes:
     """Follow the log from its begin until the writer's last line."""
     runs = True
 
@@ -153,7 +244,8 @@ async def follow(log: Path) -> bytes:
     reader, text = LineReader(), bytearray()
     async with contextlib.aclosing(pieces):
         async for piece in pieces:
-            text += await asyncio.to_thread(reader.feed, piece)
+            begun.set()
+            text += reader.feed(piece)
             if LAST.search(text, max(0, len(text) - 100)):
                 runs = False
     return bytes(text)

@@ -38,23 +38,20 @@ class CriLog:
         if self._file < 0:
             return
         pending = self._rest.pop(stream, b"") + data
-        *lines, rest = pending.split(b"\n")
         head = _timestamp() + b" " + stream.encode()
-        written = []
-        for line in lines:
-            whole = range(0, max(1, len(line)), MAX_LINE_BYTES)
-            for start in whole:
-                tag = b" F " if start + MAX_LINE_BYTES >= len(line) else b" P "
-                written.append(head + tag + line[start : start + MAX_LINE_BYTES])
-        while len(rest) >= MAX_LINE_BYTES:
-            written.append(head + b" P " + rest[:MAX_LINE_BYTES])
-            rest = rest[MAX_LINE_BYTES:]
-        if rest and not data:
-            written.append(head + b" F " + rest)
-        elif rest:
-            self._rest[stream] = rest
-        if written:
-            self._append(b"\n".join(written) + b"\n")
+        end = pending.rfind(b"\n")
+        text = b""
+        if end >= 0:
+            text = _full_lines(pending[:end], head)
+            pending = pending[end + 1 :]
+        while len(pending) >= MAX_LINE_BYTES:
+            text += head + b" P " + pending[:MAX_LINE_BYTES] + b"\n"
+            pending = pending[MAX_LINE_BYTES:]
+        if pending and not data:
+            text += head + b" F " + pending + b"\n"
+        elif pending:
+            self._rest[stream] = pending
+        self._append(text)
 
     def close(self) -> None:
         if self._file >= 0:
@@ -67,6 +64,26 @@ class CriLog:
                 text = text[os.write(self._file, text) :]
         except OSError:
             return
+
+
+def _full_lines(lines: bytes, head: bytes) -> bytes:
+    """Return *lines*, the last one without its end, as the log has them."""
+    begin = head + b" F "
+    at = 0
+    while len(lines) - at > MAX_LINE_BYTES:
+        end = lines.rfind(b"\n", at, at + MAX_LINE_BYTES + 1)
+        if end < 0:
+            return b"".join(_pieces(line, head) for line in lines.split(b"\n"))
+        at = end + 1
+    return begin + lines.replace(b"\n", b"\n" + begin) + b"\n"  # at the speed of memory: none needs to be cut
+
+
+def _pieces(line: bytes, head: bytes) -> bytes:
+    text = b""
+    while len(line) > MAX_LINE_BYTES:
+        text += head + b" P " + line[:MAX_LINE_BYTES] + b"\n"
+        line = line[MAX_LINE_BYTES:]
+    return text + head + b" F " + line + b"\n"
 
 
 def _timestamp() -> bytes:

@@ -22,7 +22,9 @@ from collections.abc import Callable
 from nodeagent_plugins.embedded_runtime.small import syscalls
 from nodeagent_plugins.embedded_runtime.small.cri_log import CriLog
 
-READ_BYTES = 64 * 1024
+READ_BYTES = 256 * 1024
+PIPE_BYTES = 256 * 1024
+"""What a container may have written before it waits for its log."""
 MAX_PENDING_BYTES = 1024 * 1024
 DRAIN_SECONDS = 2.0
 CONSOLE_SECONDS = 5.0
@@ -54,6 +56,15 @@ def main() -> None:
     os.write(writer, f"ok {pid} {os.getpid()}".encode())
     os.close(writer)
     shim.run()
+
+
+def _widen(pipe: int) -> None:
+    import fcntl
+
+    try:
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    except OSError:  # the user's pipes hold as much as they may
+        pass
 
 
 def _leave_streams() -> None:
@@ -150,6 +161,7 @@ class Shim:
             actions.append((os.POSIX_SPAWN_DUP2, theirs, 0))
         for stream in (OUTPUT, ERRORS):
             ours, theirs = os.pipe2(os.O_CLOEXEC)
+            _widen(ours)
             actions.append((os.POSIX_SPAWN_DUP2, theirs, stream))
             self._add_output(ours, stream)
 

@@ -61,6 +61,19 @@ def test_a_long_line_comes_in_pieces_of_which_the_last_is_full(tmp_path, log, si
     assert sum(len(line[3]) for line in found) == size
 
 
+def test_only_the_long_one_of_many_lines_is_cut(tmp_path, log):
+    log.write("stdout", b"one\n" + b"x" * (MAX_LINE_BYTES + 1) + b"\n\n" + b"y" * MAX_LINE_BYTES + b"\ntwo\nrest")
+
+    assert [(line[2], len(line[3])) for line in lines(tmp_path)] == [
+        ("F", 3),
+        ("P", MAX_LINE_BYTES),
+        ("F", 1),
+        ("F", 0),
+        ("F", MAX_LINE_BYTES),
+        ("F", 3),
+    ]
+
+
 def test_a_line_that_never_ends_does_not_fill_the_memory(tmp_path, log):
     for _ in range(5):
         log.write("stdout", b"x" * MAX_LINE_BYTES)

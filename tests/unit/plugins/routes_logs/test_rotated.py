@@ -52,7 +52,7 @@ class Follower:
     @contextlib.asynccontextmanager
     async def following(self):
         task = asyncio.create_task(self._read())
-        await self._clock.advance(1)
+        await self._clock.advance(0.2)
         try:
             yield self
         finally:
@@ -111,6 +111,28 @@ async def test_what_was_compressed_meanwhile_is_read_too(log, clock):
         log.compress(between)
         await follower.step()
         assert follower.text == "1 2 3 longer 4 "
+
+
+async def test_files_of_one_size_are_told_apart(log, clock):
+    log.write("0 ")
+    log.compress(log.rotate())
+    log.write("1 ")
+    async with Follower(log, clock).following() as follower:
+        log.rotate()
+        log.write("2 ")
+        between = log.rotate()
+        log.write("3 ")
+        log.compress(between)
+        await follower.step()
+        assert follower.text == "1 2 3 "
+
+
+async def test_a_log_that_is_being_rotated_is_waited_for(log, clock):
+    log.path.unlink()
+    async with Follower(log, clock).following() as follower:
+        log.path.write_text("1 ")
+        await follower.step()
+        assert follower.text == "1 "
 
 
 async def test_after_its_own_file_was_removed_it_reads_what_is_left(log, clock):
