@@ -66,8 +66,11 @@ class _Response(msgspec.Struct, rename="camel"):
 
 
 def encode_request(api_version: str, image: str) -> bytes:
-    """Return the request for credentials of *image*, a full repository name without tag and digest."""
-    return msgspec.json.encode({"kind": _REQUEST, "apiVersion": api_version, "image": image})
+    """Return the request for credentials of *image*, a full repository name without tag and digest.
+
+    It is one line and ends it, because providers exist that read a line.
+    """
+    return msgspec.json.encode({"kind": _REQUEST, "apiVersion": api_version, "image": image}) + b"\n"
 
 
 def read_answer(finished: Finished, provider: str, api_version: str, limit_bytes: int) -> Answer:

@@ -110,7 +110,7 @@ class ExecProvider:
     async def _ask(self, image: str) -> tuple[Answer | None, CredentialInquiry]:
         request = encode_request(self._settings.api_version, image)
         command = (str(self._directory / self.name), *self._settings.args)
-        inquiry = CredentialInquiry(self.name, command=command, request=request.decode())
+        inquiry = CredentialInquiry(self.name, command=command, request=request.decode().rstrip())
         started = self._clock.now()
         try:
             answer = await self._run_once(request)

@@ -15,7 +15,8 @@ V1 = "credentialprovider.kubelet.k8s.io/v1"
 SHELL = """\
 #!/bin/sh
 set -eu
-cat > "$ASKED"
+read -r request  # by the line, as some do
+echo "$request" > "$ASKED"
 cat <<END
 {"kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
  "cacheKeyType": "Image", "cacheDuration": "5m0s", "auth": {"$1": {"username": "$LOGIN", "password": "$PASSPHRASE"}}}

@@ -92,3 +92,11 @@ def test_a_bad_ending_is_a_failure_whatever_was_printed(code: int, text: str) ->
         read(response({"reg.io": login("bob")}), code, b"out of luck\n")
 
     assert (str(raised.value), raised.value.detail) == (text, "out of luck")
+
+
+@pytest.mark.row("card.credential-executables")
+def test_a_question_is_one_whole_line() -> None:
+    question = encode_request("credentialprovider.kubelet.k8s.io/v1", "reg.io/app")
+
+    assert question.count(b"\n") == 1
+    assert question.endswith(b"}\n")
