@@ -6,6 +6,7 @@ spec: type.NodeAgentWebhookAuthentication.enabled, type.NodeAgentWebhookAuthenti
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from nodeagent.contracts.api import Api
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.server import Authenticator, Presented, ServerRefused, Unauthenticated, User
 from nodeagent.errors import ApiError
+
+_log = logging.getLogger(__name__)
 
 
 @hookimpl
@@ -49,6 +52,7 @@ class WebhookAuthenticator:
         try:
             user = await self._answers.get(key, lambda: self._ask(token))
         except ApiError as error:
+            _log.error("Token cannot be reviewed", extra={"err": str(error)})
             raise Unauthenticated(f"the bearer token cannot be checked: {error}") from error
         if user is None:
             raise Unauthenticated("the bearer token is not valid")

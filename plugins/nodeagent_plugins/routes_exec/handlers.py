@@ -27,12 +27,12 @@ class Handlers:
         self._context = context
 
     async def exec(self, request: web.Request) -> web.StreamResponse:
-        _need_upgrade(request)
         wanted = _checked(lambda: read_streams(request.query))
         container_id = await self._container(request)
         command = request.query.getall("command", [])
         if not command:
             raise web.HTTPBadRequest(text="you must specify a command\n")
+        _need_upgrade(request)
         return await self._through(
             request,
             self._context.runtime.exec_url(
@@ -41,9 +41,9 @@ class Handlers:
         )
 
     async def attach(self, request: web.Request) -> web.StreamResponse:
-        _need_upgrade(request)
         wanted = _checked(lambda: read_streams(request.query))
         container_id = await self._container(request)
+        _need_upgrade(request)
         return await self._through(
             request,
             self._context.runtime.attach_url(
@@ -52,10 +52,10 @@ class Handlers:
         )
 
     async def port_forward(self, request: web.Request) -> web.StreamResponse:
-        _need_upgrade(request)
         ports = _checked(lambda: read_ports(request.query, websocket=is_websocket(request)))
         pod = self._pod(request)
         sandbox_id = await self._sandbox(pod)
+        _need_upgrade(request)
         return await self._through(request, self._context.runtime.port_forward_url(sandbox_id, ports))
 
     async def run(self, request: web.Request) -> web.StreamResponse:

@@ -224,6 +224,9 @@ async def test_the_runtime_s_end_is_closed_when_the_client_goes(pki, tmp_path):
     ("target", "extra", "status", "text"),
     [
         ("/exec/default/web/main?command=a&output=1", "", 500, "Upgrade request required"),
+        ("/exec/default/web/main?command=a", "", 400, "at least 1 of stdin"),
+        ("/attach/default/none/main?output=1", "", 404, "pod does not exist"),
+        ("/portForward/default/none", "", 404, "pod does not exist"),
         ("/exec/default/web/main?command=a", SPDY, 400, "at least 1 of stdin"),
         ("/exec/default/web/main?output=1", SPDY, 400, "must specify a command"),
         ("/exec/default/none/main?command=a&output=1", SPDY, 404, "pod does not exist"),

@@ -77,6 +77,10 @@ async def test_the_page_shows_pods_stages_logs_and_events(node: tuple[NodeAgent,
         assert page.complaints == []
         await page.run("[...document.querySelectorAll('#pods tr')].find(r => r.innerText.includes('api')).click()")
         await page.until("!document.getElementById('cause').hidden")
+        told = await page.run("[...document.querySelectorAll('#cause dt')].map(each => each.textContent)")
+        assert (told[0], told[-1]) == ("Cause", "Remedy")
+        commands = await page.run("[...document.querySelectorAll('#cause code')].map(each => each.textContent)")
+        assert "nodeagent creds test IMAGE" in commands
         await page.picture(tmp_path / "blocked.png")
         await page.run("document.getElementById('leave').click()")
         await page.until("document.getElementById('sign-in') && !document.getElementById('sign-in').hidden")

@@ -28,7 +28,7 @@ async function look() {
   const [overview, stats] = await Promise.all([askJson("data/status"), askJson("/stats/summary")]);
   use = new Map(stats.pods.map((pod) => [pod.podRef.uid, pod]));
   showNode(overview);
-  showPlots(stats.node, overview);
+  showPlots(overview);
   showPods(overview.pods);
   if (chosen) await showPod();
 }
@@ -45,17 +45,26 @@ function showNode(overview) {
     return make("tr", {}, make("td", {}, condition.type), make("td", {}, badge(condition.status, good ? "good" : "bad")),
       make("td", { class: "soft" }, condition.message || ""));
   });
+  for (const loop of overview.loops.filter((each) => each.problem)) {
+    rows.push(make("tr", {}, make("td", {}, `loop ${loop.name}`), make("td", {}, badge("fails", "bad")),
+      make("td", { class: "soft" }, loop.problem)));
+  }
+  for (const pull of overview.pulls) {
+    rows.push(make("tr", {}, make("td", {}, "image pull"),
+      make("td", {}, badge(`${pull.waits ? "waits" : "runs"} ${Math.round(pull.seconds)} s`, "warn")),
+      make("td", { class: "soft" }, `${pull.image} for ${pull.pods.join(", ")}`)));
+  }
   fill(byId("conditions"), rows, "None was computed yet.");
 }
 
-function showPlots(node, overview) {
-  const cores = (node.cpu?.usageNanoCores || 0) / 1e9;
-  plot("CPU", cores, `${cores.toFixed(2)} cores`, 1);
-  const memory = node.memory?.workingSetBytes || 0;
-  const whole = memory + (node.memory?.availableBytes || 0);
-  plot("Memory", memory, `${bytes(memory)}`, whole, `of ${bytes(whole)}`);
-  const disk = node.fs || {};
-  plot("Disk", disk.usedBytes || 0, bytes(disk.usedBytes), disk.capacityBytes || 1, `of ${bytes(disk.capacityBytes)}`);
+function showPlots(overview) {
+  const gauges = new Map(overview.gauges.map((gauge) => [gauge.name, gauge]));
+  const { used: cores = 0, capacity: allCores = 1e9 } = gauges.get("cpu") || {};
+  plot("CPU", cores, `${(cores / 1e9).toFixed(2)} cores`, allCores, `of ${allCores / 1e9}`);
+  for (const [title, name] of [["Memory", "memory"], ["Disk", "nodefs"]]) {
+    const { used = 0, capacity = 0 } = gauges.get(name) || {};
+    plot(title, used, bytes(used), capacity, `of ${bytes(capacity)}`);
+  }
   const ready = overview.pods.filter((pod) => pod.ready).length;
   plot("Pods", overview.pods.length, String(overview.pods.length), 1, `${ready} ready`);
 }
@@ -138,16 +147,23 @@ async function showPod() {
   byId("pod-phase").className = `badge ${why.ready ? "good" : why.blocked ? "bad" : ""}`;
   byId("stages").replaceChildren(...why.stages.map((stage) => {
     const shown = badge(stage.stage, KINDS[stage.state]);
-    shown.title = [stage.state, stage.detail, stage.at && `${age(stage.at)} ago`].filter(Boolean).join(" · ");
-    return shown;
+    shown.title = [stage.state, stage.detail].filter(Boolean).join(" · ");
+    return make("div", {}, shown, make("div", { class: "soft when" }, stage.at ? `${age(stage.at)} ago` : ""));
   }));
-  const text = [why.cause, why.remedy].filter(Boolean).join(" — ");
-  byId("cause").hidden = !why.blocked || !text;
-  byId("cause").textContent = text;
+  const next = why.nextTrySeconds == null ? ""
+    : why.nextTrySeconds < 1 ? "now" : `in ${Math.round(why.nextTrySeconds)} s`;
+  const told = [["Cause", why.cause], ["Next try", next], ["Remedy", why.remedy]].filter(([, text]) => text);
+  byId("cause").hidden = !why.blocked || !told.length;
+  byId("cause").replaceChildren(...told.flatMap(([name, text]) => [make("dt", {}, name), make("dd", {}, ...prose(text))]));
   const rows = [...why.events].reverse().map((event) => make("tr", {}, make("td", { class: "soft" }, age(event.last)),
     make("td", {}, badge(event.reason, event.type === "Warning" ? "warn" : "")), make("td", {}, event.note),
     make("td", { class: "number" }, String(event.count))));
   fill(byId("events"), rows, "Nothing happened since the agent started.");
+}
+
+/** Return the pieces of a text, what stands between backticks as code. */
+function prose(text) {
+  return text.split("`").map((piece, i) => i % 2 ? make("code", {}, piece) : piece);
 }
 
 // --- the log ---------------------------------------------------------------------------------------------------
