@@ -137,14 +137,18 @@ _BETA_OFF = (
 )
 _LOCKED = (
     "APIListChunking",
+    "APIPriorityAndFairness",
     "CPUManager",
     "CSIMigrationAzureFile",
     "CSIMigrationvSphere",
     "CSINodeExpandSecret",
+    "CustomResourceValidationExpressions",
     "EfficientWatchResumption",
     "ExpandedDNSConfig",
     "IPTablesOwnershipCleanup",
     "JobReadyPods",
+    "KMSv2",
+    "KMSv2KDF",
     "LegacyServiceAccountTokenTracking",
     "MinimizeIPTablesRestore",
     "NodeAgentPodResources",
@@ -154,6 +158,7 @@ _LOCKED = (
     "ProxyTerminatingEndpoints",
     "ReadWriteOncePod",
     "RemainingItemCount",
+    "RemoveSelfLink",
     "RetroactiveDefaultStorageClass",
     "ServerSideApply",
     "ServerSideFieldValidation",
@@ -161,15 +166,7 @@ _LOCKED = (
     "TopologyManager",
     "WatchBookmark",
 )
-_GA = (
-    "APIPriorityAndFairness",
-    "ConsistentHTTPGetHandlers",
-    "CustomResourceValidationExpressions",
-    "ExecProbeTimeout",
-    "KMSv2",
-    "KMSv2KDF",
-    "RemoveSelfLink",
-)
+_GA = ("ConsistentHTTPGetHandlers", "ExecProbeTimeout")
 _DEPRECATED = (
     "CSIMigrationRBD",
     "DefaultHostNetworkHostPortsInPodTemplates",
@@ -177,6 +174,30 @@ _DEPRECATED = (
     "KMSv1",
     "SkipReadOnlyValidationGCE",
 )
+
+GATES_IN_USE = frozenset(
+    {
+        "APIResponseCompression",
+        "APIServerTracing",
+        "AdmissionWebhookMatchConditions",
+        "AggregatedDiscoveryEndpoint",
+        "ClusterTrustBundle",
+        "LegacyServiceAccountTokenCleanUp",
+        "PodSchedulingReadiness",
+        "SecurityContextDeny",
+        "ServiceAccountTokenJTI",
+        "ServiceAccountTokenNodeBinding",
+        "ServiceAccountTokenNodeBindingValidation",
+        "ServiceAccountTokenPodNodeInfo",
+        "SidecarContainers",
+        "StorageVersionHash",
+        "StructuredAuthenticationConfiguration",
+        "StructuredAuthorizationConfiguration",
+        "ValidatingAdmissionPolicy",
+        "WatchList",
+    }
+)
+"""Gates that something here reads; every other one belongs to another program or to what this server does not have."""
 
 ALIASES = {
     "DisableKubeletCloudCredentialProviders": "DisableNodeAgentCloudCredentialProviders",
@@ -224,6 +245,17 @@ def complaints(settings: Mapping[str, bool]) -> list[str]:
     except GateError as error:
         return [_complaint(problem) for problem in error.problems]
     return []
+
+
+def idle(settings: Mapping[str, bool]) -> list[str]:
+    """Return a sentence for each gate that *settings* move and nothing here reads."""
+    usual = {gate.name: gate.default for gate in KNOWN}
+    named = {ALIASES.get(name, name): value for name, value in settings.items()}
+    return [
+        f"feature gate {name} is known and switches nothing in this server"
+        for name, value in named.items()
+        if name not in GATES_IN_USE and usual.get(name, value) is not value
+    ]
 
 
 def _complaint(problem: GateProblem) -> str:

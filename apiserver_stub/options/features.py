@@ -60,3 +60,4 @@ def check(options: FeatureOptions) -> Iterator[str]:
 def warnings(options: FeatureOptions) -> Iterator[str]:
     if not gates.complaints(options.feature_gates):
         yield from options.gates.warnings()
+        yield from gates.idle(options.feature_gates)

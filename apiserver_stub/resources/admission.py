@@ -9,6 +9,7 @@ from apiserver_stub.admission.webhooks.client import url_problem
 from apiserver_stub.cel import CelError, Expression
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME
+from apiserver_stub.resources.gated_fields import drop_from_webhooks
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, duplicate, invalid_value, not_supported, required
 from apiserver_stub.strategic import POLICY, WEBHOOKS
@@ -17,6 +18,7 @@ from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options
+    from nodeagent.base.gates import FeatureGates
 
 _GROUP = identity.current().group("admissionregistration")
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
@@ -30,8 +32,8 @@ _ACTIONS = ("Audit", "Deny", "Warn")
 class WebhookConfigurationStrategy(Strategy):
     """Webhooks have names of their own, a service, and rules."""
 
-    def __init__(self, *, mutating: bool) -> None:
-        self._mutating = mutating
+    def __init__(self, gates: FeatureGates, *, mutating: bool) -> None:
+        self._gates, self._mutating = gates, mutating
 
     def default(self, new: Object) -> None:
         for hook in new.get("webhooks") or ():
@@ -45,6 +47,13 @@ class WebhookConfigurationStrategy(Strategy):
             _default_rules(hook.get("rules"))
             if service := dig(hook, ("clientConfig", "service")):
                 service.setdefault("port", 443)
+
+    def prepare_create(self, new: Object) -> None:
+        drop_from_webhooks(self._gates, new)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        super().prepare_update(new, old, subresource)
+        drop_from_webhooks(self._gates, new, old)
 
     def validate(self, new: Object) -> list[Cause]:
         causes: list[Cause] = []
@@ -141,7 +150,7 @@ def resources(options: Options) -> list[Resource]:
             f"{word.lower()}webhookconfigurations",
             namespaced=False,
             categories=("api-extensions",),
-            strategy=WebhookConfigurationStrategy(mutating=word == "Mutating"),
+            strategy=WebhookConfigurationStrategy(options.gates, mutating=word == "Mutating"),
             patch_schema=WEBHOOKS,
             columns=(NAME, hooks, AGE),
         )

@@ -10,6 +10,7 @@ from apiserver_stub.nodes import pods as streams
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.reply import Reply
 from apiserver_stub.resources.columns import AGE, NAME, at
+from apiserver_stub.resources.gated_fields import drop_from_pod
 from apiserver_stub.resources.pod_defaults import apply_defaults
 from apiserver_stub.resources.pod_qos import qos_class
 from apiserver_stub.resources.pod_rules import validate_pod, validate_pod_update
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
     from apiserver_stub.options import Options
     from apiserver_stub.request import Request
+    from nodeagent.base.gates import FeatureGates
 
 _FINISHED = ("Succeeded", "Failed")
 
@@ -30,17 +32,18 @@ _FINISHED = ("Succeeded", "Failed")
 class PodStrategy(Strategy):
     """A pod belongs to its node once bound: it goes when the node says that it is gone."""
 
+    def __init__(self, gates: FeatureGates, *, allow_privileged: bool = True) -> None:
+        """With *allow_privileged* off no container gets all rights (spec: opt.allow-privileged)."""
+        self._gates, self._allow_privileged = gates, allow_privileged
+
     def default(self, new: Object) -> None:
         apply_defaults(new)
 
     def prepare_create(self, new: Object) -> None:
+        drop_from_pod(self._gates, new)
         new["status"] = {"phase": "Pending", "qosClass": qos_class(new["spec"])}
         if new["spec"].get("ephemeralContainers"):
             del new["spec"]["ephemeralContainers"]
-
-    def __init__(self, *, allow_privileged: bool = True) -> None:
-        """With *allow_privileged* off no container gets all rights (spec: opt.allow-privileged)."""
-        self._allow_privileged = allow_privileged
 
     def validate(self, new: Object) -> list[Cause]:
         return validate_pod(new) + self._check_privileged(new)
@@ -63,6 +66,7 @@ class PodStrategy(Strategy):
             apply_defaults(new)
             return
         super().prepare_update(new, old, subresource)
+        drop_from_pod(self._gates, new, old)
         if subresource == "status":
             status = new.setdefault("status", {})
             status.setdefault("qosClass", dig(old, ("status", "qosClass")) or qos_class(old["spec"]))
@@ -106,7 +110,7 @@ def resources(options: Options) -> list[Resource]:
             "pods",
             short_names=("po",),
             categories=("all",),
-            strategy=PodStrategy(allow_privileged=options.allow_privileged),
+            strategy=PodStrategy(options.gates, allow_privileged=options.allow_privileged),
             subresources=(
                 Subresource("attach", ("create", "get"), "PodAttachOptions", stream=streams.attach),
                 Subresource("binding", ("create",), "Binding", action=bind),

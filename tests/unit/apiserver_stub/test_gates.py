@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from apiserver_stub import gates
@@ -78,6 +80,29 @@ def test_what_no_gate_allows_is_refused(argument: str, message: str) -> None:
         parse([f"--feature-gates={argument}"])
 
     assert message in str(error.value)
+
+
+def test_what_is_settled_stays_on() -> None:
+    for name in ("APIPriorityAndFairness", "KMSv2", "RemoveSelfLink"):
+        assert f"cannot set feature gate {name} to false" in gates.complaints({name: False})[0]
+
+
+def test_a_gate_that_switches_nothing_here_is_said_to_do_so() -> None:
+    told = warnings(parse(["--feature-gates=NodeSwap=true,AppArmor=true,WatchList=true,AllBeta=true"]))
+
+    assert [text for text in told if "switches nothing" in text] == [
+        "feature gate NodeSwap is known and switches nothing in this server"
+    ]
+
+
+def test_a_gate_is_in_use_when_the_code_asks_for_it() -> None:
+    root = Path(gates.__file__).parent
+    texts = [path.read_text() for path in root.rglob("*.py") if path.name != "gates.py"]
+
+    movable = [gate.name for gate in gates.KNOWN if not gate.locked]
+    asked = {name for name in movable if any(f'"{name}"' in text for text in texts)}
+
+    assert asked == gates.GATES_IN_USE
 
 
 def test_other_spellings_are_the_same_gate() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from apiserver_stub.admission.service_account import TOKEN_PATH, mount_token
 from apiserver_stub.controllers.scheduler import waits
+from apiserver_stub.gates import build_gates
 from apiserver_stub.resources.pod_defaults import apply_defaults, image_pull_policy
 from apiserver_stub.resources.pod_qos import qos_class
 from apiserver_stub.resources.pod_rules import validate_pod, validate_pod_update
@@ -153,14 +154,19 @@ def test_grace(spec: Any, status: Any, requested: int | None, expected: int) -> 
     made = pod(**spec)
     made["status"] = status
 
-    assert PodStrategy().grace_seconds(made, requested) == expected
+    assert PodStrategy(build_gates({})).grace_seconds(made, requested) == expected
 
 
 def test_grace_only_shrinks() -> None:
     made = pod(nodeName="n")
     made["metadata"] |= {"deletionTimestamp": "2026-11-21T00:00:00Z", "deletionGracePeriodSeconds": 10}
 
-    assert [PodStrategy().grace_seconds(made, requested) for requested in (None, 60, 5, 0)] == [10, 10, 5, 0]
+    assert [PodStrategy(build_gates({})).grace_seconds(made, requested) for requested in (None, 60, 5, 0)] == [
+        10,
+        10,
+        5,
+        0,
+    ]
 
 
 def test_the_token_is_mounted_once_a_container() -> None:

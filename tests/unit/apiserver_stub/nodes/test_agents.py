@@ -1,0 +1,43 @@
+"""Connections to agents are given up in time."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apiserver_stub.nodes.agents import NodeAgents, Place, Unreachable
+from apiserver_stub.nodes.dialing import Direct
+from apiserver_stub.options import parse
+
+
+class Silent(Direct):
+    """Reaches nobody, ever."""
+
+    async def connect(self, factory: Callable[[], Any], host: str, port: int, tls: ssl.SSLContext | None) -> Any:
+        await asyncio.Event().wait()
+
+
+@pytest.mark.row("opt.nodeagent-timeout")
+@pytest.mark.parametrize(("option", "seconds"), [("2h", 7200.0), ("0s", None)])
+async def test_nobody_is_waited_for_longer_than_the_option_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, seconds: float | None
+) -> None:
+    agents = NodeAgents(parse([f"--nodeagent-timeout={option}", f"--data-dir={tmp_path}"]), None, Silent())  # type: ignore[arg-type]
+    place = Place("192.0.2.1", 10250, agents.plain_tls)
+    allowed: list[float | None] = []
+    real = asyncio.timeout
+
+    def passed_at_once(delay: float | None) -> asyncio.Timeout:
+        allowed.append(delay)
+        return real(0)
+
+    with monkeypatch.context() as patched, pytest.raises(Unreachable):
+        patched.setattr(asyncio, "timeout", passed_at_once)
+        await agents.connect(asyncio.Protocol, place)
+
+    assert allowed == [seconds]
