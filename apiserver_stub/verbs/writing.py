@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from apiserver_stub.resources.registry import Resource
 
 _META = identity.current().group("meta")
+_LEFT_OUT_EMPTY = ("annotations", "finalizers", "labels", "ownerReferences")
 _SERVER_SET = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 
 
@@ -123,6 +124,7 @@ async def prepare_new(
     metadata = obj["metadata"]
     for name in _SERVER_SET:
         metadata.pop(name, None)
+    _leave_out_empty(metadata)
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = generate_name(metadata)
     metadata["uid"] = objects.new_uid()
@@ -145,6 +147,13 @@ async def prepare_new(
     else:
         put(obj, entries)
     return obj
+
+
+def _leave_out_empty(metadata: Object) -> None:
+    """Leave out what is empty, as when the last label was taken away: nobody owns that then, and nobody sees it."""
+    for name in _LEFT_OUT_EMPTY:
+        if name in metadata and not metadata[name]:
+            del metadata[name]
 
 
 def generate_name(metadata: Object) -> str:
@@ -204,6 +213,7 @@ async def plan_update(
         )
     metadata["name"] = name
     metadata.setdefault("uid", before["uid"])
+    _leave_out_empty(metadata)
     for member in ("namespace", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
         if member in before:
             metadata[member] = before[member]

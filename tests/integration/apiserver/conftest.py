@@ -139,6 +139,10 @@ class Server:
         self.process.stderr.close()
         return code
 
+    def environment(self, kubeconfig: str = "kubeconfig") -> dict[str, str]:
+        """Return what a program that reads *kubeconfig* is started with."""
+        return {**os.environ, "KUBECONFIG": self.ready[kubeconfig], "HOME": str(self.data_dir)}
+
     def kubectl(
         self,
         *arguments: str,
@@ -155,7 +159,7 @@ class Server:
             text=True,
             timeout=60,
             check=False,
-            env={**os.environ, "KUBECONFIG": self.ready[kubeconfig], "HOME": str(self.data_dir), **(env or {})},
+            env={**self.environment(kubeconfig), **(env or {})},
         )
         assert result.returncode == code, f"{arguments}: {result.stdout}{result.stderr}"
         return result.stdout + result.stderr

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.integration.kubectl import KUBECTLS, kubectl_of
 
 from .conftest import Api, Server
 
@@ -20,9 +22,11 @@ spec:
 """
 
 
-@pytest.fixture(autouse=True, scope="module")
-def kubectl() -> None:
-    assert shutil.which("kubectl"), "kubectl (Debian package kubernetes-client) is needed"
+@pytest.fixture(autouse=True, scope="module", params=KUBECTLS)
+def minor(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The minor version of the kubectl that is used."""
+    with kubectl_of(request.param) as found:
+        yield found
 
 
 def test_apply_get_describe_delete(server: Server) -> None:
@@ -38,15 +42,16 @@ def test_apply_get_describe_delete(server: Server) -> None:
     assert server.kubectl("get", "pods", "--ignore-not-found") == ""
 
 
-def test_generators_and_commands(server: Server, api: Api) -> None:
+def test_generators_and_commands(server: Server, api: Api, minor: int) -> None:
     server.kubectl("create", "namespace", "team")
     server.kubectl("-n", "team", "create", "configmap", "settings", "--from-literal=a=b")
     server.kubectl("-n", "team", "create", "secret", "generic", "token", "--from-literal=k=v")
     server.kubectl("-n", "team", "create", "serviceaccount", "robot")
     assert server.kubectl("-n", "team", "get", "secret", "token", "-o", "jsonpath={.data.k}") == "dg=="
-    assert server.kubectl("-n", "team", "create", "token", "robot").count(".") == 2
     assert server.kubectl("auth", "can-i", "get", "pods") == "yes\n"
-    assert "admin" in server.kubectl("auth", "whoami")
+    if minor >= 28:  # older ones do not have them
+        assert server.kubectl("-n", "team", "create", "token", "robot").count(".") == 2
+        assert "admin" in server.kubectl("auth", "whoami")
     server.kubectl("-n", "team", "label", "configmap", "settings", "a=b")
     patched = server.kubectl("-n", "team", "patch", "cm", "settings", "-p", '{"data":{"c":"d"}}', "-o", "json")
     assert json.loads(patched)["data"] == {"a": "b", "c": "d"}
@@ -72,7 +77,7 @@ def test_nodes(server: Server, api: Api) -> None:
     server.kubectl("delete", "node", "n1")
 
 
-def test_events(server: Server, api: Api) -> None:
+def test_events(server: Server, api: Api, minor: int) -> None:
     event = {
         "metadata": {"name": "e1", "namespace": "default"},
         "involvedObject": {"kind": "Pod", "name": "web", "namespace": "default"},
@@ -85,16 +90,20 @@ def test_events(server: Server, api: Api) -> None:
     api.ok("POST", "/api/v1/namespaces/default/events", event)
 
     assert "Started container c" in server.kubectl("get", "events")
-    assert "pod/web" in server.kubectl("events").lower()
+    if minor >= 26:
+        assert "pod/web" in server.kubectl("events").lower()
     server.kubectl("delete", "events", "--all")
 
 
-def test_explain(server: Server) -> None:
+def test_explain(server: Server, minor: int) -> None:
     described = server.kubectl("explain", "events", "--api-version=events.k8s.io/v1")
-    assert "GROUP:      events.k8s.io" in described
+    assert "Event" in described
     assert "eventTime\t<string> -required-" in described
+    if minor >= 27:  # read from version 3 of the document
+        assert "GROUP:      events.k8s.io" in described
     assert "containerPort\t<integer> -required-" in server.kubectl("explain", "pod.spec.containers.ports")
     assert "annotations\t<map[string]string>" in server.kubectl("explain", "nodes", "--recursive")
+    assert "does not exist" in server.kubectl("explain", "pod.spec.nothing", code=1)
 
 
 TWO = """
@@ -126,16 +135,19 @@ def test_diff_and_apply_merge_by_name(server: Server, api: Api) -> None:
     server.kubectl("delete", "pod", "two", "--force", "--grace-period=0")
 
 
-def test_unknown_members_are_refused_by_the_server(server: Server) -> None:
+def test_unknown_members_are_refused(server: Server, minor: int) -> None:
     wrong = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: wrong}\ndatum: {a: b}\n"
 
     assert 'unknown field "datum"' in server.kubectl("apply", "-f", "-", stdin=wrong, code=1)
-    warned = server.kubectl("apply", "--validate=warn", "-f", "-", stdin=wrong)
-    assert 'Warning: unknown field "datum"' in warned
+    if minor >= 25:  # left to the server, where older ones look into the document themselves
+        warned = server.kubectl("apply", "--validate=warn", "-f", "-", stdin=wrong)
+        assert 'Warning: unknown field "datum"' in warned
+    else:
+        server.kubectl("apply", "--validate=false", "-f", "-", stdin=wrong)
     server.kubectl("delete", "configmap", "wrong")
 
 
-def test_apply_on_the_server(server: Server, api: Api) -> None:
+def test_apply_on_the_server(server: Server, api: Api, minor: int) -> None:
     settings = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ours}\ndata: {a: '%s'}\n"
     apply = ("apply", "--server-side", "-f", "-")
 
@@ -144,14 +156,18 @@ def test_apply_on_the_server(server: Server, api: Api) -> None:
     assert 'conflict with "kubectl": .data.a' in refused
     server.kubectl(*apply, "--field-manager=other", "--force-conflicts", stdin=settings % 2)
     assert api.ok("GET", "/api/v1/namespaces/default/configmaps/ours")["data"] == {"a": "2"}
-    shown = server.kubectl("get", "configmap", "ours", "-o", "yaml", "--show-managed-fields")
+    shown = server.kubectl(
+        "get", "configmap", "ours", "-o", "yaml", *(["--show-managed-fields"] if minor >= 21 else [])
+    )
     assert "manager: other" in shown
 
     server.kubectl("apply", "-f", "-", stdin=settings.replace("ours", "moved") % 1)
-    assert "serverside-applied" in server.kubectl(*apply, stdin=settings.replace("ours", "moved") % 2)
+    moving = (*apply, "--force-conflicts") if minor < 26 else apply  # newer ones take over what was applied by clients
+    assert "serverside-applied" in server.kubectl(*moving, stdin=settings.replace("ours", "moved") % 2)
     moved = api.ok("GET", "/api/v1/namespaces/default/configmaps/moved")
     owners = {(entry["manager"], entry["operation"]) for entry in moved["metadata"]["managedFields"]}
-    assert owners == {("kubectl", "Apply"), ("kubectl-last-applied", "Apply")}
+    assert ("kubectl", "Apply") in owners
+    assert (("kubectl-last-applied", "Apply") in owners) == (minor >= 26)
     server.kubectl("delete", "configmap", "ours", "moved")
 
 
