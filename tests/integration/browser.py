@@ -18,6 +18,10 @@ import aiohttp
 START_SECONDS = 30.0
 
 
+class Elsewhere(AssertionError):
+    """The page that was asked gave way to another one."""
+
+
 class Page:
     """One tab."""
 
@@ -43,11 +47,22 @@ class Page:
         future = self._answers[number] = asyncio.get_running_loop().create_future()
         await self._socket.send_json({"id": number, "method": method, "params": params})
         answer = await asyncio.wait_for(future, 20)
-        assert "error" not in answer, answer
+        if "error" in answer:
+            raise Elsewhere(answer)
         return answer["result"]
 
     async def open(self, url: str) -> None:
-        await self.command("Page.navigate", url=url)
+        """Show a page; once more when the browser was still on its way to the one it began with."""
+        there = f"location.href === {json.dumps(url)} && document.readyState === 'complete'"
+        for last in (False, False, True):
+            answer = await self.command("Page.navigate", url=url)
+            try:
+                assert "errorText" not in answer, answer
+                await self.until(there, START_SECONDS / 3)
+                return
+            except AssertionError:
+                if last:
+                    raise
 
     async def run(self, script: str) -> Any:
         """Return the value of an expression in the page."""
@@ -59,9 +74,11 @@ class Page:
         """Wait until an expression is true in the page."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while not await self.run(script):
+                while True:
+                    with contextlib.suppress(Elsewhere):
+                        if await self.run(script):
+                            return
                     await asyncio.sleep(0.05)
-                return
         text = await self.run("document.body.innerText")
         raise AssertionError(f"not within {seconds:g} s: {script}\n{text}\n{self.complaints}")
 
