@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
 import socket
 import ssl
@@ -14,6 +15,7 @@ from nodeagent.base.tls import generate_ca, issue
 from nodeagent.contracts.stats import ContainerUsage, FilesystemStats, PodUsage, VolumeUsage
 from nodeagent.model.pod import PodStatus
 from nodeagent.server import listener
+from nodeagent.server.app import MAX_BODY_BYTES
 from nodeagent.server.serving_certificate import ensure_self_signed
 from nodeagent.server.statistics import REQUESTS
 from nodeagent.testing import FakePodDirectory, FakeRuntime, FakeStats, make_pod
@@ -280,6 +282,14 @@ async def test_an_endless_header_is_cut_off(pki, tmp_path):
         for data in (endless, many, line):
             answer = await raw(node, data)
             assert answer == b"" or answer.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
+        for size in ("line", "field", "fields"):
+            whole = {
+                "line": b"GET /%s HTTP/1.1\r\nHost: a\r\n\r\n" % (b"x" * 2 * listener.MAX_LINE_BYTES),
+                "field": b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: %s\r\n\r\n" % (b"x" * 2 * listener.MAX_HEADER_BYTES),
+                "fields": b"GET /healthz HTTP/1.1\r\n%s\r\n" % (b"X: y\r\n" * 2 * listener.MAX_HEADERS),
+            }[size]
+            answer = await raw(node, [whole])
+            assert answer == b"" or answer.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400")), (size, answer[:200])
         assert (await node.ask("/healthz", token="admin-token"))[0] == 200
 
 
@@ -287,6 +297,13 @@ async def test_a_body_is_bounded(pki, tmp_path):
     async with serving(pki, tmp_path, authorization=ALWAYS_ALLOW) as node:
         status, text, _ = await node.ask("/debug/flags/v", method="PUT", token="admin-token", body=b"9" * 900_000)
 
+        form = b"only_cpu_and_memory=" + b"x" * 2 * MAX_BODY_BYTES
+        kind = {"Content-Type": "application/x-www-form-urlencoded"}
+        refused, *_ = await node.ask(
+            "/stats/summary", method="POST", token="admin-token", body=io.BytesIO(form), headers=kind
+        )
+
+    assert refused == 413
     assert status == 503  # nobody configured logging here; the text was read to a bound all the same
     assert len(text) < 300
 
