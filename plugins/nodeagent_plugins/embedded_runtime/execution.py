@@ -20,6 +20,7 @@ from nodeagent_plugins.embedded_runtime.records import Container, new_id
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024 - 64 * 1024
 """What an answer has room for, of output and errors together; the rest is read and dropped."""
 DRAIN_SECONDS = 2.0
+NOTE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +75,7 @@ class Execution:
         self, runner: asyncio.subprocess.Process, prepared: Prepared, readers: list[asyncio.Task[None]]
     ) -> None:
         """Kill a command that still runs, inside as well as outside."""
-        if runner.returncode is None:
-            prepared.kill()
-            with suppress(ProcessLookupError):
-                runner.kill()
-            await runner.wait()
+        await prepared.end(runner)
         for reader in readers:
             reader.cancel()
         await asyncio.gather(*readers, return_exceptions=True)
@@ -115,11 +112,27 @@ class Prepared:
     words: list[str]
     file: Path
 
-    def kill(self) -> None:
-        """Kill the process inside the container."""
-        with suppress(OSError, ValueError):
-            if (process := Process.of(int(self._beside("pid").read_text()))) is not None:
-                process.send(signal.SIGKILL)
+    async def end(self, runner: asyncio.subprocess.Process) -> None:
+        """Kill the process inside the container and its *runner*, if they still run, and wait for the runner.
+
+        A process may be heard of before the runner has noted which one it is; that is waited for, for a while.
+        """
+        if runner.returncode is None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(NOTE_SECONDS):
+                    while (process := self._process()) is None and runner.returncode is None:  # noqa: ASYNC110 - a file tells
+                        await asyncio.sleep(0.01)
+                    if process is not None:
+                        process.send(signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                runner.kill()
+            await runner.wait()
+
+    def _process(self) -> Process | None:
+        try:
+            return Process.of(int(self._beside("pid").read_text()))
+        except (OSError, ValueError):
+            return None
 
     def complaint(self) -> str | None:
         """Return why the command was never started; ``None`` if it was."""

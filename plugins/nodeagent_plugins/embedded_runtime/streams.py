@@ -193,11 +193,7 @@ async def _until_ended(
     try:
         ended = await _first(work(), session.read(feed))
     finally:
-        if runner.returncode is None:
-            prepared.kill()
-            with contextlib.suppress(ProcessLookupError):
-                runner.kill()
-            await runner.wait()
+        await prepared.end(runner)
     if not ended:
         return
     if (complaint := prepared.complaint()) is not None:
