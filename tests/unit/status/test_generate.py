@@ -64,6 +64,16 @@ def test_the_phase_of_an_ended_container_follows_the_restart_policy(policy, code
     assert generate_status(pod, observe(runtime, pod)).phase == phase
 
 
+@pytest.mark.parametrize("shown", [True, False])
+def test_the_condition_of_the_sandbox_is_shown_unless_switched_off(shown):
+    pod, runtime = make_pod("web"), FakeRuntime()
+    runtime.start("main", pod)
+
+    status = generate_status(pod, observe(runtime, pod, sandbox_condition=shown))
+
+    assert ("PodReadyToStartContainers" in [found.type for found in status.conditions]) is shown
+
+
 def test_a_final_phase_is_kept_for_ever():
     pod, runtime = make_pod("job", restart_policy="Never"), FakeRuntime()
     runtime.start("main", pod)

@@ -222,3 +222,13 @@ async def test_a_sandbox_that_died_by_itself_gives_its_network_back(bench):
     await bench.syncer.remove_pod(pod, bench.runtime.pod(pod.uid))
 
     assert bench.calls[-2:] == ["stop_sandbox", "remove_sandbox"]
+
+
+@pytest.mark.row("gate.ProcMountType")
+@pytest.mark.parametrize("on", [True, False])
+async def test_proc_is_unmasked_only_where_the_gate_is_on(make_bench, on):
+    bench = make_bench(feature_gates={"ProcMountType": on})
+
+    await bench.sync(make_pod(containers=[make_container("main", security_context={"procMount": "Unmasked"})]))
+
+    assert bool(bench.made()[0].security.masked_paths) is not on

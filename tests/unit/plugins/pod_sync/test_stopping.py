@@ -45,9 +45,10 @@ async def test_the_runtime_always_gets_two_seconds(bench):
     assert graces(bench) == {"main": 2}
 
 
-async def test_the_time_of_the_pre_stop_hook_is_deducted(bench, clock):
+@pytest.mark.row("gate.PodLifecycleSleepAction")
+async def test_the_time_of_the_pre_stop_hook_is_deducted(make_bench, clock):
+    bench = make_bench(feature_gates={"PodLifecycleSleepAction": True})
     pod = make_pod(containers=[make_container("main", lifecycle={"preStop": {"sleep": {"seconds": 12}}})])
-    bench.syncer._stopper._hooks._sleep_enabled = True
     await bench.sync(pod)
 
     job = asyncio.create_task(bench.terminate(pod, 30))
