@@ -16,6 +16,9 @@ VARIABLE = "NODEAGENT_VM"
 # Minutes, a gigabyte of disk and an emulator: only who asks for it gets that.
 collect_ignore_glob = [] if os.environ.get(VARIABLE) else ["test_*.py"]
 
+HUGE_PAGES = 8
+"""Of 2 MiB."""
+
 # As an operator would add it to what the installation put there.
 CONFIGURATION = """\
 cgroupDriver: systemd
@@ -26,7 +29,8 @@ shutdownGracePeriod: 90s
 shutdownGracePeriodCriticalPods: 30s
 enableSystemLogHandler: true
 enableSystemLogQuery: true
-featureGates: {NodeLogQuery: true}
+qosReserved: {memory: 50%}
+featureGates: {NodeLogQuery: true, MemoryQoS: true, QOSReserved: true}
 """
 
 
@@ -55,6 +59,7 @@ def booted(results: Path, measures: Measures) -> Iterator[VirtualNode]:
         node.run("systemctl is-system-running --wait", check=False, seconds=300)
         node.run("ctr --namespace k8s.io images import /var/lib/images/images.tar")
         node.run("cat >> /etc/nodeagent/config.yaml", text=CONFIGURATION)
+        node.run(f"sysctl vm.nr_hugepages={HUGE_PAGES}")
         yield node
     finally:
         node.close()

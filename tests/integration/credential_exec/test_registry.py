@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.integration.agent.conftest import Node
 from tests.integration.containerd import Containerd
@@ -53,6 +55,10 @@ def known(registry: Registry, tokens: Registry, tmp_path_factory: pytest.TempPat
     made.enable("crashing", f"{host}/crashing")
     made.script("garbage", '#!/bin/sh\necho \'{"password": "' + USERS["bob"] + "\"'\n")
     made.enable("garbage", f"{host}/crashing")
+    made.script("endless", "#!/bin/sh\nexec cat /dev/zero\n")
+    made.enable("endless", f"{host}/endless")
+    made.script("helpful", SHELL)
+    made.enable("helpful", f"{host}/endless", login=alice, args=[f"{host}/endless"])
     return made
 
 
@@ -155,6 +161,54 @@ def test_providers_that_crash_or_print_garbage_are_named_in_the_pods_events(node
     assert notes()[1].startswith('Credential provider "garbage" answered something else than a Credential')
     node.until("crashing", lambda pod: waiting(pod) in ("ErrImagePull", "ImagePullBackOff"), "the pull fails")
     node.remove("crashing")
+
+
+def test_a_provider_that_prints_without_end_is_named_and_another_opens_the_registry(
+    node: Node, registry: Registry
+) -> None:
+    open_plain(node.runtime, registry)
+    node.api.create_pod(private_pod("endless", registry.push("endless/app", "pulled all the same\n")))
+
+    pod = node.phase("endless", "Running", 60)
+
+    wait_until(lambda: node.log(pod) == "pulled all the same", "the private image's file is read")
+    wait_until(lambda: "CredentialProviderFailed" in node.reasons("endless"), "the provider is named")
+    (note,) = {e["note"] for e in node.api.events("endless") if e["reason"] == "CredentialProviderFailed"}
+    assert note.startswith('Credential provider "endless" printed more than 1024 KiB and was killed; ')
+    assert node.agent.rss_mib() < 200, "what it printed is not kept"
+    node.remove("endless")
+
+
+def pull_secret(host: str, login: tuple[str, str]) -> dict[str, Any]:
+    auths = {"auths": {host: {"username": login[0], "password": login[1]}}}
+    data = base64.b64encode(json.dumps(auths).encode()).decode()
+    kind = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "opens"}}
+    return {**kind, "type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": data}}
+
+
+def test_when_asked_so_a_private_image_on_the_node_stays_private(node: Node, registry: Registry) -> None:
+    open_plain(node.runtime, registry)
+    node.agent.stop()
+    settings = node.agent.directory / "plugins.yaml"
+    settings.write_text(yaml.safe_dump({"plugins": {"image_pull": {"verifyCached": True}}}))
+    usual = list(node.agent.arguments)
+    node.agent.arguments += [f"--plugin-config={settings}"]
+    node.agent.start()
+    image = registry.push("private/app", "for those who know\n")
+    secrets = "/api/v1/namespaces/default/secrets"
+    node.api.request("POST", secrets, pull_secret(registry.host, next(iter(USERS.items()))))
+    known = {"imagePullSecrets": [{"name": "opens"}]}
+    node.api.create_pod(private_pod("opener", image) | {"spec": private_pod("opener", image)["spec"] | known})
+    node.phase("opener", "Running", 60)
+
+    node.api.create_pod(private_pod("stranger", image))
+
+    node.until("stranger", lambda pod: waiting(pod) in ("ErrImagePull", "ImagePullBackOff"), "the registry refuses")
+    node.agent.kill()
+    node.agent.arguments = usual
+    node.agent.start()
+    node.phase("stranger", "Running", 60)
+    node.remove("opener", "stranger")
 
 
 def test_no_secret_reaches_the_log_or_an_event(node: Node) -> None:
