@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from nodeagent.base import yamlsafe
 from nodeagent.errors import ConfigError, Problem
+from nodeagent.plugin_schemas import check_apart
 from nodeagent.pluginmanager import PluginManager
 
 
@@ -39,19 +39,12 @@ def load_plugin_settings(file: str, plugins: PluginManager) -> dict[str, dict[st
             rule = "takes no settings" if name in installed else "is no installed plugin"
             problems.append(Problem(file, f"plugins.{name}", None, rule))
         else:
-            problems.extend(_check(file, name, given, schemas[name]))
             settings[name] = given
+    try:
+        wrong = check_apart(schemas, settings)
+    except OSError as error:
+        raise ConfigError([Problem(file, "plugins", None, f"cannot be checked: {error}")]) from error
+    problems.extend(Problem(file, f"plugins.{each.plugin}{each.path}", None, each.message) for each in wrong)
     if problems:
         raise ConfigError(problems)
     return settings
-
-
-def _check(file: str, name: str, given: Any, schema: Mapping[str, Any]) -> list[Problem]:
-    import jsonschema
-
-    validator = jsonschema.Draft202012Validator(schema)
-    problems = []
-    for error in sorted(validator.iter_errors(given), key=lambda found: list(map(str, found.absolute_path))):
-        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path)
-        problems.append(Problem(file, f"plugins.{name}{path}", None, error.message))
-    return problems
