@@ -229,7 +229,7 @@ async def test_a_store_that_is_silent_for_too_long_is_told_as_ill(tmp_path: Path
                     text = answer[2].decode()
                     assert text == "internal server error: error getting data from etcd: context deadline exceeded"
                     with pytest.raises(TimeoutError):
-                        async with asyncio.timeout(0.5):
+                        async with asyncio.timeout(2.5):  # longer than the wait would be without the option
                             await client("GET", patient)
                     assert await code_of(client, f"{MAPS}?resourceVersion=0") == 200
                     assert await code_of(client, MAPS) == 200  # as it was seen last

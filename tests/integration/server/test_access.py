@@ -11,6 +11,13 @@ from aiohttp import web
 
 from nodeagent import hookimpl
 from nodeagent.base.tls import generate_ca
+from nodeagent.config.types import (
+    Authentication,
+    Authorization,
+    WebhookAuthentication,
+    WebhookAuthorization,
+    seconds,
+)
 from nodeagent.contracts.server import Route
 from nodeagent.errors import ApiUnavailable
 from tests.integration.server.conftest import (
@@ -151,12 +158,14 @@ async def test_bearer_tokens_count_only_while_the_webhook_is_enabled(pki, tmp_pa
 
 @pytest.mark.row("type.NodeAgentWebhookAuthentication.cacheTTL")
 async def test_an_answer_about_a_token_holds_for_its_time(pki, tmp_path):
-    async with serving(pki, tmp_path, authorization=ALWAYS_ALLOW) as node:
-        for _ in range(3):
+    known = Authentication(webhook=WebhookAuthentication(cache_ttl=seconds(10)))
+    async with serving(pki, tmp_path, authorization=ALWAYS_ALLOW, authentication=known) as node:
+        for pause in (0, 5, 4):
+            await node.clock.advance(pause)
             await node.ask("/healthz", token="admin-token")
             await node.ask("/healthz", token="made-up")
         first = len(node.api.reviews())
-        await node.clock.advance(121)
+        await node.clock.advance(2)
         await node.ask("/healthz", token="admin-token")
         await node.ask("/healthz", token="made-up")
 
@@ -170,9 +179,10 @@ async def test_an_answer_about_a_token_holds_for_its_time(pki, tmp_path):
 )
 async def test_a_yes_and_a_no_hold_each_for_its_own_time(pki, tmp_path):
     admin, other = pki.client("admin"), pki.client("other")
-    async with serving(pki, tmp_path) as node:
+    webhook = WebhookAuthorization(cache_authorized_ttl=seconds(100), cache_unauthorized_ttl=seconds(10))
+    async with serving(pki, tmp_path, authorization=Authorization(webhook=webhook)) as node:
         counts = []
-        for pause in (0, 29, 2, 270):
+        for pause in (0, 9, 2, 90):
             await node.clock.advance(pause)
             await node.ask("/healthz", tls=admin)
             await node.ask("/healthz", tls=other)
