@@ -64,6 +64,7 @@ def add_parser(commands: Any) -> None:
     logs.add_argument("--system", action="store_true", help="logs of the system instead of pods")
     logs.add_argument("--query", action="append", default=[], metavar="SERVICE", help="a service's log, with --system")
     logs.add_argument("--pattern", default="", help="lines that match alone, with --query")
+    logs.add_argument("--boot", type=_boot, metavar="N", help="of this boot (0), the one before (-1), …, with --query")
     agent_server.add_flags(logs)
     logs.set_defaults(handler=lambda arguments: show(arguments, logs))
 
@@ -82,23 +83,20 @@ def show(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         return ExitCode.PROBLEMS
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more is to be written, at exit neither
-        return ExitCode.OK
 
 
 def _misuse(arguments: argparse.Namespace) -> str:
     """Return which options do not go together, or nothing."""
     if not arguments.system:
-        if arguments.query or arguments.pattern:
-            return "--query and --pattern need --system"
+        if arguments.query or arguments.pattern or arguments.boot is not None:
+            return "--query, --pattern and --boot need --system"
         return "" if arguments.names else "a pod is needed, or --system"
     if arguments.previous or arguments.container or arguments.timestamps:
         return "--previous, --container and --timestamps are for pods, not for --system"
     if arguments.query and arguments.names:
         return "--query and files do not go together"
-    if (arguments.since or arguments.pattern) and not arguments.query:
-        return "--since and --pattern need --query with --system"
+    if (arguments.since or arguments.pattern or arguments.boot is not None) and not arguments.query:
+        return "--since, --pattern and --boot need --query with --system"
     return ""
 
 
@@ -179,6 +177,8 @@ def _system_streams(arguments: argparse.Namespace) -> list[Stream]:
         query.append(("sinceTime", moment.strftime("%Y-%m-%dT%H:%M:%SZ")))
     if arguments.pattern:
         query.append(("pattern", arguments.pattern))
+    if arguments.boot is not None:
+        query.append(("boot", str(arguments.boot)))
     services = tuple(("query", service) for service in arguments.query)
     return [Stream(" ".join(arguments.query), "/logs/", (*services, *query))]
 
@@ -265,6 +265,13 @@ def _count(text: str) -> int:
     if count < 0:
         raise argparse.ArgumentTypeError("must be at least 0")
     return count
+
+
+def _boot(text: str) -> int:
+    boot = int(text)
+    if boot > 0:
+        raise argparse.ArgumentTypeError("must be 0 or less")
+    return boot
 
 
 def _duration(text: str) -> Duration:

@@ -39,7 +39,7 @@ def _command(argv: Sequence[str]) -> int:
     except BrokenPipeError:
         # Whoever reads has gone, as `head` does: nothing is left to say, also not by the interpreter as it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.PROBLEMS
+        return ExitCode.OK
     return code
 
 

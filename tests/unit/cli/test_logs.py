@@ -135,9 +135,9 @@ def test_each_pod_has_a_colour_on_a_terminal(server, monkeypatch, no_color):
 
 
 def test_a_service_s_log_is_a_query(server):
-    main(["logs", "--system", "--query", "a", "--query", "b", "--pattern", "oops", "--tail", "3"])
+    main(["logs", "--system", "--query", "a", "--query", "b", "--pattern", "oops", "--tail", "3", "--boot", "-1"])
 
-    query = [("query", "a"), ("query", "b"), ("tailLines", "3"), ("pattern", "oops")]
+    query = [("query", "a"), ("query", "b"), ("tailLines", "3"), ("pattern", "oops"), ("boot", "-1")]
     assert server.asked == [("/logs/", query)]
 
 
@@ -149,7 +149,7 @@ def test_an_address_gets_the_default_port(address, expected):
     assert agent_server.with_port(address) == expected
 
 
-@pytest.mark.parametrize("option", [["--since", "0s"], ["--since", "soon"], ["--tail", "-1"]])
+@pytest.mark.parametrize("option", [["--since", "0s"], ["--since", "soon"], ["--tail", "-1"], ["--boot", "1"]])
 def test_a_value_that_is_none_is_refused(option, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["logs", "web", *option])
