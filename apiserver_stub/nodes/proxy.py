@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-from typing import Any
 
 from aiohttp import web
 
@@ -15,6 +14,7 @@ from apiserver_stub.nodes.relay import relay
 from apiserver_stub.nodes.stream import Stream
 from apiserver_stub.objects import Object, decode, dig, key_of
 from apiserver_stub.status import bad_request, not_found, unavailable
+from apiserver_stub.store import Store
 from nodeagent.base.tls import is_ip
 
 
@@ -44,19 +44,16 @@ async def proxy_node(stream: Stream) -> web.StreamResponse:
 
 
 async def proxy_service(stream: Stream) -> web.StreamResponse:
-    """Pass the request on to one of the endpoints of a service."""
+    """Pass the request on to one of the pods behind a service."""
     scheme, name, port = split_name(stream.info.name, "service")
     key = key_of(stream.info.namespace, name)
-    record = stream.store.collection("core/services").get(key)
+    if port.isascii() and port.isdigit():
+        port = _port_name(stream.store, key, name, int(port))
+    record = stream.store.collection("core/endpoints").get(key)
     if record is None:
-        raise not_found("", "services", name)
-    service: Object = decode(record.data)
-    ports = dig(service, ("spec", "ports")) or []
-    wanted = _port_name(ports, port)
-    if wanted is None:
-        raise unavailable(f'no service port "{port}" found for service "{name}"')
-    endpoints = stream.store.collection("core/endpoints").get(key)
-    found = _endpoints(decode(endpoints.data) if endpoints is not None else {}, wanted)
+        raise not_found("", "endpoints", name)
+    endpoints: Object = decode(record.data)
+    found = _endpoints(stream.store, endpoints, stream.info.namespace, port)
     if not found:
         raise unavailable(f'no endpoints available for service "{stream.info.name}"')
     host, number = random.choice(found)  # noqa: S311 - any of them will do
@@ -64,24 +61,39 @@ async def proxy_service(stream: Stream) -> web.StreamResponse:
     return await proxy(stream, Place(only_global(host), number, tls))
 
 
-def _port_name(ports: list[Any], port: str) -> str | None:
-    """Return the name of the service's port that *port* means: by name, by number, or the only one."""
-    if not port:
-        return ports[0].get("name") or "" if ports else None
-    for item in ports:
-        if item.get("name") == port or str(item.get("port")) == port:
+def _port_name(store: Store, key: str, name: str, number: int) -> str:
+    """Return what the service calls its port *number*.
+
+    :raises ApiError: 404 or 503, there is no such service or port.
+    """
+    record = store.collection("core/services").get(key)
+    if record is None:
+        raise not_found("", "services", name)
+    for item in dig(decode(record.data), ("spec", "ports")) or ():
+        if item.get("port") == number:
             return item.get("name") or ""
-    return None
+    raise unavailable(f'no service port {number} found for service "{name}"')
 
 
-def _endpoints(endpoints: Object, name: str) -> list[tuple[str, int]]:
+def _endpoints(store: Store, endpoints: Object, namespace: str, name: str) -> list[tuple[str, int]]:
+    """Return the places that serve the port *name*: those of pods alone, as anybody may write endpoints."""
     return [
         (address["ip"], port["port"])
         for subset in endpoints.get("subsets") or ()
         for port in subset.get("ports") or ()
         if (port.get("name") or "") == name
         for address in subset.get("addresses") or ()
+        if _is_of_a_pod(store, address, namespace)
     ]
+
+
+def _is_of_a_pod(store: Store, address: Object, namespace: str) -> bool:
+    target = address.get("targetRef") or {}
+    if target.get("namespace") != namespace:
+        return False
+    record = store.collection("core/pods").get(key_of(namespace, target.get("name") or ""))
+    status = (decode(record.data).get("status") if record is not None else None) or {}
+    return any(item.get("ip") == address.get("ip") for item in status.get("podIPs") or ())
 
 
 async def _check(host: str) -> None:

@@ -97,6 +97,15 @@ def agent(pki: Pki) -> Iterator[int]:
         yield port
 
 
+@contextmanager
+def backend() -> Iterator[int]:
+    """Serve, without encryption, what a pod might; yields the port."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Agent)
+    server.daemon_threads = True
+    with _running(server) as port:
+        yield port
+
+
 class _Proxy(http.server.BaseHTTPRequestHandler):
     """Connects to the one port that it knows, whatever it is asked for."""
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from .agents import ACCEPTED, Pki, ProxyServer, agent, proxy
+from .agents import ACCEPTED, Pki, ProxyServer, agent, backend, proxy
 from .conftest import Api, Server
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -246,6 +246,63 @@ def _check_node_proxy(api: Api) -> None:
     code, headers, _ = api.raw("GET", f"{path}/redirect")
     assert (code, headers["location"]) == (302, f"{path}/elsewhere?a=b")
     assert api.raw("GET", f"{path}/broken")[0] == 400
+
+
+POD_IP = "198.51.100.7"
+
+
+def _serve_by_pod(api: Api) -> None:
+    """A pod with an address and services before it."""
+    spec = {"nodeName": "far", "containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 8080}]}]}
+    api.ok("POST", PODS, {"metadata": {"name": "shop"}, "spec": spec})
+    status = {"status": {"phase": "Running", "podIP": POD_IP, "podIPs": [{"ip": POD_IP}]}}
+    api.ok("PATCH", f"{PODS}/shop/status", status, content_type="application/merge-patch+json")
+    reference = {"kind": "Pod", "namespace": "default", "name": "shop"}
+    for name, port, target in (
+        ("shop", {"name": "web", "port": 80, "targetPort": 8080}, reference),
+        ("plain", {"port": 80, "targetPort": 8080}, reference),
+        ("outside", {"port": 80}, None),
+        ("liar", {"port": 80}, {**reference, "name": "on-far"}),
+    ):
+        root = "/api/v1/namespaces/default"
+        api.ok("POST", f"{root}/services", {"metadata": {"name": name}, "spec": {"ports": [port]}})
+        named = {"name": port["name"]} if "name" in port else {}
+        address = {"ip": POD_IP, "targetRef": target} if target else {"ip": POD_IP}
+        subsets = [{"addresses": [address], "ports": [{**named, "port": 8080}]}]
+        api.ok("POST", f"{root}/endpoints", {"metadata": {"name": name}, "subsets": subsets})
+
+
+def test_services_and_pods_are_reached_through_their_proxies(
+    tmp_path_factory: pytest.TempPathFactory, pki: Pki
+) -> None:
+    with backend() as port, _behind_proxy(tmp_path_factory.mktemp("services"), pki, port) as (server, way, api):
+        _serve_by_pod(api)
+        services = "/api/v1/namespaces/default/services"
+        for name in ("shop:web", "http:shop:web", "shop:80", "plain", "plain:80"):
+            seen = json.loads(api.raw("POST", f"{services}/{name}/proxy/some/path?x=1", {"a": 1})[2])
+            assert (seen["method"], seen["path"], seen["body"]) == ("POST", "/some/path?x=1", '{"a": 1}')
+            assert "Authorization" not in seen["headers"]
+        assert way.asked == [f"{POD_IP}:8080"] * 5
+        assert api.raw("GET", f"{services}/plain/proxy/redirect")[1]["location"].startswith(f"{services}/plain/proxy/")
+        head, rest = _exec(server, f"{services}/plain/proxy/stream")
+        assert head == ACCEPTED
+        assert rest.endswith(b"z!")
+
+        for name in ("shop", "shop:other", "outside", "liar"):
+            code, refused = api.call("GET", f"{services}/{name}/proxy/")
+            assert (code, refused["message"]) == (503, f'no endpoints available for service "{name}"')
+        code, refused = api.call("GET", f"{services}/shop:81/proxy/")
+        assert (code, refused["message"]) == (503, 'no service port 81 found for service "shop"')
+        assert api.call("GET", f"{services}/nobody/proxy/")[0] == 404
+
+        way.asked.clear()
+        assert json.loads(api.raw("GET", f"{PODS}/shop/proxy/a/b?c=d")[2])["path"] == "/a/b?c=d"
+        assert json.loads(api.raw("GET", f"{PODS}/shop:9090/proxy/")[2])["path"] == "/"
+        assert way.asked == [f"{POD_IP}:8080", f"{POD_IP}:9090"]
+        assert api.call("GET", f"{PODS}/shop:web/proxy/")[0] == 400
+
+        raw = server.kubectl("get", "--raw", f"{services}/plain/proxy/raw")
+        assert json.loads(raw)["path"] == "/raw"
 
 
 @pytest.mark.parametrize(
