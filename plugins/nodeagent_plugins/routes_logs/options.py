@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from multidict import MultiMapping
+
+from nodeagent_plugins.routes_logs.values import moment, whole_number
 
 T = TypeVar("T")
 
@@ -40,12 +42,12 @@ def read_options(query: MultiMapping[str], now: datetime) -> LogOptions:
     :raises UndecodableQuery: a value is not of its type.
     :raises ValueError: a value breaks a rule.
     """
-    since_seconds = _read(query, "sinceSeconds", int)
-    since = _read(query, "sinceTime", _time)
-    tail = _read(query, "tailLines", int)
+    since_seconds = _read(query, "sinceSeconds", whole_number)
+    since = _read(query, "sinceTime", moment)
+    tail = _read(query, "tailLines", whole_number)
     if tail is None and query.get("tail", "all") != "all":
-        tail = _read(query, "tail", int)
-    limit = _read(query, "limitBytes", int)
+        tail = _read(query, "tail", whole_number)
+    limit = _read(query, "limitBytes", whole_number)
     stream = query.get("stream", "All")
     if since_seconds is not None:
         if since is not None:
@@ -85,10 +87,3 @@ def _flag(query: MultiMapping[str], name: str) -> bool:
     if text not in _TRUE | _FALSE:
         raise UndecodableQuery(name)
     return text in _TRUE
-
-
-def _time(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError(text)
-    return moment.astimezone(UTC)

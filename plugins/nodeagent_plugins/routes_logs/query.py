@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from multidict import MultiMapping
+
+from nodeagent_plugins.routes_logs.values import moment, whole_number
 
 MAX_SERVICES = 4
 MAX_TAIL = 100_000
@@ -123,11 +125,8 @@ def _time(query: MultiMapping[str], name: str) -> datetime | None:
     if not text:
         return None
     try:
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is None:
-            raise ValueError("no time zone")
-        return moment.astimezone(UTC)
-    except (ValueError, OverflowError) as error:
+        return moment(text)
+    except ValueError as error:
         raise Unparsable(f"{name}: not a time of RFC 3339") from error
 
 
@@ -136,6 +135,6 @@ def _number(query: MultiMapping[str], name: str) -> int | None:
     if not text:
         return None
     try:
-        return int(text)
+        return whole_number(text)
     except ValueError as error:
         raise Unparsable(f"{name}: not a whole number") from error

@@ -132,6 +132,9 @@ async def test_since_seconds_counts_from_now(node, logs):
     ("query", "status"),
     [
         ("tailLines=x", 400),
+        ("tailLines=1_0", 400),
+        ("limitBytes=%201", 400),
+        ("sinceTime=2024-01-01", 400),
         ("follow=maybe", 400),
         ("sinceTime=yesterday", 400),
         ("tailLines=-1", 422),

@@ -76,6 +76,8 @@ async def test_other_services_are_read_from_their_files(node, query, text):
         ("query=", 400),
         ("query=ssh&sinceTime=yesterday", 400),
         ("query=ssh&tailLines=x", 400),
+        ("query=ssh&tailLines=1_0", 400),
+        ("query=ssh&sinceTime=2024-01-01", 400),
         ("query=a&query=b&query=c&query=d&query=e", 406),
         ("query=" + "a" * 257, 406),
         ("query=ssh;id", 406),

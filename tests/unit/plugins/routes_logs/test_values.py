@@ -1,0 +1,48 @@
+"""Numbers and times of a query are what the field takes for one, nothing else."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from nodeagent_plugins.routes_logs.values import moment, whole_number
+
+
+@pytest.mark.parametrize(("text", "number"), [("0", 0), ("-1", -1), ("+5", 5), ("100000", 100_000)])
+def test_a_number_is_read(text, number):
+    assert whole_number(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "x", "1_0", " 1", "1.0", "1e3", "\u0661", "9" * 5000])
+def test_what_is_no_number_is_refused(text):
+    with pytest.raises(ValueError, match="not a whole number"):
+        whole_number(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "hour"),
+    [("2024-01-01T05:00:00Z", 5), ("2024-01-01T05:00:00.123456789Z", 5), ("2024-01-01T05:00:00+02:00", 3)],
+)
+def test_a_time_is_read(text, hour):
+    found = moment(text)
+
+    assert found.replace(microsecond=0) == datetime(2024, 1, 1, hour, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "yesterday",
+        "2024-01-01",
+        "2024-01-01T05:00:00",
+        "20240101T050000Z",
+        "2024-01-01 05:00:00Z",
+        "2024-13-01T05:00:00Z",
+        "0001-01-01T00:00:00+12:00",
+    ],
+)
+def test_what_is_no_time_is_refused(text):
+    with pytest.raises(ValueError):
+        moment(text)
