@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from nodeagent.contracts.runtime import (
     LABEL_CONTAINER_NAME,
     LABEL_POD_UID,
     ContainerConfig,
+    ContainerState,
+    RuntimeContainerStatus,
     SandboxConfig,
 )
 from nodeagent_plugins.cri.client import CriRuntime
@@ -57,6 +60,23 @@ class Pods:
 
     def log(self, sandbox_id: str, name: str = "main.log") -> str:
         return (Path(self.sandboxes[sandbox_id].log_directory) / name).read_text()
+
+
+async def until(look: Callable[[], Awaitable[object]], seconds: float = 20) -> None:
+    """Wait for what *look* finds; fail when it does not come in time."""
+    async with asyncio.timeout(seconds):
+        while not await look():
+            await asyncio.sleep(0.02)
+
+
+async def exited(cri: CriRuntime, container_id: str) -> RuntimeContainerStatus:
+    """Return how a container ended, as soon as it has."""
+
+    async def has_exited() -> bool:
+        return (await cri.container_status(container_id)).state is ContainerState.EXITED
+
+    await until(has_exited)
+    return await cri.container_status(container_id)
 
 
 @pytest.fixture

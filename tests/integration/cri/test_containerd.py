@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
@@ -20,7 +19,6 @@ from nodeagent.contracts.runtime import (
     NamespaceMode,
     Namespaces,
     PortMapping,
-    RuntimeContainerStatus,
     SandboxSecurity,
 )
 from nodeagent.errors import NotFound, RuntimeFailure, RuntimeUnavailable
@@ -28,23 +26,10 @@ from nodeagent.testing.context import make_context
 from nodeagent_plugins.cri import plugin
 from nodeagent_plugins.cri.client import CriRuntime
 from nodeagent_plugins.cri.connection import Connection
+from tests.integration.cri.conftest import exited, until
 from tests.integration.images import BUSYBOX_IMAGE, PAUSE_IMAGE
 
 pytestmark = [pytest.mark.integration, pytest.mark.row("card.cri")]
-
-
-async def until(look: Callable[[], Awaitable[object]], seconds: float = 20) -> None:
-    async with asyncio.timeout(seconds):
-        while not await look():
-            await asyncio.sleep(0.02)
-
-
-async def exited(cri: CriRuntime, container_id: str) -> RuntimeContainerStatus:
-    async def has_exited() -> bool:
-        return (await cri.container_status(container_id)).state is ContainerState.EXITED
-
-    await until(has_exited)
-    return await cri.container_status(container_id)
 
 
 async def test_the_runtime_tells_its_version_and_that_it_is_ready(cri):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -20,29 +19,15 @@ from nodeagent.contracts.runtime import (
     Namespaces,
     PortMapping,
     ProfileType,
-    RuntimeContainerStatus,
     RuntimeEventType,
     SandboxSecurity,
     SecurityProfile,
 )
 from nodeagent.errors import RuntimeFailure
 from nodeagent_plugins.cri.client import CriRuntime
+from tests.integration.cri.conftest import exited, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.row("card.embedded-runtime")]
-
-
-async def until(look: Callable[[], Awaitable[object]], seconds: float = 20) -> None:
-    async with asyncio.timeout(seconds):
-        while not await look():
-            await asyncio.sleep(0.02)
-
-
-async def exited(cri: CriRuntime, container_id: str) -> RuntimeContainerStatus:
-    async def has_exited() -> bool:
-        return (await cri.container_status(container_id)).state is ContainerState.EXITED
-
-    await until(has_exited)
-    return await cri.container_status(container_id)
 
 
 def texts(log: str) -> list[str]:

@@ -108,7 +108,10 @@ async def test_only_the_named_cipher_suites_are_taken(pki, tmp_path):
 
 @pytest.mark.row("config.address", "config.port")
 async def test_the_port_is_on_the_named_address_alone(pki, tmp_path):
-    async with serving(pki, tmp_path) as node:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    async with serving(pki, tmp_path, port=port) as node:
+        assert node.server.port == port
         assert (await node.ask("/healthz", token="admin-token"))[0] == 200
         with pytest.raises(OSError):
             await asyncio.open_connection("127.0.0.2", node.server.port)
