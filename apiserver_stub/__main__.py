@@ -60,6 +60,7 @@ def _allow_connections() -> None:
 
 
 async def _serve(options: Options) -> int:
+    gc.disable()  # a start is importing for the most part, which leaves nothing to collect
     from apiserver_stub.admission.config import AdmissionError
     from apiserver_stub.audit.policy import AuditError
     from apiserver_stub.authn.build import AuthenticationError
@@ -99,6 +100,8 @@ async def _serve(options: Options) -> int:
     ) as error:
         _log.error("Cannot start", extra={"err": error})
         return EXIT_FAILED
+    finally:
+        gc.enable()
     gc.collect()
     gc.freeze()
     command = f"export KUBECONFIG={shlex.quote(str(running.kubeconfig.absolute()))}"

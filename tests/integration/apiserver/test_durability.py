@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from apiserver_stub.store import Put
+from apiserver_stub.store import sqlite as module
 from apiserver_stub.store.sqlite import SqliteStore
 
 from .conftest import Api, Server
@@ -18,6 +22,7 @@ from .store_writer import WRITERS
 
 ROUNDS = 30
 MAPS = "/api/v1/namespaces/default/configmaps"
+EXPIRING = 100_000
 
 
 async def test_every_acknowledged_write_survives_thirty_kills(tmp_path: Path) -> None:
@@ -103,3 +108,32 @@ def _fail(api: Api) -> tuple[int, dict[str, str]]:
         if code != 201:
             return code, answer
     raise AssertionError("the disk has room without end")
+
+
+async def test_a_hundred_thousand_that_expire_hold_no_write_up_for_longer_than_a_few_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "EXPIRY_SWEEP_SECONDS", 3600.0)
+    clock, data = [1000.0], b'{"kind":"Event","apiVersion":"v1","metadata":{}}'
+    store = SqliteStore(tmp_path / "store.db", now=lambda: clock[0])
+    await store.open()
+    try:
+        writes = (store.update("e", f"k{number}", lambda _: Put(data, 60)) for number in range(EXPIRING))
+        await asyncio.gather(*writes)
+        clock[0] += 61
+        expiring, between = asyncio.create_task(_expire_all(store)), []
+        while not expiring.done():
+            await store.update("c", "k", lambda _: Put(data))
+            between.append(len(store.collection("e")))
+        await expiring
+
+        assert len(store.collection("e")) == 0
+        steps = [before - after for before, after in pairwise([EXPIRING, *between])]
+        assert max(steps) <= 2 * module.EXPIRY_BATCH
+    finally:
+        await store.close()
+
+
+async def _expire_all(store: SqliteStore) -> None:
+    while await store.expire_due():
+        pass

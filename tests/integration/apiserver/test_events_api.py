@@ -630,10 +630,8 @@ def test_a_watch_from_too_long_ago_is_told_so(api: Api, events: str) -> None:
 
 @row("param.list-or-watch.timeoutSeconds")
 def test_a_watch_ends_when_its_time_is_over(api: Api, events: str) -> None:
-    started = time.monotonic()
-    with api.watch(f"{events}?watch=1&timeoutSeconds=1", seconds=60) as watched:
+    with api.watch(f"{events}?watch=1&timeoutSeconds=1", seconds=60) as watched:  # fails when nothing comes for so long
         assert list(watched) == []
-    assert time.monotonic() - started < 50
     assert api.call("GET", f"{events}?watch=1&timeoutSeconds=soon")[0] == 400
 
 
