@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from nodeagent.base import tracing
+from nodeagent.base.metrics import Counter
 from nodeagent.config.image_pins import read_pins
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.images import CollectableImage, ImageCollection
@@ -21,6 +22,7 @@ from nodeagent_plugins.image_gc.choice import Policy, Record, arrange, bytes_to_
 
 _log = logging.getLogger(__name__)
 
+REMOVED = Counter("image_garbage_collected_total", "Images that were removed because nobody used them.")
 DEFAULT_SANDBOX_IMAGE = "registry.k8s.io/pause:3.9"
 
 
@@ -170,6 +172,7 @@ class Collector:
             return replace(one, error=str(error))
         if self._records is not None:
             self._records.pop(one.image.id, None)
+        REMOVED.inc()
         shown = (one.image.repo_tags or one.image.repo_digests or (one.image.id,))[0]
         _log.info("Image removed", extra={"image": shown, "bytes": one.image.size_bytes, "reason": one.goes})
         return one

@@ -7,11 +7,13 @@ import json
 import logging
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
+from datetime import datetime
 from typing import Protocol
 
 from nodeagent import hookimpl
 from nodeagent.base.aio import Backoff
 from nodeagent.base.aio.waker import wait_for
+from nodeagent.base.metrics import Gauge
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
@@ -38,6 +40,8 @@ MESSAGE = "Pod was terminated in response to imminent node shutdown."
 BEGUN = "Shutdown manager detected shutdown event"
 CANCELLED = "Shutdown manager detected shutdown cancellation"
 STATE_FILE = "graceful_node_shutdown_state"
+BEGAN_AT = Gauge("graceful_shutdown_start_time_seconds", "When the last shutdown of the node began, since the epoch.")
+ENDED_AT = Gauge("graceful_shutdown_end_time_seconds", "When its pods had ended, since the epoch; 0 until then.")
 FLUSH_SECONDS = 3.0
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
@@ -100,6 +104,7 @@ class ShutdownManager:
     async def run(self) -> None:
         """Follow logind until cancelled; a lost connection is made again with growing pauses."""
         backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, jitter=0)
+        await self._recall()
         while True:
             try:
                 await self._follow(backoff)
@@ -184,12 +189,33 @@ class ShutdownManager:
 
     async def _keep_state(self, started: str, ended: str) -> None:
         """Write when the shutdown began and, once it is over, ended; the next start tells whether it was in order."""
+        _show(started, ended)
         file = self._context.root_dir / STATE_FILE
         content = json.dumps({"startTime": started, "endTime": ended or None})
         try:
             await asyncio.to_thread(file.write_text, content, encoding="ascii")
         except OSError as error:
             _log.warning("State of the shutdown cannot be kept", extra={"file": str(file), "err": str(error)})
+
+    async def _recall(self) -> None:
+        """Show the times of the shutdown that went before, if one did."""
+        file = self._context.root_dir / STATE_FILE
+        try:
+            kept = json.loads(await asyncio.to_thread(file.read_bytes))
+            _show(kept["startTime"] or "", kept["endTime"] or "")
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            _log.warning("State of the last shutdown is no good", extra={"file": str(file), "err": str(error)})
+
+
+def _show(started: str, ended: str) -> None:
+    """Show two times of the wire, each empty for none.
+
+    :raises ValueError: one is no time.
+    """
+    for gauge, time in ((BEGAN_AT, started), (ENDED_AT, ended)):
+        gauge.set(datetime.fromisoformat(time).timestamp() if time else 0)
 
 
 async def _cancel(task: asyncio.Task[None] | None) -> None:

@@ -123,11 +123,12 @@ async def test_from_the_high_threshold_on_images_go_down_to_the_low_one(node):
     node.images.other = 390  # 69 % full
     async with node.collecting(image_gc_high_threshold_percent=70, image_gc_low_threshold_percent=55):
         await node.clock.advance(600)
-        below = node.images.tags()
+        below, counted = node.images.tags(), collector.REMOVED.value()
         node.images.other = 400  # 70 %
         await node.clock.advance(300)
         above = node.images.tags()
 
+    assert collector.REMOVED.value() - counted == 2
     assert below == ["a", "b", "c"]
     assert len(above) == 1
     assert node.events == []

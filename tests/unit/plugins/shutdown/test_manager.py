@@ -18,7 +18,7 @@ from nodeagent.model.pod import Pod
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.testing import FakeClock, admit, load_plugin, make_context, make_pod
 from nodeagent_plugins.shutdown.logind import LogindError
-from nodeagent_plugins.shutdown.manager import STATE_FILE, ShutdownManager
+from nodeagent_plugins.shutdown.manager import BEGAN_AT, ENDED_AT, STATE_FILE, ShutdownManager
 
 CRITICAL = 2_000_000_000
 PERIODS = ShutdownPeriods([(0, 20), (CRITICAL, 10)])
@@ -268,8 +268,20 @@ async def test_the_times_of_a_shutdown_are_kept(house: House) -> None:
     web = house.add("web")
     await house.say(True)
     assert json.loads(house.state.read_text()) == {"startTime": "2024-01-02T15:04:05Z", "endTime": None}
+    assert (BEGAN_AT.value(), ENDED_AT.value()) == (1704207845, 0)
 
     await house.clock.advance(4)
     await house.end(web)
 
     assert json.loads(house.state.read_text())["endTime"] == "2024-01-02T15:04:09Z"
+    assert (BEGAN_AT.value(), ENDED_AT.value()) == (1704207845, 1704207849)
+
+
+async def test_the_times_of_the_last_shutdown_are_shown_after_a_start(tmp_path: Path, clock: FakeClock) -> None:
+    state = {"startTime": "2024-01-02T15:00:00Z", "endTime": "2024-01-02T15:00:09Z"}
+    (tmp_path / STATE_FILE).write_text(json.dumps(state))
+    house = House(tmp_path, clock)
+    await house.clock.advance(0)
+
+    assert (BEGAN_AT.value(), ENDED_AT.value()) == (1704207600, 1704207609)
+    house.loop.cancel()
