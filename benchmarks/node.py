@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import yaml
 
 from benchmarks.api import Client
 from benchmarks.reference import ReferenceAgent, ReferenceApiServer
@@ -40,10 +39,7 @@ class Programs:
         if cls.agent:
             return ReferenceAgent(cls.agent, directory, endpoint, api)
         agent = NodeAgent(directory, endpoint, api)
-        # An agent removes the logs of pods that it does not know, so each needs a place of its own for them.
-        plugins = {"pod_sync": {"log_root": str(logs)}}
-        (directory / "plugins.yaml").write_text(yaml.safe_dump({"plugins": plugins}))
-        agent.arguments = ["--plugin-config", str(directory / "plugins.yaml")]
+        agent.logs = logs
         return agent
 
     @classmethod

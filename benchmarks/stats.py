@@ -7,8 +7,6 @@ import json
 import time
 from collections.abc import Callable
 
-import yaml
-
 from benchmarks.figures import Figure
 from benchmarks.node import LIMIT_SECONDS, PODS, SETTLE_SECONDS, Node, bench_pod, names, started_node
 from tests.integration.programs import free_port, wait_until
@@ -34,10 +32,8 @@ def run() -> dict[str, float]:
         wait_until(lambda: len(node.pods.running()) == PODS, "all static pods run", LIMIT_SECONDS)
         time.sleep(SETTLE_SECONDS)
         found = {"summary_kept": _cost(node, lambda: _pods_in_summary(port))[0]}
-        settings = node.directory / "plugins.yaml"
-        settings.write_text(yaml.safe_dump({"plugins": {"stats": {"max_age_seconds": 0}}}))
         node.agent.stop()
-        node.agent.arguments = ["--plugin-config", str(settings)]
+        node.agent.plugins = {"stats": {"max_age_seconds": 0}}
         node.agent.start()
         wait_until(lambda: _pods_in_summary(port) == PODS, "the agent knows its pods again")
         time.sleep(SETTLE_SECONDS)

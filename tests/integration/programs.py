@@ -169,6 +169,10 @@ class NodeAgent(Program):
         self.manifests.mkdir(exist_ok=True)
         self.root = directory / "root"
         self.config: dict[str, Any] = {}
+        self.logs = directory / "log"
+        """Holds ``pods/``: an agent removes the logs of pods that it does not know, so each has a place of its own."""
+        self.plugins: dict[str, Any] = {}
+        """Settings by plugin."""
         self.arguments: list[str] = []
         self.left_out = ["kernel_tunables"]
         self.health_port = free_port()
@@ -202,7 +206,10 @@ class NodeAgent(Program):
         }
         file = self.directory / "config.yaml"
         file.write_text(yaml.safe_dump(document))
-        arguments = ["--config", str(file), "--root-dir", str(self.root), "--cert-dir", str(self.directory / "pki")]
+        settings = self.directory / "plugins.yaml"
+        settings.write_text(yaml.safe_dump({"plugins": {"pod_sync": {"log_root": str(self.logs)}} | self.plugins}))
+        arguments = ["--config", str(file), "--plugin-config", str(settings)]
+        arguments += ["--root-dir", str(self.root), "--cert-dir", str(self.directory / "pki")]
         arguments += ["--hostname-override", self.node, *(f"--disable-plugin={name}" for name in self.left_out)]
         if self.api is not None:
             arguments += ["--kubeconfig", self.api.facts["nodeKubeconfig"]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +11,6 @@ import pytest
 from tests.integration.containerd import Containerd
 from tests.integration.programs import ApiServer, NodeAgent, wait_until
 from tests.integration.reference import new_api_server
-
-LOGS = Path("/var/log/pods")
 
 
 @dataclass
@@ -67,7 +64,7 @@ class Node:
         meta = pod["metadata"]
         annotations = meta.get("annotations", {})
         uid = annotations.get("kubernetes.io/config.hash", meta["uid"])
-        folder = LOGS / f"{meta['namespace']}_{meta['name']}_{uid}" / container
+        folder = self.agent.logs / "pods" / f"{meta['namespace']}_{meta['name']}_{uid}" / container
         lines = [line for file in sorted(folder.glob("*.log")) for line in file.read_text().splitlines()]
         return "\n".join(line.split(" ", 3)[3] for line in lines)
 

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.integration.agent.conftest import Node
 from tests.integration.plugins.test_example_policy import SETTINGS, SOURCE, Environment
@@ -17,11 +18,9 @@ from tests.integration.programs import ApiServer, NodeAgent, simple_pod, wait_un
 def test_a_refusal_shows_in_status_event_and_list_of_plugins(containerd, tmp_path: Path) -> None:
     environment = Environment(tmp_path / "venv")
     environment.install(SOURCE)
-    settings = tmp_path / "plugins.yaml"
-    settings.write_text(SETTINGS)
     api, agent = ApiServer(tmp_path), NodeAgent(tmp_path, containerd.endpoint)
     agent.api, agent.python = api, str(environment.python)
-    agent.arguments = ["--plugin-config", str(settings)]
+    agent.plugins = yaml.safe_load(SETTINGS)["plugins"]
     node = Node(containerd, api, agent)
     try:
         api.start()

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.integration.agent.conftest import Node
 from tests.integration.containerd import Containerd
@@ -189,10 +188,7 @@ def pull_secret(host: str, login: tuple[str, str]) -> dict[str, Any]:
 def test_when_asked_so_a_private_image_on_the_node_stays_private(node: Node, registry: Registry) -> None:
     open_plain(node.runtime, registry)
     node.agent.stop()
-    settings = node.agent.directory / "plugins.yaml"
-    settings.write_text(yaml.safe_dump({"plugins": {"image_pull": {"verifyCached": True}}}))
-    usual = list(node.agent.arguments)
-    node.agent.arguments += [f"--plugin-config={settings}"]
+    node.agent.plugins = {"image_pull": {"verifyCached": True}}
     node.agent.start()
     image = registry.push("private/app", "for those who know\n")
     secrets = "/api/v1/namespaces/default/secrets"
@@ -205,7 +201,7 @@ def test_when_asked_so_a_private_image_on_the_node_stays_private(node: Node, reg
 
     node.until("stranger", lambda pod: waiting(pod) in ("ErrImagePull", "ImagePullBackOff"), "the registry refuses")
     node.agent.kill()
-    node.agent.arguments = usual
+    node.agent.plugins = {}
     node.agent.start()
     node.phase("stranger", "Running", 60)
     node.remove("opener", "stranger")

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from nodeagent_plugins.embedded_runtime.supervisor import find_server
 from tests.integration.agent.conftest import Node, _ready
@@ -32,9 +31,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     api = ApiServer(directory)
     agent = NodeAgent(directory, f"unix://{home}/cri.sock", api)
     settings = {"enabled": True, "root": str(home / "root"), "bridge": network.bridge, "podCIDR": network.subnet}
-    plugins = directory / "plugins.yaml"
-    plugins.write_text(yaml.safe_dump({"plugins": {"embedded_runtime": settings}}))
-    agent.arguments = ["--plugin-config", str(plugins)]
+    agent.plugins = {"embedded_runtime": settings}
     node = Node(None, api, agent)  # type: ignore[arg-type]  there is no containerd
     try:
         api.start()

@@ -16,7 +16,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 
 from nodeagent.base.aio import SystemClock
 from nodeagent.contracts.runtime import (
@@ -271,15 +270,13 @@ def written(text: bytes) -> list[int]:
 
 
 def test_the_agent_rotates_the_logs_of_its_pods(containerd, tmp_path):
-    settings = {"pod_sync": {"log_root": str(tmp_path / "log")}, "log_rotation": {"period_seconds": 1}}
-    (tmp_path / "plugins.yaml").write_text(yaml.safe_dump({"plugins": settings}))
     agent = NodeAgent(tmp_path, containerd.endpoint)
-    agent.arguments = ["--plugin-config", str(tmp_path / "plugins.yaml")]
+    agent.plugins = {"log_rotation": {"period_seconds": 1}}
     agent.write_pod(simple_pod("writer", "while :; do seq 1 3000; sleep 0.2; done"))
     try:
         agent.start(containerLogMaxSize="16Ki", containerLogMaxFiles=3)
-        wait_until(lambda: list(tmp_path.glob("log/pods/*/main/0.log.*.gz")), "a log is rotated and compressed")
-        wait_until(lambda: len(list(tmp_path.glob("log/pods/*/main/0.log*"))) == 3, "three files are kept")
+        wait_until(lambda: list(agent.logs.glob("pods/*/main/0.log.*.gz")), "a log is rotated and compressed")
+        wait_until(lambda: len(list(agent.logs.glob("pods/*/main/0.log*"))) == 3, "three files are kept")
     finally:
         agent.stop()
         containerd.remove_pods()

@@ -12,8 +12,6 @@ import pytest
 from tests.integration.containerd import Containerd
 from tests.integration.programs import NodeAgent, simple_pod, wait_until
 
-LOGS = Path("/var/log/pods")
-
 
 @pytest.fixture
 def agent(containerd: Containerd, tmp_path: Path) -> Iterator[NodeAgent]:
@@ -43,7 +41,7 @@ def test_a_pod_sets_what_is_allowed_and_nothing_else(agent: NodeAgent) -> None:
 
     wait_until(lambda: _log(agent, "allowed") == "555", "the pod tells its parameter")
     wait_until(lambda: "SysctlForbidden" in agent.log.read_text(), "the other pod is refused")
-    assert not list(LOGS.glob(f"default_refused-{agent.node}_*"))
+    assert not list(agent.logs.glob(f"pods/default_refused-{agent.node}_*"))
 
 
 def _pod(name: str, sysctl: dict[str, str]) -> dict[str, object]:
@@ -53,6 +51,8 @@ def _pod(name: str, sysctl: dict[str, str]) -> dict[str, object]:
 
 def _log(agent: NodeAgent, pod: str) -> str:
     """Return what the newest pod of that name has written."""
-    files = sorted(LOGS.glob(f"default_{pod}-{agent.node}_*/main/0.log"), key=lambda file: file.stat().st_mtime)
+    files = sorted(
+        agent.logs.glob(f"pods/default_{pod}-{agent.node}_*/main/0.log"), key=lambda file: file.stat().st_mtime
+    )
     lines = files[-1].read_text().splitlines() if files else []
     return "\n".join(line.split(" ", 3)[3] for line in lines)

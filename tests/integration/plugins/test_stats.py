@@ -48,9 +48,7 @@ class Node:
 def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     directory = tmp_path_factory.mktemp("stats")
     agent, port = NodeAgent(directory, containerd.endpoint), free_port()
-    settings = directory / "plugins.yaml"
-    settings.write_text("plugins: {stats: {max_age_seconds: 0}}\n")
-    agent.arguments = ["--plugin-config", str(settings)]
+    agent.plugins = {"stats": {"max_age_seconds": 0}}
     agent.start(readOnlyPort=port, volumeStatsAggPeriod="1s")
     limits = {"limits": {"memory": "64Mi", "cpu": "300m"}}
     mounts = [{"name": "data", "mountPath": "/data"}]
