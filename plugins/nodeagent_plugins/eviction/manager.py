@@ -14,7 +14,7 @@ from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.eviction import EvictionCandidate, EvictionPlan, PlanRequest, ThresholdMaps
 from nodeagent.contracts.pods import KillReason
-from nodeagent.contracts.stats import PodUsage
+from nodeagent.contracts.stats import PodUsage, VolumeStatsProvider
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.eviction_thresholds import Signal, Threshold, read_thresholds
 from nodeagent.model.pod import Pod
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 ROUND_SECONDS = 10.0
 CLEANUP_SECONDS = 30.0
 CLEANUP_POLL_SECONDS = 1.0
+VOLUMES_SECONDS = 10.0
+"""How long measuring every volume may hold up the choice of a pod."""
 PLUGIN = "eviction"
 _USUAL_GRACE_SECONDS = 30
 
@@ -285,6 +287,8 @@ class EvictionManager:
                 _log.info("Freed without evicting pods", extra={"resource": resource})
                 return []
             measure = again
+        if about_disk(threshold.signal):
+            await self._measure_volumes()
         measure = await self._with_usage(measure, threshold.signal)
         if not measure.usage_known:
             return []
@@ -294,6 +298,17 @@ class EvictionManager:
                 return [candidate.pod.uid]
         _log.warning("No pod can be evicted", extra={"resource": resource})
         return []
+
+    async def _measure_volumes(self) -> None:
+        """Have volumes measured as they are now: what is measured each minute would name the wrong pod."""
+        stats = self._context.stats
+        if not isinstance(stats, VolumeStatsProvider):
+            return
+        try:
+            async with asyncio.timeout(VOLUMES_SECONDS):
+                await stats.measure_volumes()
+        except TimeoutError:
+            _log.warning("Not all volumes are measured before a pod is chosen", extra={"seconds": VOLUMES_SECONDS})
 
     async def _reclaim_disk(self, signal: Signal, layout: Layout) -> bool:
         """Have plugins free what they can; tell whether any tried."""

@@ -110,6 +110,9 @@ class MeasuredStats:
             if running:
                 yield pod, running
 
+    async def measure_volumes(self) -> None:
+        await self.volumes.measure_now()
+
     async def running_pods(self) -> Sequence[RunningPod]:
         """Return the pods that run something, as the runtime lists them.
 

@@ -45,6 +45,12 @@ class VolumeMeter:
         """Return what was last measured of a pod."""
         return self._measured.get(pod_uid, ())
 
+    async def measure_now(self) -> None:
+        """Measure the volumes of every pod that may still write."""
+        for pod in self._context.pods.active():
+            if pod.spec.volumes:
+                await self._update(pod)
+
     async def run(self) -> None:
         """Measure until cancelled."""
         if self._period <= 0:
@@ -59,10 +65,13 @@ class VolumeMeter:
             for uid, pod in pods.items():
                 if self._due.get(uid, 0.0) > clock.now():
                     continue
-                self._measured[uid] = await asyncio.to_thread(self._measure, pod, self._measured.get(uid, ()))
-                self._due[uid] = clock.now() + self._period * (1 + self._jitter())
+                await self._update(pod)
             soonest = min(self._due.values(), default=clock.now() + self._period)
             await clock.sleep_until(min(soonest, clock.now() + min(self._period, LOOK_SECONDS)))
+
+    async def _update(self, pod: Pod) -> None:
+        self._measured[pod.uid] = await asyncio.to_thread(self._measure, pod, self._measured.get(pod.uid, ()))
+        self._due[pod.uid] = self._context.clock.now() + self._period * (1 + self._jitter())
 
     def _measure(self, pod: Pod, before: Sequence[VolumeUsage]) -> Sequence[VolumeUsage]:
         return tuple(self._measure_all(pod, {volume.name: volume for volume in before}))

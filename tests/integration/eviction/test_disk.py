@@ -16,56 +16,90 @@ from tests.integration.programs import ApiServer, NodeAgent, simple_pod, wait_un
 DISK_MI = 400
 CACHE: dict[str, Any] = {"volumes": [{"name": "cache", "emptyDir": {}}]}
 MOUNTED = {"volumeMounts": [{"name": "cache", "mountPath": "/cache"}]}
+FILL = "i=0; while :; do dd if=/dev/zero of=/cache/$i bs=1M count=20 2>/dev/null; i=$((i+1)); usleep 90000; done"
+"""200 MB/s; it goes on writing to a full disk."""
+LITTLE_MI = 40
+
+
+class SmallDisk:
+    """A node whose agent has its root directory on a small disk of its own."""
+
+    def __init__(self, directory: Path, place: Path, endpoint: str) -> None:
+        self.place = place
+        self.api = ApiServer(directory)
+        self.api.start()
+        self.agent = NodeAgent(directory, endpoint, self.api)
+
+    def status(self, name: str) -> Any:
+        return (self.api.pod(name) or {}).get("status", {})
+
+    def until(self, name: str, phase: str) -> Any:
+        """Wait until a pod is in a phase and return its status."""
+        try:
+            wait_until(lambda: self.status(name).get("phase") == phase, f"pod {name} is {phase}", 60)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.status(name)}\n{self.agent.tail()}") from None
+        return self.status(name)
+
+    def run(self, name: str, *command: str) -> None:
+        self.api.create_pod(simple_pod(name, *command, container=MOUNTED, **CACHE))
+
+    def free_mi(self) -> int:
+        status = os.statvfs(self.place)
+        return status.f_bavail * status.f_frsize >> 20
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A small disk for the agent's root directory."""
-    place = tmp_path / "root"
+def node(containerd: Containerd, tmp_path: Path) -> Iterator[SmallDisk]:
+    place, image = tmp_path / "root", tmp_path / "disk"
     place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MI}m", "tmpfs", str(place)], check=True)
-    yield place
-    subprocess.run(["umount", "--recursive", "--lazy", str(place)], check=True)
+    with image.open("wb") as file:
+        file.truncate(DISK_MI << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], check=True)
+    subprocess.run(["mount", "-o", "loop", str(image), str(place)], check=True)
+    built = SmallDisk(tmp_path, place, containerd.endpoint)
+    try:
+        yield built
+    finally:
+        built.agent.stop()
+        built.api.stop()
+        containerd.remove_pods()
+        subprocess.run(["umount", "--recursive", "--lazy", str(place)], check=True)
 
 
 @pytest.mark.row("config.evictionHard")
-def test_a_pod_that_fills_the_disk_goes_and_the_agent_lives(containerd: Containerd, tmp_path: Path, disk: Path) -> None:
-    api, agent = ApiServer(tmp_path), NodeAgent(tmp_path, containerd.endpoint)
-    agent.api = api
+def test_a_pod_that_fills_the_disk_goes_and_the_agent_lives(node: SmallDisk) -> None:
+    node.agent.start(evictionHard={"nodefs.available": "50%"})
+    wait_until(lambda: node.api.get("/api/v1/nodes/node-1")["kind"] == "Node", "the node is registered")
+    node.run("modest")
+    node.until("modest", "Running")
+    node.run("filler", FILL)
 
-    def status(name: str) -> Any:
-        return (api.pod(name) or {}).get("status", {})
+    filler = node.until("filler", "Failed")
 
-    def until(name: str, phase: str) -> Any:
-        try:
-            wait_until(lambda: status(name).get("phase") == phase, f"pod {name} is {phase}")
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{status(name)}\n{agent.tail()}") from None
-        return status(name)
+    assert filler["reason"] == "Evicted"
+    assert filler["message"].startswith("The node was low on resource: ephemeral-storage. Threshold quantity: ")
+    assert node.until("modest", "Running").get("reason") is None
+    wait_until(lambda: node.free_mi() > 0.8 * DISK_MI, "the disk is free again")
+    node.agent.kill()
+    node.agent.start()
+    wait_until(lambda: node.agent.healthz()[0] == 200, "the agent is healthy after a restart")
+    assert node.status("modest")["containerStatuses"][0]["restartCount"] == 0
 
-    try:
-        api.start()
-        agent.start(evictionHard={"nodefs.available": "50%"})
-        wait_until(lambda: api.get("/api/v1/nodes/node-1")["kind"] == "Node", "the node is registered")
-        api.create_pod(simple_pod("modest", container=MOUNTED, **CACHE))
-        until("modest", "Running")
-        fill = "i=0; while :; do dd if=/dev/zero of=/cache/$i bs=20M count=1; i=$((i+1)); usleep 100000; done"
-        api.create_pod(simple_pod("filler", fill, container=MOUNTED, **CACHE))
 
-        filler = until("filler", "Failed")
+@pytest.mark.row("config.evictionHard")
+def test_an_agent_that_starts_on_a_full_disk_makes_room_and_knows_its_pods(node: SmallDisk) -> None:
+    node.agent.start(evictionHard={"nodefs.available": "1Ki"}, localStorageCapacityIsolation=False)
+    wait_until(lambda: node.api.get("/api/v1/nodes/node-1")["kind"] == "Node", "the node is registered")
+    node.run("modest")
+    modest = node.until("modest", "Running")
+    node.run("filler", FILL)
+    wait_until(lambda: node.free_mi() == 0, "the disk is full")
+    node.agent.kill()
 
-        assert filler["reason"] == "Evicted"
-        assert filler["message"].startswith(
-            "The node was low on resource: ephemeral-storage. Threshold quantity: 200Mi"
-        )
-        assert until("modest", "Running").get("reason") is None
-        wait_until(lambda: os.statvfs(disk).f_bavail > 0.9 * os.statvfs(disk).f_blocks, "the disk is free again")
-        assert agent.alive()
-        agent.kill()
-        agent.start()
-        wait_until(lambda: agent.healthz()[0] == 200, "the agent is healthy after a restart")
-        assert status("modest")["containerStatuses"][0]["restartCount"] == 0
-    finally:
-        agent.stop()
-        api.stop()
-        containerd.remove_pods()
+    node.agent.start(evictionHard={"nodefs.available": f"{LITTLE_MI}Mi"})
+
+    assert node.until("filler", "Failed")["reason"] == "Evicted"
+    wait_until(lambda: node.free_mi() > 0.8 * DISK_MI, "the disk is free again")
+    wait_until(lambda: node.agent.healthz()[0] == 200, "the agent is healthy")
+    assert node.until("modest", "Running")["containerStatuses"] == modest["containerStatuses"]
