@@ -58,6 +58,7 @@ def load_tool(name):
     return module
 
 
+@pytest.mark.timeout(600)  # each of hundreds starts afresh
 def test_each_module_imports_alone_without_warnings():
     names = list(sources())
     halves = [names[::2], names[1::2]]

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 ROUND_SECONDS = 10.0
 CLEANUP_SECONDS = 30.0
+"""How long pods that were given time to end hold up the next look."""
+KILLED_SECONDS = 90.0
+"""The same for pods that were killed: a node in need is slow at that, and the next pod would go for nothing."""
 CLEANUP_POLL_SECONDS = 1.0
 VOLUMES_SECONDS = 10.0
 """How long measuring every volume may hold up the choice of a pod."""
@@ -85,6 +88,7 @@ class EvictionManager:
         self._turn = asyncio.Lock()
         self.read_memory = dict
         self._failing: set[str] = set()
+        self._killed: set[str] = set()
         self._chooser_: Chooser | None = None
 
     @property
@@ -246,7 +250,9 @@ class EvictionManager:
         """Wait until the pods have ended; what they held must be free before the next look."""
         if not uids:
             return
-        until = self._clock.now() + CLEANUP_SECONDS
+        patience = KILLED_SECONDS if self._killed.issuperset(uids) else CLEANUP_SECONDS
+        self._killed.clear()
+        until = self._clock.now() + patience
         while self._clock.now() < until:
             await self._clock.sleep(CLEANUP_POLL_SECONDS)
             active = {pod.uid for pod in self._context.pods.active()}
@@ -344,6 +350,8 @@ class EvictionManager:
         own = pod.spec.termination_grace_period_seconds
         given = grace if grace is not None else (_USUAL_GRACE_SECONDS if own is None else own)
         self._chooser.ends(pod.uid, self._clock.now() + given + CLEANUP_SECONDS)
+        if given == 0:
+            self._killed.add(pod.uid)
         _log.info("Pod is evicted", extra={"pod": pod.full_name, "uid": pod.uid, "signal": signal, "text": message})
         EVICTIONS.inc(signal)
         self._plugins.decide(PLUGIN, "evict", pod.full_name, f"{signal}: {message.strip()}")

@@ -25,7 +25,7 @@ from nodeagent.pluginmanager import PluginManager
 from nodeagent.testing import FakeClock, FakePodDirectory, FakeRecorder, FakeStats, make_container, make_pod
 from nodeagent.testing.context import make_config, make_context
 from nodeagent_plugins.eviction.layout import detect_layout
-from nodeagent_plugins.eviction.manager import CLEANUP_SECONDS, EvictionManager
+from nodeagent_plugins.eviction.manager import CLEANUP_SECONDS, KILLED_SECONDS, EvictionManager
 from nodeagent_plugins.eviction.memory import MemoryReading
 from nodeagent_plugins.eviction.metrics import EVICTIONS, STATS_AGE
 from nodeagent_plugins.eviction.signals import Condition, Layout
@@ -210,11 +210,35 @@ async def test_one_pod_goes_at_a_time_and_its_end_is_waited_for(make_node: MakeN
     await clock.advance(1)
     assert node.evicted() == ["first", "second"]
     node.shows(2 * MI)
-    await clock.advance(CLEANUP_SECONDS - 1)
+    await clock.advance(KILLED_SECONDS - 1)
     assert node.evicted() == ["first", "second"]
     await clock.advance(1)
     assert node.evicted() == ["first", "second", "third"]
     run.cancel()
+    await node.context.tasks.close()
+
+
+async def test_a_pod_that_was_given_time_holds_up_a_hard_threshold_no_longer_than_usual(
+    make_node: MakeNode, clock: FakeClock
+) -> None:
+    node = make_node(
+        eviction_hard={"memory.available": "100Mi"},
+        eviction_soft=FEW,
+        eviction_soft_grace_period={"memory.available": "0s"},
+        eviction_max_pod_grace_period=60,
+    )
+    node.has("first", memory=2 * GI)
+    node.has("second", memory=GI)
+    node.shows(900 * MI)
+    node.context.tasks.start(node.manager.run(), "rounds")
+
+    await clock.advance(5)
+    assert node.evicted() == ["first"]
+    node.shows(MI)
+    await clock.advance(CLEANUP_SECONDS - 6)
+    assert node.evicted() == ["first"]
+    await clock.advance(1)
+    assert node.evicted() == ["first", "second"]
     await node.context.tasks.close()
 
 
