@@ -32,6 +32,67 @@ HOOKS = {
 }
 
 
+def contained(**fields: Any) -> dict[str, Any]:
+    return pod(containers=[{"name": "c", "image": "i", **fields}])
+
+
+def spread(**fields: Any) -> dict[str, Any]:
+    return pod(topologySpreadConstraints=[{"maxSkew": 1, "topologyKey": "zone", **fields}])
+
+
+def projected(**source: Any) -> dict[str, Any]:
+    return pod(volumes=[{"name": "v", "projected": {"sources": [source]}}])
+
+
+def affine(*, weighted: bool = False, **fields: Any) -> dict[str, Any]:
+    term = {"topologyKey": "zone", **fields}
+    if weighted:
+        preferred = [{"weight": 1, "podAffinityTerm": term}]
+        return pod(affinity={"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}})
+    return pod(affinity={"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
+
+
+SLEEP = {"sleep": {"seconds": 1}}
+POD_FIELDS = [
+    ("ProcMountType", contained(securityContext={"procMount": "Unmasked"}), "Unmasked"),
+    ("PodLifecycleSleepAction", contained(lifecycle={"preStop": SLEEP}), "sleep"),
+    ("PodLifecycleSleepAction", contained(lifecycle={"postStart": SLEEP}), "sleep"),
+    ("UserNamespacesSupport", pod(hostUsers=False), "hostUsers"),
+    ("InPlacePodVerticalScaling", contained(resizePolicy=[{"resourceName": "cpu"}]), "resizePolicy"),
+    ("DynamicResourceAllocation", pod(resourceClaims=[{"name": "gpu"}]), "gpu"),
+    (
+        "DynamicResourceAllocation",
+        pod(
+            resourceClaims=[{"name": "x"}],
+            containers=[{"name": "c", "image": "i", "resources": {"claims": [{"name": "gpu"}]}}],
+        ),
+        "gpu",
+    ),
+    ("ClusterTrustBundleProjection", projected(clusterTrustBundle={"path": "ca.crt"}), "clusterTrustBundle"),
+    ("MatchLabelKeysInPodAffinity", affine(matchLabelKeys=["rev"]), "matchLabelKeys"),
+    ("MatchLabelKeysInPodAffinity", affine(weighted=True, mismatchLabelKeys=["rev"]), "mismatchLabelKeys"),
+    ("MatchLabelKeysInPodTopologySpread", spread(matchLabelKeys=["rev"]), "matchLabelKeys"),
+    ("MinDomainsInPodTopologySpread", spread(minDomains=2), "minDomains"),
+    ("NodeInclusionPolicyInPodTopologySpread", spread(nodeTaintsPolicy="Honor"), "nodeTaintsPolicy"),
+    ("NodeInclusionPolicyInPodTopologySpread", spread(nodeAffinityPolicy="Ignore"), "nodeAffinityPolicy"),
+    (
+        "AppArmor",
+        pod() | {"metadata": {"annotations": {"container.apparmor.security.beta.kubernetes.io/c": "unconfined"}}},
+        "apparmor",
+    ),
+]
+STATUS_FIELDS = [
+    ("InPlacePodVerticalScaling", {"resize": "Proposed"}, contained(resizePolicy=[{"resourceName": "cpu"}])),
+    (
+        "InPlacePodVerticalScaling",
+        {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "1"}}]},
+        contained(resizePolicy=[{"resourceName": "cpu"}]),
+    ),
+    ("DynamicResourceAllocation", {"resourceClaimStatuses": [{"name": "x"}]}, pod(resourceClaims=[{"name": "x"}])),
+    ("PodHostIPs", {"hostIPs": [{"ip": "10.0.0.1"}]}, pod() | {"status": {"hostIPs": [{"ip": "10.0.0.2"}]}}),
+]
+
+
 @pytest.mark.parametrize("on", [True, False])
 @pytest.mark.parametrize(
     ("kind", "gate", "obj", "field"),
@@ -54,6 +115,10 @@ HOOKS = {
             )
             for word in ("Mutating", "Validating")
         ),
+        *(
+            pytest.param("Pod", gate, obj, field, marks=pytest.mark.row(f"gate.{gate}"))
+            for gate, obj, field in POD_FIELDS
+        ),
     ],
 )
 def test_a_field_is_taken_in_while_its_gate_is_on(
@@ -67,3 +132,41 @@ def test_a_field_is_taken_in_while_its_gate_is_on(
     rules.prepare_update(kept, copy.deepcopy(obj), "")
 
     assert [field in str(found) for found in (new, changed, kept)] == [on, on, True]
+
+
+@pytest.mark.parametrize("on", [True, False])
+@pytest.mark.parametrize(
+    ("gate", "status", "user"),
+    [pytest.param(*case, marks=pytest.mark.row(f"gate.{case[0]}")) for case in STATUS_FIELDS],
+)
+def test_a_field_of_the_status_is_taken_in_while_its_gate_is_on(
+    gate: str, status: dict[str, Any], user: dict[str, Any], on: bool
+) -> None:
+    rules = strategy("Pod", gate, on)
+    reported, kept = pod() | {"status": copy.deepcopy(status)}, copy.deepcopy(user) | {"status": copy.deepcopy(status)}
+
+    rules.prepare_update(reported, pod(), "status")
+    rules.prepare_update(kept, copy.deepcopy(user), "status")
+
+    assert [holds(found["status"], status) for found in (reported, kept)] == [on, True]
+
+
+def holds(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    return all(found.get(name) == value for name, value in wanted.items())
+
+
+def test_a_mount_of_proc_that_is_switched_off_is_the_usual_one() -> None:
+    new = contained(securityContext={"procMount": "Unmasked"})
+
+    strategy("Pod", "ProcMountType", False).prepare_create(new)
+
+    assert new["spec"]["containers"][0]["securityContext"] == {"procMount": "Default"}
+
+
+def test_nothing_is_dropped_from_a_pod_without_gated_fields() -> None:
+    new = contained(lifecycle={"preStop": {"exec": {"command": ["true"]}}}, securityContext={"privileged": True})
+    before = copy.deepcopy(new)
+
+    strategy("Pod", "AppArmor", False).prepare_create(new)
+
+    assert new["spec"] == before["spec"]
