@@ -36,6 +36,7 @@ from apiserver_stub.controllers.garbage import collect_garbage
 from apiserver_stub.controllers.namespaces import create_system_objects, empty_namespaces
 from apiserver_stub.controllers.node_certificates import sign_for_nodes
 from apiserver_stub.controllers.scheduler import bind_to_single_node
+from apiserver_stub.controllers.service_repair import repair_service_ranges
 from apiserver_stub.listener import Listener
 from apiserver_stub.nodes.agents import NodeAgents
 from apiserver_stub.options import Options
@@ -133,6 +134,7 @@ async def start_with(options: Options) -> Running:
         await ensure_bootstrap_policy(store)
         await aggregate_roles(store)
         await publish(server, authentication)
+        service_ranges = await repair_service_ranges(server)
         tasks = await stack.enter_async_context(TaskOwner("apiserver"))
         server.admission = await build_admission(
             server, stack, tasks, [RoleEscalation(authorization.rbac, authorization.chain)]
@@ -146,6 +148,8 @@ async def start_with(options: Options) -> Running:
         tasks.start(keep_published(server, authentication), "publish-authentication")
         tasks.start(empty_namespaces(server), "namespaces")
         tasks.start(keep_aggregated(store), "aggregated-roles")
+        if service_ranges is not None:
+            tasks.start(service_ranges.run(), "service-ranges")
         if options.enable_garbage_collector:
             tasks.start(collect_garbage(server), "garbage")
         if options.bind_pods_to_single_node:

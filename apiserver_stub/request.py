@@ -12,6 +12,7 @@ from apiserver_stub.status import ApiError, bad_request
 
 if TYPE_CHECKING:
     from apiserver_stub.media import Format
+    from apiserver_stub.resources.registry import Reservation
 
 _FALSE = frozenset(["", "0", "false"])
 _NUMBER = re.compile(r"[+-]?[0-9]+")
@@ -106,6 +107,8 @@ class Request:
     """What the audit trail should tell besides, where there is one."""
     afterwards: list[Callable[[], None]] = field(default_factory=list)
     """Called when the request is done, however it ended."""
+    reservation: Reservation | None = None
+    """What the write under way has taken; see :mod:`apiserver_stub.verbs.reserving`."""
 
     @property
     def dry_run(self) -> bool:

@@ -15,6 +15,7 @@ from apiserver_stub.objects import Object
 from apiserver_stub.status import ApiError
 from apiserver_stub.store import Compacted, Keep, Outcome, Put, Record, Remove, StoreUnavailable
 from apiserver_stub.verbs.delete import FOREGROUND, ORPHAN, remove
+from apiserver_stub.verbs.reserving import give_back
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
@@ -232,8 +233,13 @@ class GarbageCollector:
     ) -> None:
         """Give the object these owner *references*, or take *finalizer* away from it."""
 
+        resource, gone = self._resources[storage], False
+        obj: Object = {}
+
         def decide(current: Record | None) -> Outcome:
-            obj: Object = {} if current is None else objects.decode(current.data)
+            nonlocal obj, gone
+            gone = False
+            obj = {} if current is None else objects.decode(current.data)
             if not obj or obj["metadata"]["uid"] != uid:
                 raise ApiError(404, "NotFound", f"{storage} {key} is gone")
             metadata = obj["metadata"]
@@ -246,10 +252,13 @@ class GarbageCollector:
                 return Keep()
             data = objects.encode_for_store(obj)
             waits = "deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds")
-            lingers = metadata.get("finalizers") or self._resources[storage].strategy.lingers(obj)
-            return Remove(data) if finalizer and waits and not lingers else Put(data)
+            lingers = metadata.get("finalizers") or resource.strategy.lingers(obj)
+            gone = bool(finalizer and waits and not lingers)
+            return Remove(data) if gone else Put(data)
 
         await self._server.store.update(storage, key, decide)
+        if gone and resource.strategy.reserves:
+            await give_back(self._server.store, resource, obj)
 
 
 def _set(metadata: Object, name: str, values: Sequence[object]) -> None:

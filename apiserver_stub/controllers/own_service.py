@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 from apiserver_stub import objects
 from apiserver_stub.controllers.namespaces import ensure
 from apiserver_stub.objects import Object
-from apiserver_stub.resources.services import ServiceStrategy
+from apiserver_stub.resources.registry import Reservation
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove, StoreUnavailable
 from apiserver_stub.store.base import without_revision
+from apiserver_stub.verbs.planned import write
+from apiserver_stub.verbs.reserving import NOT_MADE
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
@@ -29,9 +31,6 @@ _KEY = "default/kubernetes"
 async def announce(server: ApiServer) -> None:
     """Create the service where it is missing, and write the address of this server into its endpoints."""
     options = server.options
-    services = server.registry.find("", "v1", "services")
-    if services is not None and isinstance(services.strategy, ServiceStrategy):
-        services.strategy.addresses.follow(server.store.collection(services.storage))
     host, port = _address(server)
     networks = options.service_networks
     cluster_ip = str(networks[0].network_address + 1)
@@ -67,8 +66,7 @@ async def announce(server: ApiServer) -> None:
             spec.pop("externalTrafficPolicy", None)
 
     complete(service)
-    await ensure(server, "core/services", service)
-    await _change(server, "core/services", complete)
+    await _write_service(server, service, complete)
     if options.endpoint_reconciler_type != "none":
         endpoints: Object = {
             "kind": "Endpoints",
@@ -81,6 +79,40 @@ async def announce(server: ApiServer) -> None:
         }
         await ensure(server, "core/endpoints", endpoints)
         await _reconcile(server, host, port)
+
+
+async def _write_service(server: ApiServer, service: Object, complete: Callable[[Object], object]) -> None:
+    """Create *service*, or let *complete* bring the one that is there up to date."""
+    resource = server.registry.find("", "v1", "services")
+    if resource is None:
+        return
+    reservation: Reservation | None = None
+
+    async def plan(current: Record | None) -> Outcome:
+        nonlocal reservation
+        if reservation is not None:
+            await reservation.release()
+            reservation = None
+        if current is None:
+            old, new = None, service
+            new["metadata"] |= {"uid": objects.new_uid(), "creationTimestamp": objects.now()}
+        else:
+            old, new = objects.decode(current.data), objects.decode(current.data)
+            complete(new)
+            if new == old:
+                return Keep()
+        reservation = await resource.strategy.reserve(server.store, new, old)
+        return Put(objects.encode_for_store(new))
+
+    try:
+        await write(server.store, resource.storage, _KEY, plan)
+    except NOT_MADE as error:
+        _log.error("This server's own service cannot have its address or port", extra={"err": error})
+        if reservation is not None:
+            await reservation.release()
+    else:
+        if reservation is not None:
+            await reservation.keep()
 
 
 async def keep_announced(server: ApiServer) -> None:

@@ -17,6 +17,7 @@ from apiserver_stub.verbs.delete import delete, delete_collection
 from apiserver_stub.verbs.get import get
 from apiserver_stub.verbs.lists import list_objects
 from apiserver_stub.verbs.patch import patch
+from apiserver_stub.verbs.reserving import reserving
 from apiserver_stub.verbs.update import update
 
 if TYPE_CHECKING:
@@ -50,7 +51,11 @@ async def dispatch(server: ApiServer, request: Request, resource: Resource | Non
         raise method_not_allowed()
     if not resource.namespaced and info.namespace and resource.plural != "namespaces":
         raise no_such_resource()
-    reply = await _verb(request, resource)(server, request, resource)
+    verb = _verb(request, resource)
+    if resource.strategy.reserves:
+        reply = await reserving(verb, server, request, resource)
+    else:
+        reply = await verb(server, request, resource)
     if info.verb == "create" and resource.plural == "namespaces" and reply.record is not None:
         await fill_namespace(server, reply.record.key)
     return render(reply, request, resource)

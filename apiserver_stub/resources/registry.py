@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from apiserver_stub.objects import Object, decode, dig, encode_for_store
 from apiserver_stub.status import Cause
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
     from apiserver_stub.nodes.stream import Handler
     from apiserver_stub.request import Request
-    from apiserver_stub.store import Record
+    from apiserver_stub.store import Record, Store
 
 STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -48,8 +48,37 @@ class Subresource:
     """Answers from elsewhere, for as long as it takes; any method that *verbs* has."""
 
 
+class Reservation(Protocol):
+    """What a write has taken that only one object may have.
+
+    When it cannot be given back, that is logged and left to whoever compares what is taken with the objects.
+    """
+
+    async def keep(self) -> None:
+        """Give back what the object has no longer: the write was made."""
+
+    async def release(self) -> None:
+        """Give back what was taken: the write was not made."""
+
+
 class Strategy:
-    """The rules of a kind; this one has none beyond those of metadata. Methods are pure and change only *new*."""
+    """The rules of a kind; this one has none beyond those of metadata.
+
+    Methods are pure and change only *new*, except :meth:`reserve`.
+    """
+
+    reserves = False
+    """Whether each object has something that only one may have, so that every write begins with :meth:`reserve`."""
+
+    async def reserve(
+        self, store: Store, new: Object | None, old: Object | None, *, dry_run: bool = False
+    ) -> Reservation:
+        """Take what *new* is to have and *old* has not, and complete *new* with it; ``None`` is an object not there.
+
+        :param dry_run: take nothing.
+        :raises ApiError: it is not to be had, and nothing was taken.
+        """
+        raise NotImplementedError
 
     def default(self, new: Object) -> None:
         """Fill in what a client may leave out; for every object that comes in."""

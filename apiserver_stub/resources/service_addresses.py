@@ -1,165 +1,181 @@
-"""Cluster addresses and node ports of services: which are free, and giving them out.
-
-What is in use is read from the services themselves, so there is no second record that could be wrong after a crash.
-What was given to a service that is being written is held back for a while: until it is seen, or was never stored.
-"""
+"""Cluster addresses and node ports of services: the ranges they come from, and what one write takes and gives back."""
 
 from __future__ import annotations
 
 import logging
-import random
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from ipaddress import ip_address
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import TYPE_CHECKING, NamedTuple
 
-from apiserver_stub.objects import Object, decode
+from apiserver_stub.objects import Object
+from apiserver_stub.resources.range_allocation import RangeAllocation, Refused
 from apiserver_stub.status import internal
+from apiserver_stub.store import Store, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
     from apiserver_stub.options.services import Network
-    from apiserver_stub.store.collection import Collection
 
 _log = logging.getLogger(__name__)
 
-_HELD_SECONDS = 10.0
-_TRIES = 20
+_KEYS = ("serviceips", "secondaryserviceips")
+_MOST_ADDRESSES = 1 << 16
+"""So many of an IPv6 network are given out."""
+_DRY_RUN_PORT = 32768
 
-V = TypeVar("V", str, int)
-Use = tuple[tuple[str, ...], tuple[int, ...]]
 
+class Use(NamedTuple):
+    """What a service has."""
 
-class Refused(ValueError):
-    """An address or port cannot be had; the text says why."""
+    addresses: tuple[str, ...]
+    ports: tuple[int, ...]
 
 
 class ServiceAddresses:
-    """Gives out addresses of *networks* and ports of *ports* (spec: opt.service-cluster-ip-range,
+    """The ranges: addresses of *networks*, the primary one first, and node *ports* (spec: opt.service-cluster-ip-range,
     opt.service-node-port-range)."""
 
-    def __init__(self, networks: Sequence[Network], ports: range, *, now: Callable[[], float] = time.monotonic) -> None:
-        self.networks, self.ports = networks, ports
-        self._services: Collection | None = None
-        self._uses: dict[str, tuple[int, Use]] = {}
-        self._held: dict[str | int, float] = {}
-        self._now = now
-        self._random = random.Random()  # noqa: S311 - spread, not secrecy
+    def __init__(self, networks: Sequence[Network], ports: range) -> None:
+        self.networks: dict[int, Network] = {network.version: network for network in networks}
+        self.addresses: dict[int, RangeAllocation] = {
+            network.version: _of_network(key, network) for key, network in zip(_KEYS, networks, strict=False)
+        }
+        kept = min(max(16, len(ports) // 32), 128) if len(ports) > 16 else 0
+        shown = f"{ports.start}-{ports.stop - 1}"
+        self.ports = RangeAllocation(
+            "servicenodeports", shown, ports.start, len(ports), kept, "provided port is already allocated"
+        )
 
-    def follow(self, services: Collection) -> None:
-        """Begin with what *services* have, and tell of those that share an address or stand outside the ranges."""
-        self._services = services
-        addresses: Counter[str] = Counter()
-        ports: Counter[int] = Counter()
-        for ips, numbers in self._current():
-            addresses.update(ips)
-            ports.update(numbers)
-        for value, count in [*addresses.items(), *ports.items()]:
-            if count > 1:
-                _log.warning("Services share what each should have alone", extra={"value": value, "services": count})
-        for text in addresses:
-            if self.network_of(text) is None:
-                _log.warning("A service has an address outside the ranges", extra={"address": text})
+    def numbers(self, use: Use) -> dict[RangeAllocation, set[int]]:
+        """Return the numbers that stand for *use* in each range; what is outside of all has none."""
+        found: dict[RangeAllocation, set[int]] = {self.ports: {port for port in use.ports if port in self.ports}}
+        for text in use.addresses:
+            address = parse_address(text)
+            if address is None or (allocation := self.addresses.get(address.version)) is None:
+                continue
+            if int(address) in allocation:
+                found.setdefault(allocation, set()).add(int(address))
+        return found
 
-    def network_of(self, text: str) -> Network | None:
-        """Return the range that holds *text*."""
-        address = ip_address(text)
-        return next((network for network in self.networks if address in network), None)
 
-    def take_address(self, network: Network, wanted: str = "") -> str:
-        """Return a free address of *network*, or *wanted*.
+class ServiceReservation:
+    """What one write of a service takes from the ranges, and what it gives back once it is made.
+
+    :param before: what the service has so far.
+    :param dry_run: nothing is taken; what would be chosen is stood for by the first address and the ports behind all.
+    """
+
+    def __init__(self, ranges: ServiceAddresses, store: Store, before: Use, *, dry_run: bool) -> None:
+        self.ranges, self.before = ranges, before
+        self._store, self._dry_run = store, dry_run
+        self._taken: list[tuple[RangeAllocation, int]] = []
+        self._given_up: dict[RangeAllocation, set[int]] = {}
+        self._stand_in = _DRY_RUN_PORT
+
+    async def take_address(self, version: int, wanted: str = "") -> str:
+        """Return a free address of IP *version*, or *wanted*.
 
         :raises Refused: *wanted* is not to be had.
-        :raises ApiError: 500, none is free.
+        :raises ApiError: 500, none is to be had.
         """
-        used = {ip for ips, _ in self._current() for ip in ips}
-        base, last = int(network.network_address), int(network.broadcast_address) - (network.version == 4)
+        network, allocation = self.ranges.networks[version], self.ranges.addresses[version]
         if wanted:
-            address = ip_address(wanted)
-            if address not in network or not base < int(address) <= last:
-                shown = ",".join(str(item) for item in self.networks)
+            address = parse_address(wanted)
+            if address is None or address.version != version or int(address) not in allocation:
                 raise Refused(
                     f"failed to allocate IP {wanted}: the provided IP ({wanted}) is not in the valid range. "
-                    f"The range of valid IPs is {shown}"
+                    f"The range of valid IPs is {network}"
                 )
-            if self._is_taken(str(address), used):
-                raise Refused(f"failed to allocate IP {wanted}: provided IP is already allocated")
-            return self._hold(str(address))
-        build = type(network.network_address)
-        size = last - base
-        # The lower part is left to those who choose their address themselves, as long as there is room above.
-        kept = min(max(16, size // 16), 256) if size > 16 else 0
-        numbers = range(base + 1 + kept, last + 1), range(base + 1, base + 1 + kept)
-        free = self._pick(numbers, lambda number: not self._is_taken(str(build(number)), used))
-        if free is None:
-            raise internal("failed to allocate a serviceIP: range is full")
-        return self._hold(str(build(free)))
+            try:
+                await self._take(allocation, int(address))
+            except Refused as error:
+                raise Refused(f"failed to allocate IP {wanted}: {error}") from error
+            return wanted
+        if self._dry_run:
+            return str(network.network_address)
+        try:
+            number = await self._take(allocation)
+        except Refused as error:
+            raise internal(f"failed to allocate a serviceIP: {error}") from error
+        return str(type(network.network_address)(number))
 
-    def take_port(self, wanted: int = 0) -> int:
+    async def take_port(self, wanted: int = 0) -> int:
         """Return a free node port, or *wanted*.
 
         :raises Refused: *wanted* is not to be had.
-        :raises ApiError: 500, none is free.
+        :raises ApiError: 500, none is to be had.
         """
-        used = {port for _, ports in self._current() for port in ports}
+        allocation = self.ranges.ports
         if wanted:
-            if wanted not in self.ports:
-                shown = f"{self.ports.start}-{self.ports.stop - 1}"
-                raise Refused(f"provided port is not in the valid range. The range of valid ports is {shown}")
-            if self._is_taken(wanted, used):
-                raise Refused("provided port is already allocated")
-            return self._hold(wanted)
-        kept = min(max(16, len(self.ports) // 32), 128) if len(self.ports) > 16 else 0
-        numbers = self.ports[kept:], self.ports[:kept]
-        free = self._pick(numbers, lambda number: not self._is_taken(number, used))
-        if free is None:
-            raise internal("failed to allocate a nodePort: range is full")
-        return self._hold(free)
+            if wanted not in allocation:
+                raise Refused(
+                    f"provided port is not in the valid range. The range of valid ports is {allocation.range}"
+                )
+            if self._dry_run and allocation.is_taken(self._store, wanted):
+                raise Refused(allocation.taken)
+            return await self._take(allocation, wanted)
+        if self._dry_run:
+            self._stand_in += 1
+            return self._stand_in
+        try:
+            return await self._take(allocation)
+        except Refused as error:
+            raise internal(f"failed to allocate a nodePort: {error}") from error
 
-    def _pick(self, parts: Iterable[range], is_free: Callable[[int], bool]) -> int | None:
-        for part in parts:
-            for _ in range(_TRIES if part else 0):
-                number = part[self._random.randrange(len(part))]
-                if is_free(number):
-                    return number
-            for number in part:
-                if is_free(number):
-                    return number
-        return None
+    async def _take(self, allocation: RangeAllocation, wanted: int | None = None) -> int:
+        if self._dry_run and wanted is not None:
+            return wanted
+        number = await allocation.take(self._store, wanted)
+        self._taken.append((allocation, number))
+        return number
 
-    def _is_taken(self, value: str | int, used: set[str] | set[int]) -> bool:
-        return value in used or self._held.get(value, 0) > self._now()
+    def leave(self, after: Use) -> None:
+        """Let *after* be what the service has once the write is made."""
+        kept = self.ranges.numbers(after)
+        for allocation, numbers in self.ranges.numbers(self.before).items():
+            self._given_up[allocation] = numbers - kept.get(allocation, set())
 
-    def _hold(self, value: V) -> V:
-        now = self._now()
-        self._held = {held: until for held, until in self._held.items() if until > now}
-        self._held[value] = now + _HELD_SECONDS
-        return value
+    async def keep(self) -> None:
+        if not self._dry_run:
+            await self._give_back(self._given_up)
 
-    def _current(self) -> list[Use]:
-        """Return what each service has now; only those that changed are read."""
-        if self._services is None:
-            return []
-        records = self._services.select()
-        uses = {}
-        for record in records:
-            known = self._uses.get(record.key)
-            uses[record.key] = (
-                known if known and known[0] == record.revision else (record.revision, used_by(decode(record.data)))
-            )
-        self._uses = uses
-        found = [use for _, use in uses.values()]
-        if self._held:
-            seen = {value for both in found for part in both for value in part}
-            self._held = {value: until for value, until in self._held.items() if value not in seen}
-        return found
+    async def release(self) -> None:
+        taken: dict[RangeAllocation, set[int]] = {}
+        for allocation, number in self._taken:
+            taken.setdefault(allocation, set()).add(number)
+        self._taken.clear()
+        await self._give_back(taken)
+
+    async def _give_back(self, found: dict[RangeAllocation, set[int]]) -> None:
+        for allocation, numbers in found.items():
+            try:
+                await allocation.give_back(self._store, numbers)
+            except (StoreUnavailable, StoreRefused, Refused) as error:
+                about = {"range": allocation.key, "numbers": len(numbers), "err": error}
+                _log.warning("What services no longer have is free after the next repairs only", extra=about)
 
 
 def used_by(service: Object) -> Use:
     """Return the addresses and node ports of *service*."""
     spec = service.get("spec") or {}
-    addresses = spec.get("clusterIPs") or [spec.get("clusterIP") or ""]
+    addresses = () if spec.get("type") == "ExternalName" else spec.get("clusterIPs") or [spec.get("clusterIP") or ""]
     ports = {port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")}
     if spec.get("healthCheckNodePort"):
         ports.add(spec["healthCheckNodePort"])
-    return tuple(ip for ip in addresses if ip not in ("", "None")), tuple(ports)
+    return Use(tuple(ip for ip in addresses if ip not in ("", "None")), tuple(sorted(ports)))
+
+
+def parse_address(text: str) -> IPv4Address | IPv6Address | None:
+    """Return the address that *text* is, ``None`` when it is none."""
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None
+
+
+def _of_network(key: str, network: Network) -> RangeAllocation:
+    """Return the range of the addresses of *network*, without the first one and the last one of IPv4."""
+    size = network.num_addresses - 2 if network.version == 4 else min(network.num_addresses, _MOST_ADDRESSES) - 1
+    total = network.num_addresses
+    kept = min(max(16, total // 16), 256) if total > 16 else 0
+    first = int(network.network_address) + 1
+    return RangeAllocation(key, str(network), first, size, kept, "provided IP is already allocated")

@@ -6,8 +6,9 @@ from ipaddress import ip_address
 from typing import Any
 
 from apiserver_stub.objects import Object
-from apiserver_stub.resources.service_addresses import Refused, ServiceAddresses
-from apiserver_stub.status import Cause, invalid, invalid_value
+from apiserver_stub.resources.range_allocation import Refused
+from apiserver_stub.resources.service_addresses import ServiceReservation
+from apiserver_stub.status import Cause, internal, invalid, invalid_value
 
 _FAMILIES = {4: "IPv4", 6: "IPv6"}
 _POLICY = "spec.ipFamilyPolicy"
@@ -23,6 +24,10 @@ def has_node_ports(spec: Object) -> bool:
     if spec.get("type") == "LoadBalancer":
         return spec.get("allocateLoadBalancerNodePorts") is not False
     return spec.get("type") == "NodePort"
+
+
+def has_health_port(spec: Object) -> bool:
+    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 
 def keep_given(new: Object, old: Object) -> None:
@@ -55,34 +60,39 @@ def keep_given(new: Object, old: Object) -> None:
         if spec.get("externalTrafficPolicy") == before.get("externalTrafficPolicy"):
             spec.pop("externalTrafficPolicy", None)
         spec.pop("allocateLoadBalancerNodePorts", None)
+    if not has_health_port(spec) and spec.get("healthCheckNodePort") == before.get("healthCheckNodePort"):
+        spec.pop("healthCheckNodePort", None)
 
 
-def settle(service: Object, addresses: ServiceAddresses, old: Object | None = None) -> None:
-    """Complete families, cluster addresses and node ports; those that *old* has are kept.
+async def settle(service: Object, reservation: ServiceReservation, old: Object | None = None) -> None:
+    """Complete families, cluster addresses and node ports; those that *old* has are kept, others are taken.
 
     :raises ApiError: 422, they contradict each other or the cluster, or are not to be had; 500, none is left.
+    :raises StoreUnavailable: they cannot be taken now.
     """
     spec = service["spec"]
     before = old["spec"] if old is not None else {}
     causes: list[Cause] = []
     if spec.get("type") != "ExternalName":
-        causes = _settle_families(spec, addresses)
+        causes = _settle_families(spec, [_FAMILIES[version] for version in reservation.ranges.networks])
         if not causes and has_addresses(spec):
-            causes = _settle_addresses(spec, before, addresses)
+            causes = await _settle_addresses(spec, reservation)
     if not causes:
-        causes = _settle_ports(spec, before, addresses)
+        causes = await _settle_ports(spec, before, reservation)
+    if not causes:
+        await _settle_health_port(spec, before, reservation)
     if causes:
         raise invalid("", "Service", service["metadata"].get("name") or "", causes)
 
 
-def _settle_families(spec: Object, addresses: ServiceAddresses) -> list[Cause]:
+def _settle_families(spec: Object, served: list[str]) -> list[Cause]:
     given = spec.get("clusterIPs") or ([spec["clusterIP"]] if spec.get("clusterIP") else [])
     if spec.get("clusterIP") and given[0] != spec["clusterIP"]:
         return [invalid_value("spec.clusterIPs", given, "first value must match `clusterIP`")]
     spec["clusterIPs"] = given
     if given:
         spec["clusterIP"] = given[0]
-    headless, served = spec.get("clusterIP") == HEADLESS, [_FAMILIES[item.version] for item in addresses.networks]
+    headless = spec.get("clusterIP") == HEADLESS
     anywhere = headless and not spec.get("selector")
     if not spec.get("ipFamilyPolicy"):
         spec["ipFamilyPolicy"] = "RequireDualStack" if anywhere else "SingleStack"
@@ -119,16 +129,16 @@ def _settle_families(spec: Object, addresses: ServiceAddresses) -> list[Cause]:
     return causes
 
 
-def _settle_addresses(spec: Object, before: Object, addresses: ServiceAddresses) -> list[Cause]:
-    kept = set(before.get("clusterIPs") or ())
-    networks = {_FAMILIES[network.version]: network for network in addresses.networks}
+async def _settle_addresses(spec: Object, reservation: ServiceReservation) -> list[Cause]:
+    kept = reservation.before.addresses
+    versions = {family: version for version, family in _FAMILIES.items()}
     given, causes = list(spec.get("clusterIPs") or ()), []
     for index, family in enumerate(spec["ipFamilies"]):
         try:
             if index >= len(given):
-                given.append(addresses.take_address(networks[family]))
+                given.append(await reservation.take_address(versions[family]))
             elif given[index] not in kept:
-                given[index] = addresses.take_address(networks[family], given[index])
+                given[index] = await reservation.take_address(versions[family], given[index])
         except Refused as error:
             shown = "[]string{" + ", ".join(f'"{item}"' for item in given) + "}"
             causes.append(Cause("FieldValueInvalid", f"Invalid value: {shown}: {error}", "spec.clusterIPs"))
@@ -136,11 +146,9 @@ def _settle_addresses(spec: Object, before: Object, addresses: ServiceAddresses)
     return causes
 
 
-def _settle_ports(spec: Object, before: Object, addresses: ServiceAddresses) -> list[Cause]:
-    if not has_node_ports(spec):
+async def _settle_ports(spec: Object, before: Object, reservation: ServiceReservation) -> list[Cause]:
+    if spec.get("type") not in ("NodePort", "LoadBalancer"):
         given = [(index, port) for index, port in enumerate(spec.get("ports") or ()) if port.get("nodePort")]
-        if spec.get("type") == "LoadBalancer":
-            return []
         text = f"may not be used when `type` is '{spec.get('type')}'"
         return [
             Cause("FieldValueForbidden", f"Forbidden: {text}", f"spec.ports[{index}].nodePort") for index, _ in given
@@ -148,8 +156,11 @@ def _settle_ports(spec: Object, before: Object, addresses: ServiceAddresses) -> 
     kept = {port["nodePort"] for port in before.get("ports") or () if port.get("nodePort")}
     ours: dict[int, Any] = {}
     causes = []
-    for index, port in enumerate(spec.get("ports") or ()):
+    # Those that are asked for come first, or one of them might be chosen for another port.
+    for index, port in sorted(enumerate(spec.get("ports") or ()), key=lambda item: not item[1].get("nodePort")):
         number = port.get("nodePort") or 0
+        if not number and not has_node_ports(spec):
+            continue  # none unless one is asked for
         same = next((other for other in ours.values() if not number and other["port"] == port.get("port")), None)
         if same is not None and same.get("protocol") != port.get("protocol"):
             port["nodePort"] = same["nodePort"]  # one number for several protocols
@@ -158,12 +169,22 @@ def _settle_ports(spec: Object, before: Object, addresses: ServiceAddresses) -> 
             ours[number] = port
             continue
         try:
-            port["nodePort"] = addresses.take_port(number)
+            port["nodePort"] = await reservation.take_port(number)
             ours[port["nodePort"]] = port
         except Refused as error:
             causes.append(invalid_value(f"spec.ports[{index}].nodePort", number, str(error)))
-    if spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local":
-        spec["healthCheckNodePort"] = (
-            spec.get("healthCheckNodePort") or before.get("healthCheckNodePort") or (addresses.take_port())
-        )
     return causes
+
+
+async def _settle_health_port(spec: Object, before: Object, reservation: ServiceReservation) -> None:
+    if not has_health_port(spec):
+        return
+    had = before.get("healthCheckNodePort") or 0
+    wanted = spec.get("healthCheckNodePort") or had
+    if wanted and wanted == had:
+        spec["healthCheckNodePort"] = had
+        return
+    try:
+        spec["healthCheckNodePort"] = await reservation.take_port(wanted)
+    except Refused as error:
+        raise internal(f"failed to allocate requested HealthCheck NodePort {wanted}: {error}") from error

@@ -8,17 +8,20 @@ from apiserver_stub.nodes.proxy import proxy_service
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
-from apiserver_stub.resources.service_addresses import ServiceAddresses
+from apiserver_stub.resources.service_addresses import ServiceAddresses, ServiceReservation, Use, used_by
 from apiserver_stub.resources.service_families import keep_given, settle
 from apiserver_stub.status import Cause, invalid_value, required
 from apiserver_stub.strategic import SERVICE
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options
+    from apiserver_stub.store import Store
 
 
 class ServiceStrategy(Strategy):
     """Ports are there and have numbers; a cluster address once given stays."""
+
+    reserves = True
 
     def __init__(self, addresses: ServiceAddresses) -> None:
         self.addresses = addresses
@@ -41,14 +44,25 @@ class ServiceStrategy(Strategy):
 
     def prepare_create(self, new: Object) -> None:
         new["status"] = {"loadBalancer": {}}
-        settle(new, self.addresses)
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         super().prepare_update(new, old, subresource)
         if not subresource:
             keep_given(new, old)
-            if not _changes_address(new, old):
-                settle(new, self.addresses, old)
+
+    async def reserve(
+        self, store: Store, new: Object | None, old: Object | None, *, dry_run: bool = False
+    ) -> ServiceReservation:
+        before = used_by(old) if old is not None else Use((), ())
+        reservation = ServiceReservation(self.addresses, store, before, dry_run=dry_run)
+        if new is not None and (old is None or not _changes_address(new, old)):
+            try:
+                await settle(new, reservation, old)
+            except Exception:
+                await reservation.release()
+                raise
+        reservation.leave(used_by(new) if new is not None else Use((), ()))
+        return reservation
 
     def validate(self, new: Object) -> list[Cause]:
         spec = new["spec"]

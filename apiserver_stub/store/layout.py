@@ -30,6 +30,7 @@ class Layout:
             if "get" in item.verbs:  # others are answered and never stored
                 folders[item.storage] = item.storage_key or item.plural
         folders["core/masterleases"] = "masterleases"  # which servers live; nobody is served it
+        folders["core/ranges"] = "ranges"  # the numbers given to services; nobody is served it either
         return cls(prefix, folders)
 
     @property

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_SERVICES, _RANGES = "core/services", "core/ranges"
 RELOAD_SECONDS = 60.0
 """Time between two looks at the file of the keys."""
 
@@ -59,6 +60,8 @@ def _build(options: Options, layout: Layout, sealing: Encryption, calls: Calls) 
     apart: dict[str, tuple[str, ...]] = {
         name: urls for name, urls in options.store_servers_overrides.items() if name in layout.collections
     }
+    if _SERVICES in apart:
+        apart[_RANGES] = apart[_SERVICES]  # with those who have their numbers
     main: Store
     if options.store_servers:
         main = _etcd(options, layout.without(apart), layout, options.store_servers, sealing, calls)

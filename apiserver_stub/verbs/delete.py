@@ -13,6 +13,7 @@ from apiserver_stub.reply import Reply
 from apiserver_stub.status import ApiError, details_of, not_found, success
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.verbs import lists
+from apiserver_stub.verbs.reserving import give_back
 from apiserver_stub.verbs.writing import DryRun, invalid_options
 
 if TYPE_CHECKING:
@@ -95,9 +96,11 @@ async def remove(
     """
     strategy = resource.strategy
     outcome_object: Object = {}
+    gone = False
 
     def decide(current: Record | None) -> Outcome:
-        nonlocal outcome_object
+        nonlocal outcome_object, gone
+        gone = False
         if current is None:
             raise not_found(resource.group, resource.plural, name)
         obj = outcome_object = resource.read(current)
@@ -125,9 +128,12 @@ async def remove(
         if options["dryRun"]:
             raise DryRun(obj)
         data = objects.encode_for_store(obj)
-        return Put(data, server.ttl_of(resource)) if lingers else Remove(data)
+        gone = not lingers
+        return Remove(data) if gone else Put(data, server.ttl_of(resource))
 
     record = await server.store.update(resource.storage, key, decide)
+    if gone and strategy.reserves:
+        await give_back(server.store, resource, outcome_object)
     outcome_object["metadata"]["resourceVersion"] = str(record.revision)
     return record, outcome_object
 

@@ -12,6 +12,7 @@ from apiserver_stub.objects import Object
 from apiserver_stub.status import ApiError, bad_request, conflict, invalid, modified
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.validation import validate_metadata, validate_metadata_update
+from apiserver_stub.verbs.reserving import reserve
 from apiserver_stub.verbs.tracking import put, track_create, track_update
 from nodeagent.base import identity
 
@@ -134,6 +135,8 @@ async def prepare_new(
     strategy.prepare_create(obj)
     call = Call("CREATE", request, resource, obj, name=metadata.get("name") or "", dry_run=request.dry_run)
     await server.admission.admit(call)
+    if strategy.reserves:
+        await reserve(server, request, resource, obj, None)
     metadata = obj["metadata"]
     causes = validate_metadata(metadata, label_names=resource.label_names, free_names=resource.free_names)
     causes += strategy.validate(obj)
@@ -225,6 +228,10 @@ async def plan_update(
     strategy.prepare_update(new, old, info.subresource)
     call = Call("UPDATE", request, resource, new, old, name, dry_run=request.dry_run)
     await server.admission.admit(call)
+    if strategy.reserves:
+        goes = finished(new["metadata"], before)
+        if goes or not info.subresource:
+            await reserve(server, request, resource, None if goes else new, old)
     causes = validate_metadata_update(new["metadata"], before)
     causes += validate_metadata(new["metadata"], label_names=resource.label_names, free_names=resource.free_names)
     causes += strategy.validate_update(new, old, info.subresource)

@@ -45,7 +45,7 @@ def _with_lists(*kinds: str) -> frozenset[str]:
 
 KINDS = MappingProxyType(
     {
-        "core_v1": frozenset({"Binding"})
+        "core_v1": frozenset({"Binding", "RangeAllocation"})
         | _with_lists(
             "ConfigMap",
             "Endpoints",

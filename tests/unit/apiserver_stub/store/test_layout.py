@@ -23,6 +23,7 @@ def layout() -> Layout:
         ("core/endpoints", "ns/s", "/registry/services/endpoints/ns/s"),
         ("core/events", "ns/e", "/registry/events/ns/e"),
         ("networking.k8s.io/ingresses", "ns/i", "/registry/ingress/ns/i"),
+        ("core/ranges", "serviceips", "/registry/ranges/serviceips"),
         ("coordination.k8s.io/leases", "ns/l", "/registry/leases/ns/l"),
     ],
 )
@@ -33,7 +34,7 @@ def test_a_key_has_one_place(layout: Layout, name: str, key: str, place: str) ->
 
 @pytest.mark.parametrize(
     "place",
-    ["/registry/ranges/servicenodeports", "/registry/ranges/serviceips", "/registry/pods/", "/other/pods/a/b", "x"],
+    ["/registry/ranges/", "/registry/controllers/a/b", "/registry/pods/", "/other/pods/a/b", "x"],
 )
 def test_what_is_not_served_is_left_alone(layout: Layout, place: str) -> None:
     assert layout.find(place) is None

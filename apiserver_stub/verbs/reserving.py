@@ -1,0 +1,63 @@
+"""Writes of kinds whose objects have what only one may have: it is taken before the write and given back after it.
+
+Better taken by nobody than by two: when it cannot be known whether the write was made, nothing is given back, and what
+nobody has then is found by those who repair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from apiserver_stub.objects import Object
+from apiserver_stub.reply import Reply
+from apiserver_stub.status import ApiError
+from apiserver_stub.store import Store, StoreRefused
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+    from apiserver_stub.request import Request
+    from apiserver_stub.resources.registry import Resource
+
+NOT_MADE = (ApiError, StoreRefused)
+"""Errors after which a write was surely not made."""
+
+
+async def reserving(
+    verb: Callable[[ApiServer, Request, Resource], Awaitable[Reply]],
+    server: ApiServer,
+    request: Request,
+    resource: Resource,
+) -> Reply:
+    """Return what *verb* answers, and give back what is no longer had after it."""
+    try:
+        reply = await verb(server, request, resource)
+    except NOT_MADE:
+        await _release(request)
+        raise
+    if request.reservation is not None:
+        await request.reservation.keep()
+    return reply
+
+
+async def reserve(
+    server: ApiServer, request: Request, resource: Resource, new: Object | None, old: Object | None
+) -> None:
+    """Take what *new* is to have and complete it; what was taken for an earlier plan of the same write is given back.
+
+    :raises ApiError: it is not to be had.
+    """
+    await _release(request)
+    request.reservation = await resource.strategy.reserve(server.store, new, old, dry_run=request.dry_run)
+
+
+async def give_back(store: Store, resource: Resource, obj: Object) -> None:
+    """Give back all that *obj*, which is gone, had."""
+    reservation = await resource.strategy.reserve(store, None, obj)
+    await reservation.keep()
+
+
+async def _release(request: Request) -> None:
+    reservation, request.reservation = request.reservation, None
+    if reservation is not None:
+        await reservation.release()

@@ -1,0 +1,172 @@
+"""What is taken from the ranges follows the services, without giving away what is about to be used."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from ipaddress import ip_network
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from apiserver_stub import objects
+from apiserver_stub.controllers.service_repair import LEAKED_AFTER, Repair
+from apiserver_stub.options import Options
+from apiserver_stub.resources.range_allocation import RangeAllocation, numbers_of
+from apiserver_stub.resources.service_addresses import ServiceAddresses
+from apiserver_stub.store import Put, Remove
+from apiserver_stub.store.base import without_revision
+from apiserver_stub.store.sqlite import SqliteStore
+
+
+class World:
+    """Services and ranges in a store, and who compares them."""
+
+    def __init__(self, store: SqliteStore, *networks: str) -> None:
+        self.store = store
+        self.addresses = ServiceAddresses([ip_network(text) for text in networks], range(30000, 30100))
+        server: Any = SimpleNamespace(store=store, options=Options())
+        self.repair = Repair(server, self.addresses)
+        self.ips, self.ports = self.addresses.addresses[4], self.addresses.ports
+
+    async def service(self, name: str, *addresses: str, ports: tuple[int, ...] = (), type: str = "NodePort") -> None:
+        service = {
+            "kind": "Service",
+            "apiVersion": "v1",
+            "metadata": {"name": name, "namespace": "ns", "uid": name},
+            "spec": {"type": type, "clusterIPs": addresses, "ports": [{"port": 1, "nodePort": port} for port in ports]},
+        }
+        await self.store.update("core/services", f"ns/{name}", lambda _: Put(objects.encode_for_store(service)))
+
+    async def remove(self, name: str) -> None:
+        await self.store.update("core/services", f"ns/{name}", lambda record: Remove(without_revision(record.data)))  # type: ignore[union-attr]
+
+    async def taken(self, allocation: RangeAllocation) -> list[int]:
+        """Return the numbers taken, the first of the range being 1."""
+        bits = (await allocation.snapshot(self.store)).bits
+        return [number - allocation.first + 1 for number in numbers_of(allocation.first, bits)]
+
+    def told(self) -> dict[str, tuple[str, str, int]]:
+        """Return reason → service, note, how often it was said."""
+        events = [objects.decode(record.data) for record in self.store.collection("core/events").select()]
+        return {
+            event["reason"]: (
+                event["involvedObject"]["name"],
+                event["message"],
+                (event.get("series") or {"count": 1})["count"],
+            )
+            for event in events
+        }
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    store = SqliteStore(tmp_path / "store.db")
+    await store.open()
+    yield World(store, "10.0.0.0/24")
+    await store.close()
+
+
+async def test_the_first_look_takes_what_services_have_already(world: World) -> None:
+    await world.service("a", "10.0.0.5", ports=(30001, 30001))
+    await world.service("headless", "None")
+    await world.service("elsewhere", "10.0.0.9", type="ExternalName")
+    await world.repair.once()
+
+    assert await world.taken(world.ips) == [5]
+    assert await world.taken(world.ports) == [2]
+    assert world.told() == {}
+
+
+async def test_nothing_to_repair_writes_nothing(world: World) -> None:
+    await world.service("a", "10.0.0.5")
+    await world.repair.once()
+    before = world.store.revision
+    await world.repair.once()
+
+    assert world.store.revision == before
+
+
+async def test_what_nobody_has_is_free_once_it_was_found_often_enough(world: World) -> None:
+    await world.repair.once()
+    leaked = await world.ips.take(world.store) - world.ips.first + 1
+
+    for _ in range(LEAKED_AFTER - 1):
+        await world.repair.once()
+        assert await world.taken(world.ips) == [leaked]
+    await world.repair.once()
+    assert await world.taken(world.ips) == []
+
+
+async def test_what_is_used_in_time_is_not_leaked(world: World) -> None:
+    await world.repair.once()
+    await world.ips.take(world.store, world.ips.first)
+    for _ in range(LEAKED_AFTER - 1):
+        await world.repair.once()
+    await world.service("slow", "10.0.0.1")
+    await world.repair.once()
+    await world.remove("slow")
+    await world.repair.once()  # counted from the beginning
+
+    assert await world.taken(world.ips) == [1]
+
+
+async def test_services_that_share_an_address_are_told(world: World) -> None:
+    await world.repair.once()
+    for number in (4, 29):
+        await world.ips.take(world.store, world.ips.first + number)
+    await world.service("a", "10.0.0.5", "fd00::1")
+    await world.service("b", "10.0.0.5")
+    await world.service("c", "10.0.1.1", ports=(20,))
+    await world.service("d", "10.0.0.7", ports=(30007,))
+    for _ in range(2):
+        await world.repair.once()
+
+    assert await world.taken(world.ips) == [5, 7, 30]
+    assert world.told() == {
+        "ClusterIPNotValid": (
+            "a",
+            "Cluster IP fd00::1 is of ip family that is no longer configured on cluster; please recreate service",
+            2,
+        ),
+        "ClusterIPAlreadyAllocated": (
+            "b",
+            "Cluster IP [IPv4]:10.0.0.5 was assigned to multiple services; please recreate service",
+            2,
+        ),
+        "ClusterIPOutOfRange": (
+            "c",
+            "Cluster IP [IPv4]:10.0.1.1 is not within the service CIDR 10.0.0.0/24; please recreate service",
+            2,
+        ),
+        "PortOutOfRange": ("c", "Port 20 is not within the port range 30000-30099; please recreate service", 2),
+        "ClusterIPNotAllocated": ("d", "Cluster IP [IPv4]:10.0.0.7 is not allocated; repairing", 1),
+        "PortNotAllocated": ("d", "Port 30007 is not allocated; repairing", 1),
+    }
+
+
+async def test_another_range_begins_with_what_services_have_of_it(world: World) -> None:
+    await world.service("a", "10.0.0.5")
+    await world.repair.once()
+    other = World(world.store, "10.0.0.0/28")
+    await other.repair.once()
+
+    assert (await other.ips.snapshot(world.store)).range == "10.0.0.0/28"
+    assert await other.taken(other.ips) == [5]
+
+
+async def test_a_change_during_the_comparison_is_not_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.repair.once()
+    await world.service("a", "10.0.0.5")
+    catch_up, changes = world.store.catch_up, [3, 2]
+
+    async def meanwhile(name: str, revision: int = 0) -> None:
+        await catch_up(name, revision)
+        if name == "core/services" and changes:
+            await world.ips.take(world.store, world.ips.first + changes.pop())
+
+    monkeypatch.setattr(world.store, "catch_up", meanwhile)
+    await world.repair.once()
+
+    assert await world.taken(world.ips) == [3, 4, 5]
