@@ -133,7 +133,8 @@ class Listener:
         self._complaints = Complaints()
         self._accepting: TaskOwner = TaskOwner("listener")
         self._connecting: TaskOwner = TaskOwner("connections")
-        self._most = min(MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OTHER_FILES)
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._most = MAX_CONNECTIONS if files == resource.RLIM_INFINITY else min(MAX_CONNECTIONS, files - _OTHER_FILES)
         self.failed_handshakes = 0
 
     @property

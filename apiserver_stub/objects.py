@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 import time
-import uuid
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -21,6 +20,7 @@ _encode = msgspec.json.Encoder().encode
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIXES = len(_SUFFIX_ALPHABET) ** 5
 _PAIRS = [one + other for one in _SUFFIX_ALPHABET for other in _SUFFIX_ALPHABET]
+_UUID_MASK, _UUID_VERSION = ~(0xF000 << 64 | 0xC000 << 48), 0x4000 << 64 | 0x8000 << 48
 _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 
@@ -60,8 +60,9 @@ def dig(obj: Any, path: Iterable[str]) -> Any:
 
 
 def new_uid() -> str:
-    """Return a random UUID; unique, and no secret."""
-    return str(uuid.UUID(int=random.getrandbits(128), version=4))
+    """Return a random UUID of version 4; unique, and no secret."""
+    digits = f"{random.getrandbits(128) & _UUID_MASK | _UUID_VERSION:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def name_suffix() -> str:

@@ -11,7 +11,7 @@ from apiserver_stub import profiling, wire
 from apiserver_stub.fairness import Rejected
 from apiserver_stub.pipeline.dispatch import dispatch
 from apiserver_stub.pipeline.refusals import TOO_MANY, timed_out
-from apiserver_stub.status import bad_request, too_large
+from apiserver_stub.status import ApiError, bad_request, too_large
 from nodeagent.base.duration import parse_duration
 
 if TYPE_CHECKING:
@@ -31,16 +31,17 @@ async def read_body(server: ApiServer, http: web.BaseRequest) -> bytes:
     """
     if http.method not in MUTATING or not http.can_read_body:
         return b""
-    limit = too_large(f"limit is {MAX_BODY_BYTES}")
     if (http.content_length or 0) > MAX_BODY_BYTES:
-        raise limit
+        raise _too_large()
     if http.headers.get("Expect", "").lower() == "100-continue" and http.transport is not None:
         http.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     try:
+        if http.content.is_eof():  # all of it came with the head: there is nothing to wait for
+            return await http.read()
         async with asyncio.timeout(server.options.request_timeout_seconds):
             return await http.read()
     except web.HTTPRequestEntityTooLarge:
-        raise limit from None
+        raise _too_large() from None
     except TimeoutError:
         raise timed_out() from None
 
@@ -76,6 +77,10 @@ async def limited(server: ApiServer, http: web.BaseRequest, request: Request, re
             end()
         if level is not None:
             level.leave()
+
+
+def _too_large() -> ApiError:
+    return too_large(f"limit is {MAX_BODY_BYTES}")
 
 
 def _is_full(server: ApiServer, request: Request, mutating: bool) -> bool:
