@@ -70,7 +70,10 @@ async def repair_service_ranges(server: ApiServer) -> Repair | None:
     if resource is None or not isinstance(resource.strategy, ServiceStrategy):
         return None
     repair = Repair(server, resource.strategy.addresses)
-    await repair.once()
+    try:
+        await repair.once()
+    except StoreRefused as error:  # nothing is given out then, and all else is served
+        _log.error("Ranges of services cannot be read", extra={"err": error})
     return repair
 
 

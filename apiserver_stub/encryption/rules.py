@@ -8,8 +8,8 @@ from apiserver_stub.encryption.sealers import IDENTITY, Sealer, Unreadable
 
 _CLEAR = (IDENTITY,)
 _PROBE = b"probe"
-_SEALED_WITH = {"core/ranges": "core/services"}
-"""Collections that no file names: they go with others, as all users of a shared store agree."""
+_INTERNAL = ("core/masterleases", "core/ranges")
+"""Never sealed, as all users of a shared store agree; what once was is read, and written anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,11 @@ class Rules:
         """Return the sealers of *collection* (``group/plural``)."""
         found = self._found.get(collection)
         if found is None:
-            group, _, plural = _SEALED_WITH.get(collection, collection).rpartition("/")
+            group, _, plural = collection.rpartition("/")
             area = "" if group == "core" else group
             found = next((rule.sealers for rule in self.rules if rule.covers(plural, area)), _CLEAR)
+            if collection in _INTERNAL:
+                found = (IDENTITY, *found)
             self._found[collection] = found
         return found
 

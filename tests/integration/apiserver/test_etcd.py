@@ -125,6 +125,13 @@ async def test_a_resource_can_have_servers_of_its_own(etcd: Etcd, tmp_path: Path
             assert "/most/configmaps/default/m" in await etcd.stored("/most/")
             assert not await etcd.stored("/most/events/")
             assert await code_of(client, "/livez/etcd-override-0") == 200
+        services = f"--store-servers-overrides=/services#{apart.url}"
+        async with serving(tmp_path / "b", *on(etcd, "/parted", services)):
+            assert not await etcd.stored("/parted/ranges/")
+            assert set(await apart.stored("/parted/")) >= {
+                "/parted/services/specs/default/kubernetes",  # and its address beside it
+                "/parted/ranges/serviceips",
+            }
         async with serving(tmp_path / "file", override, "--store-prefix=/most") as client:
             assert [item["metadata"]["name"] for item in (await ok(client, "GET", EVENTS))["items"]] == ["e"]
 

@@ -172,3 +172,25 @@ async def test_a_server_that_starts_takes_what_services_have(etcd: Etcd, tmp_pat
         assert code == 422
         assert "provided IP is already allocated" in refused["message"]
         assert (await call(client, "POST", SERVICES, new("c", clusterIP="10.96.0.1")))[0] == 422
+
+
+async def test_without_a_readable_range_nothing_is_given_out(etcd: Etcd, tmp_path: Path) -> None:
+    options = (f"--store-servers={etcd.url}", "--store-prefix=/torn", *RANGES)
+    async with etcd.client() as writer:
+        await writer.put(b"/torn/ranges/serviceips", b"k8s\0torn", expected=0, lease=0, kind="ranges")
+    async with serving(tmp_path, *options) as client:
+        assert (await call(client, "POST", SERVICES, new("a")))[0] == 500
+        assert (await call(client, "POST", SERVICES, new("b", clusterIP="None", type="ClusterIP")))[0] == 201
+
+
+async def test_a_service_in_the_place_of_the_servers_own_is_left_alone(
+    etcd: Etcd, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = (f"--store-servers={etcd.url}", "--store-prefix=/place")
+    async with serving(tmp_path, *options, "--service-cluster-ip-range=10.96.0.0/24") as client:
+        await ok(client, "DELETE", f"{SERVICES}/kubernetes")
+        await ok(client, "POST", SERVICES, new("thief", clusterIP="10.96.0.1"))
+    async with serving(tmp_path, *options, "--service-cluster-ip-range=10.96.0.0/24") as client:
+        assert (await ok(client, "GET", f"{SERVICES}/thief"))["spec"]["clusterIP"] == "10.96.0.1"
+        assert (await call(client, "GET", f"{SERVICES}/kubernetes"))[0] == 404
+    assert "own service cannot have its address or port" in caplog.text

@@ -78,6 +78,16 @@ def test_the_first_key_writes_and_all_read() -> None:
         Encryption().open("core/secrets", stored, PLACE)
 
 
+@pytest.mark.parametrize("name", ["core/ranges", "core/masterleases"])
+def test_what_servers_keep_for_themselves_is_never_sealed(name: str) -> None:
+    sealing = Encryption(parse_config(config(entry(["*.*"], provider("aescbc", key("k1"))))))
+    sealed = sealing.writer("core/secrets").seal(b"x", PLACE)
+
+    assert sealing.writer(name).label == b""
+    assert sealing.open(name, b"{}", PLACE)[0] == b"{}"
+    assert sealing.open(name, sealed, PLACE)[0] == b"x"
+
+
 def test_every_problem_is_told_at_once() -> None:
     found = problems(
         config(
