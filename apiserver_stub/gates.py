@@ -191,6 +191,8 @@ GATES_IN_USE = frozenset(
         "MatchLabelKeysInPodTopologySpread",
         "MinDomainsInPodTopologySpread",
         "NodeInclusionPolicyInPodTopologySpread",
+        "PDBUnhealthyPodEvictionPolicy",
+        "PodDisruptionConditions",
         "PodHostIPs",
         "PodLifecycleSleepAction",
         "PodSchedulingReadiness",

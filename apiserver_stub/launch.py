@@ -32,6 +32,8 @@ from apiserver_stub.authz.build import build_authorization
 from apiserver_stub.authz.escalation import RoleEscalation
 from apiserver_stub.contention import Contention
 from apiserver_stub.controllers import own_service
+from apiserver_stub.controllers.api_services import Registration
+from apiserver_stub.controllers.disruption import keep_budgets
 from apiserver_stub.controllers.garbage import collect_garbage
 from apiserver_stub.controllers.namespaces import create_system_objects, empty_namespaces
 from apiserver_stub.controllers.node_certificates import sign_for_nodes
@@ -131,6 +133,8 @@ async def start_with(options: Options) -> Running:
         )
         server.storage_checks, server.store_calls = health_checks(options, storage), storage.calls
         await create_system_objects(server)
+        registration = Registration(server)
+        await registration.register()
         await ensure_bootstrap_policy(store)
         await aggregate_roles(store)
         await publish(server, authentication)
@@ -147,6 +151,8 @@ async def start_with(options: Options) -> Running:
             tasks.start(keep_keys_current(options.encryption_provider_config, storage), "keys")
         tasks.start(keep_published(server, authentication), "publish-authentication")
         tasks.start(empty_namespaces(server), "namespaces")
+        tasks.start(registration.keep(), "api-services")
+        tasks.start(keep_budgets(server), "disruption-budgets")
         tasks.start(keep_aggregated(store), "aggregated-roles")
         if service_ranges is not None:
             tasks.start(service_ranges.run(), "service-ranges")

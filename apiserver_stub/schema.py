@@ -79,6 +79,7 @@ KEY_DEFAULTS: Mapping[str, str] = {"protocol": "TCP"}
 """Values of list keys that may be left out."""
 
 _KEYS: Mapping[str, tuple[str, ...]] = {
+    "APIServiceStatus.conditions": ("type",),
     "CSINodeSpec.drivers": ("name",),
     "CertificateSigningRequestStatus.conditions": ("type",),
     "Container.env": ("name",),

@@ -25,12 +25,13 @@ class Schema:
     """What merging must know about an object: its members that differ from plain ones.
 
     *merge_key* makes the member a list of objects that merge by that key; *merges* makes it a set-like list of
-    scalars.
+    scalars; *replaces* makes it an object that is taken as given.
     """
 
     members: Mapping[str, Schema] = field(default_factory=dict)
     merge_key: str = ""
     merges: bool = False
+    replaces: bool = False
 
     def member(self, name: str) -> Schema:
         return self.members.get(name) or PLAIN
@@ -73,7 +74,8 @@ def _merge_object(document: Any, patch: Object, schema: Schema) -> Object:
         elif value is None:
             merged.pop(key, None)
         elif isinstance(value, dict):
-            merged[key] = _merge_object(merged.get(key), value, schema.member(key))
+            member = schema.member(key)
+            merged[key] = copy.deepcopy(value) if member.replaces else _merge_object(merged.get(key), value, member)
         elif isinstance(value, list):
             merged[key] = _merge_list(merged.get(key), value, schema.member(key), key)
         else:
@@ -203,4 +205,7 @@ CONDITIONS = members(metadata=METADATA, status=members(conditions=list_of("type"
 CSI_NODE = members(metadata=METADATA, spec=members(drivers=list_of("name")))
 WEBHOOKS = members(metadata=METADATA, webhooks=list_of("name", matchConditions=list_of("name")))
 POLICY = members(metadata=METADATA, spec=members(matchConditions=list_of("name"), variables=list_of("name")))
+BUDGET = members(
+    metadata=METADATA, spec=members(selector=Schema(replaces=True)), status=members(conditions=list_of("type"))
+)
 OBJECT = members(metadata=METADATA)

@@ -32,6 +32,8 @@ _PLAIN: Mapping[Form, Object] = {
     Form.ANY: {"type": "object"},
 }
 _REQUIRED: Mapping[str, list[str]] = {
+    "apiregistration.APIServiceCondition": ["type", "status"],
+    "apiregistration.APIServiceSpec": ["groupPriorityMinimum", "versionPriority"],
     "core.Container": ["name"],
     "core.ContainerPort": ["containerPort"],
     "core.EnvVar": ["name"],
@@ -42,6 +44,7 @@ _REQUIRED: Mapping[str, list[str]] = {
     "events.Event": ["eventTime"],
     "events.EventSeries": ["count", "lastObservedTime"],
     "meta.OwnerReference": ["apiVersion", "kind", "name", "uid"],
+    "policy.PodDisruptionBudgetStatus": ["currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"],
 }
 _TEXTS: Mapping[str, str] = {
     "apiVersion": "Group and version in which the object is written.",

@@ -15,9 +15,11 @@ def build_registry(options: Options) -> Registry:
     """Return every resource of this server that is switched on."""
     from apiserver_stub.resources import (
         admission,
+        api_services,
         certificates,
         config,
         coordination,
+        disruption,
         events,
         limits,
         namespaces,
@@ -51,10 +53,13 @@ def build_registry(options: Options) -> Registry:
         trust_bundles,
         rbac,
         reviews,
+        disruption,
+        api_services,
     )
     every = (resource for family in families for resource in family.resources(options))
     settings = options.runtime_config
-    return Registry([item for item in every if enabled(settings, item.group, item.version, item.plural)])
+    served = [item for item in every if enabled(settings, item.group, item.version, item.plural)]
+    return Registry(sorted(served, key=lambda item: api_services.order(item.group, item.version)))
 
 
 __all__ = ["Registry", "Resource", "build_registry"]

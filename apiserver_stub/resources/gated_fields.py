@@ -30,6 +30,16 @@ def drop_from_pod(gates: FeatureGates, new: Object, old: Object | None = None) -
     _drop_from_status(gates, new.get("status") or {}, old or {})
 
 
+def drop_from_budget(gates: FeatureGates, new: Object, old: Object | None = None) -> None:
+    """Drop from the disruption budget *new* what is switched off and not in use in *old*.
+
+    spec: gate.PDBUnhealthyPodEvictionPolicy
+    """
+    used = ((old or {}).get("spec") or {}).get("unhealthyPodEvictionPolicy")
+    if not gates.enabled("PDBUnhealthyPodEvictionPolicy") and not used:
+        (new.get("spec") or {}).pop("unhealthyPodEvictionPolicy", None)
+
+
 def drop_from_webhooks(gates: FeatureGates, new: Object, old: Object | None = None) -> None:
     """Drop from the configuration of webhooks *new* what is switched off and not in use in *old*.
 

@@ -10,6 +10,7 @@ from apiserver_stub.nodes import pods as streams
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.reply import Reply
 from apiserver_stub.resources.columns import AGE, NAME, at
+from apiserver_stub.resources.evictions import evict
 from apiserver_stub.resources.gated_fields import drop_from_pod
 from apiserver_stub.resources.pod_defaults import apply_defaults
 from apiserver_stub.resources.pod_qos import qos_class
@@ -189,51 +190,6 @@ async def bind(server: ApiServer, request: Request, resource: Resource) -> Reply
         return Put(objects.encode_for_store(bound(pod, node)))
 
     await server.store.update("core/pods", objects.key_of(info.namespace, name), decide)
-    return Reply(201, obj=done(201))
-
-
-async def evict(server: ApiServer, request: Request, resource: Resource) -> Reply:
-    """Mark the pod as disrupted and delete it by the graceful protocol."""
-    from apiserver_stub.status import bad_request
-    from apiserver_stub.verbs.delete import remove
-    from apiserver_stub.verbs.writing import read_object
-
-    info = request.info
-    eviction = read_object(request, "Eviction", "policy/v1")
-    if eviction["metadata"].get("name") not in (None, "", info.name):
-        raise bad_request("name in URL does not match name in Eviction object")
-    await server.admission.check(Call("CREATE", request, resource, eviction, name=info.name, dry_run=request.dry_run))
-    given = eviction.get("deleteOptions") or {}
-    key = objects.key_of(info.namespace, info.name)
-
-    def mark(current: Record | None) -> Outcome:
-        if current is None:
-            raise not_found("", "pods", info.name)
-        pod: Object = objects.decode(current.data)
-        status = pod.setdefault("status", {})
-        conditions = [item for item in status.get("conditions") or () if item.get("type") != "DisruptionTarget"]
-        conditions.append(
-            {
-                "type": "DisruptionTarget",
-                "status": "True",
-                "lastProbeTime": None,
-                "lastTransitionTime": objects.now(),
-                "reason": "EvictionByEvictionAPI",
-                "message": "Eviction API: evicting",
-            }
-        )
-        status["conditions"] = conditions
-        return Put(objects.encode_for_store(pod))
-
-    if not request.dry_run:
-        await server.store.update("core/pods", key, mark)
-    options = {
-        "gracePeriodSeconds": given.get("gracePeriodSeconds"),
-        "preconditions": given.get("preconditions") or {},
-        "dryRun": False,
-    }
-    if not request.dry_run:
-        await remove(server, resource, key, info.name, options)
     return Reply(201, obj=done(201))
 
 

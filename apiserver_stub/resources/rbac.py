@@ -9,12 +9,7 @@ from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, CREATED_AT, NAME
 from apiserver_stub.resources.registry import Column, Resource, Strategy
 from apiserver_stub.status import Cause, invalid_value, not_supported, required
-from apiserver_stub.validation import (
-    label_value_problems,
-    path_problems,
-    qualified_name_problems,
-    subdomain_problems,
-)
+from apiserver_stub.validation import path_problems, subdomain_problems, validate_selector
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
@@ -23,7 +18,6 @@ if TYPE_CHECKING:
 _GROUP = identity.current().group("rbac.authorization")
 _SUBJECTS = ("ServiceAccount", "User", "Group")
 _SELECTORS = "aggregationRule.clusterRoleSelectors"
-_WITH_VALUES, _WITHOUT_VALUES = ("In", "NotIn"), ("Exists", "DoesNotExist")
 
 
 class RoleStrategy(Strategy):
@@ -179,27 +173,5 @@ def _aggregation_causes(rule: Object) -> list[Cause]:
         return [required(_SELECTORS, "at least one clusterRoleSelector required if aggregationRule is non-nil")]
     causes = []
     for index, selector in enumerate(selectors):
-        where = f"{_SELECTORS}[{index}]"
-        for key, value in (selector.get("matchLabels") or {}).items():
-            field = f"{where}.matchLabels"
-            causes += [invalid_value(field, key, problem) for problem in qualified_name_problems(key)]
-            causes += [invalid_value(field, value, problem) for problem in label_value_problems(value)]
-        for number, term in enumerate(selector.get("matchExpressions") or ()):
-            causes += _expression_causes(term, f"{where}.matchExpressions[{number}]")
-    return causes
-
-
-def _expression_causes(term: Object, where: str) -> list[Cause]:
-    key, operator, values = term.get("key") or "", term.get("operator") or "", term.get("values") or []
-    causes = []
-    if operator in _WITH_VALUES and not values:
-        causes.append(required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-    elif operator in _WITHOUT_VALUES and values:
-        detail = "Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-        causes.append(Cause("FieldValueForbidden", detail, f"{where}.values"))
-    elif operator not in (*_WITH_VALUES, *_WITHOUT_VALUES):
-        causes.append(invalid_value(f"{where}.operator", operator, "not a valid selector operator"))
-    causes += [invalid_value(f"{where}.key", key, problem) for problem in qualified_name_problems(key)]
-    for index, value in enumerate(values):
-        causes += [invalid_value(f"{where}.values[{index}]", value, item) for item in label_value_problems(value)]
+        causes += validate_selector(selector, f"{_SELECTORS}[{index}]")
     return causes

@@ -105,7 +105,7 @@ async def remove(
             raise not_found(resource.group, resource.plural, name)
         obj = outcome_object = resource.read(current)
         metadata = obj["metadata"]
-        _check_preconditions(resource, options, metadata)
+        check_preconditions(resource, options, metadata)
         requested = options["gracePeriodSeconds"]
         grace = strategy.grace_seconds(obj, requested)
         before = list(metadata.get("finalizers") or [])
@@ -196,7 +196,8 @@ def read_options(request: Request) -> Object:
     }
 
 
-def _check_preconditions(resource: Resource, options: Object, metadata: Object) -> None:
+def check_preconditions(resource: Resource, options: Object, metadata: Object) -> None:
+    """Raise a 409 unless the preconditions in *options* hold for an object with that *metadata*."""
     for name, text, ending in (
         ("uid", "UID", "The object might have been deleted and then recreated"),
         ("resourceVersion", "ResourceVersion", "The object might have been modified"),

@@ -75,6 +75,8 @@ KINDS = MappingProxyType(
         "storage_v1": _with_lists("CSIDriver", "CSINode", "CSIStorageCapacity", "StorageClass", "VolumeAttachment"),
         "admissionregistration_v1": _with_lists("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),
         "policy_v1": frozenset({"Eviction"}) | _with_lists("PodDisruptionBudget"),
+        "policy_v1beta1": frozenset({"Eviction"}),
+        "apiregistration_v1": _with_lists("APIService"),
         "admissionregistration_v1beta1": _with_lists("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
         "certificates_v1alpha1": _with_lists("ClusterTrustBundle"),
         "discovery_v1": _with_lists("EndpointSlice"),

@@ -134,7 +134,7 @@ def test_deletion_waits_as_long_as_it_is_told(server: Server, api: Api) -> None:
     assert server.kubectl("delete", "pod", "slow", "--ignore-not-found") == ""
 
 
-def test_a_node_is_emptied_and_taken_back(server: Server, api: Api, minor: int) -> None:
+def test_a_node_is_emptied_and_taken_back(server: Server, api: Api) -> None:
     api.ok("POST", "/api/v1/nodes", {"metadata": {"name": "n2"}})
     spec = {"nodeName": "n2", "containers": [{"name": "c", "image": "busybox"}], "terminationGracePeriodSeconds": 0}
     path = "/api/v1/namespaces/default/pods"
@@ -143,8 +143,7 @@ def test_a_node_is_emptied_and_taken_back(server: Server, api: Api, minor: int) 
     refused = server.kubectl("drain", "n2", code=1)
     assert "default/bare" in refused
     drained = server.kubectl("drain", "n2", "--force", "--ignore-daemonsets", "--timeout=20s")
-    # Older ones delete where no disruption budgets are served, and newer ones need none to evict.
-    assert ("evicting pod default/bare" in drained) == (minor >= 22)
+    assert "evicting pod default/bare" in drained
     assert api.call("GET", f"{path}/bare")[0] == 404
     assert "SchedulingDisabled" in server.kubectl("get", "node", "n2")
     assert server.kubectl("uncordon", "n2") == "node/n2 uncordoned\n"
@@ -154,6 +153,76 @@ def test_a_node_is_emptied_and_taken_back(server: Server, api: Api, minor: int) 
     assert "unschedulable" not in node["spec"]
     assert all(taint["key"] != "k" for taint in node["spec"].get("taints") or ())
     server.kubectl("delete", "node", "n2")
+
+
+def test_an_eviction_needs_leave_of_the_disruption_budget(server: Server, api: Api, tmp_path: Path) -> None:
+    api.ok("POST", "/api/v1/nodes", {"metadata": {"name": "n3"}})
+    path = "/api/v1/namespaces/default/pods"
+    spec = {"nodeName": "n3", "containers": [{"name": "c", "image": "busybox"}], "terminationGracePeriodSeconds": 0}
+    ready = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
+    api.ok("POST", path, {"metadata": {"name": "guarded", "labels": {"app": "g"}}, "spec": spec})
+    api.ok("PATCH", f"{path}/guarded/status", ready, content_type=MERGE)
+    wanted = {"minAvailable": 1, "selector": {"matchLabels": {"app": "g"}}}
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}, "spec": wanted}
+    (tmp_path / "budget.json").write_text(json.dumps(budget))
+    server.kubectl("apply", "-f", str(tmp_path / "budget.json"))
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+
+    def counted(desired: int) -> tuple[int, ...]:
+        with api.watch(f"{budgets}?watch=true&fieldSelector=metadata.name%3Db") as events:
+            statuses = (event["object"]["status"] for event in events)
+            found = next(item for item in statuses if item["expectedPods"] and item["desiredHealthy"] == desired)
+        return found["currentHealthy"], found["disruptionsAllowed"]
+
+    assert counted(1) == (1, 0)
+    header, row = server.kubectl("get", "pdb", "b").splitlines()
+    assert header.split() == ["NAME", "MIN", "AVAILABLE", "MAX", "UNAVAILABLE", "ALLOWED", "DISRUPTIONS", "AGE"]
+    assert row.split()[:4] == ["b", "1", "N/A", "0"]
+
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "guarded"}}
+    (tmp_path / "eviction.json").write_text(json.dumps(eviction))
+    refused = server.kubectl(
+        "create", "--raw", f"{path}/guarded/eviction", "-f", str(tmp_path / "eviction.json"), code=1
+    )
+    assert "Cannot evict pod as it would violate the pod's disruption budget." in refused
+    assert "deletionTimestamp" not in api.ok("GET", f"{path}/guarded")["metadata"]
+    server.kubectl("patch", "pdb", "b", "--type=merge", "-p", '{"spec":{"minAvailable":0}}')
+    assert counted(0) == (1, 1)
+    assert "evicting pod default/guarded" in server.kubectl("drain", "n3", "--force", "--timeout=20s")
+    assert api.call("GET", f"{path}/guarded")[0] == 404
+    server.kubectl("delete", "node/n3", "pdb/b")
+
+
+def test_group_versions_are_registered(server: Server, api: Api, tmp_path: Path) -> None:
+    header, *rows = server.kubectl("get", "apiservices").splitlines()
+    assert header.split() == ["NAME", "SERVICE", "AVAILABLE", "AGE"]
+    shown = {row.split()[0]: row.split()[1:3] for row in rows}
+    served = [item["preferredVersion"] for item in api.ok("GET", "/apis")["groups"]]
+    assert shown.keys() >= {"v1.", "v1.events.k8s.io", "v1.policy"}
+    assert len(shown) == len(served)  # the core group is one more, and the registration itself is not registered
+    assert set(map(tuple, shown.values())) == {("Local", "True")}
+    server.kubectl("wait", "--for=condition=Available", "apiservice/v1.policy", "--timeout=20s")
+    assert "Local APIServices are always available" in server.kubectl("describe", "apiservice", "v1.policy")
+    assert "groupPriorityMinimum" in server.kubectl("explain", "apiservices.spec")
+
+    spec = {"group": "metrics.k8s.io", "version": "v1beta1", "groupPriorityMinimum": 100, "versionPriority": 100}
+    elsewhere = {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": "v1beta1.metrics.k8s.io"},
+        "spec": {**spec, "service": {"name": "metrics", "namespace": "kube-system"}},
+    }
+    (tmp_path / "elsewhere.json").write_text(json.dumps(elsewhere))
+    refused = server.kubectl("apply", "-f", str(tmp_path / "elsewhere.json"), code=1)
+    assert "spec.service: Forbidden: aggregation is not offered by this server" in refused
+
+    services = "/apis/apiregistration.k8s.io/v1/apiservices"
+    with api.watch(f"{services}?watch=true&fieldSelector=metadata.name%3Dv1.policy") as events:
+        before = next(events)["object"]
+        server.kubectl("delete", "apiservice", "v1.policy")
+        again = next(event["object"] for event in events if event["type"] == "ADDED")
+    assert again["spec"] == before["spec"]
+    assert again["metadata"]["uid"] != before["metadata"]["uid"]
 
 
 def test_generators(server: Server, tmp_path: Path) -> None:

@@ -81,3 +81,30 @@ def test_what_names_nothing_is_refused(argument: str, message: str) -> None:
         parse([f"--runtime-config={argument}"])
 
     assert message in str(error.value)
+
+
+def test_groups_are_in_the_order_in_which_clients_prefer_them() -> None:
+    groups = list(dict.fromkeys(group for group, _ in build_registry(parse([])).group_versions()))
+    assert groups == [
+        "apiregistration.k8s.io",
+        "",
+        "events.k8s.io",
+        "authentication.k8s.io",
+        "authorization.k8s.io",
+        "certificates.k8s.io",
+        "networking.k8s.io",
+        "policy",
+        "rbac.authorization.k8s.io",
+        "storage.k8s.io",
+        "admissionregistration.k8s.io",
+        "scheduling.k8s.io",
+        "coordination.k8s.io",
+        "node.k8s.io",
+    ]
+
+
+def test_versions_of_a_group_are_newest_first() -> None:
+    shown = build_registry(
+        parse(["--runtime-config=certificates.k8s.io/v1alpha1=true", "--feature-gates=ClusterTrustBundle=true"])
+    ).group_versions()
+    assert [version for group, version in shown if group == "certificates.k8s.io"] == ["v1", "v1alpha1"]

@@ -14,7 +14,7 @@ from apiserver_stub.options import parse
 from apiserver_stub.resources import build_registry
 from apiserver_stub.schema import Form, Shape
 from apiserver_stub.status import ApiError
-from apiserver_stub.strategic import NODE, POD, Schema, apply_strategic_patch
+from apiserver_stub.strategic import BUDGET, NODE, POD, Schema, apply_strategic_patch
 
 PODS: dict[str, Any] = {
     "metadata": {"finalizers": ["a/1", "b/2"]},
@@ -36,6 +36,14 @@ def patched(patch: Any, schema: Any = POD, document: Any = None) -> Any:
     result = apply_strategic_patch(original, patch, schema)
     assert original == before
     return result
+
+
+def test_a_member_that_is_replaced_keeps_nothing_of_what_was_there() -> None:
+    old = {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}}
+
+    result = patched({"spec": {"selector": {"matchLabels": {"tier": "b"}}}}, BUDGET, old)
+
+    assert result == {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"tier": "b"}}}}
 
 
 def test_lists_merge_by_their_key() -> None:

@@ -44,7 +44,7 @@ class Memory:
     async def update(self, name: str, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
         outcome = decide(self.collection(name).get(key))
         if not isinstance(outcome, Keep):
-            self._publish(name, key, outcome.data, removed=isinstance(outcome, Remove))
+            return self._publish(name, key, outcome.data, removed=isinstance(outcome, Remove))
         found = self.collection(name).get(key)
         assert found is not None
         return found
@@ -66,13 +66,14 @@ class Memory:
         }
         self.put(rbac.BINDINGS if namespace else rbac.CLUSTER_BINDINGS, binding)
 
-    def _publish(self, name: str, key: str, data: bytes, *, removed: bool) -> None:
+    def _publish(self, name: str, key: str, data: bytes, *, removed: bool) -> Record:
         collection = self.collection(name)
         previous = collection.get(key)
         self.writes += 1
         record = Record(key, self.writes, with_revision(data, self.writes) if not removed else data)
         kind = "DELETED" if removed else "ADDED" if previous is None else "MODIFIED"
         collection.publish([Change(kind, record, previous)])  # type: ignore[arg-type]
+        return record
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.options import parse
-from apiserver_stub.resources import admission, pods
+from apiserver_stub.resources import admission, disruption, pods
 from apiserver_stub.resources.registry import Strategy
 
 
@@ -16,7 +16,10 @@ def strategy(kind: str, gate: str, on: bool) -> Strategy:
     """Return the rules of *kind* on a server with one gate switched."""
     options = parse([f"--feature-gates={gate}={str(on).lower()}"])
     return next(
-        item.strategy for item in (*pods.resources(options), *admission.resources(options)) if item.kind == kind
+        item.strategy
+        for family in (pods, admission, disruption)
+        for item in family.resources(options)
+        if item.kind == kind
     )
 
 
@@ -26,6 +29,7 @@ def pod(**spec: Any) -> dict[str, Any]:
 
 GATED = pod(schedulingGates=[{"name": "later"}])
 SIDECAR = pod(initContainers=[{"name": "s", "image": "i", "restartPolicy": "Always"}])
+BUDGET = {"metadata": {"name": "b"}, "spec": {"unhealthyPodEvictionPolicy": "AlwaysAllow"}}
 HOOKS = {
     "metadata": {"name": "h"},
     "webhooks": [{"name": "a", "matchConditions": [{"name": "c", "expression": "true"}]}],
@@ -105,6 +109,13 @@ STATUS_FIELDS = [
             marks=pytest.mark.row("gate.PodSchedulingReadiness"),
         ),
         pytest.param("Pod", "SidecarContainers", SIDECAR, "Always", marks=pytest.mark.row("gate.SidecarContainers")),
+        pytest.param(
+            "PodDisruptionBudget",
+            "PDBUnhealthyPodEvictionPolicy",
+            BUDGET,
+            "AlwaysAllow",
+            marks=pytest.mark.row("gate.PDBUnhealthyPodEvictionPolicy"),
+        ),
         *(
             pytest.param(
                 f"{word}WebhookConfiguration",

@@ -1,0 +1,119 @@
+"""What is served is registered, what is not goes, and what others keep is left to them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from apiserver_stub.controllers.api_services import Registration
+from apiserver_stub.options import parse
+from apiserver_stub.resources import build_registry
+from tests.unit.apiserver_stub.authz.conftest import Memory
+
+SERVICES = "apiregistration.k8s.io/apiservices"
+LABEL = "kube-aggregator.kubernetes.io/automanaged"
+SHARED = "--store-servers=http://127.0.0.1:1"
+
+
+@pytest.fixture
+def store() -> Memory:
+    return Memory()
+
+
+def registration(store: Memory, *arguments: str) -> Registration:
+    options = parse(list(arguments))
+    return Registration(SimpleNamespace(options=options, store=store, registry=build_registry(options)))  # type: ignore[arg-type]
+
+
+def names(store: Memory) -> list[str]:
+    return [record.key for record in store.collection(SERVICES).select()]
+
+
+def foreign(name: str = "v1.example.com", label: str = "", **spec: Any) -> dict[str, Any]:
+    version, _, group = name.partition(".")
+    labels = {"labels": {LABEL: label}} if label else {}
+    return {"metadata": {"name": name, "uid": name, **labels}, "spec": {"group": group, "version": version, **spec}}
+
+
+async def test_each_group_version_is_registered_once(store: Memory) -> None:
+    await registration(store).register()
+
+    found = store.read(SERVICES, "v1.events.k8s.io")
+    assert found["metadata"]["labels"] == {LABEL: "onstart"}
+    assert found["spec"] == {
+        "group": "events.k8s.io",
+        "version": "v1",
+        "groupPriorityMinimum": 17750,
+        "versionPriority": 15,
+    }
+    assert found["status"]["conditions"][0]["status"] == "True"
+    assert store.read(SERVICES, "v1.")["spec"] == {"version": "v1", "groupPriorityMinimum": 18000, "versionPriority": 1}
+    assert "v1.apiregistration.k8s.io" not in names(store)
+
+    writes = store.writes
+    await registration(store).register()
+    assert store.writes == writes
+
+
+async def test_one_that_is_deleted_or_changed_comes_back(store: Memory) -> None:
+    kept = registration(store)
+    await kept.register()
+    store.remove(SERVICES, "v1.policy")
+    changed = store.read(SERVICES, "v1.")
+    store.put(SERVICES, {**changed, "spec": {**changed["spec"], "groupPriorityMinimum": 5}})
+
+    await kept.register()
+
+    assert store.read(SERVICES, "v1.policy")["status"]["conditions"]
+    again = store.read(SERVICES, "v1.")
+    assert again["spec"]["groupPriorityMinimum"] == 18000
+    assert again["metadata"]["uid"] == changed["metadata"]["uid"]
+
+
+async def test_one_that_somebody_took_over_is_left_alone(store: Memory) -> None:
+    store.put(SERVICES, foreign("v1.policy", groupPriorityMinimum=5, versionPriority=5))
+    await registration(store).register()
+    assert store.read(SERVICES, "v1.policy")["spec"]["groupPriorityMinimum"] == 5
+
+
+async def test_what_is_no_longer_served_goes(store: Memory) -> None:
+    await registration(store).register()
+    store.put(SERVICES, foreign())
+
+    await registration(store, "--runtime-config=policy/v1=false").register()
+
+    assert "v1.policy" not in names(store)
+    assert "v1.example.com" in names(store)  # nobody said that a server keeps it
+
+
+async def test_what_another_server_of_the_store_serves_stays(store: Memory) -> None:
+    store.put(SERVICES, foreign("v1.apps", "onstart"))
+    await registration(store, SHARED).register()
+    assert "v1.apps" in names(store)
+
+
+async def test_aggregation_that_is_stored_is_said_not_to_be_offered_and_the_word_of_others_counts(
+    store: Memory,
+) -> None:
+    store.put(SERVICES, foreign(service={"namespace": "n", "name": "s"}))
+    kept = registration(store, SHARED)
+
+    await kept.register()
+
+    found = store.read(SERVICES, "v1.example.com")
+    (condition,) = found["status"]["conditions"]
+    assert (condition["status"], condition["reason"]) == ("False", "AggregationNotOffered")
+
+    offered = {"conditions": [{"type": "Available", "status": "True", "reason": "Passed"}]}
+    store.put(SERVICES, {**found, "status": offered})
+    await kept.register()
+    assert store.read(SERVICES, "v1.example.com")["status"] == offered
+
+
+async def test_without_the_resource_nothing_is_written(store: Memory) -> None:
+    kept = registration(store, "--runtime-config=apiregistration.k8s.io/v1=false")
+    await kept.register()
+    await kept.keep()
+    assert store.writes == 0

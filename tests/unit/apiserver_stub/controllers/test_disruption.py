@@ -1,0 +1,134 @@
+"""How many pods of a budget are well, how many should be, and how many may be missing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from apiserver_stub.app import ApiServer
+from apiserver_stub.controllers.disruption import DELETION_TIMEOUT, counted, keep_budgets
+from apiserver_stub.objects import format_time
+from apiserver_stub.options import parse
+from apiserver_stub.resources import build_registry
+from apiserver_stub.resources.disruption import BUDGETS
+from tests.unit.apiserver_stub.authz.conftest import Memory
+
+NOW = datetime(2024, 1, 2, 15, 4, 5, tzinfo=UTC)
+COUNTS = ("expectedPods", "desiredHealthy", "currentHealthy", "disruptionsAllowed")
+
+
+def pods(healthy: int, others: int = 0, **status: Any) -> list[Any]:
+    return [
+        {
+            "metadata": {"name": f"p{number}", "namespace": "n", "labels": {"app": "a"}},
+            "status": {"conditions": [{"type": "Ready", "status": "True" if number < healthy else "False"}], **status},
+        }
+        for number in range(healthy + others)
+    ]
+
+
+def budget(**spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "b", "namespace": "n", "generation": 2},
+        "spec": {"selector": {"matchLabels": {"app": "a"}}, **spec},
+    }
+
+
+def numbers(found: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(found[name] for name in COUNTS)
+
+
+@pytest.mark.parametrize(
+    ("spec", "healthy", "others", "expected"),
+    [
+        ({"minAvailable": 2}, 3, 0, (3, 2, 3, 1)),
+        ({"minAvailable": 2}, 1, 2, (3, 2, 1, 0)),
+        ({"minAvailable": 0}, 0, 0, (0, 0, 0, 0)),
+        ({"minAvailable": "50%"}, 3, 0, (3, 2, 3, 1)),
+        ({"minAvailable": "100%"}, 3, 0, (3, 3, 3, 0)),
+        ({"maxUnavailable": 1}, 3, 0, (3, 2, 3, 1)),
+        ({"maxUnavailable": 1}, 2, 1, (3, 2, 2, 0)),
+        ({"maxUnavailable": 9}, 1, 1, (2, 0, 1, 1)),
+        ({"maxUnavailable": "30%"}, 4, 0, (4, 2, 4, 2)),
+        ({}, 3, 0, (0, 0, 3, 0)),
+    ],
+)
+def test_counts(spec: dict[str, Any], healthy: int, others: int, expected: tuple[int, ...]) -> None:
+    status = counted(budget(**spec), pods(healthy, others), NOW)
+
+    assert numbers(status) == expected
+    assert status["observedGeneration"] == 2
+    assert status["conditions"][0]["status"] == str(bool(expected[3]))
+
+
+def test_what_finished_is_not_expected_back() -> None:
+    found = pods(2) + pods(0, 1, phase="Succeeded")
+    assert numbers(counted(budget(maxUnavailable=1), found, NOW)) == (2, 1, 2, 1)
+
+
+def test_pods_on_their_way_out_are_not_well() -> None:
+    found = pods(3)
+    found[0]["metadata"]["deletionTimestamp"] = "2024-01-02T15:04:00Z"
+    known = {"disruptedPods": {"p1": format_time(NOW - timedelta(seconds=1)), "gone": format_time(NOW)}}
+
+    status = counted({**budget(minAvailable=1), "status": known}, found, NOW)
+
+    assert numbers(status) == (3, 1, 1, 0)
+    assert list(status["disruptedPods"]) == ["p1"]
+
+
+def test_an_evicted_pod_that_stays_counts_again_after_a_while() -> None:
+    known = {"disruptedPods": {"p0": format_time(NOW - DELETION_TIMEOUT - timedelta(seconds=1))}}
+
+    status = counted({**budget(minAvailable=1), "status": known}, pods(1), NOW)
+
+    assert status["currentHealthy"] == 1
+    assert "disruptedPods" not in status
+
+
+async def kept(store: Memory) -> None:
+    """Let the controller do what there is to do."""
+    options = parse([])
+    server = SimpleNamespace(options=options, store=store, registry=build_registry(options))
+    server.positions = lambda *names: ApiServer.positions(server, *names)  # type: ignore[arg-type]
+    quiet = asyncio.Event()
+
+    async def changed_since(positions: dict[str, int], *, timeout_seconds: float | None = None) -> None:
+        quiet.set()
+        await asyncio.Event().wait()
+
+    server.changed_since = changed_since
+    task = asyncio.ensure_future(keep_budgets(server))  # type: ignore[arg-type]
+    await quiet.wait()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_the_status_is_written_when_it_changes() -> None:
+    store = Memory()
+    store.put(BUDGETS, budget(minAvailable=1))
+    for pod in [*pods(2), {"metadata": {"name": "p", "namespace": "other", "labels": {"app": "a"}}}]:
+        store.put("core/pods", pod)
+
+    await kept(store)
+    assert numbers(store.read(BUDGETS, "n/b")["status"]) == (2, 1, 2, 1)
+
+    writes = store.writes
+    await kept(store)
+    assert store.writes == writes
+
+
+async def test_a_status_that_a_controller_manager_keeps_is_left_to_it() -> None:
+    store, found = Memory(), budget(minAvailable=1)
+    found["metadata"]["managedFields"] = [{"manager": "kube-controller-manager", "subresource": "status"}]
+    store.put(BUDGETS, found)
+
+    await kept(store)
+
+    assert "status" not in store.read(BUDGETS, "n/b")
