@@ -324,7 +324,11 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
         Duration, doc("Bound of runtime requests other than pull, logs, exec and attach.")
     ] = seconds(120)
     hairpin_mode: Annotated[
-        str, doc("promiscuous-bridge, hairpin-veth or none; carried out by the runtime's network plugins.")
+        str,
+        doc(
+            "promiscuous-bridge, hairpin-veth or none: how a pod reaches itself through a service. For the bridge of"
+            " the embedded runtime; network plugins of other runtimes have settings of their own."
+        ),
     ] = "promiscuous-bridge"
     resolv_conf: Annotated[
         str, doc("Resolver file of pods with DNS policy Default; '' turns look-ups off. Relative to the file.")

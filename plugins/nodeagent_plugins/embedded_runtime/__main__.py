@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nodeagent_plugins.embedded_runtime import hairpin
+
 if TYPE_CHECKING:
     from nodeagent_plugins.embedded_runtime.daemon import Daemon
 
@@ -25,6 +27,12 @@ def main() -> int:
     )
     parser.add_argument("--bridge", default="nodeagent0", help="name of the bridge")
     parser.add_argument("--pod-cidr", default="10.88.64.0/20", help="where pods get addresses until a node's is told")
+    parser.add_argument(
+        "--hairpin-mode",
+        default=hairpin.PROMISCUOUS_BRIDGE,
+        choices=hairpin.MODES,
+        help="how a pod reaches itself through a service; an agent tells the one of its configuration",
+    )
     parser.add_argument(
         "--insecure-registry", action="append", default=[], metavar="HOST[:PORT]", help="pull from it without TLS"
     )
@@ -69,6 +77,7 @@ def main() -> int:
         network=given.network,
         bridge=given.bridge,
         subnet=given.pod_cidr,
+        hairpin_mode=given.hairpin_mode,
         insecure_registries=given.insecure_registry,
     )
     try:

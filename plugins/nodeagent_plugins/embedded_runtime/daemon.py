@@ -18,6 +18,7 @@ from nodeagent_plugins.embedded_runtime import answers
 from nodeagent_plugins.embedded_runtime.containers import Containers
 from nodeagent_plugins.embedded_runtime.events import Events
 from nodeagent_plugins.embedded_runtime.execution import Execution
+from nodeagent_plugins.embedded_runtime.hairpin import PROMISCUOUS_BRIDGE
 from nodeagent_plugins.embedded_runtime.host import Host, find_program
 from nodeagent_plugins.embedded_runtime.image_service import ImageService
 from nodeagent_plugins.embedded_runtime.images.builtin import add_builtin
@@ -36,7 +37,13 @@ from nodeagent_plugins.embedded_runtime.rootfs import RootFileSystems
 from nodeagent_plugins.embedded_runtime.runners import choose_runner
 from nodeagent_plugins.embedded_runtime.runtime_service import RuntimeService
 from nodeagent_plugins.embedded_runtime.sandboxes import Sandboxes
-from nodeagent_plugins.embedded_runtime.server import STOP_SECONDS, make_server, serve_import, serve_transfers
+from nodeagent_plugins.embedded_runtime.server import (
+    STOP_SECONDS,
+    make_server,
+    serve_hairpin_mode,
+    serve_import,
+    serve_transfers,
+)
 from nodeagent_plugins.embedded_runtime.streaming import StreamingServer
 from nodeagent_plugins.embedded_runtime.streams import Streams
 
@@ -53,6 +60,7 @@ class Options:
     network: str = ""
     bridge: str = DEFAULT_BRIDGE
     subnet: str = DEFAULT_SUBNET
+    hairpin_mode: str = PROMISCUOUS_BRIDGE
     insecure_registries: list[str] = field(default_factory=list)
 
 
@@ -99,6 +107,7 @@ class Daemon:
             stack.callback(self._lock.close)
             await asyncio.to_thread(self._load_images)
             self._sandboxes.adopt()
+            await self._network.take_over()
             stack.push_async_callback(self._sandboxes.close)
             self._containers.adopt()
             stack.push_async_callback(self._containers.close)
@@ -117,6 +126,7 @@ class Daemon:
             server = make_server(self._options.socket, runtime, images)
             serve_import(server, loader)
             serve_transfers(server, puller.transfers)
+            serve_hairpin_mode(server, self._network.set_hairpin_mode)
             await server.start()
             self._options.socket.chmod(0o600)
             stack.push_async_callback(server.stop, STOP_SECONDS)
@@ -174,7 +184,7 @@ def choose_network(options: Options, host: Host) -> Network:
     if options.network == "bridge" and not possible:
         raise ValueError("a bridge needs root, and the programs ip (iproute2) and nsenter (util-linux)")
     if options.network != "host" and possible:
-        return BridgeNetwork(options.bridge, options.subnet)
+        return BridgeNetwork(options.bridge, options.subnet, options.hairpin_mode)
     return HostNetwork()
 
 

@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import re
 import socket
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from nodeagent.base.criproto import api_pb2 as cri
-from nodeagent_plugins.embedded_runtime import commands
+from nodeagent_plugins.embedded_runtime import commands, hairpin
 from nodeagent_plugins.embedded_runtime.errors import BadRequest, CallError, Refused
 from nodeagent_plugins.embedded_runtime.host import find_program
 
@@ -19,7 +20,10 @@ _log = logging.getLogger(__name__)
 DEFAULT_SUBNET = "10.88.64.0/20"
 DEFAULT_BRIDGE = "nodeagent0"
 _PORT_MAP = "type inet_proto . inet_service : ipv4_addr . inet_service;"
+_SELF_SET = "type ipv4_addr . ipv4_addr;"
 _ALIAS = "pods of nodeagent's embedded runtime"
+_PORT_OF_POD = re.compile(r"^\d+: (na[0-9a-f]{11})@", re.MULTILINE)
+_ADDRESS = re.compile(r"link/ether ((?:[0-9a-f]{2}:){5}[0-9a-f]{2})")
 _PROTOCOLS = {cri.TCP: "tcp", cri.UDP: "udp"}
 
 
@@ -30,6 +34,12 @@ class HostNetwork:
 
     async def prepare(self) -> None:
         """Nothing to do."""
+
+    async def take_over(self) -> None:
+        """Nothing was left."""
+
+    async def set_hairpin_mode(self, _mode: str) -> None:
+        """There is no bridge to come back from."""
 
     def set_subnet(self, _subnet: str) -> None:
         """Addresses are the node's."""
@@ -59,15 +69,22 @@ class BridgeNetwork:
 
     :param bridge: name of the bridge, made if it is not there.
     :param subnet: where addresses come from; its first one is the bridge's.
+    :param hairpin_mode: how a pod reaches itself through a translated address, see :mod:`.hairpin`.
     """
 
     own = True
 
-    def __init__(self, bridge: str = DEFAULT_BRIDGE, subnet: str = DEFAULT_SUBNET) -> None:
-        self._bridge, self._subnet = bridge, ipaddress.IPv4Network(subnet)
+    def __init__(
+        self,
+        bridge: str = DEFAULT_BRIDGE,
+        subnet: str = DEFAULT_SUBNET,
+        hairpin_mode: str = hairpin.PROMISCUOUS_BRIDGE,
+    ) -> None:
+        self._bridge, self._subnet, self._hairpin_mode = bridge, ipaddress.IPv4Network(subnet), hairpin_mode
         self._taken: set[str] = set()
         self._ip, self._nsenter, self._nft = find_program("ip"), find_program("nsenter"), find_program("nft")
         self._prepared: asyncio.Task[None] | None = None
+        self._applying = asyncio.Lock()
 
     def set_subnet(self, subnet: str) -> None:
         """Take addresses from *subnet*, if that is one of version 4 and no pod has an address yet."""
@@ -77,6 +94,33 @@ class BridgeNetwork:
             raise BadRequest(f'pod network "{subnet}": {error}') from error
         if isinstance(wanted, ipaddress.IPv4Network) and not self._taken and wanted != self._subnet:
             self._subnet, self._prepared = wanted, None
+
+    async def take_over(self) -> None:
+        """Give a bridge that an earlier runtime made, and the links of the pods on it, our hairpin mode."""
+        if _is_device(self._bridge):
+            try:
+                await self._apply_hairpin_mode()
+            except CallError as error:
+                _log.warning("The bridge of pods stays as it is", extra={"err": str(error)})
+
+    async def set_hairpin_mode(self, mode: str) -> None:
+        """Change the mode, for pods that run too.
+
+        :raises BadRequest: there is no such mode.
+        :raises CallError: the links cannot be changed.
+        """
+        if mode not in hairpin.MODES:
+            raise BadRequest(f'hairpin mode "{mode}": it is one of {", ".join(hairpin.MODES)}')
+        if mode == self._hairpin_mode:
+            return
+        _log.info("Hairpin mode changes", extra={"mode": mode, "before": self._hairpin_mode})
+        before, self._hairpin_mode = self._hairpin_mode, mode
+        try:
+            if _is_device(self._bridge):
+                await self._apply_hairpin_mode()
+        except CallError:
+            self._hairpin_mode = before  # so that asking again tries again
+            raise
 
     def occupy(self, addresses: Iterable[str]) -> None:
         """Note addresses of sandboxes that run already."""
@@ -91,13 +135,15 @@ class BridgeNetwork:
         address = self._take_address()
         try:
             name = f"na{sandbox_id[:11]}"
-            gateway, bits = self._gateway, self._subnet.prefixlen
+            gateway, bits, mode = self._gateway, self._subnet.prefixlen, self._hairpin_mode
             await commands.run(
                 [self._ip, "-batch", "-"],
                 "connect the sandbox",
                 given=f"link add {name} type veth peer name eth0 netns {pid}\n"
-                f"link set {name} master {self._bridge} up\n",
+                f"link set {name} master {self._bridge} up\n" + hairpin.port_line(mode, name),
             )
+            if mode != self._hairpin_mode:  # changed meanwhile, and perhaps without seeing this port
+                await self._apply_hairpin_mode()
             await commands.run(
                 [self._nsenter, f"--net=/proc/{pid}/ns/net", self._ip, "-batch", "-"],
                 f"give the sandbox address {address}",
@@ -119,6 +165,13 @@ class BridgeNetwork:
                     await commands.run(
                         [self._nft, f"delete element ip {self._table} ports {{ {key} }}"], "close a port"
                     )
+        if self._nft and any(port.host_port for port in ports):
+            for address in addresses:
+                with contextlib.suppress(CallError):
+                    key = f"{address} . {address}"
+                    await commands.run(
+                        [self._nft, f"delete element ip {self._table} themselves {{ {key} }}"], "forget a pod"
+                    )
 
     async def remove(self) -> None:
         """Take the bridge and its rules away, if the bridge is one that a runtime of ours made; no pod may be left."""
@@ -132,7 +185,10 @@ class BridgeNetwork:
         with contextlib.suppress(CallError):  # what stays does no harm, and the next start takes it over
             await commands.run([self._ip, "link", "delete", self._bridge], "remove the bridge of pods")
             if self._nft:
-                await commands.run([self._nft, f"delete table ip {self._table}"], "remove the rules of pods")
+                rules = "".join(
+                    f"add table {kind} {self._table}\ndelete table {kind} {self._table}\n" for kind in ("ip", "bridge")
+                )
+                await commands.run([self._nft, "-f", "-"], "remove the rules of pods", given=rules)
 
     # --- inside -----------------------------------------------------------------------------------------------
 
@@ -172,17 +228,60 @@ class BridgeNetwork:
             given=f"addr replace {self._gateway}/{self._subnet.prefixlen} dev {self._bridge}\n"
             f"link set {self._bridge} up\n",
         )
+        await self._apply_hairpin_mode()
         try:
             await asyncio.to_thread(Path("/proc/sys/net/ipv4/ip_forward").write_text, "1")
             await self._masquerade()
         except (OSError, CallError) as error:
             _log.warning("Pods will not reach other machines", extra={"err": str(error)})
 
+    async def _apply_hairpin_mode(self) -> None:
+        # One at a time, each with the mode of its moment: what is applied last is what was asked for last.
+        async with self._applying:
+            mode = self._hairpin_mode
+            # Links are not read or written in /sys, which may be that of another network.
+            said = await commands.run([self._ip, "-o", "link", "show", self._bridge], "look at the bridge of pods")
+            found = _ADDRESS.search(said)
+            if found is None:
+                raise CallError(f"{self._bridge} has no hardware address")
+            # Until it is given one, a bridge takes that of one of its ports, and another when that goes.
+            lines = f"link set {self._bridge} address {found[1]}\n{hairpin.bridge_line(mode, self._bridge)}"
+            await commands.run([self._ip, "-batch", "-"], "set the hairpin mode of the bridge", given=lines)
+            try:
+                await self._keep_copies_away(mode, found[1])
+            except CallError as error:
+                if mode == hairpin.PROMISCUOUS_BRIDGE:
+                    _log.warning("Packets between pods may arrive twice", extra={"err": str(error)})
+            await self._set_ports(mode)
+
+    async def _keep_copies_away(self, mode: str, address: str) -> None:
+        if not self._nft:
+            raise CallError("nft is not installed")
+        rules = hairpin.rules_against_copies(mode, self._table, str(self._subnet), self._gateway, address)
+        await commands.run([self._nft, "-f", "-"], "keep copies of packets away", given=rules)
+
+    async def _set_ports(self, mode: str) -> None:
+        ports = await self._ports()
+        while ports:
+            try:
+                lines = "".join(hairpin.port_line(mode, port) for port in ports)
+                await commands.run([self._ip, "-batch", "-"], "set the hairpin mode of pods", given=lines)
+                return
+            except CallError:
+                before, ports = ports, await self._ports()
+                if set(ports) >= set(before):  # else one went with its pod, and the others are tried again
+                    raise
+
+    async def _ports(self) -> list[str]:
+        said = await commands.run([self._ip, "-o", "link", "show", "master", self._bridge], "list the links of pods")
+        return _PORT_OF_POD.findall(said)
+
     async def _masquerade(self) -> None:
         if not self._nft:
             raise CallError("nft is not installed")
         table, subnet = self._table, self._subnet
         rules = [f"add table ip {table}", f"add map ip {table} ports {{ {_PORT_MAP} }}"]
+        rules.append(f"add set ip {table} themselves {{ {_SELF_SET} }}")
         for chain, hook, priority in (
             ("post", "postrouting", 100),
             ("pre", "prerouting", -100),
@@ -191,6 +290,8 @@ class BridgeNetwork:
             rules.append(f"add chain ip {table} {chain} {{ type nat hook {hook} priority {priority}; }}")
             rules.append(f"flush chain ip {table} {chain}")
         rules.append(f"add rule ip {table} post ip saddr {subnet} ip daddr != {subnet} masquerade")
+        # or a pod that reaches itself would get a packet from its own address, and drop it
+        rules.append(f"add rule ip {table} post ip saddr . ip daddr @themselves masquerade")
         rules.append(f"add rule ip {table} post ip saddr 127.0.0.0/8 oifname {self._bridge} masquerade")
         for chain in ("pre", "out"):
             lead = "fib daddr type local dnat ip to meta l4proto . th dport map @ports"
@@ -210,8 +311,11 @@ class BridgeNetwork:
                     f"host port {port.host_port}: leading one address of the node, {port.host_ip}, is not offered"
                 )
             element = f"{_PROTOCOLS[port.protocol]} . {port.host_port} : {address} . {port.container_port}"
-            command = [self._nft or "nft", f"add element ip {self._table} ports {{ {element} }}"]
-            await commands.run(command, f"open host port {port.host_port}")
+            rules = (
+                f"add element ip {self._table} ports {{ {element} }};"
+                f" add element ip {self._table} themselves {{ {address} . {address} }}"
+            )
+            await commands.run([self._nft or "nft", rules], f"open host port {port.host_port}")
 
 
 def _is_device(name: str) -> bool:

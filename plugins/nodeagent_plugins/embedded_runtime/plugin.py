@@ -2,19 +2,23 @@
 
 Settings, under ``plugins: {embedded_runtime: {…}}``: ``enabled`` turns it on. The runtime is a process of its own that
 outlives the agent; the agent speaks to it as to any other runtime.
-spec: card.embedded-runtime, config.containerRuntimeEndpoint
+Whether it was started by the agent or not, it is told the configuration's ``hairpinMode``.
+spec: card.embedded-runtime, config.containerRuntimeEndpoint, config.hairpinMode
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nodeagent import hookimpl
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
 from nodeagent.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from nodeagent.contracts.background import BackgroundLoop
 
 NAME = "embedded_runtime"
 
@@ -52,13 +56,23 @@ def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext) -
     from nodeagent_plugins.embedded_runtime.supervisor import Supervisor
 
     root = Path(settings.get("root") or context.root_dir / "embedded-runtime")
-    supervisor = Supervisor(endpoint, root, daemon_options(settings), context.clock)
+    supervisor = Supervisor(endpoint, root, daemon_options(settings, config.hairpin_mode), context.clock)
     context.tasks.start(supervisor.run(), "embedded runtime")
 
 
-def daemon_options(settings: Mapping[str, Any]) -> list[str]:
-    """Return the command line options that *settings* stand for."""
-    options = []
+@hookimpl
+def nodeagent_provide_background_loops(context: AgentContext) -> Sequence[BackgroundLoop]:
+    endpoint = context.config.container_runtime_endpoint
+    if not endpoint.startswith("unix:///"):
+        return []
+    from nodeagent_plugins.embedded_runtime.hairpin_loop import HairpinLoop
+
+    return [HairpinLoop(endpoint, context.config.hairpin_mode, context.clock)]
+
+
+def daemon_options(settings: Mapping[str, Any], hairpin_mode: str) -> list[str]:
+    """Return the command line options that *settings* and the configuration's mode stand for."""
+    options = ["--hairpin-mode", hairpin_mode]
     for name, option in (
         ("runner", "--runner"),
         ("network", "--network"),

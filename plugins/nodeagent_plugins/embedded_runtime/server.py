@@ -7,7 +7,7 @@ import contextlib
 import inspect
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from google.protobuf import message_factory
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.base.criproto import content
 from nodeagent_plugins.embedded_runtime.errors import CallError
+from nodeagent_plugins.embedded_runtime.hairpin import SET_CALL
 from nodeagent_plugins.embedded_runtime.images.archive import import_archive
 from nodeagent_plugins.embedded_runtime.images.loading import Loader
 
@@ -56,6 +57,21 @@ def serve_import(server: grpc.aio.Server, loader: Loader) -> None:
             await _abort(context, "Import", error)
 
     service, _, method = IMPORT_CALL.strip("/").partition("/")
+    handlers = {method: grpc.unary_unary_rpc_method_handler(answer)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+
+
+def serve_hairpin_mode(server: grpc.aio.Server, change: Callable[[str], Awaitable[None]]) -> None:
+    """Let the agent tell its ``hairpinMode``, for which CRI has no call."""
+
+    async def answer(asked: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        try:
+            await change(asked.decode(errors="replace"))
+        except CallError as error:
+            await _abort(context, "SetHairpinMode", error)
+        return b""
+
+    service, _, method = SET_CALL.strip("/").partition("/")
     handlers = {method: grpc.unary_unary_rpc_method_handler(answer)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
 

@@ -72,7 +72,9 @@ class EmbeddedRuntime:
         for point in reversed([line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]):
             if point.startswith(f"{self.directory}/"):
                 subprocess.run(["umount", "--lazy", point], check=False)
-        subprocess.run(["nft", "delete", "table", "ip", f"nodeagent_{self.bridge}"], check=False, capture_output=True)
+        for kind in ("ip", "bridge"):
+            command = ["nft", "delete", "table", kind, f"nodeagent_{self.bridge}"]
+            subprocess.run(command, check=False, capture_output=True)
         self._network.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import os
 import signal
 import ssl
@@ -33,9 +34,10 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     settings = {"enabled": True, "root": str(home / "root"), "bridge": network.bridge, "podCIDR": network.subnet}
     agent.plugins = {"embedded_runtime": settings}
     node = Node(None, api, agent)  # type: ignore[arg-type]  there is no containerd
+    node.bridge = network.bridge  # type: ignore[attr-defined]
     try:
         api.start()
-        agent.start(featureGates={"EventedPLEG": True})
+        agent.start(featureGates={"EventedPLEG": True}, hairpinMode="hairpin-veth")
         wait_until(lambda: _ready(api), "the node is Ready")
         yield node
     finally:
@@ -47,7 +49,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         for point in reversed([line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]):
             if point.startswith(f"{home}/"):
                 subprocess.run(["umount", "--lazy", point], check=False)
-        subprocess.run(["nft", "delete", "table", "ip", f"nodeagent_{network.bridge}"], check=False)
+        for kind in ("ip", "bridge"):
+            subprocess.run(["nft", "delete", "table", kind, f"nodeagent_{network.bridge}"], check=False)
         network.close()
         subprocess.run(["rm", "-rf", str(home)], check=False)
 
@@ -82,6 +85,26 @@ def test_the_end_of_a_container_is_seen_by_events_and_without_listing(node: Node
         assert _listings(node) == listings, "three seconds without a listing: the stream told of the end"
     finally:
         node.remove("brief")
+
+
+def _hairpins(node: Node) -> set[bool]:
+    """Return what the ports of pods say of hairpin."""
+    command = ["ip", "-d", "-j", "link", "show", "master", node.bridge]  # type: ignore[attr-defined]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    return {port["linkinfo"]["info_slave_data"]["hairpin"] for port in found}
+
+
+@pytest.mark.row("config.hairpinMode")
+def test_another_hairpin_mode_of_the_configuration_reaches_pods_that_run(node: Node) -> None:
+    node.api.create_pod(simple_pod("steady"))
+    try:
+        node.phase("steady", "Running")
+        assert _hairpins(node) == {True}
+        node.agent.stop()
+        node.agent.start(hairpinMode="none")
+        wait_until(lambda: _hairpins(node) == {False}, "the pod has the new mode")
+    finally:
+        node.remove("steady")
 
 
 def test_pods_and_runtime_outlive_the_agent(node: Node) -> None:

@@ -29,8 +29,8 @@ def supervised(monkeypatch):
     return made
 
 
-def configure(tmp_path, settings, endpoint="unix:///run/x.sock"):
-    config = NodeAgentConfiguration(container_runtime_endpoint=endpoint)
+def configure(tmp_path, settings, endpoint="unix:///run/x.sock", **fields):
+    config = NodeAgentConfiguration(container_runtime_endpoint=endpoint, **fields)
     context = make_context(tmp_path, config=config)
     context.plugin_settings = {"embedded_runtime": settings} if settings is not None else {}
     plugin.nodeagent_configure(config, context)
@@ -50,7 +50,19 @@ async def test_keeps_a_runtime_at_the_endpoint_of_the_configuration(tmp_path, su
 
     ((endpoint, root, options, _clock),) = supervised
     assert (endpoint, root) == ("unix:///run/x.sock", context.root_dir / "embedded-runtime")
-    assert options == ["--runner", "own", "--insecure-registry", "a:1", "--insecure-registry", "b"]
+    assert options == [
+        *("--hairpin-mode", "promiscuous-bridge", "--runner", "own"),
+        *("--insecure-registry", "a:1", "--insecure-registry", "b"),
+    ]
+    await context.tasks.close()
+
+
+@pytest.mark.row("config.hairpinMode")
+async def test_a_runtime_starts_with_the_hairpin_mode_of_the_configuration(tmp_path, supervised):
+    context = configure(tmp_path, {"enabled": True}, hairpin_mode="hairpin-veth")
+
+    ((_, _, options, _),) = supervised
+    assert options == ["--hairpin-mode", "hairpin-veth"]
     await context.tasks.close()
 
 
@@ -63,6 +75,13 @@ async def test_an_endpoint_that_is_no_socket_is_refused(tmp_path, supervised):
 def test_wrong_settings_are_found(wrong):
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(wrong, plugin.nodeagent_settings_schema())
+
+
+@pytest.mark.parametrize(("endpoint", "loops"), [("unix:///run/x.sock", ["hairpin mode"]), ("tcp://h:1", [])])
+def test_a_runtime_at_a_socket_is_told_the_hairpin_mode_whoever_started_it(tmp_path, endpoint, loops):
+    context = make_context(tmp_path, config=NodeAgentConfiguration(container_runtime_endpoint=endpoint))
+
+    assert [loop.name for loop in plugin.nodeagent_provide_background_loops(context)] == loops
 
 
 def test_hook_nodeagent_settings_schema():

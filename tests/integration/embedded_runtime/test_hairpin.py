@@ -1,0 +1,172 @@
+"""The hairpin mode on real links: of pods that run and of pods to come, over the call and over a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from nodeagent.base.aio import SystemClock
+from nodeagent.contracts.runtime import PortMapping
+from nodeagent_plugins.cri.client import CriRuntime
+from nodeagent_plugins.embedded_runtime.hairpin_loop import HairpinLoop, set_hairpin_mode
+from tests.integration.cri.conftest import until
+from tests.integration.embedded_runtime.conftest import EmbeddedRuntime
+from tests.integration.embedded_runtime.test_restart import reachable
+
+pytestmark = pytest.mark.integration
+
+FLAGS = {"promiscuous-bridge": (True, {False}), "hairpin-veth": (False, {True}), "none": (False, {False})}
+"""Whether the bridge is promiscuous, and what the ports of pods say of hairpin."""
+LISTEN = """
+import socket
+end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+end.bind(("", 9000))
+end.settimeout(30)
+print("ready", flush=True)
+while True:
+    text = end.recv(100).decode()
+    print(text, flush=True)
+    if text == "end":
+        break
+"""
+SEND = """
+import socket, sys
+end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for text in sys.argv[3:]:
+    end.sendto(text.encode(), (sys.argv[1], int(sys.argv[2])))
+"""
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[EmbeddedRuntime]:
+    """A runtime for this module."""
+    running = EmbeddedRuntime("--hairpin-mode", "none")
+    try:
+        running.start()
+        yield running
+    finally:
+        running.close()
+
+
+def links(*which: str) -> list[dict]:
+    """Return links as the kernel describes them."""
+    answer = subprocess.run(["ip", "-d", "-j", "link", "show", *which], check=True, capture_output=True, text=True)
+    return json.loads(answer.stdout)
+
+
+def flags(daemon: EmbeddedRuntime) -> tuple[bool, set[bool]]:
+    ports = links("master", daemon.bridge)
+    return (
+        "PROMISC" in links(daemon.bridge)[0]["flags"],
+        {port["linkinfo"]["info_slave_data"]["hairpin"] for port in ports},
+    )
+
+
+async def restart(daemon: EmbeddedRuntime, cri: CriRuntime, mode: str) -> None:
+    await asyncio.to_thread(daemon.stop)
+    daemon.options[daemon.options.index("--hairpin-mode") + 1] = mode
+    await asyncio.to_thread(daemon.start)
+    await until(lambda: reachable(cri))
+
+
+def inside(daemon: EmbeddedRuntime, sandbox_id: str) -> list[str]:
+    """Return the start of a command line that runs Python in the pod's network."""
+    record = json.loads((daemon.root / "sandboxes" / sandbox_id / "record.json").read_text())
+    return ["nsenter", f"--net=/proc/{record['holder']['pid']}/ns/net", sys.executable, "-c"]
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+def gateway(daemon: EmbeddedRuntime) -> str:
+    """The address of the node that its pods see first."""
+    return str(ipaddress.ip_network(daemon.subnet)[1])
+
+
+@pytest.mark.row("config.hairpinMode")
+@pytest.mark.parametrize("mode", FLAGS)
+async def test_a_mode_holds_for_pods_that_run_and_for_pods_to_come(cri, pods, daemon, mode):
+    before = "none" if mode != "none" else "hairpin-veth"
+    await set_hairpin_mode(daemon.endpoint, before)
+    await pods.sandbox("first")
+    assert flags(daemon) == FLAGS[before]
+
+    await set_hairpin_mode(daemon.endpoint, mode)
+    assert flags(daemon) == FLAGS[mode]
+
+    await pods.sandbox("second")
+    assert len(links("master", daemon.bridge)) == 2
+    assert flags(daemon) == FLAGS[mode]
+
+
+@pytest.mark.row("config.hairpinMode")
+async def test_a_runtime_started_with_another_mode_gives_it_to_pods_that_run(cri, pods, daemon):
+    await set_hairpin_mode(daemon.endpoint, "none")
+    container_id = await pods.container(await pods.sandbox(), "sleep 1000")
+    before = await cri.container_status(container_id)
+
+    for mode in ("hairpin-veth", "promiscuous-bridge"):
+        await restart(daemon, cri, mode)
+        assert flags(daemon) == FLAGS[mode]
+
+    assert await cri.container_status(container_id) == before
+
+
+async def test_containerd_is_left_alone_and_the_mode_without_effect_said(containerd, caplog):
+    running = asyncio.create_task(HairpinLoop(containerd.endpoint, "hairpin-veth", SystemClock()).run())
+    try:
+        await until(lambda: asyncio.sleep(0, "hairpinMode has no effect" in caplog.text))
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_mode_that_does_not_exist_is_refused(daemon):
+    with pytest.raises(grpc.RpcError, match="promiscuous-bridge, hairpin-veth, none"):
+        await set_hairpin_mode(daemon.endpoint, "both")
+
+
+@pytest.mark.row("config.hairpinMode")
+async def test_a_pod_reaches_itself_by_a_port_of_the_node(cri, pods, daemon, port, gateway):
+    await set_hairpin_mode(daemon.endpoint, "hairpin-veth")
+    sandbox_id = await pods.sandbox(port_mappings=(PortMapping(8080, port),))
+    container_id = await pods.container(sandbox_id, "while :; do echo hello | nc -l -p 8080; done")
+
+    async def answers() -> bool:
+        asking = ["sh", "-c", f"nc -w 5 {gateway} {port} < /dev/null"]
+        return (await cri.exec_sync(container_id, asking, 20)).stdout == b"hello\n"
+
+    await until(answers, 60)
+
+
+async def test_a_promiscuous_bridge_brings_nothing_twice(pods, daemon, port, gateway):
+    await set_hairpin_mode(daemon.endpoint, "promiscuous-bridge")
+    taking = await pods.sandbox("taking", port_mappings=(PortMapping(9000, port, "UDP"),))
+    sending = await pods.sandbox("sending")
+    listener = [*inside(daemon, taking), LISTEN]
+    listening = await asyncio.create_subprocess_exec(*listener, stdout=asyncio.subprocess.PIPE)
+    try:
+        async with asyncio.timeout(60):
+            assert await listening.stdout.readline() == b"ready\n"
+            sender = [*inside(daemon, sending), SEND, gateway, str(port), "one", "two", "end"]
+            await asyncio.to_thread(subprocess.run, sender, check=True)
+            said, _ = await listening.communicate()
+    finally:
+        if listening.returncode is None:
+            listening.kill()
+            await listening.wait()
+
+    assert said.split() == [b"one", b"two", b"end"]

@@ -1,0 +1,220 @@
+"""The hairpin mode becomes settings of links and rules, and each runtime that comes to serve is told it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import grpc
+import pytest
+
+from nodeagent.testing.contracts import BackgroundLoopContract
+from nodeagent_plugins.embedded_runtime import hairpin, hairpin_loop
+from nodeagent_plugins.embedded_runtime.errors import BadRequest, CallError
+from nodeagent_plugins.embedded_runtime.network import BridgeNetwork, HostNetwork
+
+PORTS = "7: na0123456789a@if2: <UP> mtu 1500\n8: vother@if2: <UP>\n9: nabbbbbbbbbbb@if2: <UP>\n"
+BRIDGE = "6: br0: <UP> mtu 1500\\    link/ether 02:00:00:00:00:0a brd ff:ff:ff:ff:ff:ff\n"
+
+
+@pytest.mark.parametrize(
+    ("mode", "promiscuous", "back"),
+    [("promiscuous-bridge", "on", "off"), ("hairpin-veth", "off", "on"), ("none", "off", "off")],
+)
+def test_each_mode_sets_the_bridge_and_its_ports(mode, promiscuous, back):
+    assert hairpin.bridge_line(mode, "br0") == f"link set br0 promisc {promiscuous}\n"
+    assert hairpin.port_line(mode, "na1") == f"link set na1 type bridge_slave hairpin {back}\n"
+
+
+@pytest.mark.parametrize("mode", hairpin.MODES)
+def test_only_a_promiscuous_bridge_needs_rules_against_copies(mode):
+    rules = hairpin.rules_against_copies(mode, "t", "10.0.0.0/24", "10.0.0.1", "02:00:00:00:00:0a").splitlines()
+
+    assert rules[:2] == ["add table bridge t", "delete table bridge t"]
+    assert ("drop" in "".join(rules[2:])) is (mode == "promiscuous-bridge")
+
+
+class Machine:
+    """Takes the commands of a network in place of the machine."""
+
+    def __init__(self, monkeypatch):
+        self.given, self.ports, self.failing = [], PORTS, []
+        monkeypatch.setattr("nodeagent_plugins.embedded_runtime.commands.run", self.run)
+        monkeypatch.setattr("nodeagent_plugins.embedded_runtime.network._is_device", lambda _name: True)
+        monkeypatch.setattr("nodeagent_plugins.embedded_runtime.network.find_program", lambda name: name)
+
+    async def run(self, command, attempt, *, given=""):
+        if given:
+            self.given += given.splitlines()
+            if self.failing:
+                self.failing.pop(0)()
+            return ""
+        return self.ports if "master" in command else BRIDGE
+
+    @property
+    def links(self):
+        lines, self.given = [line for line in self.given if line.startswith("link")], []
+        return lines
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    return Machine(monkeypatch)
+
+
+async def test_a_change_reaches_the_bridge_and_the_ports_of_pods(machine):
+    network = BridgeNetwork("br0", "10.0.0.0/24", "none")
+
+    await network.set_hairpin_mode("hairpin-veth")
+
+    assert machine.links == [
+        "link set br0 address 02:00:00:00:00:0a",
+        "link set br0 promisc off",
+        "link set na0123456789a type bridge_slave hairpin on",
+        "link set nabbbbbbbbbbb type bridge_slave hairpin on",
+    ]
+    await network.set_hairpin_mode("hairpin-veth")
+    assert machine.links == [], "nothing changed"
+
+
+async def test_a_port_that_goes_meanwhile_does_not_keep_the_others_from_it(machine):
+    def gone():
+        machine.ports = PORTS.splitlines()[2]
+        raise CallError("no such device")
+
+    machine.failing = [lambda: None, lambda: None, gone]
+    await BridgeNetwork("br0", "10.0.0.0/24", "none").set_hairpin_mode("hairpin-veth")
+
+    assert machine.links[-1:] == ["link set nabbbbbbbbbbb type bridge_slave hairpin on"]
+
+
+async def test_a_change_that_failed_is_tried_again_when_asked_again(machine):
+    def fail():
+        raise CallError("no")
+
+    machine.failing = [fail]
+    network = BridgeNetwork("br0", "10.0.0.0/24", "none")
+    with pytest.raises(CallError):
+        await network.set_hairpin_mode("hairpin-veth")
+    assert len(machine.links) == 2
+
+    await network.set_hairpin_mode("hairpin-veth")
+
+    assert len(machine.links) == 4
+
+
+async def test_a_mode_that_does_not_exist_is_refused(machine):
+    with pytest.raises(BadRequest, match="promiscuous-bridge, hairpin-veth, none"):
+        await BridgeNetwork("br0").set_hairpin_mode("both")
+    assert machine.links == []
+
+
+async def test_without_a_bridge_there_is_nothing_to_set(machine):
+    await HostNetwork().set_hairpin_mode("hairpin-veth")
+    await HostNetwork().take_over()
+
+    assert machine.given == []
+
+
+class Server:
+    """A runtime's process that ends when the test says so."""
+
+    def __init__(self):
+        self.end = asyncio.Event()
+
+    async def ended(self):
+        await self.end.wait()
+
+
+def refused(code):
+    nothing = grpc.aio.Metadata()
+    return grpc.aio.AioRpcError(code, nothing, nothing)
+
+
+@pytest.fixture
+def runtime(monkeypatch):
+    """Return the servers that are found one after the other, the answers they give, and what they were told."""
+
+    class Runtime:
+        def __init__(self):
+            self.servers, self.answers, self.told = [], [], asyncio.Queue()
+
+        async def set_mode(self, endpoint, mode):
+            answer = self.answers.pop(0) if self.answers else None
+            self.told.put_nowait((endpoint, mode))
+            if answer is not None:
+                raise answer
+
+    runtime = Runtime()
+    monkeypatch.setattr(hairpin_loop, "find_server", lambda _path: runtime.servers.pop(0) if runtime.servers else None)
+    monkeypatch.setattr(hairpin_loop, "set_hairpin_mode", runtime.set_mode)
+    return runtime
+
+
+class TestLoop(BackgroundLoopContract):
+    @pytest.fixture
+    def loop(self, runtime, clock):
+        runtime.servers = [Server(), Server()]
+        return hairpin_loop.HairpinLoop("unix:///run/x.sock", "none", clock)
+
+
+@pytest.fixture
+async def follow(clock):
+    """Return what starts the loop with a mode."""
+    tasks = []
+
+    def start(mode):
+        loop = hairpin_loop.HairpinLoop("unix:///run/x.sock", mode, clock)
+        tasks.append(asyncio.create_task(loop.run()))
+        return tasks[-1]
+
+    yield start
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.row("config.hairpinMode")
+async def test_each_runtime_that_comes_to_serve_is_told(runtime, follow):
+    first, second = Server(), Server()
+    runtime.servers = [first, second]
+    follow("hairpin-veth")
+    assert await runtime.told.get() == ("unix:///run/x.sock", "hairpin-veth")
+
+    first.end.set()
+
+    assert await runtime.told.get() == ("unix:///run/x.sock", "hairpin-veth")
+
+
+async def test_a_runtime_that_is_away_is_told_when_it_serves(runtime, follow, clock):
+    runtime.answers = [refused(grpc.StatusCode.UNAVAILABLE)]
+    follow("none")
+    await runtime.told.get()
+    runtime.servers = [Server()]
+
+    await clock.advance(1)
+
+    assert await runtime.told.get() == ("unix:///run/x.sock", "none")
+
+
+@pytest.mark.parametrize(("mode", "lines"), [("hairpin-veth", 1), ("none", 1), ("promiscuous-bridge", 0)])
+async def test_a_foreign_runtime_is_left_alone_and_a_mode_without_effect_said_once(
+    runtime, follow, clock, caplog, mode, lines
+):
+    runtime.servers = [Server()]
+    runtime.answers = [refused(grpc.StatusCode.UNIMPLEMENTED)]
+    with caplog.at_level(logging.WARNING):
+        follow(mode)
+        await runtime.told.get()
+        await clock.advance(120)
+
+    assert runtime.told.empty()
+    assert sum("hairpinMode has no effect" in record.message for record in caplog.records) == lines
+
+
+async def test_a_runtime_that_cannot_do_it_makes_the_loop_fail(runtime, follow):
+    runtime.servers = [Server()]
+    runtime.answers = [refused(grpc.StatusCode.UNKNOWN)]
+
+    with pytest.raises(grpc.aio.AioRpcError):
+        await follow("none")
