@@ -15,6 +15,7 @@ from nodeagent.apiclient import failures, paths, wire
 from nodeagent.apiclient.transport import ConnectionLost, Request, Response, Transport
 from nodeagent.base import identity
 from nodeagent.base.aio import Clock, TokenBucket
+from nodeagent.base.metrics import Histogram
 from nodeagent.contracts.api import Listing, PatchType, Resource, WatchEvent, WatchType
 from nodeagent.errors import ApiError, ApiGone, ApiUnavailable
 
@@ -25,6 +26,13 @@ WATCH_SECONDS = (300, 600)
 _WATCH_SLACK_SECONDS = 30.0
 _TRIES = 5
 _MAX_PAUSE_SECONDS = 30.0
+RATE_WAITS = Histogram(
+    "rest_client_rate_limiter_duration_seconds",
+    "Client side rate limiter latency in seconds. Broken down by verb, and host.",
+    ("verb", "host"),
+    bounds=(0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
+    prefixed=False,
+)
 _REPEATABLE = frozenset({"GET", "PUT", "DELETE"})
 
 T = TypeVar("T")
@@ -127,7 +135,7 @@ class Client:
             "timeoutSeconds": str(length),
         }
         target = paths.target(resource, namespace, query=query)
-        await self._bucket.take()
+        await self._take_turn("GET")
         request = Request("GET", target, {"Accept": self._watch_accept, "User-Agent": self._agent})
         try:
             async with self._transport.stream(request, self._deadline, length + _WATCH_SLACK_SECONDS) as stream:
@@ -239,7 +247,7 @@ class Client:
         request = Request(method, target, headers, body)
         repeat = method in _REPEATABLE or (method == "PATCH" and content_type != PatchType.JSON)
         for tries_left in range(_TRIES - 1, -1, -1):
-            await self._bucket.take()
+            await self._take_turn(method)
             try:
                 response = await self._transport.request(request, self._deadline)
             except TimeoutError as error:
@@ -257,6 +265,11 @@ class Client:
             _log.debug("Server asks to wait", extra={"attempt": attempt, "seconds": pause})
             await self._clock.sleep(pause)
         raise AssertionError("unreachable")
+
+    async def _take_turn(self, method: str) -> None:
+        """Wait for the rate limit."""
+        with RATE_WAITS.time(self._clock.now, method, self._transport.host):
+            await self._bucket.take()
 
 
 def _read(attempt: str, response: Response, into: type[T]) -> T:

@@ -56,7 +56,7 @@ class HttpTransport:
         self._session: aiohttp.ClientSession | None = None
         self._session_context: ssl.SSLContext | None = None
         self._old: list[tuple[float, aiohttp.ClientSession]] = []
-        self._clock, self._host = clock, kubeconfig.server.partition("://")[2].partition("/")[0]
+        self._clock, self.host = clock, kubeconfig.server.partition("://")[2].partition("/")[0]
 
     async def request(self, request: Request, deadline_seconds: float) -> Response:
         with tracing.span(f"HTTP {request.method}", lambda: self._attributes(request), kind="client"):
@@ -114,7 +114,7 @@ class HttpTransport:
                 allow_redirects=False,
             ) as answer:
                 code = str(answer.status)
-                DURATIONS.observe(self._clock.now() - began, request.method, self._host)
+                DURATIONS.observe(self._clock.now() - began, request.method, self.host)
                 yield answer
         except aiohttp.ClientError as error:
             raise ConnectionLost(_say(error)) from error
@@ -125,7 +125,7 @@ class HttpTransport:
                 raise
             raise ConnectionLost(error.strerror or str(error)) from error
         finally:
-            REQUESTS.inc(code, request.method, self._host)
+            REQUESTS.inc(code, request.method, self.host)
 
     def _attributes(self, request: Request) -> dict[str, str]:
         return {"http.method": request.method, "http.url": self._kubeconfig.server + request.target}

@@ -45,6 +45,9 @@ class ConnectionLost(Exception):
 class Transport(Protocol):
     """Carries requests to one server, over as few connections as will do."""
 
+    host: str
+    """The server's host and port, for metrics."""
+
     async def request(self, request: Request, deadline_seconds: float) -> Response:
         """Send *request* and read the whole answer.
 

@@ -13,7 +13,7 @@ with a lock of one's own.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 from math import inf, isinf
@@ -139,6 +139,17 @@ class Gauge(Counter):
 
     def set(self, value: float, *values: str) -> None:
         self._counts[values] = value
+
+
+class SampledGauge(_Instrument):
+    """Asks :attr:`sample` for its values, by label values, whenever it is shown; shows nothing before that is set."""
+
+    kind = "gauge"
+    sample: Callable[[], Mapping[tuple[str, ...], float]] = staticmethod(dict)
+
+    def fill(self, family: Family) -> None:
+        for values, count in self.sample().items():
+            family.add(count, *values)
 
 
 class Histogram(_Instrument):

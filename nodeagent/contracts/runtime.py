@@ -344,6 +344,8 @@ class RuntimeEvent:
     container_id: str
     pod_uid: str
     pod: RuntimePod | None = None
+    created_at: int = 0
+    """When it happened; 0 where the runtime does not tell."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from nodeagent.node.lease import NodeLease
 from nodeagent.node.registration import Registration, initial_node
 from nodeagent.node.reporter import StatusReporter
 from nodeagent.node.runtime_health import RuntimeHealth
+from nodeagent.node.startup import NodeStartup
 from nodeagent.node.watcher import NodeWatcher
 from nodeagent.pluginmanager import PluginManager
 
@@ -37,7 +38,10 @@ class NodeManager:
         self._collector = Collector(context, plugins, self._health, problems)
         self._watcher = None if context.api is None else NodeWatcher(context.api, context.node_name, clock)
         self._heartbeat: Api | None = None
-        self._reporter = StatusReporter(context, plugins, self._collector, self._watcher, self._heartbeat_api)
+        self._startup = NodeStartup(clock)
+        self._reporter = StatusReporter(
+            context, plugins, self._collector, self._watcher, self._heartbeat_api, self._startup
+        )
         self._architecture = ""
 
     async def run_status(self) -> None:
@@ -63,7 +67,7 @@ class NodeManager:
             return
         await self._reporter.computed.wait()
         assert self._reporter.status is not None
-        registration = Registration(context.api, context.config, context.settings, context.clock)
+        registration = Registration(context.api, context.config, context.settings, context.clock, self._startup)
         watcher.node = await registration.register(self._architecture, self._reporter.status)
         self.wake()
 

@@ -14,6 +14,7 @@ from nodeagent.contracts.api import NODES, Api
 from nodeagent.errors import ApiConflict, ApiError
 from nodeagent.model.node import NodeStatus
 from nodeagent.model.wire import to_wire
+from nodeagent.node.startup import NodeStartup
 
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 7.0
@@ -82,13 +83,17 @@ class Registration:
     spec: config.registerNode
     """
 
-    def __init__(self, api: Api, config: NodeAgentConfiguration, settings: NodeSettings, clock: Clock) -> None:
+    def __init__(
+        self, api: Api, config: NodeAgentConfiguration, settings: NodeSettings, clock: Clock, startup: NodeStartup
+    ) -> None:
         self._api, self._config, self._settings, self._clock = api, config, settings, clock
+        self._startup = startup
 
     async def register(self, architecture: str, status: NodeStatus) -> dict[str, Any]:
         """Return the node as the server has it, once it has it."""
         backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, jitter=0)
         failing = False
+        self._startup.attempted()
         while True:
             try:
                 node = await self._attempt(architecture, status)
@@ -104,9 +109,12 @@ class Registration:
     async def _attempt(self, architecture: str, status: NodeStatus) -> dict[str, Any]:
         name = self._settings.node_name
         try:
-            return await self._api.create(NODES, initial_node(self._config, self._settings, architecture, status))
+            node = await self._api.create(NODES, initial_node(self._config, self._settings, architecture, status))
         except ApiConflict:
             known = await self._api.get(NODES, name, into=dict)
+        else:
+            self._startup.registered()
+            return node
         patch = reconcile_patch(known, self._config, self._settings, architecture)
         return await self._api.patch(NODES, name, patch) if patch else known
 

@@ -18,6 +18,7 @@ from nodeagent.model.meta import wire_time
 from nodeagent.model.node import NodeCondition, NodeStatus
 from nodeagent.node.changes import event_reasons
 from nodeagent.node.collect import Collector
+from nodeagent.node.startup import NodeStartup
 from nodeagent.node.status import READY, compute_status, conditions_of, status_patch
 from nodeagent.node.watcher import NodeWatcher
 from nodeagent.pluginmanager import PluginManager
@@ -46,9 +47,10 @@ class StatusReporter:
         collector: Collector,
         watcher: NodeWatcher | None,
         api: Callable[[], Api | None],
+        startup: NodeStartup,
     ) -> None:
         self._context, self._plugins, self._collector, self._watcher = context, plugins, collector, watcher
-        self._api, self._clock = api, context.clock
+        self._api, self._clock, self._startup = api, context.clock, startup
         self._waker = Waker(context.clock)
         self._period = context.config.node_status_update_frequency.seconds
         self._report_period = context.config.node_status_report_frequency.seconds
@@ -118,6 +120,8 @@ class StatusReporter:
         if self._failing:
             _log.info("Reporting the node's status again", extra={"node": name})
         self._failing, self.problem, self._reported_at = False, "", now
+        if self.ready:
+            self._startup.told_ready()
 
     # --- what others learn --------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from nodeagent.base.aio import Backoff, Clock
-from nodeagent.base.metrics import Counter
+from nodeagent.base.metrics import Counter, Histogram
 from nodeagent.contracts.runtime import ContainerRuntime
 from nodeagent.errors import RuntimeFailure
 from nodeagent.pleg.cache import PodCache
@@ -22,6 +22,10 @@ CONNECTED = Counter(
 BROKEN = Counter(
     "evented_pleg_connection_error_count",
     "The number of errors encountered during the establishment of streaming connection.",
+)
+LATENCY = Histogram(
+    "evented_pleg_connection_latency_seconds",
+    "The latency of streaming connection with the CRI runtime, measured in seconds.",
 )
 
 
@@ -58,6 +62,8 @@ class EventedPleg:
                         backoff.reset()
                         self._generic.period_seconds = EVENTED_RELIST_SECONDS
                         CONNECTED.inc()
+                    if event.created_at:
+                        LATENCY.observe(max(0.0, self._clock.wall().timestamp() - event.created_at / 1e9))
                     try:
                         await self._cache.refresh(event.pod_uid)
                     except RuntimeFailure:

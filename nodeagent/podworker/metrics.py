@@ -1,9 +1,9 @@
-"""How long pods take to start and their workers to work."""
+"""How long pods take to start and their workers to work, and how many there are."""
 
 from __future__ import annotations
 
 from nodeagent.base.aio import Clock
-from nodeagent.base.metrics import Histogram
+from nodeagent.base.metrics import Counter, Histogram, SampledGauge
 from nodeagent.model.pod import Pod, PodStatus
 
 _START_BOUNDS = (
@@ -36,6 +36,23 @@ SLI_STARTS = Histogram(
     bounds=_START_BOUNDS,
 )
 CONTAINERS = Histogram("containers_per_pod_count", "The number of containers per pod.", bounds=(1, 2, 4, 8, 16))
+WORKING = SampledGauge(
+    "working_pods",
+    "Number of pods the kubelet is actually running, broken down by lifecycle phase, whether the pod is desired, "
+    "orphaned, or runtime only (also orphaned), and whether the pod is static",
+    ("lifecycle", "config", "static"),
+)
+ORPHANS = Counter(
+    "orphaned_runtime_pods_total",
+    "Number of pods that were found in the container runtime without being known to the pod workers first",
+)
+RESTARTED = Counter(
+    "restarted_pods_total",
+    "Number of pods that were deleted and created again with the same UID while their end was under way",
+    ("static",),
+)
+for _static in ("", "true"):
+    RESTARTED.inc(_static, by=0)
 
 
 class StartWatch:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nodeagent.base.aio import TaskOwner
 from nodeagent.contracts.events import EventType
@@ -14,11 +15,13 @@ from nodeagent.errors import PluginError
 from nodeagent.model.meta import ObjectMeta
 from nodeagent.model.pod import Pod, PodSpec, PodStatus
 from nodeagent.podworker.desired import Change, ChangeKind, DesiredPods, is_mirror, is_static
+from nodeagent.podworker.metrics import ORPHANS, RESTARTED, WORKING
 from nodeagent.podworker.state import Phase, Termination, WorkerPicture, asked_to_end
 from nodeagent.podworker.worker import PodWorker, WorkerParts
 
 _log = logging.getLogger(__name__)
 
+_LIFECYCLES = {Phase.SYNC: "sync", Phase.TERMINATING: "terminating", Phase.TERMINATED: "terminated"}
 MirrorListener = Callable[[ChangeKind, Pod], None]
 
 
@@ -51,6 +54,7 @@ class PodWorkers:
     async def run(self) -> None:
         """Work on changes, one after the other, until cancelled; then leave all pods as they are."""
         self._parts = self._make_parts()
+        WORKING.sample = self._count
         try:
             while True:
                 change = await self._changes.get()
@@ -138,6 +142,7 @@ class PodWorkers:
             _log.info(
                 "Pod is not wanted any more, ending it", extra={"pod": f"{runtime_pod.namespace}/{runtime_pod.name}"}
             )
+            ORPHANS.inc()
             worker = self._start(_orphan(runtime_pod), static=True)
             worker.wanted = False
             worker.terminate(Termination(KillReason.ORPHANED))
@@ -231,7 +236,24 @@ class PodWorkers:
         for uid, waiting in list(self._queued.items()):
             if uid == pod.uid or waiting.full_name == pod.full_name:
                 del self._queued[uid]
+                if uid == pod.uid:
+                    RESTARTED.inc("true" if is_static(pod) else "")
                 self._changes.put_nowait(Change(ChangeKind.ADDED, waiting, "queue"))
+
+    def _count(self) -> Mapping[tuple[str, ...], int]:
+        """Return how many pods are how far, by what they are; also what there is none of."""
+        counts: dict[tuple[str, ...], int] = dict.fromkeys(
+            itertools.product(_LIFECYCLES.values(), ("desired", "orphan"), ("", "true")), 0
+        )
+        counts |= dict.fromkeys(itertools.product(_LIFECYCLES.values(), ("runtime_only",), ("unknown",)), 0)
+        for worker in self._workers.values():
+            if worker.termination is not None and worker.termination.reason is KillReason.ORPHANED:
+                kind, static = "runtime_only", "unknown"
+            else:
+                kind, static = "desired" if worker.wanted else "orphan", "true" if worker.static else ""
+            if lifecycle := _LIFECYCLES.get(worker.phase):
+                counts[lifecycle, kind, static] += 1
+        return counts
 
     def _need(self) -> WorkerParts:
         assert self._parts is not None, "run() has not begun"

@@ -10,6 +10,7 @@ import msgspec
 
 from nodeagent.base import identity
 from nodeagent.base.aio import Backoff, Clock
+from nodeagent.base.metrics import SampledGauge
 from nodeagent.contracts.api import PODS, Api
 from nodeagent.errors import ApiConflict, ApiError, ApiNotFound
 from nodeagent.model.meta import ObjectReference, OwnerReference
@@ -18,6 +19,7 @@ from nodeagent.model.wire import to_wire
 
 _log = logging.getLogger(__name__)
 RECHECK_SECONDS = 60.0
+MIRRORS = SampledGauge("mirror_pods", "The number of mirror pods that the API server has of this node")
 
 
 class MirrorPods:
@@ -42,6 +44,7 @@ class MirrorPods:
         self._mirrors: dict[str, Pod] = {}
         self._woken = asyncio.Event()
         self._refused: dict[str, str] = {}
+        MIRRORS.sample = lambda: {(): len(self._mirrors)}
 
     def of(self, pod: Pod) -> Pod | None:
         """Return the mirror of a static pod, if it is there and current."""

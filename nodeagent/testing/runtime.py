@@ -449,7 +449,7 @@ class FakeRuntime(Faults):
             pod = self.pod(pod_uid)
             for type_ in types:
                 for queue in self._streams:
-                    queue.put_nowait(RuntimeEvent(type_, object_id, pod_uid, pod))
+                    queue.put_nowait(RuntimeEvent(type_, object_id, pod_uid, pod, self._time()))
 
     def _listed(self, kind: str, pod_uid: str, make: Callable[[], Sequence[_T]]) -> Sequence[_T]:
         """Return the same object while nothing changed, as the contract has it."""

@@ -24,6 +24,7 @@ class FakeTransport:
         self.pieces: Sequence[bytes | Exception] = ()
         self.stream_head = Response(200, JSON_HEADERS)
         self.closed = False
+        self.host = "api.test:6443"
 
     async def request(self, request: Request, deadline_seconds: float) -> Response:
         self.requests.append(request)

@@ -96,6 +96,7 @@ def server_manager(context: AgentContext, directory: Path) -> CertificateManager
         api,
         context.clock,
         look_seconds=LOOK_SECONDS,
+        failed=metrics.SERVER_FAILURES.inc,
         replaced=metrics.SERVER_ROTATIONS.observe,
     )
 

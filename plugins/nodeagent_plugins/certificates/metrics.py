@@ -30,6 +30,7 @@ SERVER_TTL = Remaining(
 CLIENT_FAILURES = Counter(
     "certificate_manager_client_expiration_renew_errors", "Attempts to get a client certificate that failed."
 )
+SERVER_FAILURES = Counter("server_expiration_renew_errors", "Attempts to get a serving certificate that failed.")
 SERVER_ROTATIONS = Histogram(
     "certificate_manager_server_rotation_seconds",
     "How long serving certificates had been in force when the next one replaced them.",

@@ -168,7 +168,8 @@ def event(answer: cri.ContainerEventResponse) -> RuntimeEvent:
         sandbox = sandbox_status(answer.pod_sandbox_status)
         containers = sorted(map(container_status, answer.containers_statuses), key=lambda c: -c.created_at)
         pod = RuntimePod(sandbox.uid, sandbox.name, sandbox.namespace, (sandbox,), tuple(containers))
-    return RuntimeEvent(_EVENTS[answer.container_event_type], answer.container_id, pod.uid if pod else "", pod)
+    uid = pod.uid if pod else ""
+    return RuntimeEvent(_EVENTS[answer.container_event_type], answer.container_id, uid, pod, answer.created_at)
 
 
 def image(found: cri.Image) -> Image:

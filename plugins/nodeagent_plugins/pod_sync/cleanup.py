@@ -12,6 +12,7 @@ from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, RuntimePod
 from nodeagent.errors import NodeAgentError, RuntimeFailure, RuntimeUnavailable
 from nodeagent_plugins.pod_sync import disk
+from nodeagent_plugins.pod_sync.metrics import CLEANED_ORPHANS, ORPHANS_LEFT
 from nodeagent_plugins.pod_sync.paths import PodPaths
 from nodeagent_plugins.pod_sync.records import ANNOTATION_SANDBOX
 from nodeagent_plugins.pod_sync.step import Step
@@ -79,17 +80,22 @@ class PodCleaner:
         context = self._context
         root = context.root_dir / "pods"
         on_disk = await asyncio.to_thread(disk.directories, root)
-        for uid in {*on_disk, *context.volumes.pods_with_volumes()} - set(known):
+        orphans, left = {*on_disk, *context.volumes.pods_with_volumes()} - set(known), 0
+        for uid in orphans:
             paths = PodPaths(context.pod_dir(uid), self._log_root, "", "", uid)
             try:
                 await self.release(uid, paths)
                 stuck = await asyncio.to_thread(disk.remove_pod_directory, paths.root)
                 if stuck:
+                    left += 1
                     _log.warning(
                         "Unexpected files in an orphaned pod's directory", extra={"uid": uid, "files": stuck[:5]}
                     )
             except NodeAgentError as error:
+                left += 1
                 _log.warning("Orphaned pod cannot be removed", extra={"uid": uid, "err": error})
+        CLEANED_ORPHANS.set(len(orphans))
+        ORPHANS_LEFT.set(left)
         try:
             for uid in set(await context.cgroups.pods()) - set(known):
                 await context.cgroups.remove_pod(uid)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodeagent.base.metrics import Counter, Histogram
+from nodeagent.base.metrics import Counter, Gauge, Histogram
 from nodeagent.model.pod import ContainerKind
 
 SANDBOX = "pod_sandbox"
@@ -33,4 +33,12 @@ FAILED_SANDBOXES = Counter(
 HTTP_FALLBACKS = Counter(
     "lifecycle_handler_http_fallbacks_total",
     "The number of times lifecycle handlers successfully fell back to http from https.",
+)
+CLEANED_ORPHANS = Gauge(
+    "orphan_pod_cleaned_volumes",
+    "The total number of orphaned Pods whose volumes were cleaned in the last periodic sweep.",
+)
+ORPHANS_LEFT = Gauge(
+    "orphan_pod_cleaned_volumes_errors",
+    "The number of orphaned Pods whose volumes failed to be cleaned in the last periodic sweep.",
 )

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nodeagent.base.logging import v_level
+from nodeagent.base.metrics import Histogram
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.stats import VolumeUsage
 from nodeagent.model.pod import Pod, Volume
@@ -23,6 +24,9 @@ _log = logging.getLogger(__name__)
 LOOK_SECONDS = 10.0
 """How often new pods are looked for, at most."""
 WALK_SECONDS = 60.0
+WALKS = Histogram(
+    "volume_metric_collection_duration_seconds", "Duration in seconds to calculate volume stats", ("metric_source",)
+)
 
 
 class VolumeMeter:
@@ -70,20 +74,23 @@ class VolumeMeter:
             await clock.sleep_until(min(soonest, clock.now() + min(self._period, LOOK_SECONDS)))
 
     async def _update(self, pod: Pod) -> None:
-        self._measured[pod.uid] = await asyncio.to_thread(self._measure, pod, self._measured.get(pod.uid, ()))
+        walks: list[float] = []
+        self._measured[pod.uid] = await asyncio.to_thread(self._measure, pod, self._measured.get(pod.uid, ()), walks)
+        for seconds in walks:
+            WALKS.observe(seconds, "du")
         self._due[pod.uid] = self._context.clock.now() + self._period * (1 + self._jitter())
 
-    def _measure(self, pod: Pod, before: Sequence[VolumeUsage]) -> Sequence[VolumeUsage]:
-        return tuple(self._measure_all(pod, {volume.name: volume for volume in before}))
+    def _measure(self, pod: Pod, before: Sequence[VolumeUsage], walks: list[float]) -> Sequence[VolumeUsage]:
+        return tuple(self._measure_all(pod, {volume.name: volume for volume in before}, walks))
 
-    def _measure_all(self, pod: Pod, before: dict[str, VolumeUsage]) -> Iterator[VolumeUsage]:
+    def _measure_all(self, pod: Pod, before: dict[str, VolumeUsage], walks: list[float]) -> Iterator[VolumeUsage]:
         places = _directories(self._context.pod_dir(pod.uid) / "volumes")
         for volume in pod.spec.volumes or ():
             place = places.get(volume.name)
             if place is None:
                 continue
             try:
-                yield self._measure_one(pod, volume, place)
+                yield self._measure_one(pod, volume, place, walks)
             except (OSError, WalkTooLong) as error:
                 _log.log(
                     v_level(4),
@@ -93,12 +100,15 @@ class VolumeMeter:
                 if volume.name in before:
                     yield before[volume.name]
 
-    def _measure_one(self, pod: Pod, volume: Volume, place: Path) -> VolumeUsage:
+    def _measure_one(self, pod: Pod, volume: Volume, place: Path, walks: list[float]) -> VolumeUsage:
+        """Return the use of a volume; note in *walks* how long each look through files took."""
         whole = filesystem(place, nanoseconds(self._context.clock.wall()))
         if whole is None:
             raise FileNotFoundError(str(place))
         if not place.is_mount():  # shares its file system with others
+            began = self._context.clock.now()
             use = use_of_tree(place, WALK_SECONDS)
+            walks.append(self._context.clock.now() - began)
             whole = replace(whole, used_bytes=use.bytes, inodes_used=use.inodes)
         return VolumeUsage(volume.name, whole, _claim(pod, volume), is_local_ephemeral(volume))
 

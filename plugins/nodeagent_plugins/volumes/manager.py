@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from nodeagent.contracts.events import EventType
 from nodeagent.contracts.volumes import MountedVolume, VolumeKind
 from nodeagent.errors import NodeAgentError, VolumeError
 from nodeagent.model.pod import Pod, Volume
+from nodeagent_plugins.volumes.metrics import MOUNT, UNMOUNT, VOLUMES, observe, plugin_name
 from nodeagent_plugins.volumes.mounts import Mounter, in_thread
 from nodeagent_plugins.volumes.trees import make_directories, remove_if_empty, remove_tree
 
@@ -38,6 +40,8 @@ class Manager:
         self._context, self._kinds, self._mounter = context, kinds, mounter
         self._parents: dict[str, set[Path]] = {}
         self._pending: dict[str, dict[str, float]] = {}
+        self._ready: dict[str, dict[str, str]] = {}
+        VOLUMES.sample = self._count
 
     async def prepare(self, pod: Pod) -> Mapping[str, MountedVolume]:
         """Return the volumes that containers mount, by name; those that none mounts are not prepared.
@@ -78,6 +82,7 @@ class Manager:
         if problems:
             raise VolumeError(f"cannot release the volumes of pod {pod_uid}: {'; '.join(problems)}")
         self._parents.pop(pod_uid, None)
+        self._ready.pop(pod_uid, None)
 
     def pods_with_volumes(self) -> Sequence[str]:
         """Return the UIDs of pods that have volume directories on disk, wanted or not."""
@@ -111,15 +116,20 @@ class Manager:
             return f"volumes of kind {source_of(volume)} are not supported on this node"
         directory = self._context.pod_dir(pod.uid) / "volumes" / kind.name / volume.name
         pending = self._pending.setdefault(pod.uid, {})
-        pending[volume.name] = self._context.clock.now()
+        pending[volume.name] = began = self._context.clock.now()
+        failed = True
         try:
             async with asyncio.timeout(SETUP_SECONDS):
-                return await kind.setup(pod, volume, directory)
+                mounted = await kind.setup(pod, volume, directory)
+            failed = False
+            self._ready.setdefault(pod.uid, {})[volume.name] = kind.name
+            return mounted
         except TimeoutError:
             return f"not ready after {SETUP_SECONDS:.0f} s"
         except (NodeAgentError, OSError) as error:
             return _text(error)
         finally:
+            observe(kind.name, MOUNT, failed, self._context.clock.now() - began)
             del pending[volume.name]
             if not pending:
                 self._pending.pop(pod.uid, None)
@@ -143,12 +153,26 @@ class Manager:
         kind = next((kind for kind in self._kinds if kind.name == directory.parent.name), None)
         if kind is None:
             return ""
+        began, problem = self._context.clock.now(), ""
         try:
             async with asyncio.timeout(SETUP_SECONDS):
                 await kind.teardown(pod_uid, directory)
         except (NodeAgentError, OSError) as error:  # TimeoutError is an OSError
-            return f"{directory.name}: {_text(error)}"
-        return ""
+            problem = f"{directory.name}: {_text(error)}"
+        observe(kind.name, UNMOUNT, bool(problem), self._context.clock.now() - began)
+        return problem
+
+    def _count(self) -> Mapping[tuple[str, ...], int]:
+        """Return how many volumes are wanted and how many are ready, by kind."""
+        counts: Counter[tuple[str, ...]] = Counter()
+        for pod in self._context.pods.active():
+            used = _mounted_names(pod) if pod.spec.volumes else ()
+            for volume in pod.spec.volumes or ():
+                if volume.name in used and (kind := self._kind(volume)) is not None:
+                    counts[plugin_name(kind.name), "desired_state_of_world"] += 1
+        for names in self._ready.values():
+            counts.update((plugin_name(kind), "actual_state_of_world") for kind in names.values())
+        return counts
 
     def _unmount_below(self, directory: Path) -> None:
         for path in self._mounter.below(directory):

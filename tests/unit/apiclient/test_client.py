@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from nodeagent.apiclient import Client
+from nodeagent.apiclient.client import RATE_WAITS
 from nodeagent.apiclient.connect import for_config
 from nodeagent.apiclient.transport import ConnectionLost, Response
 from nodeagent.base import apiproto, identity
@@ -304,3 +305,14 @@ async def test_another_rate_does_not_share_the_limit(transport: FakeTransport, c
     assert len(transport.requests) == 50
     await client.close()
     assert transport.closed
+
+
+async def test_the_wait_for_the_rate_limit_is_counted(transport: FakeTransport, clock: FakeClock) -> None:
+    client = Client(transport, clock, qps=1, burst=1)
+    before = RATE_WAITS.count("GET", transport.host)
+    tasks = [asyncio.create_task(client.get(PODS, name, "default", into=dict)) for name in ("a", "b")]
+
+    await clock.advance(2)
+    await asyncio.gather(*tasks)
+
+    assert RATE_WAITS.count("GET", transport.host) == before + 2

@@ -9,7 +9,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from nodeagent.base import metrics
-from nodeagent.base.metrics import Counter, Family, Gauge, Histogram, exponential, expose, instruments
+from nodeagent.base.metrics import Counter, Family, Gauge, Histogram, SampledGauge, exponential, expose, instruments
 
 OPEN = "application/openmetrics-text; version=1.0.0"
 
@@ -111,3 +111,14 @@ def test_values_are_found_again():
 
 def test_bounds_grow_by_a_factor():
     assert exponential(1, 2, 3) == (1, 2, 4)
+
+
+def test_a_sampled_gauge_asks_whenever_it_is_shown():
+    gauge, values = SampledGauge("pods", "Pods.", ("static",)), {("true",): 1}
+    assert samples() == {}
+    gauge.sample = lambda: values
+    assert samples() == {("test_pods", ("true",)): 1}
+
+    values["",] = 4
+
+    assert samples() == {("test_pods", ("true",)): 1, ("test_pods", ("",)): 4}

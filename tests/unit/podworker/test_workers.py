@@ -13,6 +13,7 @@ from nodeagent.errors import RuntimeUnavailable
 from nodeagent.pleg.cache import PodCache
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.podworker.desired import DesiredPods, is_static
+from nodeagent.podworker.metrics import ORPHANS, RESTARTED, WORKING
 from nodeagent.podworker.worker import WorkerParts
 from nodeagent.podworker.workers import PodWorkers
 from nodeagent.status.manager import StatusManager
@@ -379,3 +380,41 @@ async def test_hook_may_pod_run(clock):
         await house.clock.advance(20)
 
         assert house.workers.status(pod.uid).phase == "Running"
+
+
+def working():
+    return {labels: count for labels, count in WORKING.sample().items() if count}
+
+
+async def test_pods_are_counted_by_how_far_they_are_and_who_wants_them(house):
+    static = make_pod("static", annotations={"kubernetes.io/config.source": "file"})
+    job = make_pod("job", restart_policy="Never")
+    await house.publish(static, job)
+    assert working() == {("sync", "desired", "true"): 1, ("sync", "desired", ""): 1}
+    house.runtime.exit(house.runtime.pod(job.uid).containers[0].id, 0)
+    await house.cache.refresh(job.uid)
+    house.workers.wake(job.uid)
+    await house.clock.advance(0)
+    assert working() == {("sync", "desired", "true"): 1, ("terminated", "desired", ""): 1}
+
+    before = ORPHANS.value()
+    house.runtime.start("main", make_pod("stray"))
+    await house.cache.refresh("uid-stray")
+    house.workers.end_orphans(list(house.cache.pods()))
+
+    assert working()["terminating", "runtime_only", "unknown"] == 1
+    assert ORPHANS.value() == before + 1
+    assert len(WORKING.sample()) == 15
+
+
+async def test_a_pod_that_comes_back_under_its_uid_is_counted(house):
+    pod = make_pod("web", annotations={"kubernetes.io/config.source": "file"})
+    before = RESTARTED.value("true"), RESTARTED.value("")
+    await house.publish(pod)
+
+    house.workers.publish("file", [])
+    house.workers.publish("file", [pod])
+    await house.clock.advance(1)
+
+    assert (RESTARTED.value("true"), RESTARTED.value("")) == (before[0] + 1, before[1])
+    assert house.workers.status(pod.uid).phase == "Running"

@@ -9,6 +9,7 @@ from pathlib import Path
 from nodeagent.contracts.runtime import ContainerState, ExecResult
 from nodeagent.errors import ImageError, RuntimeFailure, RuntimeUnavailable, VolumeError
 from nodeagent.testing import make_container, make_pod
+from nodeagent_plugins.pod_sync.metrics import CLEANED_ORPHANS, ORPHANS_LEFT
 
 
 async def test_a_pod_is_brought_up_with_no_more_calls_than_needed(bench):
@@ -343,6 +344,20 @@ async def test_orphaned_directories_and_cgroups_are_removed(bench):
     assert not gone.exists() and kept.exists()
     assert bench.context.cgroups.removed == ["gone"]
     assert os.listdir(bench.log_root / "pods") == ["ns_web_kept"]
+
+
+async def test_the_last_sweep_tells_how_many_orphans_it_found_and_could_not_remove(bench):
+    for uid in ("one", "other"):
+        bench.context.pod_dir(uid).mkdir(parents=True)
+    bench.context.volumes.fail("release", VolumeError("busy"), times=1)
+
+    await bench.syncer.remove_orphans(frozenset(), frozenset())
+    assert (CLEANED_ORPHANS.value(), ORPHANS_LEFT.value()) == (2, 1)
+    await bench.syncer.remove_orphans(frozenset(), frozenset())
+    assert (CLEANED_ORPHANS.value(), ORPHANS_LEFT.value()) == (1, 0)
+    await bench.syncer.remove_orphans(frozenset(), frozenset())
+
+    assert (CLEANED_ORPHANS.value(), ORPHANS_LEFT.value()) == (0, 0)
 
 
 # --- hooks --------------------------------------------------------------------------------------------------------

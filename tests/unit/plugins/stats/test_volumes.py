@@ -9,7 +9,7 @@ import pytest
 from nodeagent.base.duration import Duration
 from nodeagent.model.pod import Volume
 from nodeagent.testing import eventually, make_config, make_context, make_pod
-from nodeagent_plugins.stats.volumes import VolumeMeter
+from nodeagent_plugins.stats.volumes import WALKS, VolumeMeter
 
 VOLUMES = [
     {"name": "scratch", "emptyDir": {}},
@@ -128,3 +128,12 @@ def test_a_volume_of_an_unknown_kind_is_not_the_nodes_disk():
     from nodeagent_plugins.stats.volumes import is_local_ephemeral
 
     assert not is_local_ephemeral(Volume(name="a", csi={}))
+
+
+async def test_each_look_through_files_is_timed(tmp_path, clock):
+    meter, _, _ = make_meter(tmp_path, clock, 60)
+    before = WALKS.count("du")
+
+    await meter.measure_now()
+
+    assert WALKS.count("du") == before + len(KINDS)

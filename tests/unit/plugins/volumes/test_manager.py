@@ -15,6 +15,7 @@ from nodeagent.model.pod import Pod, Volume
 from nodeagent.testing import FakeObjects, FakeRecorder, make_pod
 from nodeagent_plugins import volumes
 from nodeagent_plugins.volumes.manager import Manager
+from nodeagent_plugins.volumes.metrics import MOUNT, OPERATIONS, UNMOUNT, VOLUMES
 
 from .conftest import FakeMounter, new_manager, pod_with
 
@@ -168,3 +169,25 @@ async def test_the_plugin_provides_kinds_and_manager(context: AgentContext) -> N
 async def test_an_unsupported_kind_is_named(manager: Manager, source: dict[str, Any], shown: str) -> None:
     with pytest.raises(VolumeError, match=f"volumes of kind {shown} are not supported"):
         await manager.prepare(pod_with({"name": "v", **source}))
+
+
+async def test_volumes_and_what_is_done_to_them_are_counted(manager: Manager, context: AgentContext) -> None:
+    pod = pod_with({"name": "scratch", "emptyDir": {}}, {"name": "cfg", "configMap": {"name": "nope"}})
+    context.pods.add(pod)  # type: ignore[attr-defined]
+    empty, settings = "kubernetes.io/empty-dir", "kubernetes.io/configmap"
+
+    def counts() -> list[int]:
+        return [
+            OPERATIONS.count(*labels, "false")
+            for labels in ((empty, MOUNT, "success"), (settings, MOUNT, "fail-unknown"), (empty, UNMOUNT, "success"))
+        ]
+
+    before = counts()
+    with pytest.raises(VolumeError):
+        await manager.prepare(pod)
+    wanted = {(empty, "desired_state_of_world"): 1, (settings, "desired_state_of_world"): 1}
+    assert VOLUMES.sample() == wanted | {(empty, "actual_state_of_world"): 1}
+    await manager.release(pod.uid)
+
+    assert VOLUMES.sample() == wanted
+    assert [after - was for after, was in zip(counts(), before, strict=True)] == [1, 1, 1]

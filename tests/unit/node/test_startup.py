@@ -1,0 +1,78 @@
+"""The start of a node that is new is measured in its parts, that of another not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodeagent.base.metrics import Gauge
+from nodeagent.node import startup
+from nodeagent.node.startup import NodeStartup, since_boot
+from nodeagent.testing import FakeApi, FakeClock
+
+GAUGES = (
+    startup.BEFORE_AGENT,
+    startup.BEFORE_REGISTRATION,
+    startup.REGISTRATION,
+    startup.AFTER_REGISTRATION,
+    startup.WHOLE,
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_measured() -> None:
+    for gauge in GAUGES:
+        gauge.set(0)
+
+
+def shown(*gauges: Gauge) -> list[float]:
+    return [gauge.value() for gauge in gauges or GAUGES]
+
+
+async def test_each_part_is_measured_once(clock: FakeClock) -> None:
+    start = NodeStartup(clock, lambda: (20.0, 21.0))
+
+    await clock.advance(2)
+    start.attempted()
+    await clock.advance(3)
+    start.attempted()
+    start.registered()
+    assert shown() == pytest.approx([20, 3, 3, 0, 0])
+    await clock.advance(4)
+    start.told_ready()
+    await clock.advance(5)
+    start.registered()
+    start.told_ready()
+
+    assert shown() == pytest.approx([20, 3, 3, 4, 30])
+
+
+async def test_a_node_that_was_there_before_has_no_start_to_measure(clock: FakeClock) -> None:
+    start = NodeStartup(clock, lambda: (20.0, 21.0))
+
+    start.attempted()
+    await clock.advance(3)
+    start.told_ready()
+
+    assert shown() == [0, 0, 0, 0, 0]
+
+
+def test_a_process_begins_after_the_machine_and_before_now() -> None:
+    began, now = since_boot()
+
+    assert 0 < began <= now
+
+
+async def test_the_agent_measures_its_own_start(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    async with make_node().running():
+        await clock.advance(5)
+
+    assert 0 < startup.BEFORE_AGENT.value() <= startup.WHOLE.value()
+    for gauge in GAUGES:
+        gauge.set(0)
+
+    async with make_node().running():
+        await clock.advance(5)
+
+    assert shown() == [0, 0, 0, 0, 0]
