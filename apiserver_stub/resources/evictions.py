@@ -38,6 +38,7 @@ async def evict(server: ApiServer, request: Request, resource: Resource) -> Repl
         raise bad_request("name in URL does not match name in Eviction object")
     await server.admission.check(Call("CREATE", request, resource, eviction, name=info.name, dry_run=request.dry_run))
     leave = _Leave(server, request, resource, eviction.get("deleteOptions") or {})
+    await server.store.catch_up(_PODS)  # what another server of the store has just been told counts
     for attempt in range(_ATTEMPTS):
         pod = leave.pod()
         if not _does_not_run(pod):
@@ -50,7 +51,7 @@ async def evict(server: ApiServer, request: Request, resource: Resource) -> Repl
             await asyncio.sleep(_PAUSE_SECONDS)
         else:
             return Reply(201, obj=done(201))
-    budget = _budget_of(server, pod)
+    budget = await _budget_of(server, pod)
     spare = budget is not None and not is_healthy(pod) and _spares(server, budget)
     if budget is not None and not spare:
         await _spend(server, budget, info.name, dry_run=leave.dry_run)
@@ -146,13 +147,14 @@ def _may_yet_run(pod: Object) -> bool:
     return "deletionTimestamp" not in pod["metadata"] and dig(pod, ("status", "phase")) == "Pending"
 
 
-def _budget_of(server: ApiServer, pod: Object) -> Object | None:
+async def _budget_of(server: ApiServer, pod: Object) -> Object | None:
     """Return the budget that covers *pod*.
 
     :raises ApiError: 500, there are several.
     """
     if server.registry.find("policy", "v1", "poddisruptionbudgets") is None:
         return None
+    await server.store.catch_up(BUDGETS)
     records = server.store.collection(BUDGETS).view(f"{pod['metadata']['namespace']}/")
     found = [budget for budget in map(_decoded, records) if covers(budget, pod)]
     if len(found) > 1:

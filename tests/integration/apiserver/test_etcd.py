@@ -91,6 +91,35 @@ async def test_servers_share_a_cluster(etcd: Etcd, tmp_path: Path) -> None:
     assert not await etcd.stored("/registry/")
 
 
+async def test_what_other_servers_registered_stays_and_is_told_as_it_is(etcd: Etcd, tmp_path: Path) -> None:
+    services = "/apis/apiregistration.k8s.io/v1/apiservices"
+    stored = {
+        "kind": "APIService",
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "metadata": {"name": "v1beta1.metrics.k8s.io", "uid": "u", "creationTimestamp": "2024-01-02T15:04:05Z"},
+        "spec": {
+            "service": {"namespace": "kube-system", "name": "metrics", "port": 443},
+            "group": "metrics.k8s.io",
+            "version": "v1beta1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+        },
+        "status": {},
+    }
+    folder = "/registered/apiregistration.k8s.io/apiservices/"
+    async with etcd.client() as client:
+        await client.put(f"{folder}v1beta1.metrics.k8s.io".encode(), json.dumps(stored).encode(), expected=0)
+    async with serving(tmp_path / "a", *on(etcd, "registered")) as server:
+        found = await ok(server, "GET", f"{services}/v1beta1.metrics.k8s.io")
+        (condition,) = found["status"]["conditions"]
+        assert (condition["status"], condition["reason"]) == ("False", "AggregationNotOffered")
+        assert found["spec"] == stored["spec"]
+        await ok(server, "DELETE", f"{services}/v1beta1.metrics.k8s.io")
+    kept = await etcd.stored(folder)
+    assert f"{folder}v1.events.k8s.io" in kept
+    assert f"{folder}v1beta1.metrics.k8s.io" not in kept
+
+
 @pytest.mark.row("opt.store-servers")
 async def test_sixteen_writers_of_two_servers_lose_nothing(etcd: Etcd, tmp_path: Path) -> None:
     async with serving(tmp_path / "a", *on(etcd, "/race")) as one, serving(tmp_path / "b", *on(etcd, "/race")) as other:

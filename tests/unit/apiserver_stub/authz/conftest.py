@@ -49,6 +49,9 @@ class Memory:
         assert found is not None
         return found
 
+    async def catch_up(self, name: str, revision: int = 0) -> None:
+        """Nobody else writes here."""
+
     # What most tests store
 
     def role(self, name: str, *rules: Object, namespace: str = "", **metadata: Any) -> None:
