@@ -123,14 +123,15 @@ class _FileThresholds(logging.Filter):
             return True
         if not self._vmodule:
             return False  # a logger with a level of its own
-        return record.levelno >= self._of_file(record.filename)
+        return record.levelno >= self._of_file(record.pathname)
 
-    def _of_file(self, filename: str) -> int:
-        if (level := self._by_file.get(filename)) is None:
-            stem = PurePath(filename).stem
+    def _of_file(self, path: str) -> int:
+        if (level := self._by_file.get(path)) is None:
+            file = PurePath(path)
+            stem = file.parent.name if file.stem == "__init__" else file.stem  # a package by its own name
             # The first pattern that matches counts, as in the field.
             level = next(
                 (v_level(i.verbosity) for i in self._vmodule if fnmatchcase(stem, i.file_pattern)), logging.INFO
             )
-            self._by_file[filename] = level
+            self._by_file[path] = level
         return level

@@ -93,6 +93,15 @@ def test_a_file_can_show_more_than_the_rest(streams):
     assert messages(streams.err_lines()) == ["mine"]
 
 
+def test_a_package_goes_by_the_name_of_its_folder(streams):
+    streams.configure(vmodule=(VModule("pipeline", 3),))
+
+    for path in ("/src/pipeline/__init__.py", "/src/other/__init__.py"):
+        log.handle(log.makeRecord(log.name, v_level(3), path, 1, path, (), None))
+
+    assert messages(streams.err_lines()) == ["/src/pipeline/__init__.py"]
+
+
 @pytest.mark.row("type.LoggingConfiguration.vmodule")
 def test_a_file_threshold_does_not_show_less_than_the_verbosity(streams):
     streams.configure(verbosity=2, vmodule=(VModule("test_setup", 0),))
