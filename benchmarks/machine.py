@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
 from pathlib import Path
+
+from tests.integration.kubectl import DEBIAN
 
 
 def facts() -> dict[str, str]:
@@ -19,7 +22,22 @@ def facts() -> dict[str, str]:
         "python": platform.python_version(),
         "containerd": _words("containerd", "--version"),
         "runc": _words("runc", "--version"),
+        "kubectl": _kubectl_version(),
     }
+
+
+def kubectl() -> str:
+    """Return the kubectl to measure with: Debian's where it was unpacked, as another may only start the real one."""
+    debian = DEBIAN / "kubectl"
+    return str(debian) if debian.exists() else "kubectl"
+
+
+def _kubectl_version() -> str:
+    try:
+        done = subprocess.run([kubectl(), "version", "--client", "-o", "json"], check=True, capture_output=True)
+        return str(json.loads(done.stdout)["clientVersion"]["gitVersion"])
+    except (OSError, subprocess.CalledProcessError):
+        return "none"
 
 
 def load() -> float:

@@ -13,6 +13,7 @@ import urllib.parse
 
 from benchmarks.api import Client
 from benchmarks.figures import Figure
+from benchmarks.machine import kubectl
 from benchmarks.node import Node, started_node
 from tests.integration.programs import free_port, simple_pod, wait_until
 
@@ -56,7 +57,7 @@ def run() -> dict[str, float]:
 
 def _kubectl(node: Node, *arguments: str) -> str:
     return subprocess.run(
-        ["kubectl", *arguments], capture_output=True, text=True, timeout=120, check=False, env=_environment(node)
+        [kubectl(), *arguments], capture_output=True, text=True, timeout=120, check=False, env=_environment(node)
     ).stdout
 
 
@@ -66,13 +67,13 @@ def _environment(node: Node) -> dict[str, str]:
 
 def _timed(node: Node, *arguments: str) -> float:
     begun = time.monotonic()
-    subprocess.run(["kubectl", *arguments], check=True, stdout=subprocess.DEVNULL, env=_environment(node))
+    subprocess.run([kubectl(), *arguments], check=True, stdout=subprocess.DEVNULL, env=_environment(node))
     return time.monotonic() - begun
 
 
 def _timed_log(node: Node) -> float:
     begun = time.monotonic()
-    command = ["kubectl", "logs", POD]
+    command = [kubectl(), "logs", POD]
     with subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0, env=_environment(node)) as reader:
         output, size = reader.stdout, 0
         assert output is not None
@@ -135,7 +136,7 @@ def _followers(node: Node) -> float:
 def _forward(node: Node) -> float:
     """Return the speed of a forwarded port in MB/s."""
     port = free_port()
-    command = ["kubectl", "port-forward", f"pod/{POD}", f"{port}:8000"]
+    command = [kubectl(), "port-forward", f"pod/{POD}", f"{port}:8000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=_environment(node)) as forwarding:
         assert forwarding.stdout is not None
         forwarding.stdout.readline()
