@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from nodeagent import hookimpl
 from nodeagent.base import identity
+from nodeagent.base.metrics import Counter
 from nodeagent.base.quantity import Quantity
 from nodeagent.config.reservations import pod_capacity, without_reserved
 from nodeagent.config.types import NodeAgentConfiguration
@@ -43,6 +44,8 @@ _log = logging.getLogger(__name__)
 _OS = "linux"
 _PREEMPTED = "Preempted in order to admit critical pod"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
+
+PREEMPTIONS = Counter("preemptions", "Pods ended for critical ones, by what was short.", ("preemption_signal",))
 
 
 @hookimpl
@@ -81,6 +84,7 @@ class NodeAdmission:
         for victim in ending:
             _log.info("Pod makes room for a critical one", extra={"pod": victim.full_name, "for": pod.full_name})
             self._preempted.add(victim.uid)
+            PREEMPTIONS.inc(next(iter(short)))
             self._context.recorder.record(victim.reference(), EventType.WARNING, "Preempting", _PREEMPTED)
             self._context.pods.kill(
                 victim.uid, KillReason.PREEMPTED, _PREEMPTED, status_reason=KillReason.PREEMPTED.value

@@ -26,6 +26,7 @@ async def admitted(tmp_path, new, *active, directory=None):
 
 
 async def test_a_critical_pod_ends_what_takes_its_room(tmp_path):
+    counted = pod_admission.PREEMPTIONS.value("cpu")
     rejection, killed, context, directory = await admitted(
         tmp_path, pod("dns", "1500m", priority=CRITICAL), pod("a", "1"), pod("b", "500m")
     )
@@ -36,6 +37,7 @@ async def test_a_critical_pod_ends_what_takes_its_room(tmp_path):
     assert (kill.reason, kill.status_reason) == (KillReason.PREEMPTED, "Preempting")
     assert kill.message == "Preempted in order to admit critical pod"
     assert [(event.reason, event.type) for event in context.recorder.events] == [("Preempting", "Warning")]
+    assert pod_admission.PREEMPTIONS.value("cpu") == counted + 1
 
 
 async def test_an_ordinary_pod_is_refused_instead(tmp_path):
