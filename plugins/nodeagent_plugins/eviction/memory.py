@@ -21,6 +21,7 @@ from nodeagent.model.eviction_thresholds import Signal, Threshold
 from nodeagent.model.meta import ObjectMeta
 from nodeagent.model.pod import Pod, PodStatus
 from nodeagent.model.qos import QosClass
+from nodeagent_plugins.eviction.notification import STALLS, StallNotification, UsageNotification
 
 SHORTEST_POLL_SECONDS = 0.25
 LONGEST_POLL_SECONDS = 0.75
@@ -126,12 +127,14 @@ class CgroupMemory:
 class MemoryWatch:
     """Calls *crossed* as soon as less memory is left than a threshold allows.
 
-    Hard thresholds are compared with what is left more than once a second. With *kernel*, on cgroup v1, the kernel is
-    asked to tell instead, of soft ones too, and told each ten seconds what to look for, because how much of the memory
-    in use can be had back changes.
+    Hard thresholds are compared with what is left more than once a second. With *kernel* the kernel is asked to tell,
+    of soft ones too. On cgroup v1 it tells of the crossing itself, and nothing is polled; it is told each ten seconds
+    what to look for, because how much of the memory in use can be had back changes. On v2 it tells when processes
+    begin to wait for memory, and all thresholds are looked at once more then.
     spec: config.kernelMemcgNotification
 
     :param sources: what the signals are about; thresholds of other signals are left alone.
+    :param stalls: where the kernel tells who waits for memory.
     """
 
     def __init__(
@@ -142,7 +145,9 @@ class MemoryWatch:
         crossed: Callable[[], None],
         *,
         kernel: bool = False,
+        stalls: Path = STALLS,
     ) -> None:
+        self._stalls = stalls
         self._thresholds = [each for each in thresholds if each.signal in sources]
         self._sources, self._clock, self._crossed, self._kernel = sources, clock, crossed, kernel
         self._failing: set[tuple[Signal, bool]] = set()
@@ -154,14 +159,20 @@ class MemoryWatch:
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        if self._kernel and any(source.cgroup is None for source in self._sources.values()):
-            _log.info("Memory is polled: cgroup v2 has no notification of thresholds")
-        elif self._kernel:
+        with contextlib.ExitStack() as armed:
             try:
-                await self._listen()
+                if self._kernel and any(source.cgroup is None for source in self._sources.values()):
+                    armed.enter_context(StallNotification(self._stalls, self._look))
+                elif self._kernel:
+                    await self._listen()
             except OSError as error:
                 _log.warning("Memory is polled: the kernel does not notify", extra={"err": str(error)})
-        await self._poll()
+            await self._poll()
+
+    def _look(self) -> None:
+        """Compare every threshold with what is left now."""
+        if any(_left(each, reading) < 0 for each, reading in self._readings(self._thresholds)):
+            self._crossed()
 
     async def _poll(self) -> None:
         hard = [each for each in self._thresholds if each.hard]
@@ -187,7 +198,7 @@ class MemoryWatch:
                     cgroup = self._sources[each.signal].cgroup
                     assert cgroup is not None, "not called with cgroup v2"
                     limit = reading.capacity - each.limit.of(reading.capacity) + reading.inactive_file
-                    armed.enter_context(_Notification(cgroup, limit, self._crossed))
+                    armed.enter_context(UsageNotification(cgroup, limit, self._crossed))
                     if each.hard and reading.usage > limit:
                         self._crossed()  # it was crossed while nobody listened
                 await self._clock.sleep(REARM_SECONDS)
@@ -216,36 +227,6 @@ class MemoryWatch:
             else:
                 self._failing.discard((signal, glance))
         return found
-
-
-class _Notification:
-    """Has the kernel call back when the memory in use crosses *limit*, up or down; for the length of a ``with``."""
-
-    def __init__(self, cgroup: Path, limit: int, crossed: Callable[[], None]) -> None:
-        self._cgroup, self._limit, self._crossed = cgroup, limit, crossed
-        self._event = -1
-
-    def __enter__(self) -> _Notification:
-        self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        try:
-            with (self._cgroup / "memory.usage_in_bytes").open("rb") as usage:
-                order = f"{self._event} {usage.fileno()} {self._limit}"
-                with (self._cgroup / "cgroup.event_control").open("wb", buffering=0) as control:
-                    control.write(order.encode())
-            asyncio.get_running_loop().add_reader(self._event, self._happened)
-        except BaseException:
-            os.close(self._event)
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        asyncio.get_running_loop().remove_reader(self._event)
-        os.close(self._event)
-
-    def _happened(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._event)
-        self._crossed()
 
 
 def _left(threshold: Threshold, reading: MemoryReading) -> int:

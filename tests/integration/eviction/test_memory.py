@@ -24,6 +24,19 @@ sys.stdin.readline()
 held = b"x" * (64 << 20)
 sys.stdin.readline()
 """
+THRASHER = """
+import mmap, os, sys
+sys.stdin.readline()
+file = open(sys.argv[1], "w+b")
+for _ in range(64):
+    file.write(bytes(1 << 20))
+file.flush()
+os.fsync(file.fileno())
+held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+while True:
+    for page in range(0, len(held), 4096):
+        held[page]
+"""
 
 
 class OneCgroup(NodeMemory):
@@ -70,3 +83,41 @@ async def test_a_crossed_threshold_is_told_by_the_kernel_without_any_polling(cgr
             assert told  # what was crossed before it listened is told when it begins to
     finally:
         eater.communicate(b"\n", timeout=10)
+
+
+class Unified(NodeMemory):
+    """A machine with cgroup v2, as far as the watch can tell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cgroup = None
+
+
+@pytest.mark.row("config.kernelMemcgNotification")
+async def test_with_cgroup_v2_thresholds_are_looked_at_when_processes_wait_for_memory(
+    cgroup: Path, clock: FakeClock, tmp_path: Path
+) -> None:
+    told = list[int]()
+    everything, nothing = Amount(Quantity(NodeMemory().read().capacity)), Amount(Quantity(0))
+    soft = [Threshold(Signal.MEMORY, limit, hard=False) for limit in (everything, nothing)]
+    crossed, far = ([each] for each in soft)
+    (cgroup / "memory.limit_in_bytes").write_text(str(16 * MI))
+    reader = subprocess.Popen([sys.executable, "-c", THRASHER, str(tmp_path / "file")], stdin=subprocess.PIPE)
+    assert reader.stdin is not None
+    (cgroup / "cgroup.procs").write_text(str(reader.pid))
+    sources = {Signal.MEMORY: Unified()}
+    try:
+        async with TaskOwner("test") as tasks:
+            tasks.start(MemoryWatch(crossed, sources, clock, lambda: told.append(1), kernel=True).run(), "watch")
+            tasks.start(MemoryWatch(far, sources, clock, lambda: told.append(2), kernel=True).run(), "calm")
+            await clock.settle()
+            assert told == []
+
+            reader.stdin.write(b"\n")
+            reader.stdin.flush()
+
+            await eventually(lambda: told, within_seconds=30)  # while the clock of the watch stands still
+            assert set(told) == {1}
+    finally:
+        reader.kill()
+        reader.communicate(timeout=10)

@@ -91,9 +91,15 @@ async def test_files_that_cannot_be_read_for_a_while_are_read_again(machine: Mac
         assert told == [1]
 
 
-async def test_a_kernel_that_does_not_notify_is_polled(machine: Machine, clock: FakeClock):
+@pytest.mark.parametrize("unified", [False, True])
+async def test_a_kernel_that_does_not_notify_is_polled(machine: Machine, clock: FakeClock, unified: bool):
     told: list[int] = []
-    watch = MemoryWatch([HARD], {Signal.MEMORY: NodeMemory(machine.root)}, clock, lambda: told.append(1), kernel=True)
+    memory = NodeMemory(machine.root)
+    if unified:
+        memory.cgroup = None
+    watch = MemoryWatch(
+        [HARD], {Signal.MEMORY: memory}, clock, lambda: told.append(1), kernel=True, stalls=machine.root / "none"
+    )
     async with TaskOwner("test") as tasks:
         tasks.start(watch.run(), "watch")
 
