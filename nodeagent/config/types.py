@@ -392,7 +392,7 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
     volume_plugin_dir: Annotated[str, doc("Directory of third-party volume plugins; relative to the file.")] = field(
         default_factory=_volume_plugin_dir
     )
-    kernel_memcg_notification: Annotated[bool, doc("Have the kernel tell of memory: of crossings on cgroup v1, of stalls on v2.")] = False
+    kernel_memcg_notification: Annotated[bool, doc("The kernel tells of short memory, of stalls on v2.")] = False
     reserved_memory: Annotated[
         tuple[MemoryReservation, ...], doc("Memory kept on each NUMA node, for the memory manager's policy static.")
     ] = ()
