@@ -70,9 +70,11 @@ def _conditions(results: Sequence[Mapping[str, Any]]) -> str:
     days = sorted({result["day"] for result in results})
     machine = results[0]["machine"]
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    counts = sorted({len(result["runs"]) for result in results})
+    runs = " to ".join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))
     other_day = any(not result.get("reference") for result in results)
     text = (
-        f"Medians of {len(results[0]['runs'])} runs, {when}, on {machine['cores']} cores ({machine['processor']}), "
+        f"Medians of {runs} runs, {when}, on {machine['cores']} cores ({machine['processor']}), "
         f"containerd {machine['containerd']}."
     )
     return f"{text} ° of another day, on a machine of the same kind." if other_day else text
