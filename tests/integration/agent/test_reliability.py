@@ -119,7 +119,7 @@ def test_pods_live_on_while_the_api_server_is_away(own: Node) -> None:
 
     own.api.kill()
     own.agent.write_pod(simple_pod("static", STAY))
-    time.sleep(15)
+    time.sleep(30)
     own.api.start()
 
     own.phase("static-node-1", "Running", 60)
