@@ -242,7 +242,7 @@ def _audit_on(page: Page, server: ApiServer) -> None:
         return
     page.counter(
         "apiserver_audit_event_total",
-        "Counter of audit events generated and sent to the audit backend.",
+        "Audit events that went to a backend.",
         (),
         [((), audit.events)],
     )
@@ -254,7 +254,7 @@ def _audit_on(page: Page, server: ApiServer) -> None:
     )
     page.counter(
         "apiserver_audit_level_total",
-        "Counter of policy levels for audit events (1 per request).",
+        "Requests by the audit level that the policy gave them.",
         ("level",),
         _seen(audit.levels),
     )
@@ -309,7 +309,7 @@ def _store_on(page: Page, server: ApiServer) -> None:
     polls = server.polls
     counts = [((resource_name(name),), count) for name, count in polls.objects.items()]
     page.gauge("apiserver_storage_objects", "Number of stored objects by kind.", ("resource",), counts)
-    text = "Size of the storage database file physically allocated in bytes."
+    text = "Bytes that the store's file takes on disk."
     numbered = [((f"etcd-{number}",), size) for number, size in enumerate(polls.sizes.values())]
     page.gauge("apiserver_storage_size_bytes", text, ("storage_cluster_id",), numbered)
     sizes = [((address,), size) for address, size in polls.sizes.items()]

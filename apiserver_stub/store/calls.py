@@ -29,11 +29,11 @@ class Calls:
 
     def show_on(self, page: Page) -> None:
         items = self._seconds.items()
-        text = "Etcd request latency in seconds for each operation and object type."
+        text = "How long calls of the store took, by operation and type."
         page.histogram("etcd_request_duration_seconds", text, _LABELS, items)
         counts = [(labels, sum(found.counts)) for labels, found in items]
-        page.counter("etcd_requests_total", "Etcd request counts for each operation and object type.", _LABELS, counts)
-        text = "Etcd failed request counts for each operation and object type."
+        page.counter("etcd_requests_total", "Calls of the store, by operation and type.", _LABELS, counts)
+        text = "Calls of the store that failed, by operation and type."
         page.counter("etcd_request_errors_total", text, _LABELS, self._failed.items())
 
 

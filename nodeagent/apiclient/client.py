@@ -28,7 +28,7 @@ _TRIES = 5
 _MAX_PAUSE_SECONDS = 30.0
 RATE_WAITS = Histogram(
     "rest_client_rate_limiter_duration_seconds",
-    "Client side rate limiter latency in seconds. Broken down by verb, and host.",
+    "How long requests waited for their turn, by verb and host.",
     ("verb", "host"),
     bounds=(0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
     prefixed=False,

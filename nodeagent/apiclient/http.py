@@ -24,13 +24,13 @@ CREDENTIALS_SECONDS = 10.0
 """How old read credentials may be: certificates and tokens are replaced while we run."""
 REQUESTS = Counter(
     "rest_client_requests_total",
-    "Number of HTTP requests, partitioned by status code, method, and host.",
+    "Requests sent, by answer, method and host.",
     ("code", "method", "host"),
     prefixed=False,
 )
 DURATIONS = Histogram(
     "rest_client_request_duration_seconds",
-    "Request latency in seconds. Broken down by verb, and host.",
+    "How long requests took, by verb and host.",
     ("verb", "host"),
     bounds=(0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
     prefixed=False,

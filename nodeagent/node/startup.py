@@ -10,19 +10,13 @@ from pathlib import Path
 from nodeagent.base.aio import Clock
 from nodeagent.base.metrics import Gauge
 
-BEFORE_AGENT = Gauge(
-    "node_startup_pre_kubelet_duration_seconds", "Duration in seconds of node startup before kubelet starts."
-)
+BEFORE_AGENT = Gauge("node_startup_pre_kubelet_duration_seconds", "From the machine's boot to the agent's start.")
 BEFORE_REGISTRATION = Gauge(
-    "node_startup_pre_registration_duration_seconds", "Duration in seconds of node startup before registration."
+    "node_startup_pre_registration_duration_seconds", "From the agent's start to its first try to register."
 )
-REGISTRATION = Gauge(
-    "node_startup_registration_duration_seconds", "Duration in seconds of node startup during registration."
-)
-AFTER_REGISTRATION = Gauge(
-    "node_startup_post_registration_duration_seconds", "Duration in seconds of node startup after registration."
-)
-WHOLE = Gauge("node_startup_duration_seconds", "Duration in seconds of node startup in total.")
+REGISTRATION = Gauge("node_startup_registration_duration_seconds", "From the first try to register to success.")
+AFTER_REGISTRATION = Gauge("node_startup_post_registration_duration_seconds", "From registration to Ready.")
+WHOLE = Gauge("node_startup_duration_seconds", "From the machine's boot to a node that is Ready.")
 
 
 def since_boot() -> tuple[float, float]:

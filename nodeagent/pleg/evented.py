@@ -17,7 +17,7 @@ MAX_RETRIES = 5
 
 CONNECTED = Counter(
     "evented_pleg_connection_success_count",
-    "The number of times a streaming client was obtained to receive CRI Events.",
+    "Streams of container events that were opened.",
 )
 BROKEN = Counter(
     "evented_pleg_connection_error_count",
@@ -25,7 +25,7 @@ BROKEN = Counter(
 )
 LATENCY = Histogram(
     "evented_pleg_connection_latency_seconds",
-    "The latency of streaming connection with the CRI runtime, measured in seconds.",
+    "How old container events were when they came.",
 )
 
 

@@ -18,9 +18,9 @@ EVENTED_RELIST_SECONDS = 300.0
 UNHEALTHY_SECONDS = 180.0
 _PARALLEL_LOOKS = 8
 
-RELIST_DURATION = Histogram("pleg_relist_duration_seconds", "Duration in seconds for relisting pods in PLEG.")
-RELIST_INTERVAL = Histogram("pleg_relist_interval_seconds", "Interval in seconds between relisting in PLEG.")
-LAST_SEEN = Gauge("pleg_last_seen_seconds", "Timestamp in seconds when PLEG was last seen active.")
+RELIST_DURATION = Histogram("pleg_relist_duration_seconds", "How long a relist of all pods took.")
+RELIST_INTERVAL = Histogram("pleg_relist_interval_seconds", "How long after the last relist the next one began.")
+LAST_SEEN = Gauge("pleg_last_seen_seconds", "When the last relist ended, in seconds since the epoch.")
 
 
 class GenericPleg:

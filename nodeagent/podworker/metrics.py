@@ -12,34 +12,29 @@ _START_BOUNDS = (
 
 STEPS = Histogram(
     "pod_worker_duration_seconds",
-    "Duration in seconds to sync a single pod. Broken down by operation type: create, update, or sync",
+    "How long one sync of a pod took, by kind of sync.",
     ("operation_type",),
 )
-WORKER_STARTS = Histogram(
-    "pod_worker_start_duration_seconds", "Duration in seconds from kubelet seeing a pod to starting a worker."
-)
+WORKER_STARTS = Histogram("pod_worker_start_duration_seconds", "From learning of a pod to its first sync.")
 STARTS = Histogram(
     "pod_start_duration_seconds",
-    "Duration in seconds from kubelet seeing a pod for the first time to the pod starting to run",
+    "From learning of a pod to its first running container.",
     bounds=_START_BOUNDS,
 )
 TOTAL_STARTS = Histogram(
     "pod_start_total_duration_seconds",
-    "Duration in seconds to start a pod since creation, including time to pull images and run init containers, "
-    "measured from pod creation timestamp to when all its containers are reported as started and observed via watch",
+    "From a pod's creation until its containers were seen running.",
     bounds=_START_BOUNDS,
 )
 SLI_STARTS = Histogram(
     "pod_start_sli_duration_seconds",
-    "Duration in seconds to start a pod, excluding time to pull images and run init containers, "
-    "measured from pod creation timestamp to when all its containers are reported as started and observed via watch",
+    "The same without the time for pulls and init containers.",
     bounds=_START_BOUNDS,
 )
 CONTAINERS = Histogram("containers_per_pod_count", "The number of containers per pod.", bounds=(1, 2, 4, 8, 16))
 WORKING = SampledGauge(
     "working_pods",
-    "Number of pods the kubelet is actually running, broken down by lifecycle phase, whether the pod is desired, "
-    "orphaned, or runtime only (also orphaned), and whether the pod is static",
+    "Pods that are worked on, by what is done with them, by who wants them, and whether they are static.",
     ("lifecycle", "config", "static"),
 )
 ORPHANS = Counter(

@@ -15,14 +15,14 @@ _log = logging.getLogger(__name__)
 
 STATE = Gauge(
     "kubernetes_healthcheck",
-    "This metric records the result of a single healthcheck.",
+    "Whether a health check passes now.",
     ("name", "type"),
     prefixed=False,
     page="slis",
 )
 RESULTS = Counter(
     "kubernetes_healthchecks_total",
-    "This metric records the results of all healthcheck.",
+    "Health checks that were made, by outcome.",
     ("name", "type", "status"),
     prefixed=False,
     page="slis",

@@ -26,11 +26,11 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _VOLUME_FIGURES = (
     ("capacity_bytes", "Capacity in bytes of the volume"),
-    ("available_bytes", "Number of available bytes in the volume"),
+    ("available_bytes", "Bytes that a volume has left."),
     ("used_bytes", "Number of used bytes in the volume"),
-    ("inodes", "Maximum number of inodes in the volume"),
-    ("inodes_free", "Number of free inodes in the volume"),
-    ("inodes_used", "Number of used inodes in the volume"),
+    ("inodes", "Inodes that a volume can have."),
+    ("inodes_free", "Inodes that a volume has left."),
+    ("inodes_used", "Inodes that a volume has in use."),
 )
 
 
@@ -59,7 +59,7 @@ def metrics_routes(context: AgentContext) -> Sequence[Route]:
 
 
 def _of_node(context: AgentContext, prefix: str) -> Iterator[Family]:
-    node = Family(f"{prefix}node_name", "gauge", "The node's name. The count is always 1.", ("node",))
+    node = Family(f"{prefix}node_name", "gauge", "Always 1; the label names the node.", ("node",))
     node.add(1, context.node_name)
     yield node
     domain = identity.current().media_domain
@@ -111,7 +111,7 @@ def _of_disks(usage: Iterable[PodUsage], prefix: str) -> Iterator[Family]:
     logs = Family(
         f"{prefix}container_log_filesystem_used_bytes",
         "gauge",
-        "Bytes used by the container's logs on the filesystem.",
+        "Bytes that logs of a container take.",
         ("uid", "namespace", "pod", "container"),
     )
     for pod in usage:

@@ -31,12 +31,10 @@ from nodeagent_plugins.credential_exec.protocol import (
 
 _log = logging.getLogger(__name__)
 
-FAILURES = Counter(
-    "credential_provider_plugin_errors", "Number of errors from credential provider plugin", ("plugin_name",)
-)
+FAILURES = Counter("credential_provider_plugin_errors", "Runs of credential providers that failed.", ("plugin_name",))
 DURATIONS = Histogram(
     "credential_provider_plugin_duration",
-    "Duration of execution in seconds for credential provider plugin",
+    "How long credential providers ran.",
     ("plugin_name",),
 )
 

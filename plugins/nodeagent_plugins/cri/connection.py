@@ -30,17 +30,15 @@ OPTIONS = (
 )
 
 
-OPERATIONS = Counter(
-    "runtime_operations_total", "Cumulative number of runtime operations by operation type.", ("operation_type",)
-)
+OPERATIONS = Counter("runtime_operations_total", "Calls of the container runtime, by operation.", ("operation_type",))
 FAILURES = Counter(
     "runtime_operations_errors_total",
-    "Cumulative number of runtime operation errors by operation type.",
+    "Calls of the container runtime that failed, by operation.",
     ("operation_type",),
 )
 DURATIONS = Histogram(
     "runtime_operations_duration_seconds",
-    "Duration in seconds of runtime operations. Broken down by operation type.",
+    "How long calls of the container runtime took.",
     ("operation_type",),
     bounds=exponential(0.005, 2.5, 14),
 )

@@ -9,6 +9,6 @@ EVICTIONS = Counter(
 )
 STATS_AGE = Histogram(
     "eviction_stats_age_seconds",
-    "Time between when stats are collected, and when pod is evicted based on those stats by eviction signal",
+    "How old measurements were when a pod was evicted for them, by signal.",
     ("eviction_signal",),
 )

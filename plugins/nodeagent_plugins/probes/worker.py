@@ -25,14 +25,14 @@ _log = logging.getLogger(__name__)
 
 PROBES = Counter(
     "prober_probe_total",
-    "Cumulative number of a liveness, readiness or startup probe for a container by result.",
+    "Probes of containers, by outcome.",
     ("probe_type", "result", "container", "pod", "namespace", "pod_uid"),
     prefixed=False,
     page="probes",
 )
 DURATIONS = Histogram(
     "prober_probe_duration_seconds",
-    "Duration in seconds for a probe response.",
+    "How long probes took.",
     ("probe_type", "container", "pod", "namespace"),
     prefixed=False,
     page="probes",

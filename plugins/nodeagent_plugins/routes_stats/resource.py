@@ -18,7 +18,7 @@ def resource_families(node: NodeUsage | None, pods: Iterable[PodUsage]) -> list[
     :param node: ``None`` when nothing could be measured.
     """
     container_started = Family(
-        "container_start_time_seconds", "gauge", "Start time of the container since unix epoch in seconds", _CONTAINER
+        "container_start_time_seconds", "gauge", "When the container began, in seconds since the epoch.", _CONTAINER
     )
     of_node = _Use("node", "node", ())
     of_containers, of_pods = _Use("container", "container", _CONTAINER), _Use("pod", "pod", _POD)
@@ -32,7 +32,7 @@ def resource_families(node: NodeUsage | None, pods: Iterable[PodUsage]) -> list[
             of_containers.add(container.cpu, container.memory, *values)
         of_pods.add(pod.cpu, pod.memory, pod.name, pod.namespace)
     failed = int(node is None)
-    text = "1 if there was an error while getting container metrics, 0 otherwise"
+    text = "1 when a container could not be measured, else 0."
     errors = [
         Family("resource_scrape_error", "gauge", text),
         Family("scrape_error", "gauge", text, deprecated="1.29.0"),

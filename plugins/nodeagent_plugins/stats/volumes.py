@@ -24,9 +24,7 @@ _log = logging.getLogger(__name__)
 LOOK_SECONDS = 10.0
 """How often new pods are looked for, at most."""
 WALK_SECONDS = 60.0
-WALKS = Histogram(
-    "volume_metric_collection_duration_seconds", "Duration in seconds to calculate volume stats", ("metric_source",)
-)
+WALKS = Histogram("volume_metric_collection_duration_seconds", "How long measuring volumes took.", ("metric_source",))
 
 
 class VolumeMeter:

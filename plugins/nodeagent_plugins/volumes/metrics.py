@@ -6,7 +6,7 @@ from nodeagent.base.metrics import Histogram, SampledGauge
 
 VOLUMES = SampledGauge(
     "volume_manager_total_volumes",
-    "Number of volumes in Volume Manager",
+    "Volumes of pods, by plugin and state.",
     ("plugin_name", "state"),
     prefixed=False,
 )
