@@ -33,6 +33,7 @@ def _new(name: str, **spec: Any) -> Any:
 
 @pytest.mark.row("opt.service-cluster-ip-range", "opt.service-node-port-range")
 def test_addresses_and_ports_come_from_the_ranges(server: Server, api: Api) -> None:
+    api.call("DELETE", f"{SERVICES}/both")  # what a failed run left
     both = api.ok("POST", SERVICES, _new("both", ipFamilyPolicy="RequireDualStack", type="NodePort"))["spec"]
     assert both["clusterIPs"][0].startswith("10.96.0.")
     assert both["clusterIPs"][1].startswith("fd00:96::")
@@ -43,7 +44,8 @@ def test_addresses_and_ports_come_from_the_ranges(server: Server, api: Api) -> N
     assert "provided IP is already allocated" in refused["message"]
     assert api.call("POST", SERVICES, _new("out", clusterIP="10.96.1.1"))[0] == 422
     assert api.call("POST", SERVICES, _new("port", type="NodePort", ports=[{"port": 1, "nodePort": 30000}]))[0] == 422
-    assert api.call("PATCH", f"{SERVICES}/both", {"spec": {"clusterIP": "10.96.0.9"}}, content_type=MERGE)[0] == 422
+    other = "10.96.0.9" if both["clusterIP"] != "10.96.0.9" else "10.96.0.8"
+    assert api.call("PATCH", f"{SERVICES}/both", {"spec": {"clusterIP": other}}, content_type=MERGE)[0] == 422
 
     api.ok("DELETE", f"{SERVICES}/both")
     again = api.ok("POST", SERVICES, _new("again", clusterIP=both["clusterIP"]))

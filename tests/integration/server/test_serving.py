@@ -235,7 +235,7 @@ async def test_metrics_carry_the_field_s_names(pki, tmp_path):
     ):
         assert expected in lines
     assert any(line.startswith("process_resident_memory_bytes ") for line in lines)
-    assert "made" not in text
+    assert "made/up" not in text
 
 
 @pytest.mark.row("config.enableServer")
