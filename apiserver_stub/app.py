@@ -18,6 +18,7 @@ from apiserver_stub.nodes.agents import NodeAgents
 from apiserver_stub.options import Options
 from apiserver_stub.origins import Front
 from apiserver_stub.page import Page
+from apiserver_stub.pipeline.deadlines import Deadlines
 from apiserver_stub.resources import Registry, Resource
 from apiserver_stub.store import Store
 from apiserver_stub.store.calls import Calls
@@ -77,6 +78,7 @@ class ApiServer:
         """Watches end."""
         self._started = time.monotonic()
         self.address = ""
+        self.deadlines = Deadlines()
         self.under_way = {True: 0, False: 0}
         """How many requests are under way, by whether they may write; watches and streams are not counted."""
         self.compresses = options.gates.enabled("APIResponseCompression")

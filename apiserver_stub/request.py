@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _FALSE = frozenset(["", "0", "false"])
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _DIGITS, _PAST = 19, 1 << 63
+_REMEMBERED_LENGTH = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,13 @@ def parse_path(method: str, raw_path: str, query: Query) -> RequestInfo:
 
     :raises ApiError: 400, a name that cannot be one.
     """
+    watches = query.flag("watch")
+    if len(raw_path) > _REMEMBERED_LENGTH:
+        return _parse_path(method, raw_path, watches)
+    return _remembered(method, raw_path, watches)
+
+
+def _parse_path(method: str, raw_path: str, watches: bool) -> RequestInfo:
     parts = [unquote(part) for part in raw_path.strip("/").split("/")]
     path = "/" + "/".join(parts)
     if parts[0] == "api" and len(parts) > 2:
@@ -139,7 +148,7 @@ def parse_path(method: str, raw_path: str, query: Query) -> RequestInfo:
     resource, name = rest[0], rest[1] if len(rest) > 1 else ""
     if name in (".", ".."):
         raise bad_request(f"Name parameter invalid: \"{name}\": may not be '{name}'")
-    verb = _verb(method, name, query)
+    verb = _verb(method, name, watches=watches)
     if deprecated_watch and verb in ("get", "list"):
         verb = "watch"
     subresource = rest[2] if len(rest) > 2 else ""
@@ -148,12 +157,16 @@ def parse_path(method: str, raw_path: str, query: Query) -> RequestInfo:
     )
 
 
-def _verb(method: str, name: str, query: Query) -> str:
+_remembered = lru_cache(maxsize=1024)(_parse_path)
+"""Clients ask for few paths again and again."""
+
+
+def _verb(method: str, name: str, *, watches: bool) -> str:
     match method:
         case "GET" | "HEAD":
             if name:
                 return "get"
-            return "watch" if query.flag("watch") else "list"
+            return "watch" if watches else "list"
         case "POST":
             return "create"
         case "PUT":

@@ -6,8 +6,10 @@ import asyncio
 import zlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from http.client import responses
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
+from aiohttp.helpers import rfc822_formatted_time
 from multidict import CIMultiDict
 
 from apiserver_stub.audit.trail import ID_KEY
@@ -26,6 +28,7 @@ _AT_ONCE_BYTES = 32 << 10
 _GZIP_WINDOW = 31
 _MOST_WARNINGS, _WARNINGS_LENGTH, _WARNING_LENGTH = 100, 4096, 256
 _PIECES_A_SECOND = 20
+_NOTHING: Mapping[str, str] = {}
 _TEXTUAL_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 
 
@@ -103,17 +106,64 @@ def fitting(warnings: Sequence[str]) -> list[str]:
     return fits
 
 
+class _Sent(web.StreamResponse):
+    """An answer that is on its way already."""
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        return None
+
+    @property
+    def keep_alive(self) -> bool:
+        return True
+
+
+_SENT = _Sent()
+
+
+def _send_at_once(http: web.BaseRequest, rendered: Rendered, size: int) -> bool:
+    """Write a short answer in one piece, head and body: as one record of TLS, which is what most of a write costs.
+
+    :returns: whether it was as simple as that.
+    """
+    transport = http.transport
+    if (
+        transport is None
+        or transport.is_closing()
+        or transport.get_write_buffer_size()
+        or not http.keep_alive
+        or http.version != HttpVersion11
+        or http.method == "HEAD"
+        or not rendered.content_type
+    ):
+        return False
+    extra = "".join([f"{name}: {value}\r\n" for name, value in http.get(EXTRA_HEADERS, _NOTHING).items()])
+    head = (
+        f"HTTP/1.1 {rendered.code} {responses.get(rendered.code, '')}\r\nAudit-Id: {audit_id(http)}\r\n"
+        f"Content-Type: {rendered.content_type}\r\nCache-Control: no-cache, private\r\n{extra}"
+        f"Content-Length: {size}\r\nDate: {rfc822_formatted_time()}\r\n\r\n"
+    )
+    if not head.isascii():
+        return False
+    transport.write(b"".join((head.encode(), *rendered.pieces)))
+    return True
+
+
 async def send(
     http: web.BaseRequest, rendered: Rendered, warnings: Sequence[str], *, compress: bool
 ) -> web.StreamResponse:
     """Answer *http*; with *compress* what is long goes out in gzip to who takes it."""
+    pieces = rendered.pieces
+    size = sum(map(len, pieces))
+    if size <= _AT_ONCE_BYTES and not rendered.headers and not warnings and _send_at_once(http, rendered, size):
+        return _SENT
     headers = headers_of(http, rendered.content_type)
     if rendered.headers:
         headers.update(rendered.headers)
     for text in fitting(warnings):
         headers.add("Warning", warning(text))
-    pieces = rendered.pieces
-    size = sum(map(len, pieces))
     if compress and size > _COMPRESS_FROM_BYTES and "gzip" in http.headers.get("Accept-Encoding", ""):
         pieces = await asyncio.to_thread(_gzip, pieces)
         size = sum(map(len, pieces))
@@ -132,6 +182,15 @@ async def send(
         async with patience(http):
             await response.write(piece)
     return response
+
+
+def write_chunk_at_once(http: web.BaseRequest, data: bytes) -> bool:
+    """Write a short chunk of a chunked answer as one record of TLS, unless what was written before still waits."""
+    transport = http.transport
+    if transport is None or transport.is_closing() or len(data) > _AT_ONCE_BYTES or transport.get_write_buffer_size():
+        return False
+    transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+    return True
 
 
 @asynccontextmanager

@@ -37,7 +37,10 @@ async def read_body(server: ApiServer, http: web.BaseRequest) -> bytes:
         http.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     try:
         if http.content.is_eof():  # all of it came with the head: there is nothing to wait for
-            return await http.read()
+            body = http.content.read_nowait()
+            if len(body) > MAX_BODY_BYTES:
+                raise _too_large()
+            return body
         async with asyncio.timeout(server.options.request_timeout_seconds):
             return await http.read()
     except web.HTTPRequestEntityTooLarge:
@@ -66,7 +69,7 @@ async def limited(server: ApiServer, http: web.BaseRequest, request: Request, re
         return TOO_MANY
     server.under_way[mutating] += 1
     try:
-        async with asyncio.timeout(seconds):
+        with server.deadlines.after(seconds):
             return await dispatch(server, request, resource)
     except TimeoutError:
         server.metrics.terminated(info, request.method, resource, 504)

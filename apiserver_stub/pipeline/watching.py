@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -66,7 +67,10 @@ async def run(
 
 async def _pump(watch: Watch, http: web.BaseRequest, response: web.StreamResponse, rate: int) -> None:
     pace = wire.Pace(rate)
-    async for frames in watch.frames():
-        async for piece in pace.pieces(frames):
-            async with wire.patience(http):
-                await response.write(piece)
+    async with aclosing(watch.frames()) as found:
+        async for frames in found:
+            if not rate and wire.write_chunk_at_once(http, frames):
+                continue
+            async for piece in pace.pieces(frames):
+                async with wire.patience(http):
+                    await response.write(piece)

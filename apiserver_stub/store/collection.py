@@ -174,12 +174,20 @@ class Collection:
     async def wait(self, position: int) -> None:
         """Return once there is a change at *position*."""
         while self.end <= position:
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.add(waiter)
+            waiter = self.next_change()
             try:
                 await waiter
             finally:
-                self._waiters.discard(waiter)
+                self.forget(waiter)
+
+    def next_change(self) -> asyncio.Future[None]:
+        """Return what the next change resolves; who does not wait for it any more says so with :meth:`forget`."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        return waiter
+
+    def forget(self, waiter: asyncio.Future[None]) -> None:
+        self._waiters.discard(waiter)
 
     def _keys(self) -> list[str]:
         if self._holes:

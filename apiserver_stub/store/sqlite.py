@@ -15,6 +15,8 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import chain
 from pathlib import Path
 
 from apiserver_stub.encryption import Unreadable
@@ -49,7 +51,9 @@ INSERT INTO records SELECT revision, collection, key, expires_at, data FROM obje
 DROP TABLE objects;
 COMMIT;
 """
-_PUT = "INSERT INTO records (revision, collection, key, expires_at, data) VALUES (?, ?, ?, ?, ?)"
+_PUT, _ROW = "INSERT INTO records (revision, collection, key, expires_at, data) VALUES ", "(?, ?, ?, ?, ?)"
+_PUTS_AT_ONCE = 32
+"""So many go in one statement: between two the thread would wait for its turn with the event loop's."""
 _REMOVE = "DELETE FROM records WHERE revision = ?"
 _COUNT = "INSERT OR REPLACE INTO counters (name, value) VALUES ('revision', ?)"
 
@@ -66,11 +70,29 @@ WAL_LIMIT_BYTES = 256 << 20
 
 
 class _Write:
-    __slots__ = ("change", "collection", "done", "expires_at", "sealer")
+    __slots__ = ("_waiting", "change", "collection", "expires_at", "sealer")
 
-    def __init__(self, collection: str, change: Change, expires_at: float | None, done: asyncio.Future[Record]) -> None:
-        self.collection, self.change, self.expires_at, self.done = collection, change, expires_at, done
+    def __init__(self, collection: str, change: Change, expires_at: float | None) -> None:
+        self.collection, self.change, self.expires_at = collection, change, expires_at
         self.sealer = b""
+        self._waiting: list[asyncio.Future[Record]] = []
+
+    def done(self) -> asyncio.Future[Record]:
+        """Return what is resolved once this is durable; each who waits has one of his own, and may give up."""
+        waiting: asyncio.Future[Record] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        return waiting
+
+    def succeed(self) -> None:
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(self.change.record)
+
+    def fail(self, error: Exception) -> None:
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_exception(error)
+                waiting.exception()  # a client that is gone leaves nobody to look at it
 
 
 class SqliteStore:
@@ -188,7 +210,7 @@ class SqliteStore:
         if isinstance(outcome, Put | Remove):
             return await self._write(name, key, current, outcome)
         if on_its_way is not None:
-            await asyncio.shield(on_its_way.done)  # what is answered must be durable
+            await on_its_way.done()  # what is answered must be durable
         if current is None:
             raise LookupError(key)
         return current
@@ -214,18 +236,18 @@ class SqliteStore:
             change = Change("ADDED" if current is None else "MODIFIED", record, current)
             if outcome.ttl_seconds:
                 expires_at = self._now() + outcome.ttl_seconds
-        loop = asyncio.get_running_loop()
-        write = _Write(name, change, expires_at, loop.create_future())
+        write = _Write(name, change, expires_at)
         self._latest[name, key] = write
         self._queue.append(write)
         if self._flushing is None:
-            self._flushing = loop.create_task(self._flush(), name="store/flush")
-        return asyncio.shield(write.done)
+            self._flushing = asyncio.get_running_loop().create_task(self._flush(), name="store/flush")
+        return write.done()
 
     async def _flush(self) -> None:
         loop = asyncio.get_running_loop()
         try:
             while self._queue:
+                await asyncio.sleep(0)  # requests that are here go into the same batch
                 batch, self._queue = self._queue, []
                 try:
                     await loop.run_in_executor(self._thread, self._commit, batch)
@@ -259,8 +281,7 @@ class SqliteStore:
         for name, changes in by_collection.items():
             self.collection(name).publish(changes)
         for write in batch:
-            if not write.done.done():
-                write.done.set_result(write.change.record)
+            write.succeed()
 
     def _fail(self, batch: list[_Write], error: Exception) -> None:
         _log.error("Writes failed", extra={"path": str(self._path), "writes": len(batch)}, exc_info=error)
@@ -268,9 +289,7 @@ class SqliteStore:
         self._queue = []
         self._latest.clear()
         for write in failed:
-            if not write.done.done():
-                write.done.set_exception(StoreUnavailable(f"write to {self._path.name}: {error}"))
-                write.done.exception()  # a client that is gone leaves nobody to look at it
+            write.fail(StoreUnavailable(f"write to {self._path.name}: {error}"))
 
     # In the store's thread
 
@@ -342,13 +361,17 @@ class SqliteStore:
             for (name, key), write in final.items()
             if write.change.type != "DELETED"
         ]
+        newest = batch[-1].change
+        if not removes and 0 < len(puts) <= _PUTS_AT_ONCE and newest.type != "DELETED":
+            db.execute(_put(len(puts)), list(chain.from_iterable(puts)))  # a transaction by itself
+            return
         db.execute("BEGIN IMMEDIATE")
         try:
             if removes:
                 db.executemany(_REMOVE, removes)
             if puts:
-                db.executemany(_PUT, puts)
-            db.execute(_COUNT, (batch[-1].change.revision,))
+                db.executemany(_put(1), puts)
+            db.execute(_COUNT, (newest.revision,))
             db.execute("COMMIT")
         except BaseException:
             if db.in_transaction:
@@ -427,6 +450,11 @@ class SqliteStore:
     def _touch(self) -> None:
         if self._db is not None:
             self._db.execute("UPDATE counters SET value = value WHERE name = 'revision'")
+
+
+@cache
+def _put(rows: int) -> str:
+    return _PUT + ", ".join([_ROW] * rows)
 
 
 def _nothing() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub import media, objects, tables
@@ -64,7 +65,7 @@ class Watch:
     def content_type(self) -> str:
         return f"{media.PROTOBUF};stream=watch" if self._format.encoding == media.PROTOBUF else media.JSON
 
-    async def frames(self) -> AsyncIterator[bytes]:
+    async def frames(self) -> AsyncGenerator[bytes, None]:
         """Yield frames, several at a time when several are there, until the time is over or the log has moved on."""
         if self._error is not None:
             yield self._error_frame(self._error)
@@ -75,33 +76,28 @@ class Watch:
         self._first = []
         if self._initial and self._bookmarks:
             yield self._bookmark(initial_end=True)
-        loop = asyncio.get_running_loop()
-        end = loop.time() + self.seconds
-        next_bookmark = loop.time() + _BOOKMARK_SECONDS
+        end = time.monotonic() + self.seconds
+        next_bookmark = time.monotonic() + _BOOKMARK_SECONDS
         marked = self._server.store.revision_of(self._resource.storage)
-        while (left := end - loop.time()) > 0:
-            try:
-                changes = self._collection.read(self._position, _BATCH)
-            except Compacted:
-                yield self._error_frame(expired(_TOO_OLD))
-                return
-            if changes:
-                self._position += len(changes)
-                frames = [frame for change in changes if (frame := self._change_frame(change))]
-                if frames:
-                    yield b"".join(frames)
-                continue
-            pause = left
-            if self._bookmarks:
-                last_call = left - _BOOKMARK_BEFORE_END_SECONDS
-                due = min(next_bookmark - loop.time(), last_call if last_call > 0 else left)
-                pause = max(0.0, min(left, due))
-            try:
-                async with asyncio.timeout(pause):
-                    await self._collection.wait(self._position)
-            except TimeoutError:
+        with _Arrivals(self._collection) as arrivals:
+            while (left := end - time.monotonic()) > 0:
+                try:
+                    changes = self._collection.read(self._position, _BATCH)
+                except Compacted:
+                    yield self._error_frame(expired(_TOO_OLD))
+                    return
+                if changes:
+                    self._position += len(changes)
+                    frames = [frame for change in changes if (frame := self._change_frame(change))]
+                    if frames:
+                        yield b"".join(frames)
+                    continue
+                moment = end
                 if self._bookmarks:
-                    next_bookmark = loop.time() + _BOOKMARK_SECONDS
+                    last_call = end - _BOOKMARK_BEFORE_END_SECONDS
+                    moment = min(next_bookmark, last_call if left > _BOOKMARK_BEFORE_END_SECONDS else end)
+                if not await arrivals.at(self._position, moment) and self._bookmarks:
+                    next_bookmark = time.monotonic() + _BOOKMARK_SECONDS
                     if self._server.store.revision_of(self._resource.storage) != marked:
                         marked = self._server.store.revision_of(self._resource.storage)
                         yield self._bookmark()
@@ -177,6 +173,42 @@ class Watch:
 
     def _error_frame(self, error: ApiError) -> bytes:
         return self._encode("ERROR", error.body())
+
+
+class _Arrivals:
+    """Waits for changes of a collection, with one timer over many waits: most end long before their moment."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+        self._moment = -1.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: asyncio.Future[None] | None = None
+
+    def __enter__(self) -> _Arrivals:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def at(self, position: int, moment: float) -> bool:
+        """Return whether there is a change at *position*, at the latest at *moment* in monotonic time."""
+        if self._timer is None or moment != self._moment:
+            if self._timer is not None:
+                self._timer.cancel()
+            seconds = max(0.0, moment - time.monotonic())
+            self._timer, self._moment = asyncio.get_running_loop().call_later(seconds, self._ring), moment
+        self._waiting = self._collection.next_change()
+        try:
+            await self._waiting
+        finally:
+            self._collection.forget(self._waiting)
+        return self._collection.end > position
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
 
 def _shared(change: Change) -> dict[Any, Any]:

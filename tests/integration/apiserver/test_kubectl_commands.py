@@ -100,7 +100,7 @@ def test_changing_what_is_there(server: Server, api: Api) -> None:
     api.ok("PATCH", f"{MAPS}/one", {"metadata": {"labels": {"tier": "front"}}}, content_type=MERGE)
 
 
-def test_files_are_created_applied_and_pruned(server: Server, api: Api, tmp_path: Path) -> None:
+def test_files_are_created_applied_and_pruned(server: Server, api: Api, tmp_path: Path, minor: int) -> None:
     for name in ("first", "second"):
         manifest = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name, "labels": {"set": "s"}}}
         (tmp_path / f"{name}.json").write_text(json.dumps(manifest))
@@ -113,7 +113,8 @@ def test_files_are_created_applied_and_pruned(server: Server, api: Api, tmp_path
     last = server.kubectl("apply", "view-last-applied", "-f", f"{folder}/first.json", "-o", "json")
     assert json.loads(last)["metadata"]["name"] == "first"
     (tmp_path / "second.json").unlink()
-    pruned = server.kubectl("apply", "-f", folder, "--prune", "-l", "set=s", "--prune-whitelist=core/v1/ConfigMap")
+    kinds = "--prune-allowlist" if minor >= 26 else "--prune-whitelist"  # its older name
+    pruned = server.kubectl("apply", "-f", folder, "--prune", "-l", "set=s", f"{kinds}=core/v1/ConfigMap")
     assert "configmap/second pruned" in pruned
     assert server.kubectl("delete", "-f", folder) == 'configmap "first" deleted\n'
     assert api.call("GET", f"{MAPS}/first")[0] == api.call("GET", f"{MAPS}/second")[0] == 404

@@ -78,6 +78,26 @@ async def test_a_decision_sees_writes_that_are_on_their_way(tmp_path: Path) -> N
         assert b'"name":"20"' in record.data
 
 
+async def test_who_gives_up_a_write_takes_it_from_nobody_else(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        first = asyncio.ensure_future(store.update("pods", "a", put()))
+        await asyncio.sleep(0)  # its write is on its way
+        other = asyncio.ensure_future(store.update("pods", "a", lambda record: Keep()))
+        await asyncio.sleep(0)
+        first.cancel()
+
+        record = await other
+        assert store.collection("pods").get("a") is record
+
+
+async def test_the_newest_revision_survives_whatever_was_written_last(tmp_path: Path) -> None:
+    for outcome in (put(), put(b'{"metadata":{"name":"b"}}'), lambda record: Remove(DATA % b"c")):
+        async with opened(tmp_path) as store:
+            written = (await store.update("pods", "a", outcome)).revision
+        async with opened(tmp_path) as store:
+            assert store.revision == written
+
+
 async def test_what_a_decision_raises_writes_nothing(tmp_path: Path) -> None:
     def refuse(current: Record | None) -> Outcome:
         raise ValueError("no")

@@ -1,0 +1,68 @@
+"""Ends requests that take too long.
+
+All deadlines are looked at together a few times a second while there are any: a timer for each request would cost more
+than most of what a short request does, and no client counts tenths of a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+_LOOK_SECONDS = 0.1
+
+
+class Deadlines:
+    """The deadlines of the requests under way."""
+
+    def __init__(self) -> None:
+        self._running: set[_Deadline] = set()
+        self._looking = False
+
+    def after(self, seconds: float) -> _Deadline:
+        """Return what ends the task that enters it, *seconds* from now or up to a tenth of a second later.
+
+        Leaving it raises :class:`TimeoutError` then, like :func:`asyncio.timeout`.
+        """
+        return _Deadline(self, seconds)
+
+    def _add(self, deadline: _Deadline) -> None:
+        self._running.add(deadline)
+        if not self._looking:
+            self._looking = True
+            asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for deadline in [item for item in self._running if item.moment <= now]:
+            self._running.discard(deadline)
+            deadline.pass_()
+        self._looking = bool(self._running)
+        if self._looking:
+            loop.call_later(_LOOK_SECONDS, self._look)
+
+
+class _Deadline:
+    __slots__ = ("_cancelling", "_passed", "_seconds", "_shared", "_task", "moment")
+
+    def __init__(self, shared: Deadlines, seconds: float) -> None:
+        self._shared, self._seconds = shared, seconds
+        self._passed = False
+
+    def __enter__(self) -> None:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("only a task can be ended")
+        self._task, self._cancelling = task, task.cancelling()
+        self.moment = asyncio.get_running_loop().time() + self._seconds
+        self._shared._add(self)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._shared._running.discard(self)
+        if self._passed and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+    def pass_(self) -> None:
+        self._passed = True
+        self._task.cancel()
