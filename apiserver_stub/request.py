@@ -69,6 +69,10 @@ class Query:
     def all(self, name: str) -> list[str]:
         return self._values.get(name, [])
 
+    def __bool__(self) -> bool:
+        """Whether anything was given."""
+        return bool(self._values)
+
     def __contains__(self, name: str) -> bool:
         return name in self._values
 

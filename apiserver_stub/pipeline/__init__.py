@@ -134,10 +134,10 @@ def _require_text(http: web.BaseRequest) -> None:
 
     :raises ApiError: 400.
     """
+    text = "".join((http.path_qs, *http.headers.values()))
     try:
-        for text in (http.path_qs, *http.headers.values()):
-            if not text.isascii():
-                text.encode()
+        if not text.isascii():
+            text.encode()
     except UnicodeEncodeError:
         raise bad_request("the head of the request is not UTF-8") from None
 

@@ -105,14 +105,14 @@ class EventStrategy(Strategy):
 
     def __init__(self, *, strict: bool) -> None:
         self._strict = strict
+        self._known = _SHARED | (_NEW_FROM_CORE.keys() if strict else _CORE_FROM_NEW.keys())
+        self._always = _NEW_ALWAYS if strict else _CORE_ALWAYS
 
     def default(self, new: Object) -> None:
         """Fill in what is always shown, and drop unknown members: they may be members of the other view."""
-        known = _SHARED | (_NEW_FROM_CORE.keys() if self._strict else _CORE_FROM_NEW.keys())
-        for key in new.keys() - known:
+        for key in new.keys() - self._known:
             del new[key]
-        always = _NEW_ALWAYS if self._strict else _CORE_ALWAYS
-        for key, value in always.items():
+        for key, value in self._always.items():
             if new.get(key) is None:
                 new[key] = value
 

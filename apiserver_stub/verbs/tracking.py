@@ -52,9 +52,10 @@ def _fields_of_flat(kind: Kind, resource: Resource, obj: Object) -> msgspec.Raw 
     if "managedFields" in metadata or "ownerReferences" in metadata or "finalizers" in metadata:
         return None
     parted = _parted(resource)
-    if any(obj.get(name) for name in parted):
+    if not parted.isdisjoint(obj) and any(obj.get(name) for name in parted):
         return None
-    names = tuple(name for name, value in obj.items() if value or name not in resource.always)
+    always = resource.always
+    names = tuple([name for name, value in obj.items() if value or name not in always])
     form = (names, *metadata, None, *(metadata.get("labels") or ()), None, *(metadata.get("annotations") or ()))
     known = _flat.get((resource, form))
     if known is None:

@@ -284,6 +284,8 @@ def check_options(request: Request, kind: str) -> None:
 
     :raises ApiError: 422.
     """
+    if not request.query:
+        return
     wrong: list[tuple[str, str, str]] = []
     runs = request.query.all("dryRun")
     if any(value != "All" for value in runs):
