@@ -13,10 +13,8 @@ import heapq
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from itertools import chain
 from pathlib import Path
 
 from apiserver_stub.encryption import Unreadable
@@ -35,27 +33,9 @@ from apiserver_stub.store.base import (
 )
 from apiserver_stub.store.coding import Coding
 from apiserver_stub.store.collection import Collection, Unread
+from apiserver_stub.store.database import Database, Row, checkpoint
 
 _log = logging.getLogger(__name__)
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS records (
-    revision INTEGER PRIMARY KEY, collection TEXT NOT NULL, key TEXT NOT NULL, expires_at REAL, data BLOB NOT NULL
-);
-CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
-"""
-"""Rows are found by revision alone: what is written lies side by side at the end, and a commit touches few pages."""
-_FROM_OLDER = """
-BEGIN IMMEDIATE;
-INSERT INTO records SELECT revision, collection, key, expires_at, data FROM objects;
-DROP TABLE objects;
-COMMIT;
-"""
-_PUT, _ROW = "INSERT INTO records (revision, collection, key, expires_at, data) VALUES ", "(?, ?, ?, ?, ?)"
-_PUTS_AT_ONCE = 32
-"""So many go in one statement: between two the thread would wait for its turn with the event loop's."""
-_REMOVE = "DELETE FROM records WHERE revision = ?"
-_COUNT = "INSERT OR REPLACE INTO counters (name, value) VALUES ('revision', ?)"
 
 EXPIRY_SWEEP_SECONDS = 1.0
 EXPIRY_BATCH = 100
@@ -66,7 +46,6 @@ CHECKPOINT_BYTES = 4 << 20
 """A shorter log is left alone."""
 BUSY_BYTES = 64 << 20
 """While writes come, a log is left alone until it is longer: moving it makes them wait for the disk."""
-WAL_LIMIT_BYTES = 256 << 20
 
 
 class _Write:
@@ -122,7 +101,7 @@ class SqliteStore:
         self._expiries: list[tuple[float, int, str, str]] = []
         self._healthy = True  # whether the newest batch could be written
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
-        self._db: sqlite3.Connection | None = None
+        self._db: Database | None = None
         self._flushing: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -294,25 +273,13 @@ class SqliteStore:
     # In the store's thread
 
     def _load(self) -> None:
-        db = self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-        self._path.chmod(0o600)
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute("PRAGMA wal_autocheckpoint = 0")  # by _checkpoint, beside the writes
-        db.executescript(_SCHEMA)
-        if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'objects'").fetchone():
-            db.executescript(_FROM_OLDER)
-        stored = db.execute("SELECT value FROM counters WHERE name = 'revision'").fetchone()
-        newest = db.execute("SELECT max(revision) FROM records").fetchone()[0]
-        self._revision = self._next = max(stored[0] if stored else 1, newest or 1)
-        rows: Iterable[tuple[str, str, int, float | None, bytes]] = db.execute(
-            "SELECT collection, key, revision, expires_at, data FROM records"
-        )
-        for name, key, revision, expires_at, data in rows:
-            if (record := self._read(name, key, revision, data)) is not None:
-                self.collection(name).load(record)
-            if expires_at is not None:
-                self._expiries.append((expires_at, revision, name, key))
+        db = self._db = Database(self._path)
+        self._revision = self._next = db.revision()
+        for row in db.rows():
+            if (record := self._read(row.collection, row.key, row.revision, row.data)) is not None:
+                self.collection(row.collection).load(record)
+            if row.expires_at is not None:
+                self._expiries.append((row.expires_at, row.revision, row.collection, row.key))
         heapq.heapify(self._expiries)
 
     def _read(self, name: str, key: str, revision: int, stored: bytes) -> Record | None:
@@ -354,29 +321,16 @@ class SqliteStore:
         for write in batch:
             place, previous = (write.collection, write.change.record.key), write.change.previous
             if place not in final and previous is not None:  # of several writes to one key only the last is stored
-                removes.append((previous.revision,))
+                removes.append(previous.revision)
+            else:
+                final.pop(place, None)  # rows are in the order of their revisions
             final[place] = write
         puts = [
-            (write.change.revision, name, key, write.expires_at, self._stored(write))
+            Row(write.change.revision, name, key, write.expires_at, self._stored(write))
             for (name, key), write in final.items()
             if write.change.type != "DELETED"
         ]
-        newest = batch[-1].change
-        if not removes and 0 < len(puts) <= _PUTS_AT_ONCE and newest.type != "DELETED":
-            db.execute(_put(len(puts)), list(chain.from_iterable(puts)))  # a transaction by itself
-            return
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            if removes:
-                db.executemany(_REMOVE, removes)
-            if puts:
-                db.executemany(_put(1), puts)
-            db.execute(_COUNT, (newest.revision,))
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
+        db.commit(removes, puts, batch[-1].change.revision)
 
     def _shut(self) -> None:
         if self._db is not None:
@@ -427,7 +381,6 @@ class SqliteStore:
             before = self._revision
 
     async def _checkpoint(self) -> None:
-        wal = self._path.with_name(self._path.name + "-wal")
         seen = self._next
         while True:
             await asyncio.sleep(CHECKPOINT_SECONDS)
@@ -435,7 +388,7 @@ class SqliteStore:
             if not self._healthy:
                 await self._probe()
             try:
-                await asyncio.to_thread(_checkpoint, self._path, wal, worth)
+                await asyncio.to_thread(checkpoint, self._path, worth)
             except (OSError, sqlite3.Error) as error:
                 _log.warning("Checkpoint failed", extra={"path": str(self._path), "error": str(error)})
 
@@ -449,26 +402,8 @@ class SqliteStore:
 
     def _touch(self) -> None:
         if self._db is not None:
-            self._db.execute("UPDATE counters SET value = value WHERE name = 'revision'")
-
-
-@cache
-def _put(rows: int) -> str:
-    return _PUT + ", ".join([_ROW] * rows)
+            self._db.touch()
 
 
 def _nothing() -> None:
     """Show that the thread is not held up."""
-
-
-def _checkpoint(path: Path, wal: Path, worth: int) -> None:
-    """Move a log of at least *worth* bytes into the database, from a connection of its own beside the writes."""
-    size = wal.stat().st_size if wal.exists() else 0
-    if size < worth:
-        return
-    db = sqlite3.connect(path, isolation_level=None, timeout=1)
-    try:
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if size > WAL_LIMIT_BYTES else 'PASSIVE'})")
-    finally:
-        db.close()

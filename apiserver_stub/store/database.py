@@ -1,0 +1,119 @@
+"""The SQLite file of the default store: rows in, rows out, each batch durable. Called in the store's own thread."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS records (
+    revision INTEGER PRIMARY KEY, collection TEXT NOT NULL, key TEXT NOT NULL, expires_at REAL, data BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
+INSERT OR IGNORE INTO counters (name, value) VALUES ('revision', 1);
+"""
+"""Rows are found by revision alone: what is written lies side by side at the end, and a commit touches few pages."""
+_FROM_OLDER = """
+BEGIN IMMEDIATE;
+INSERT INTO records SELECT revision, collection, key, expires_at, data FROM objects;
+DROP TABLE objects;
+COMMIT;
+"""
+_SELECT = "SELECT revision, collection, key, expires_at, data FROM records"
+_PUT, _ROW = "INSERT INTO records (revision, collection, key, expires_at, data) VALUES ", "(?, ?, ?, ?, ?)"
+_PUTS_AT_ONCE = 32
+"""So many go in one statement: between two the thread would wait for its turn with the event loop's."""
+_REMOVE = "DELETE FROM records WHERE revision = ?"
+_COUNT = "UPDATE counters SET value = ? WHERE name = 'revision'"
+_TOUCH = "UPDATE counters SET value = value WHERE name = 'revision'"
+
+WAL_LIMIT_BYTES = 256 << 20
+
+
+class Row(NamedTuple):
+    """One record as it is stored; *expires_at* is a time of day in seconds."""
+
+    revision: int
+    collection: str
+    key: str
+    expires_at: float | None
+    data: bytes
+
+
+class Database:
+    """An open file. Every method raises :class:`sqlite3.Error` when the file or the disk is at fault."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file at *path*, which is made when it is missing, for its owner alone.
+
+        :raises OSError: it cannot be made.
+        """
+        db = self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        path.chmod(0o600)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA wal_autocheckpoint = 0")  # by checkpoint, beside the writes
+        db.executescript(_SCHEMA)
+        if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'objects'").fetchone():
+            db.executescript(_FROM_OLDER)
+
+    def revision(self) -> int:
+        """Return the newest revision that was ever written."""
+        counted: int = self._db.execute("SELECT value FROM counters WHERE name = 'revision'").fetchone()[0]
+        newest: int | None = self._db.execute("SELECT max(revision) FROM records").fetchone()[0]
+        return max(counted, newest or 1)
+
+    def rows(self) -> Iterator[Row]:
+        return map(Row._make, self._db.execute(_SELECT))
+
+    def commit(self, removes: Sequence[int], puts: Sequence[Row], revision: int) -> None:
+        """Remove the rows of some revisions and add others, all or nothing; *revision* is the newest of the batch."""
+        db = self._db
+        if not removes and 0 < len(puts) <= _PUTS_AT_ONCE and puts[-1].revision == revision:
+            db.execute(_put(len(puts)), list(chain.from_iterable(puts)))  # a transaction by itself
+            return
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            if removes:
+                db.executemany(_REMOVE, [(removed,) for removed in removes])
+            if puts:
+                db.executemany(_put(1), puts)
+            db.execute(_COUNT, (revision,))
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+
+    def touch(self) -> None:
+        """Write what changes nothing, to see whether writes succeed."""
+        self._db.execute(_TOUCH)
+
+    def close(self) -> None:
+        self._db.close()
+
+
+@cache
+def _put(rows: int) -> str:
+    return _PUT + ", ".join([_ROW] * rows)
+
+
+def checkpoint(path: Path, worth: int) -> None:
+    """Move a log of at least *worth* bytes into the file at *path*, from a connection of its own beside the writes.
+
+    :raises OSError, sqlite3.Error: not now.
+    """
+    log = path.with_name(path.name + "-wal")
+    size = log.stat().st_size if log.exists() else 0
+    if size < worth:
+        return
+    db = sqlite3.connect(path, isolation_level=None, timeout=1)
+    try:
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if size > WAL_LIMIT_BYTES else 'PASSIVE'})")
+    finally:
+        db.close()
