@@ -76,18 +76,15 @@ async def handle(server: ApiServer, http: web.BaseRequest) -> web.StreamResponse
         if info.group and resource is None and (info.group, info.version) not in server.registry.group_versions():
             raise refusals.PlainNotFound
         if info.verb == "watch" and resource is not None:
-            return await watching.run(server, http, _request(http, info, query, b"", user, format_), resource, trail)
+            return await watching.run(server, http, _request(http, info, query, user, format_), resource, trail)
         if resource is not None and streams(resource, info, http.method):
-            await server.admission.connect(_request(http, info, query, b"", user, format_), resource)
+            await server.admission.connect(_request(http, info, query, user, format_), resource)
             return await stream.run(stream.Stream(server, http, info, query, trail), server, resource, trail)
-        body = await limits.read_body(server, http)
-        if trail is not None:
-            trail.sent(http.headers, body)
-        request = _request(http, info, query, body, user, format_)
+        request = _request(http, info, query, user, format_)
         warnings = request.warnings
         if trail is not None:
             request.annotations = trail.event.annotations
-        rendered = await limits.limited(server, http, request, resource)
+        rendered = await limits.limited(server, http, request, resource, trail)
     except refusals.TOLD as error:
         rendered = refusals.answer(error, http.path_qs, format_)
     except (ConnectionError, asyncio.CancelledError):
@@ -123,10 +120,8 @@ async def handle(server: ApiServer, http: web.BaseRequest) -> web.StreamResponse
     return await wire.send(http, rendered, warnings, compress=http.method == "GET" and server.compresses)
 
 
-def _request(
-    http: web.BaseRequest, info: RequestInfo, query: Query, body: bytes, user: User, format_: Format
-) -> Request:
-    return Request(http.method, info, query, http.headers, body, user, format_)
+def _request(http: web.BaseRequest, info: RequestInfo, query: Query, user: User, format_: Format) -> Request:
+    return Request(http.method, info, query, http.headers, b"", user, format_)
 
 
 def _require_text(http: web.BaseRequest) -> None:

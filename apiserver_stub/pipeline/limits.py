@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -16,6 +15,7 @@ from nodeagent.base.duration import parse_duration
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
+    from apiserver_stub.audit.trail import Trail
     from apiserver_stub.reply import Rendered
     from apiserver_stub.request import Request
     from apiserver_stub.resources import Resource
@@ -24,10 +24,10 @@ MAX_BODY_BYTES = 3 << 20
 MUTATING = frozenset(["POST", "PUT", "PATCH", "DELETE"])
 
 
-async def read_body(server: ApiServer, http: web.BaseRequest) -> bytes:
+async def _read_body(http: web.BaseRequest) -> bytes:
     """Return the body of a request that may have one.
 
-    :raises ApiError: 413, it is too long; 504, it did not come in time.
+    :raises ApiError: 413, it is too long.
     """
     if http.method not in MUTATING or not http.can_read_body:
         return b""
@@ -41,16 +41,18 @@ async def read_body(server: ApiServer, http: web.BaseRequest) -> bytes:
             if len(body) > MAX_BODY_BYTES:
                 raise _too_large()
             return body
-        async with asyncio.timeout(server.options.request_timeout_seconds):
-            return await http.read()
+        return await http.read()
     except web.HTTPRequestEntityTooLarge:
         raise _too_large() from None
-    except TimeoutError:
-        raise timed_out() from None
 
 
-async def limited(server: ApiServer, http: web.BaseRequest, request: Request, resource: Resource | None) -> Rendered:
-    """Let the request in when there is a place for it, and end it when it takes too long."""
+async def limited(
+    server: ApiServer, http: web.BaseRequest, request: Request, resource: Resource | None, trail: Trail | None
+) -> Rendered:
+    """Let the request in when there is a place for it, and end it when it takes too long.
+
+    Its body is read only then: of many that wait, none holds more than the beginning of its own.
+    """
     info = request.info
     seconds = _time_for(server, request)
     mutating = request.method in MUTATING
@@ -70,6 +72,9 @@ async def limited(server: ApiServer, http: web.BaseRequest, request: Request, re
     server.under_way[mutating] += 1
     try:
         with server.deadlines.after(seconds):
+            request.body = await _read_body(http)
+            if trail is not None:
+                trail.sent(http.headers, request.body)
             return await dispatch(server, request, resource)
     except TimeoutError:
         server.metrics.terminated(info, request.method, resource, 504)

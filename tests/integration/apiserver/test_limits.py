@@ -161,6 +161,27 @@ async def test_with_fairness_requests_wait_for_a_seat(tmp_path: Path) -> None:
 
 
 @pytest.mark.row("opt.enable-priority-and-fairness")
+async def test_with_fairness_bodies_wait_with_their_clients(tmp_path: Path) -> None:
+    limits = ["--max-requests-inflight=1", "--max-mutating-requests-inflight=0", "--request-timeout=40s"]
+    async with serving(tmp_path / "data", "--authorization-mode=AlwaysAllow", *limits) as (admin, alice):
+        slow, begun = Slow(admin.running), asyncio.Event()
+
+        async def body() -> AsyncIterator[bytes]:
+            begun.set()  # asked for after "100 Continue" alone
+            yield json.dumps(a_map("two")).encode()
+
+        first = asyncio.create_task(alice("POST", MAPS, json=a_map("one")))
+        await until(lambda: slow.under_way == 1)
+        data = aiohttp.payload.AsyncIterablePayload(body(), content_type="application/json")
+        second = asyncio.create_task(alice("POST", MAPS, data=data, expect100=True))
+        await until(lambda: admin.running.server.fairness.levels["global-default"].waiting == 1)  # type: ignore[union-attr]
+        assert not begun.is_set()
+        slow.go.set()
+        assert ((await first)[0], (await second)[0]) == (201, 201)
+        assert begun.is_set()
+
+
+@pytest.mark.row("opt.enable-priority-and-fairness")
 async def test_with_fairness_who_waits_too_long_is_turned_away(tmp_path: Path) -> None:
     limits = ["--max-requests-inflight=1", "--max-mutating-requests-inflight=0", "--request-timeout=2s"]
     async with serving(tmp_path / "data", "--authorization-mode=AlwaysAllow", *limits) as (admin, alice):
