@@ -12,6 +12,8 @@ from apiserver_stub.reply import Reply
 from apiserver_stub.resources.disruption import ALWAYS, BUDGETS, covers, is_healthy, set_condition
 from apiserver_stub.status import ApiError, bad_request, done, forbidden, not_found
 from apiserver_stub.store import Keep, Outcome, Put, Record
+from apiserver_stub.verbs.delete import check_preconditions, remove
+from apiserver_stub.verbs.writing import DryRun, read_object
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
@@ -99,9 +101,6 @@ class _Leave:
 
         :raises ApiError: 404, or 409 when it has changed or a precondition of the request does not hold.
         """
-        from apiserver_stub.verbs.delete import check_preconditions, remove
-        from apiserver_stub.verbs.writing import DryRun
-
         options = dict(self._options)
         if as_it_is and not self.own_version:
             version = pod["metadata"]["resourceVersion"]
@@ -130,8 +129,6 @@ def _read(request: Request) -> Object:
 
     :raises ApiError: 400 or 415, it is none.
     """
-    from apiserver_stub.verbs.writing import read_object
-
     body = media.read_body(request.headers.get("Content-Type", ""), request.body, "Eviction")
     old = body.get("apiVersion") == _OLD_VERSION
     found = read_object(request, "Eviction", _OLD_VERSION if old else _VERSION)

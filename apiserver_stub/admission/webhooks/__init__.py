@@ -26,6 +26,7 @@ from apiserver_stub.objects import Object
 from apiserver_stub.patch import apply_json_patch
 from apiserver_stub.resources.registry import Registry, Resource
 from apiserver_stub.status import ApiError, bad_request, internal
+from apiserver_stub.verbs.writing import check_types
 from apiserver_stub.webhook import WebhookError
 from nodeagent.base import identity
 from nodeagent.base.selectors import LabelSelector
@@ -163,8 +164,6 @@ class MutatingAdmissionWebhook(_Webhooks):
             call.request.annotations[f"{_MUTATION}/round_{turn}_index_{index}"] = objects.encode(note).decode()
 
     def _apply(self, call: Call, hook: Hook, seen_as: Resource, answer: Answer) -> bool:
-        from apiserver_stub.verbs.writing import check_types
-
         new = call.obj
         before = objects.encode(new)
         try:
