@@ -23,7 +23,7 @@ from nodeagent.contracts.local import LocalQuestion
 from nodeagent.contracts.pods import find_pod
 from nodeagent.contracts.volumes import TellingVolumeManager
 from nodeagent.event_journal import EventJournal
-from nodeagent.model.pod import Pod, PodPhase
+from nodeagent.model.pod import Pod, PodPhase, PodStatus
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.podworker.remedies import remedy
 from nodeagent.podworker.stages import PodFacts, blocking, stages_of
@@ -197,9 +197,18 @@ class Explainer:
             stage=found.blocking,
             blocked=found.blocked,
             reason=found.reason,
-            cause=found.cause,
+            cause=found.cause or (_failure(status) if found.phase == PodPhase.FAILED else ""),
             started_at=status.start_time,
         )
+
+
+def _failure(status: PodStatus) -> str:
+    """Return why a pod has failed that is held up nowhere any more."""
+    if status.reason or status.message:
+        return ": ".join(part for part in (status.reason, status.message) if part)
+    groups = (status.init_container_statuses, status.container_statuses)
+    ends = ((each.name, each.state.terminated) for group in groups for each in group or ())
+    return ", ".join(f"{name} ended with exit code {end.exit_code}" for name, end in ends if end and end.exit_code)
 
 
 def _cause(at: StageReport) -> str:

@@ -36,7 +36,8 @@ REMEDIES: Mapping[str, str] = {
     "ApiUnavailable": "the API server does not answer this node; the pod goes on when it does",
     # start
     "CrashLoopBackOff": "the container ends again and again: `nodeagent logs --previous NS/POD`, and its exit code",
-    "CreateContainerConfigError": "create the config map, secret or key that the container names",
+    "CreateContainerConfigError": "create the config map, secret or key that the container names, or correct "
+    "its security context",
     "CreateContainerError": "the runtime refuses the container: read the cause",
     "RunContainerError": "the container's command cannot be started: check command, mounts and security context",
     "PostStartHookError": "the postStart hook failed: its command or URL, and what it needs",

@@ -9,12 +9,22 @@ from datetime import UTC, datetime
 from nodeagent.contracts.answers import Stage, StageReport, StageState
 from nodeagent.contracts.runtime import ContainerState, RuntimePod
 from nodeagent.event_journal import JournalEntry
-from nodeagent.model.pod import Container, ContainerKind, ContainerStatus, Pod, PodPhase, container_field_path
+from nodeagent.model.pod import (
+    Container,
+    ContainerKind,
+    ContainerStateTerminated,
+    ContainerStatus,
+    Pod,
+    PodPhase,
+    container_field_path,
+)
 from nodeagent.podworker.state import Phase, WorkerPicture
 
 DONE, WORKING, BLOCKED, WAITING = StageState.DONE, StageState.WORKING, StageState.BLOCKED, StageState.WAITING
 ORDER = (Stage.ADMIT, Stage.VOLUMES, Stage.SANDBOX, Stage.PULL, Stage.START, Stage.READY)
 """In which order the agent takes them: images come after the sandbox, whose network and settings a pull may need."""
+LAST_WORDS = 160
+"""Characters that are shown of a container's termination message."""
 
 _PULL = frozenset({
     "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError",
@@ -69,6 +79,7 @@ def stages_of(facts: PodFacts) -> list[StageReport]:
     }
     if (facts.worker is not None and facts.worker.termination is not None) or ended or pod.metadata.deletion_timestamp:
         found[Stage.END] = _end(facts)
+        found = {stage: report for stage, report in found.items() if stage is Stage.END or report.state is not WORKING}
     else:
         _only_the_first_works(found)
     return [found[stage] for stage in Stage if stage in found]
@@ -174,6 +185,9 @@ def _pull(facts: PodFacts) -> StageReport:
         ]
         return StageReport(stage=Stage.PULL, state=WORKING, detail=f"being pulled: {', '.join(parts)}")
     made = {container.name for container in (facts.observed.containers if facts.observed else ())}
+    made |= {
+        c.name for _, c, s in _containers(facts) if s and s.state.waiting and s.state.waiting.reason not in _NOT_YET
+    }
     missing = [c.name for kind, c, _ in _containers(facts) if kind is ContainerKind.REGULAR and c.name not in made]
     if missing and not _initializing(facts):
         return StageReport(stage=Stage.PULL, state=WORKING, detail="images to look up", containers=missing)
@@ -190,7 +204,7 @@ def _start(facts: PodFacts) -> StageReport:
             "Failed", "BackOff", "FailedPostStartHook", field_path=container_field_path(kind, container.name)
         )
         last = status.last_state.terminated
-        ended = f"; it last ended with exit code {last.exit_code} ({last.reason})" if last is not None else ""
+        ended = f"; it last ended with {_exit(last)}" if last is not None else ""
         return StageReport(
             stage=Stage.START,
             state=BLOCKED,
@@ -204,7 +218,7 @@ def _start(facts: PodFacts) -> StageReport:
         failed = first.state.terminated or first.last_state.terminated
         text = f"init container {first.name} runs" if running else f"init container {first.name} is next"
         if failed is not None and failed.exit_code:
-            text += f"; it last ended with exit code {failed.exit_code} ({failed.reason})"
+            text += f"; it last ended with {_exit(failed)}"
         return StageReport(
             stage=Stage.START,
             state=WORKING,
@@ -294,6 +308,13 @@ def _initializing(facts: PodFacts) -> ContainerStatus | None:
             if not done:
                 return status
     return None
+
+
+def _exit(end: ContainerStateTerminated) -> str:
+    """Return how a container ended, with the first words of its message: it may be long, and speak of much else."""
+    words = " ".join(end.message.split())
+    said = words if len(words) <= LAST_WORDS else f"{words[:LAST_WORDS]}…"
+    return f"exit code {end.exit_code} ({': '.join(part for part in (end.reason, said) if part)})"
 
 
 def _field_path(pod: Pod, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import UTC, datetime
 
 import msgspec
@@ -49,6 +50,9 @@ class Waits:
 
     async def sync_terminating(self, pod, observed, grace_seconds):
         return SyncOutcome()
+
+    async def sync_terminated(self, pod, observed):
+        pass
 
 
 def states(found):
@@ -246,6 +250,57 @@ async def test_a_container_that_ends_again_and_again_shows_its_exit_code(clock, 
     assert "exit code 3" in found.cause
     assert found.next_try_seconds == pytest.approx(20, abs=0.1)
     assert "--previous" in found.remedy
+
+
+@pytest.mark.parametrize("reason", ["CreateContainerConfigError", "CreateContainerError"])
+async def test_a_container_that_cannot_be_made_is_held_up_at_its_start_not_at_its_image(clock, tmp_path, reason):
+    house, pod = Answers(clock, tmp_path), make_pod()
+    house.syncer = Waits(waiting={"main": WaitingReason(reason, 'configmap "site" not found')}, retry=12.0)
+    observe(house, pod)
+    async with living(house):
+        await house.publish(pod)
+
+        found = await house.why()
+
+    assert (found.blocking, found.blocked, found.reason) == (Stage.START, True, reason)
+    assert found.cause == 'main: configmap "site" not found'
+    assert found.remedy == remedy(reason) != ""
+    assert states(found)[Stage.PULL] is StageState.DONE
+
+
+async def test_a_pod_that_failed_shows_no_stage_under_way_and_one_line_says_why(clock, tmp_path):
+    house, pod = Answers(clock, tmp_path), make_pod(restart_policy="Never")
+    house.syncer = Waits()
+    ended = container(ContainerState.EXITED, exit_code=3, finished_at=3 * 10**9, reason="Error")
+    gone = dataclasses.replace(sandbox(pod), ready=False)
+    picture = RuntimePod(pod.uid, pod.name, pod.namespace, sandboxes=[gone], containers=(ended,))
+    house.cache.get = lambda uid: picture
+    house.cache.refresh = lambda uid, touched=None: _soon(picture)
+    async with living(house):
+        await house.publish(pod)
+        await clock.advance(1)
+
+        found = await house.why()
+        (line,) = house.explainer.lines()
+
+    assert (found.phase, found.blocking) == ("Failed", None)
+    assert StageState.WORKING not in states(found).values()
+    assert line.cause == "main ended with exit code 3"
+
+
+async def test_a_command_that_cannot_be_started_is_named(clock, tmp_path):
+    house, pod = Answers(clock, tmp_path), make_pod()
+    house.syncer = Waits(waiting={"main": WaitingReason("CrashLoopBackOff", "back-off 20s restarting")}, retry=20.0)
+    ended = container(
+        ContainerState.EXITED, exit_code=128, finished_at=3 * 10**9, reason="StartError", message="/nope: not found\n"
+    )
+    observe(house, pod, ended)
+    async with living(house):
+        await house.publish(pod)
+
+        found = await house.why()
+
+    assert found.cause.endswith("it last ended with exit code 128 (StartError: /nope: not found)")
 
 
 async def test_a_probe_that_fails_is_the_cause(clock, tmp_path):
