@@ -19,6 +19,10 @@ def main(argv: Sequence[str]) -> int:
     try:
         if argv and argv[0] in COMMANDS:
             return _command(argv)
+        if argv and argv[0] in ("help", "-h", "--help"):
+            return _help()
+        if argv and argv[0] != "run" and not argv[0].startswith("-"):
+            return _unknown(argv[0])
         from nodeagent.cli import run
 
         return run.run(argv[1:] if argv and argv[0] == "run" else argv)
@@ -41,6 +45,23 @@ def _command(argv: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     return code
+
+
+def _help() -> int:
+    """Print every command: the flags of the daemon alone are some two hundred lines, and hide the others."""
+    parser = _parser()
+    print(parser.format_help())
+    print("Without a command the agent runs, as with `nodeagent run`; `nodeagent run --help` shows its flags.")
+    return ExitCode.OK
+
+
+def _unknown(word: str) -> int:
+    from nodeagent.config.codec import nearest
+
+    near = nearest(word, [*COMMANDS, "run"])
+    hint = f"did you mean {near}?" if near else f"known are run, {', '.join(COMMANDS)}"
+    print(f"nodeagent: {word!r} is not a command; {hint}", file=sys.stderr)
+    return ExitCode.CONFIGURATION
 
 
 def _parser() -> argparse.ArgumentParser:
