@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import io
 import json
+import re
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -107,6 +108,37 @@ async def test_bodies_over_three_mebibytes_are_refused_however_they_come(site: S
     assert (await site.call("POST", MAPS, pieces()))[0] == 413
     fits = {"metadata": {"name": "large"}, "data": {"k": "x" * (MIB - 100)}}
     assert (await site.call("POST", MAPS, fits))[0] == 201
+
+
+@pytest.mark.parametrize(
+    ("version", "connection", "stays"),
+    [("1.1", "", True), ("1.1", "close", False), ("1.0", "", False), ("1.0", "keep-alive", True)],
+)
+async def test_every_form_of_http_1_gets_whole_answers_in_order(
+    site: Site, version: str, connection: str, *, stays: bool
+) -> None:
+    def asked(method: str, path: str, last: str) -> bytes:
+        more = (f"Connection: {last}",) if last else ()
+        return site.head(method, path, *more).replace(b"HTTP/1.1", b"HTTP/" + version.encode()) + b"\r\n"
+
+    async with site.connection() as (reader, writer):
+        writer.write(asked("GET", "/version", connection))
+        if stays:  # the next ones do not wait for the first one's answer
+            writer.write(asked("HEAD", "/version", connection))
+            writer.write(asked("GET", "/api/v1/namespaces/none", "close"))
+        text = await ended(reader)
+
+    first, _, rest = text.partition(b"\r\n\r\n")
+    assert first.startswith(f"HTTP/{version} 200 OK\r\n".encode())
+    length = int(re.findall(rb"Content-Length: (\d+)", first)[0])
+    assert json.loads(rest[:length])["minor"]
+    if not stays:
+        assert len(rest) == length
+        return
+    head, _, last = rest[length:].partition(b"\r\n\r\n")
+    assert head.startswith(f"HTTP/{version} 200 OK\r\n".encode())
+    assert last.startswith(f"HTTP/{version} 404 Not Found\r\n".encode())  # no body between them
+    assert json.loads(last.partition(b"\r\n\r\n")[2])["code"] == 404
 
 
 DEEP = 100_000
