@@ -421,3 +421,33 @@ def test_no_container_gets_all_rights_unless_that_is_allowed(api: Api, namespace
     text = refused(api, "POST", pods(namespace), pod(containers=containers), code=422)
 
     assert text.endswith("spec.containers[0].securityContext.privileged: Forbidden: disallowed by cluster policy")
+
+
+@pytest.mark.row("admission.AlwaysDeny", "admission.NamespaceExists")
+def test_who_always_denies_takes_no_change_and_a_missing_namespace_is_told_before(tmp_path: Path) -> None:
+    server = Server(
+        tmp_path,
+        "--enable-admission-plugins=NamespaceExists,AlwaysDeny",
+        "--disable-admission-plugins=NamespaceLifecycle",
+    )
+    try:
+        api = server.api()
+        body = {"metadata": {"name": "m"}}
+        for method, path, code in (
+            ("POST", "/api/v1/namespaces/default/configmaps", 403),
+            ("DELETE", "/api/v1/namespaces/default", 403),
+            ("POST", "/api/v1/namespaces", 403),
+        ):
+            got, answer = api.call(method, path, body if method == "POST" else None)
+            assert (
+                got,
+                answer["message"].endswith("is forbidden: admission control is denying all modifications"),
+            ) == (
+                code,
+                True,
+            )
+        assert api.ok("GET", "/api/v1/namespaces/default")["status"]["phase"] == "Active"
+        code, missing = api.call("POST", "/api/v1/namespaces/nope/configmaps", body)
+        assert (code, missing["message"]) == (404, 'namespaces "nope" not found')
+    finally:
+        server.stop()

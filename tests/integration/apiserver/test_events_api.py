@@ -595,8 +595,11 @@ def test_list_as_of_a_revision(api: Api, events: str) -> None:
 def test_watch(api: Api, events: str) -> None:
     start = create(api, events, "e", metadata={"name": "e", "labels": {"x": "1"}})[0]["metadata"]["resourceVersion"]
     selected = f"{events}?watch=true&labelSelector=x%3D1&fieldSelector=metadata.name%3De&resourceVersion={start}"
+    elsewhere = f"{NEW}/namespaces/default/events"
 
     with api.watch(f"{events}?watch=1&resourceVersion={start}") as every, api.watch(selected) as some:
+        api.ok("POST", elsewhere, event("e", metadata={"name": "e", "labels": {"x": "1"}}))  # seen by neither
+        api.ok("DELETE", f"{elsewhere}/e")
         create(api, events, "other", metadata={"name": "other", "labels": {"x": "1"}})
         api.ok("PATCH", f"{events}/e", {"metadata": {"labels": {"y": "1"}}}, content_type=MERGE)
         api.ok("PATCH", f"{events}/e", {"metadata": {"labels": {"x": "2"}}}, content_type=MERGE)
@@ -633,6 +636,13 @@ def test_a_watch_ends_when_its_time_is_over(api: Api, events: str) -> None:
     with api.watch(f"{events}?watch=1&timeoutSeconds=1", seconds=60) as watched:  # fails when nothing comes for so long
         assert list(watched) == []
     assert api.call("GET", f"{events}?watch=1&timeoutSeconds=soon")[0] == 400
+
+
+@row("param.list-or-watch.timeoutSeconds")
+def test_a_list_takes_a_number_of_seconds(api: Api, events: str) -> None:
+    assert api.ok("GET", f"{events}?timeoutSeconds=5")["items"] == []
+    code, refused = api.call("GET", f"{events}?timeoutSeconds=soon")
+    assert (code, refused["message"]) == (400, 'strconv.ParseInt: parsing "soon": invalid syntax')
 
 
 @row(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import http.client
 import json
@@ -84,6 +85,19 @@ def test_during_the_delay_requests_are_served_and_only_readyz_fails(tmp_path: Pa
         assert api.raw("GET", "/healthz")[0] == api.raw("GET", "/livez")[0] == 200
         late.ok("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "late"}})  # a new connection
         wait_until(lambda: refused(server))
+
+
+@pytest.mark.row("apiserver.error.shutdown-delay-window", "path.apiserver./readyz")
+async def test_readiness_fails_from_the_moment_a_stop_is_asked_for(tmp_path: Path) -> None:
+    running = await start(tmp_path / "data", options=Options(shutdown_delay_seconds=3600.0))
+    stopping = asyncio.create_task(running.stop())
+    try:
+        assert await status(running, "/readyz") == 500
+        assert await status(running, "/livez") == await status(running, "/healthz") == 200
+    finally:
+        stopping.cancel()
+        await asyncio.gather(stopping, return_exceptions=True)
+        await running.stop()
 
 
 @pytest.mark.row("apiserver.error.shutdown-with-shutdown-send-retry-after", "opt.shutdown-send-retry-after")

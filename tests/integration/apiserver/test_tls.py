@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import re
 import socket
 import ssl
+import subprocess
 import time
 from pathlib import Path
 
@@ -16,9 +18,39 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from apiserver_stub.launch import start
 from apiserver_stub.options import Options, OptionsError, parse, warnings
-from nodeagent.base.tls import INSECURE_CIPHERS, PREFERRED_CIPHERS, TLS13_CIPHERS
 
 from .conftest import Server
+
+TLS13 = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
+PREFERRED = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
+    "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
+}
+INSECURE = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256": "ECDHE-ECDSA-AES128-SHA256",
+    "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA": "ECDHE-ECDSA-RC4-SHA",
+    "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA": "ECDHE-RSA-DES-CBC3-SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256": "ECDHE-RSA-AES128-SHA256",
+    "TLS_ECDHE_RSA_WITH_RC4_128_SHA": "ECDHE-RSA-RC4-SHA",
+    "TLS_RSA_WITH_3DES_EDE_CBC_SHA": "DES-CBC3-SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256": "AES128-SHA256",
+    "TLS_RSA_WITH_RC4_128_SHA": "RC4-SHA",
+}
+"""Suites and what OpenSSL calls them: written down here too, so that one that is lost is missed."""
 
 
 def pair(directory: Path, kind: str, name: str = "localhost") -> tuple[Path, Path]:
@@ -66,6 +98,14 @@ def negotiate(port: int, cipher: str = "", version: ssl.TLSVersion | None = None
         return name, wrapped.version() or "", wrapped.getpeercert(binary_form=True) or b""
 
 
+def spoken_1_3(port: int, suite: str) -> str:
+    """Shake hands by TLS 1.3 with nothing but *suite* on offer and return the suite that is spoken."""
+    command = ["openssl", "s_client", "-connect", f"127.0.0.1:{port}", "-tls1_3", "-ciphersuites", suite]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=True)
+    found = re.search(r"^New, TLSv1\.3, Cipher is (\S+)$", done.stdout, re.MULTILINE)
+    return found[1] if found else ""
+
+
 def suites(names: dict[str, str]) -> list[object]:
     return [
         pytest.param(name, cipher, id=name, marks=pytest.mark.row(f"tls.suite.{name}"))
@@ -74,11 +114,11 @@ def suites(names: dict[str, str]) -> list[object]:
 
 
 @pytest.mark.row("opt.tls-cipher-suites")
-@pytest.mark.parametrize(("name", "cipher"), suites(PREFERRED_CIPHERS | INSECURE_CIPHERS))
+@pytest.mark.parametrize(("name", "cipher"), suites(PREFERRED | INSECURE))
 async def test_a_suite_that_is_named_is_the_one_that_is_spoken(tmp_path: Path, name: str, cipher: str) -> None:
     certificate, key = pair(tmp_path, "EC" if "ECDSA" in name else "RSA")
     options = parse([f"--tls-cipher-suites={name}", f"--tls-cert-file={certificate}", f"--tls-private-key-file={key}"])
-    assert any("insecure" in text for text in warnings(options)) is (name in INSECURE_CIPHERS)
+    assert any("insecure" in text for text in warnings(options)) is (name in INSECURE)
     running = await start(tmp_path / "data", options=options)
     try:
         port = int(running.url.rpartition(":")[2])
@@ -93,16 +133,12 @@ async def test_a_suite_that_is_named_is_the_one_that_is_spoken(tmp_path: Path, n
         await running.stop()
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.row(f"tls.suite.{name}")) for name in TLS13_CIPHERS]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.row(f"tls.suite.{name}")) for name in TLS13])
 async def test_suites_of_tls_1_3_are_always_on(tmp_path: Path, name: str) -> None:
     running = await start(tmp_path / "data", options=parse([f"--tls-cipher-suites={name}"]))
     try:
-        spoken, protocol, _ = await asyncio.to_thread(negotiate, int(running.url.rpartition(":")[2]))
-        assert protocol == "TLSv1.3"
-        assert spoken in TLS13_CIPHERS
-        assert name in {cipher["name"] for cipher in ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).get_ciphers()}
+        port = int(running.url.rpartition(":")[2])
+        assert [await asyncio.to_thread(spoken_1_3, port, suite) for suite in TLS13] == list(TLS13)
     finally:
         await running.stop()
 

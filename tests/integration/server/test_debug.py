@@ -242,13 +242,30 @@ async def test_verbosity_changes_at_once(node, tmp_path):
     assert method[:2] == (406, "unsupported http method\n")
 
 
-@pytest.mark.row("config.enableProfilingHandler", "config.enableDebugFlagsHandler")
+PROFILING_ROWS = pytest.mark.row("path.agent./debug/pprof/", "config.enableProfilingHandler")
+FLAGS_ROWS = pytest.mark.row("path.agent./debug/flags/v", "config.enableDebugFlagsHandler")
+
+
 @pytest.mark.parametrize(
     ("switch", "path", "method", "text"),
     [
-        ("enable_profiling_handler", "/debug/pprof/", "GET", "profiling endpoint is disabled.\n"),
-        ("enable_profiling_handler", "/debug/pprof/profile", "GET", "profiling endpoint is disabled.\n"),
-        ("enable_debug_flags_handler", "/debug/flags/v", "PUT", "flags endpoint is disabled.\n"),
+        pytest.param(
+            "enable_profiling_handler",
+            "/debug/pprof/",
+            "GET",
+            "profiling endpoint is disabled.\n",
+            marks=PROFILING_ROWS,
+        ),
+        pytest.param(
+            "enable_profiling_handler",
+            "/debug/pprof/profile",
+            "GET",
+            "profiling endpoint is disabled.\n",
+            marks=PROFILING_ROWS,
+        ),
+        pytest.param(
+            "enable_debug_flags_handler", "/debug/flags/v", "PUT", "flags endpoint is disabled.\n", marks=FLAGS_ROWS
+        ),
     ],
 )
 async def test_each_switch_turns_its_path_off(pki, tmp_path, switch, path, method, text):

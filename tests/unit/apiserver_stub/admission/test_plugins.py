@@ -18,6 +18,46 @@ from apiserver_stub.options.admission import PLUGINS
 from apiserver_stub.resources.registry import Resource
 from apiserver_stub.status import ApiError
 
+ON = (
+    "NamespaceLifecycle",
+    "LimitRanger",
+    "ServiceAccount",
+    "TaintNodesByCondition",
+    "PodSecurity",
+    "Priority",
+    "DefaultTolerationSeconds",
+    "DefaultStorageClass",
+    "StorageObjectInUseProtection",
+    "PersistentVolumeClaimResize",
+    "RuntimeClass",
+    "CertificateApproval",
+    "CertificateSigning",
+    "ClusterTrustBundleAttest",
+    "CertificateSubjectRestriction",
+    "DefaultIngressClass",
+    "MutatingAdmissionWebhook",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionWebhook",
+    "ResourceQuota",
+)
+OFF = (
+    "AlwaysAdmit",
+    "AlwaysDeny",
+    "AlwaysPullImages",
+    "DenyServiceExternalIPs",
+    "EventRateLimit",
+    "ExtendedResourceToleration",
+    "ImagePolicyWebhook",
+    "LimitPodHardAntiAffinityTopology",
+    "NamespaceAutoProvision",
+    "NamespaceExists",
+    "NodeRestriction",
+    "OwnerReferencesPermissionEnforcement",
+    "PersistentVolumeLabel",
+    "PodNodeSelector",
+    "PodTolerationRestriction",
+    "SecurityContextDeny",
+)
 EVENTS = Resource("", "v1", "Event", "events")
 
 
@@ -27,6 +67,20 @@ def test_every_plugin_of_the_document_is_known():
     assert (len(PLUGINS), len(on)) == (36, 20)
     assert parse([]).admission_plugins == on
     assert parse([f"--enable-admission-plugins={','.join(PLUGINS)}"]).admission_plugins == list(PLUGINS)
+
+
+@pytest.mark.parametrize(
+    ("name", "default"),
+    [
+        pytest.param(name, default, id=name, marks=pytest.mark.row(f"admission.{name}"))
+        for names, default in ((ON, True), (OFF, False))
+        for name in names
+    ],
+)
+def test_a_plugin_is_on_or_off_until_somebody_says_otherwise(name, default):
+    assert (name in parse([]).admission_plugins) is default
+    assert name in parse([f"--enable-admission-plugins={name}"]).admission_plugins
+    assert name not in parse([f"--disable-admission-plugins={name}"]).admission_plugins
 
 
 @pytest.mark.row("opt.enable-admission-plugins", "opt.disable-admission-plugins")
