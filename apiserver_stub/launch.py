@@ -39,6 +39,7 @@ from apiserver_stub.controllers.namespaces import create_system_objects, empty_n
 from apiserver_stub.controllers.node_certificates import sign_for_nodes
 from apiserver_stub.controllers.scheduler import bind_to_single_node
 from apiserver_stub.controllers.service_repair import repair_service_ranges
+from apiserver_stub.http2.negotiation import Terms, offer_http2
 from apiserver_stub.listener import Listener
 from apiserver_stub.nodes.agents import NodeAgents
 from apiserver_stub.options import Options
@@ -210,6 +211,8 @@ def _named_certificates(options: Options) -> NamedCertificates:
             certificate, key, client_ca_file=options.client_ca_file, min_version=options.tls_min_version
         )
         choose_ciphers(context, options.tls_cipher_suites)
+        if options.http2_max_streams_per_connection > 0:
+            offer_http2(context)
         return context
 
     address = "" if options.bind_address in EVERYWHERE else options.bind_address
@@ -219,7 +222,8 @@ def _named_certificates(options: Options) -> NamedCertificates:
 async def _listen(server: ApiServer, stack: AsyncExitStack, context: ssl.SSLContext) -> tuple[Listener, int]:
     options = server.options
     handler = web.Server(partial(pipeline.handle, server), request_factory=_make_request, handler_cancellation=True)
-    listener = Listener(handler, context)
+    streams = options.http2_max_streams_per_connection
+    listener = Listener(handler, context, Terms(streams, options.goaway_chance) if streams > 0 else None)
     stack.push_async_callback(listener.close)
     server.metrics.failed_handshakes = lambda: listener.failed_handshakes
     address = "" if options.bind_address in EVERYWHERE else options.bind_address

@@ -15,13 +15,18 @@ import ssl
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from apiserver_stub.http2.negotiation import Negotiation, Terms
 from nodeagent.base.aio import TaskOwner
 from nodeagent.base.logging import v_level, verbose
+
+if TYPE_CHECKING:
+    from apiserver_stub.http2.connection import Http2Connection
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +45,8 @@ _OTHER_FILES = 128
 _PAUSE_SECONDS = 0.2
 _PORT_ATTEMPTS = 8
 _DRAIN_SECONDS = 5.0
+_LINGERING_SECONDS = 10.0
+"""How long the rest of a request is read that was answered before its end."""
 _COMPLAINT_VERBOSITY = 2
 _COMPLAINT_SECONDS = 1.0
 
@@ -63,16 +70,24 @@ class Complaints:
 
 
 class Connection(web.RequestHandler):
-    """One connection whose handshake is done, or under way."""
+    """One connection of HTTP/1.1 whose handshake is done, or under way; or one stream of HTTP/2."""
 
     __slots__ = ("_complaints", "_gone", "address")
 
-    def __init__(self, server: web.Server, address: str, gone: Callable[[], None], complaints: Complaints) -> None:
+    def __init__(
+        self,
+        server: web.Server,
+        address: str,
+        gone: Callable[[], None],
+        complaints: Complaints,
+        lingering_seconds: float = _LINGERING_SECONDS,
+    ) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
             access_log=None,  # type: ignore[arg-type]
             keepalive_timeout=IDLE_SECONDS,
+            lingering_time=lingering_seconds,
             max_headers=_MAX_HEADERS,
             max_field_size=_MAX_HEADER_BYTES,
             max_line_size=_MAX_LINE_BYTES,
@@ -120,10 +135,14 @@ class _Handshake:
 
 
 class Listener:
-    """Listens on one port and hands connections to *server*."""
+    """Listens on one port and hands connections to *server*.
 
-    def __init__(self, server: web.Server, context: ssl.SSLContext) -> None:
-        self._server, self._context = server, context
+    :param http2: on what terms clients may speak HTTP/2, which *context* must offer; ``None`` where they may not.
+    """
+
+    def __init__(self, server: web.Server, context: ssl.SSLContext, http2: Terms | None = None) -> None:
+        self._server, self._context, self._terms = server, context, http2
+        self._http2: set[Http2Connection] = set()
         self._sockets: list[socket.socket] = []
         self._handshakes: dict[object, _Handshake] = {}
         """Those under way, in the order of their beginning."""
@@ -153,10 +172,12 @@ class Listener:
         return int(self._sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Take no more connections; those that are there stay."""
+        """Take no more connections; those that are there stay, and clients of HTTP/2 hear that they should leave."""
         await self._accepting.close()
         for listening in self._sockets:
             listening.close()
+        for connection in list(self._http2):
+            connection.leave()
 
     async def close(self) -> None:
         """Take no more connections and end those that are there, after the requests under way."""
@@ -164,6 +185,8 @@ class Listener:
         await self._connecting.close()
         self._server.pre_shutdown()
         await self._server.shutdown(_DRAIN_SECONDS)
+        for connection in list(self._http2):
+            connection.force_close()
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -208,7 +231,7 @@ class Listener:
         left = _Once(lambda: self._left(address))
         try:
             await loop.connect_accepted_socket(
-                lambda: Connection(self._server, address, left, self._complaints),
+                partial(self._protocol, address, left),
                 accepted,
                 ssl=self._context,
                 ssl_handshake_timeout=HANDSHAKE_SECONDS,
@@ -225,10 +248,35 @@ class Listener:
                 accepted.close()
                 left()
 
+    def _protocol(self, address: str, left: Callable[[], None]) -> asyncio.Protocol:
+        make = partial(Connection, self._server, address, left, self._complaints)
+        if self._terms is None:
+            return make()
+        return Negotiation(partial(self._begin_http2, self._terms, address, left), make)
+
+    def _begin_http2(self, terms: Terms, address: str, left: Callable[[], None]) -> asyncio.Protocol:
+        from apiserver_stub.http2.connection import Http2Connection
+
+        def gone() -> None:
+            self._http2.discard(connection)
+            left()
+
+        connection = Http2Connection(
+            terms,
+            address,
+            lambda: Connection(self._server, address, lambda: None, self._complaints, lingering_seconds=0),
+            gone,
+            partial(self._complaints.tell, "Not a request of HTTP", address),
+            idle_seconds=IDLE_SECONDS,
+        )
+        self._http2.add(connection)
+        return connection
+
     def _end_idle(self) -> bool:
         """End the connection that is least missed; returns whether there is one."""
         counts = self._by_address
-        idle = [item for item in self._server.connections if isinstance(item, Connection) and item.idle]
+        idle: list[Connection | Http2Connection] = [item for item in self._http2 if item.idle]
+        idle += [item for item in self._server.connections if isinstance(item, Connection) and item.idle]
         if not idle:
             return False
         min(idle, key=lambda item: (-counts[item.address], item.unused_since)).force_close()

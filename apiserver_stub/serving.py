@@ -10,6 +10,7 @@ from pathlib import Path
 
 from apiserver_stub.authn.certificates import Authorities
 from apiserver_stub.handshake import ask_for_certificates
+from apiserver_stub.http2.negotiation import offer_http2
 from apiserver_stub.options import Options
 from nodeagent.base.stamps import Stamp, stamps
 from nodeagent.base.tls import (
@@ -99,6 +100,8 @@ class Certificates:
         if self._authorities:
             ask_for_certificates(context)
         choose_ciphers(context, options.tls_cipher_suites)
+        if options.http2_max_streams_per_connection > 0:
+            offer_http2(context)
         return context
 
 

@@ -37,7 +37,7 @@ from apiserver_stub.options.metrics import MetricOptions
 from apiserver_stub.options.node_agents import NodeAgentOptions
 from apiserver_stub.options.oidc import OidcOptions
 from apiserver_stub.options.parser import OptionsError, Parser
-from apiserver_stub.options.pending import HTTP2_ONLY, PENDING
+from apiserver_stub.options.pending import PENDING
 from apiserver_stub.options.service_accounts import ServiceAccountOptions
 from apiserver_stub.options.services import ServiceOptions
 from apiserver_stub.options.serving import ServingOptions
@@ -104,7 +104,6 @@ def parse(arguments: Sequence[str]) -> Options:
     for module in _GROUPS:
         module.declare(parser.group(module.TITLE))
     parser.refuse(PENDING, "has no effect yet and is refused")
-    parser.refuse(HTTP2_ONLY, "acts on HTTP/2, which this server does not speak")
     given = parser.parse(arguments)
     options = Options(**{item.name: given[item.name] for item in fields(Options) if item.name in given})
     problems += check(options)

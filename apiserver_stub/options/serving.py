@@ -12,6 +12,8 @@ from apiserver_stub.options.declare import Extend, Group
 TITLE = "Serving"
 EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - compared, not bound
 """Addresses that mean all interfaces."""
+_MOST_GOAWAY_CHANCE = 0.02
+_MOST_STREAMS = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,9 @@ class ServingOptions:
     permit_port_sharing: bool = False
     cors_allowed_origins: tuple[str, ...] = ()
     strict_transport_security_directives: tuple[str, ...] = ()
+    http2_max_streams_per_connection: int = 0
+    """0 and less: HTTP/1.1 alone."""
+    goaway_chance: float = 0.0
 
 
 def declare(group: Group) -> None:
@@ -51,6 +56,18 @@ def declare(group: Group) -> None:
         "Directives of the Strict-Transport-Security header: max-age=N, includeSubDomains, preload.",
         action=Extend,
     )
+    group.add(
+        "http2-max-streams-per-connection",
+        values.integer,
+        "Offer HTTP/2 and serve so many requests of one connection at a time. Default 0: HTTP/1.1 alone, which is "
+        "faster here and lacks nothing.",
+    )
+    group.add(
+        "goaway-chance",
+        values.number,
+        "Part of the requests over HTTP/2, at most 0.02, with whose answer clients are told to connect anew, so that "
+        "a load balancer spreads them; 0.001 is a good start. Not for a single server. Default 0.",
+    )
 
 
 def _address_or_blank(text: str) -> str:
@@ -60,6 +77,15 @@ def _address_or_blank(text: str) -> str:
 def check(options: ServingOptions) -> Iterator[str]:
     if not 0 <= options.secure_port <= 65535:
         yield f"--secure-port {options.secure_port} must be between 1 and 65535, inclusive (0 takes a free port)"
+    if not 0 <= options.goaway_chance <= _MOST_GOAWAY_CHANCE:
+        yield f"--goaway-chance can not be less than 0 or greater than {_MOST_GOAWAY_CHANCE}"
+    elif options.goaway_chance and options.http2_max_streams_per_connection <= 0:
+        yield (
+            "--goaway-chance acts on HTTP/2, which this server speaks with --http2-max-streams-per-connection; "
+            "give that a number above 0, or leave this out"
+        )
+    if options.http2_max_streams_per_connection > _MOST_STREAMS:
+        yield f"--http2-max-streams-per-connection must not be greater than {_MOST_STREAMS}"
     for origin in options.cors_allowed_origins:
         try:
             re.compile(origin)

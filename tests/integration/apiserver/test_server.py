@@ -180,7 +180,7 @@ def test_options_that_can_do_nothing_are_refused(tmp_path: Path) -> None:
     result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
 
     assert result.returncode == 2
-    assert "--goaway-chance acts on HTTP/2, which this server does not speak" in result.stderr
+    assert "--goaway-chance acts on HTTP/2, which this server speaks with" in result.stderr
     assert "unknown flag: --bogus" in result.stderr
 
 

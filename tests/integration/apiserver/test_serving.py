@@ -354,12 +354,6 @@ def test_help_lists_every_option_in_its_group(option: str, capsys: pytest.Captur
     assert max(map(len, printed.out.splitlines())) <= 100
 
 
-@pytest.mark.parametrize("name", ["http2-max-streams-per-connection", "goaway-chance"])
-def test_options_about_http2_are_refused_with_the_reason(name: str) -> None:
-    with pytest.raises(OptionsError, match=f"--{name} acts on HTTP/2, which this server does not speak"):
-        parse([f"--{name}=1"])
-
-
 def ended(server: Server) -> str:
     """Stop *server* and return what it logged."""
     server.process.terminate()

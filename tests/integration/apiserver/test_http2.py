@@ -1,0 +1,283 @@
+"""HTTP/2: the same answers as over HTTP/1.1, many at a time on one connection, within bounds."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from h2.errors import ErrorCodes
+
+from apiserver_stub.options import OptionsError, parse
+from nodeagent.base.tls import KeyPair, generate_ca, issue
+
+from .conftest import Api, Server
+from .http2_client import WAIT_SECONDS, Http2Client
+
+STREAMS = 8
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.fixture(scope="module")
+def clients_ca() -> KeyPair:
+    return generate_ca("clients")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, clients_ca: KeyPair) -> Iterator[Server]:
+    directory = tmp_path_factory.mktemp("http2")
+    authority = directory / "clients.crt"
+    authority.write_bytes(clients_ca.certificate)
+    named = issue(clients_ca, "named", names=["named.example"], server=True)
+    (directory / "named.crt").write_bytes(named.certificate)
+    (directory / "named.key").write_bytes(named.key)
+    found = Server(
+        directory / "data",
+        f"--http2-max-streams-per-connection={STREAMS}",
+        f"--client-ca-file={authority}",
+        f"--tls-sni-cert-key={directory}/named.crt,{directory}/named.key",
+    )
+    yield found
+    assert found.stop() == 0
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Http2Client]:
+    with Http2Client(server.ready) as found:
+        yield found
+
+
+def watches(api: Api) -> int:
+    """Return how many watches of config maps the server has."""
+    text = api.raw("GET", "/metrics")[2].decode()
+    lines = [line for line in text.splitlines() if line.startswith("apiserver_longrunning_requests{")]
+    return sum(int(float(line.split()[-1])) for line in lines if 'resource="configmaps"' in line)
+
+
+def until(holds: Any) -> None:
+    end = time.monotonic() + WAIT_SECONDS
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def curl(server: Server, *arguments: str) -> str:
+    command = [
+        "curl",
+        "-sS",
+        "--cacert",
+        server.ready["caFile"],
+        "-H",
+        f"Authorization: Bearer {server.ready['token']}",
+    ]
+    return subprocess.run([*command, *arguments], capture_output=True, check=True, text=True, timeout=60).stdout
+
+
+@pytest.mark.row("opt.http2-max-streams-per-connection")
+def test_clients_choose_the_protocol_and_get_the_same_answer(server: Server, api: Api) -> None:
+    url = server.ready["url"] + "/version"
+    told = ["-w", "%{stderr}%{http_version}"]
+    answers = [curl(server, how, url, *told) for how in ("--http2", "--http1.1")]
+    assert [json.loads(answer) for answer in answers] == 2 * [api.ok("GET", "/version")]
+    versions = [curl(server, how, url, "-o", "/dev/null", "-w", "%{http_version}") for how in ("--http2", "--http1.1")]
+    assert versions == ["2", "1.1"]
+
+
+def test_http_1_alone_is_spoken_without_the_option(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data", "--http2-max-streams-per-connection=0")
+    try:
+        assert (
+            curl(server, "--http2", server.ready["url"] + "/version", "-o", "/dev/null", "-w", "%{http_version}")
+            == "1.1"
+        )
+    finally:
+        server.stop()
+
+
+def test_objects_are_written_and_read(client: Http2Client, api: Api) -> None:
+    text = "x" * 200_000
+    created = client.ask("POST", MAPS, {"metadata": {"name": "one"}, "data": {"a": text}})
+    assert created.code == 201
+    assert created.headers["content-type"] == "application/json"
+    changed = {**created.json(), "data": {"b": text}}
+    assert client.ask("PUT", f"{MAPS}/one", changed).json()["data"] == {"b": text}
+    assert client.ask("GET", f"{MAPS}/one").json() == api.ok("GET", f"{MAPS}/one")
+    assert client.ask("HEAD", "/version").body == b""
+    assert client.ask("DELETE", f"{MAPS}/one").code == 200
+    missing = client.ask("GET", f"{MAPS}/one")
+    assert (missing.code, missing.json()["reason"]) == (404, "NotFound")
+    too_long = client.ask("POST", MAPS, {"metadata": {"name": "two"}, "data": {"a": "x" * (4 << 20)}})
+    assert too_long.code == 413
+
+
+def test_kubectl_speaks_it_by_itself(server: Server) -> None:
+    pod = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "by-kubectl"}}
+    assert "created" in server.kubectl("apply", "-f", "-", stdin=json.dumps(pod))
+    told = server.kubectl("get", "configmap", "by-kubectl", "-o", "name", env={"GODEBUG": "http2debug=1"})
+    assert "configmap/by-kubectl" in told
+    assert "http2: Transport received HEADERS" in told
+    assert f"MAX_CONCURRENT_STREAMS={STREAMS}" in told, told
+    assert "deleted" in server.kubectl("delete", "configmap", "by-kubectl", "--wait")
+
+
+def test_a_certificate_names_the_client(server: Server, clients_ca: KeyPair, tmp_path: Path) -> None:
+    pair = issue(clients_ca, "carol", organizations=["system:masters"], client=True)
+    certificate, key = tmp_path / "c.crt", tmp_path / "c.key"
+    certificate.write_bytes(pair.certificate)
+    key.write_bytes(pair.key)
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    with Http2Client(server.ready, pair=(certificate, key), token=False) as client:
+        found = client.ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review).json()
+        assert found["status"]["userInfo"]["username"] == "carol"
+
+
+def test_certificates_by_name_offer_it_too(server: Server, clients_ca: KeyPair, tmp_path: Path) -> None:
+    authority = tmp_path / "ca.crt"
+    authority.write_bytes(clients_ca.certificate)
+    with Http2Client({**server.ready, "caFile": str(authority)}, name="named.example") as client:
+        assert client.ask("GET", "/version").code == 200
+
+
+def test_a_long_answer_waits_for_who_reads_it_and_others_do_not(server: Server, api: Api) -> None:
+    names = [f"long-{number}" for number in range(12)]
+    for name in names:
+        api.ok(
+            "POST",
+            MAPS,
+            {"metadata": {"name": name, "labels": {"long": "yes"}}, "data": {"a": random.randbytes(60_000).hex()}},
+        )
+    path = f"{MAPS}?labelSelector=long%3Dyes"
+    window = 10_000
+    with Http2Client(server.ready, window=window, reads=False) as client:
+        number = client.begin("GET", path)
+        answer = client.answers[number]
+        client.wait(lambda: len(answer.body) == window)
+        for _ in range(5):
+            assert client.ask("GET", "/version").code == 200
+        assert len(answer.body) == window and not answer.done
+        client.read(number, 8 << 20)
+        assert client.finish(number).json()["items"] == api.ok("GET", path)["items"]
+    assert len(answer.body) > 1 << 20
+    for name in names:
+        api.ok("DELETE", f"{MAPS}/{name}")
+
+
+def test_many_requests_share_a_connection(client: Http2Client, api: Api) -> None:
+    paths = ["/apis/events.k8s.io", "/apis/coordination.k8s.io", "/version", "/apis/none"] * 2
+    expected = [api.raw("GET", path)[2] for path in paths]
+    for _ in range(20):
+        numbers = [client.begin("GET", path) for path in paths]
+        found = [client.finish(number) for number in numbers]
+        assert [answer.code for answer in found] == [200, 200, 200, 404] * 2
+        assert [bytes(answer.body) for answer in found] == expected
+    assert client.goaway is None
+
+
+@pytest.mark.row("opt.http2-max-streams-per-connection")
+def test_no_more_streams_are_served_than_were_told(client: Http2Client, api: Api) -> None:
+    client.ask("GET", "/version")
+    assert client.h2.remote_settings.max_concurrent_streams == STREAMS
+    client.h2.remote_settings.max_concurrent_streams = 100  # as who does not listen
+    client.h2.remote_settings.acknowledge()
+    numbers = [client.begin("GET", f"{MAPS}?watch=true") for _ in range(STREAMS)]
+    client.wait(lambda: all(client.answers[number].code == 200 for number in numbers))
+    assert client.ask("GET", "/version").reset == ErrorCodes.REFUSED_STREAM
+    until(lambda: watches(api) == STREAMS)
+
+    client.cancel(numbers[0])
+
+    until(lambda: watches(api) == STREAMS - 1)  # a reset ends the watch here
+    assert client.ask("GET", "/version").code == 200
+    created = api.ok("POST", MAPS, {"metadata": {"name": "seen"}})
+    for number in numbers[1:]:
+        answer = client.answers[number]
+        client.wait(lambda answer=answer: b'"seen"' in answer.body)
+        assert not answer.done
+    api.ok("DELETE", f"{MAPS}/{created['metadata']['name']}")
+    client.socket.close()
+    until(lambda: watches(api) == 0)
+
+
+def test_what_upgrades_is_refused(client: Http2Client) -> None:
+    assert client.ask("GET", "/api/v1/namespaces/default/pods/none/exec?command=ls").code in (400, 404)
+    head = [(":method", "CONNECT"), (":authority", "api:1")]
+    number = client.h2.get_next_available_stream_id()
+    answer = client.answers[number] = type(client.answers[1])()
+    client.h2.send_headers(number, head)
+    client.send()
+    assert client.finish(number).code == 405
+    assert answer.ended or answer.reset == ErrorCodes.NO_ERROR
+
+
+def test_garbage_ends_its_connection_and_nothing_else(server: Server, client: Http2Client) -> None:
+    chance = random.Random(7)
+    for _ in range(20):
+        with Http2Client(server.ready) as broken:
+            payload = chance.randbytes(40)
+            broken.socket.sendall(len(payload).to_bytes(3, "big") + bytes([1, 4, 0, 0, 0, 1]) + payload)
+            broken.socket.sendall(chance.randbytes(60))
+            broken.wait(lambda broken=broken: broken.closed or broken.goaway is not None)
+    assert client.ask("GET", "/version").code == 200
+    assert server.process.poll() is None
+
+
+@pytest.mark.row("opt.goaway-chance")
+def test_clients_are_told_to_go_elsewhere_now_and_then(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data", "--http2-max-streams-per-connection=100", "--goaway-chance=0.02")
+    try:
+        with Http2Client(server.ready) as client:
+            watch = client.begin("GET", f"{MAPS}?watch=true")
+            for _ in range(3000):  # that none of so many hears it happens once in 10^26
+                answer = client.ask("GET", "/version")
+                assert (answer.code, answer.reset) == (200, None)
+                assert answer.json()["major"] == "1"
+                if client.goaway is not None:
+                    break
+            assert client.goaway is not None
+            assert client.goaway.error_code == ErrorCodes.NO_ERROR
+            assert client.goaway.last_stream_id == max(client.answers)
+            assert client.ask("GET", "/version").reset == ErrorCodes.REFUSED_STREAM
+            server.api().ok("POST", MAPS, {"metadata": {"name": "seen"}})
+            client.wait(lambda: b'"seen"' in client.answers[watch].body)  # what is under way goes on
+            client.cancel(watch)
+            client.wait(lambda: client.closed)
+        api = server.api()
+        for _ in range(300):  # who speaks HTTP/1.1 keeps the connection
+            assert "connection" not in api.raw("GET", "/version")[1]
+    finally:
+        server.stop()
+
+
+def test_a_server_that_stops_tells_its_clients(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data", "--http2-max-streams-per-connection=100")
+    try:
+        with Http2Client(server.ready) as client:
+            watch = client.begin("GET", f"{MAPS}?watch=true")
+            client.wait(lambda: client.answers[watch].code == 200)
+            server.process.terminate()
+            client.wait(lambda: client.goaway is not None)
+            client.wait(lambda: client.closed)
+            assert client.answers[watch].done
+            assert client.goaway is not None and client.goaway.error_code == ErrorCodes.NO_ERROR
+        assert server.process.wait(WAIT_SECONDS) == 0
+    finally:
+        server.stop()
+
+
+@pytest.mark.row("opt.goaway-chance")
+@pytest.mark.parametrize("chance", ["-0.001", "0.03", "nan"])
+def test_chances_out_of_range_are_refused(chance: str) -> None:
+    with pytest.raises(OptionsError, match="--goaway-chance can not be less than 0 or greater than"):
+        parse(["--http2-max-streams-per-connection=10", f"--goaway-chance={chance}"])
+
+
+@pytest.mark.row("opt.goaway-chance")
+def test_a_chance_is_refused_where_it_does_nothing() -> None:
+    with pytest.raises(OptionsError, match="--goaway-chance acts on HTTP/2, which this server speaks with"):
+        parse(["--goaway-chance=0.01"])
+    assert parse(["--goaway-chance=0"]).goaway_chance == 0
