@@ -82,6 +82,10 @@ class ApiServer:
         self.under_way = {True: 0, False: 0}
         """How many requests are under way, by whether they may write; watches and streams are not counted."""
         self.compresses = options.gates.enabled("APIResponseCompression")
+        self.parts_with_strangers = options.http2_max_streams_per_connection > 0 and options.gates.enabled(
+            "UnauthenticatedHTTP2DOSMitigation"
+        )
+        """Who is nobody and speaks HTTP/2 gets one answer a connection."""
 
     # Its life
 

@@ -206,6 +206,7 @@ GATES_IN_USE = frozenset(
         "StorageVersionHash",
         "StructuredAuthenticationConfiguration",
         "StructuredAuthorizationConfiguration",
+        "UnauthenticatedHTTP2DOSMitigation",
         "UserNamespacesSupport",
         "ValidatingAdmissionPolicy",
         "WatchList",

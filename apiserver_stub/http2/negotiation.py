@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import cast
 
 _HTTP2, _HTTP1 = "h2", "http/1.1"
+FAREWELL = "farewell"
+"""What the transport of a stream calls the function that makes its connection end after the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,12 @@ class Terms:
 def offer_http2(context: ssl.SSLContext) -> None:
     """Let clients of *context* choose."""
     context.set_alpn_protocols([_HTTP2, _HTTP1])
+
+
+def say_farewell(transport: asyncio.BaseTransport | None) -> None:
+    """Let the connection of HTTP/2 below *transport* end after the answer; one of HTTP/1.1 stays."""
+    if transport is not None and (farewell := transport.get_extra_info(FAREWELL)) is not None:
+        farewell()
 
 
 class Negotiation(asyncio.Protocol):

@@ -11,6 +11,7 @@ from aiohttp.http import HttpResponseParser
 from aiohttp.http_exceptions import HttpProcessingError
 
 from apiserver_stub.http2.heads import Fields, answer_fields
+from apiserver_stub.http2.negotiation import FAREWELL
 
 HIGH_WATER_BYTES, LOW_WATER_BYTES = 64 << 10, 16 << 10
 """With how much unsent the handler is held up, and with how little it goes on."""
@@ -68,7 +69,8 @@ class StreamTransport(asyncio.Transport):
         """All of the answer was sent."""
         self.cut_off: asyncio.TimerHandle | None = None
         """Ends the stream when the client does not take the rest of an answer whose handler is done."""
-        self._frames, self._loop, self._chunked, self._leave = frames, loop, chunked, leave
+        self._frames, self._loop, self._leave = frames, loop, leave
+        self._head_only, self._chunked = head_only, chunked
         self._handler: asyncio.Protocol | None = None
         self._answer: Any = None
         self._received: deque[tuple[bytes, int]] = deque()
@@ -140,6 +142,8 @@ class StreamTransport(asyncio.Transport):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return what is known of the connection, whose socket is not the handler's to set."""
+        if name == FAREWELL:
+            return self._say_farewell
         return default if name == "socket" else self._frames.get_extra_info(name, default)
 
     def is_closing(self) -> bool:
@@ -165,7 +169,10 @@ class StreamTransport(asyncio.Transport):
     def write(self, data: Any) -> None:
         if self._closing or self.answered:
             return
-        for head, payload in self._parser.feed_data(bytes(data))[0]:
+        data = bytes(data)
+        if self._head_only:  # some write what there would be, and leave it to others to cut it off
+            data = data[: data.find(b"\r\n\r\n") + 4]
+        for head, payload in self._parser.feed_data(data)[0]:
             fields, closes = answer_fields(head.code, head.raw_headers)
             if head.code >= 200:
                 self._answer = payload
@@ -212,6 +219,9 @@ class StreamTransport(asyncio.Transport):
             if self.answered:
                 self._end_handler()
         self._frames.flush(self)
+
+    def _say_farewell(self) -> None:
+        self._leave = True
 
     def _end_handler(self) -> None:
         """Let the handler close when it is done, instead of waiting for another request."""

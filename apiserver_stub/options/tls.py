@@ -12,6 +12,7 @@ from apiserver_stub.options.declare import Extend, Group
 from nodeagent.base.tls import TlsError, insecure, openssl_ciphers, parse_min_version
 
 TITLE = "TLS"
+_SUITES_OF_HTTP2 = ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,10 @@ def check(options: TlsOptions) -> Iterator[str]:
         openssl_ciphers(options.tls_cipher_suites)
     except TlsError as error:
         yield str(error)
+    http2 = getattr(options, "http2_max_streams_per_connection", 0) > 0
+    chosen = options.tls_cipher_suites if options.tls_min_version != "VersionTLS13" else ()
+    if http2 and chosen and not any(name in _SUITES_OF_HTTP2 for name in chosen):
+        yield f"HTTP/2 needs one of {' and '.join(_SUITES_OF_HTTP2)} among --tls-cipher-suites"
 
 
 def _named_pair(text: str) -> tuple[NamedPair, ...]:

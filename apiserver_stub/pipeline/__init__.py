@@ -12,12 +12,13 @@ from aiohttp import web
 from apiserver_stub import media, wire
 from apiserver_stub.authn.certificates import presented_by
 from apiserver_stub.authn.impersonation import is_asked_for
+from apiserver_stub.http2.negotiation import say_farewell
 from apiserver_stub.media import PLAIN, Format
 from apiserver_stub.nodes import stream
 from apiserver_stub.pipeline import limits, refusals, rights, watching
 from apiserver_stub.pipeline.dispatch import streams
 from apiserver_stub.reply import render_error
-from apiserver_stub.request import Query, Request, RequestInfo, User, parse_path
+from apiserver_stub.request import ANONYMOUS, Query, Request, RequestInfo, User, parse_path
 from apiserver_stub.status import ApiError, bad_request, internal
 from nodeagent.base import apiproto
 from nodeagent.base.logging import v_level, verbose
@@ -57,6 +58,8 @@ async def handle(server: ApiServer, http: web.BaseRequest) -> web.StreamResponse
         told: dict[str, str] | None = {} if server.audit is not None else None
         user = await server.authenticator.authenticate(http.headers, presented_by(http.transport), told)
         known = True
+        if server.parts_with_strangers and user.name == ANONYMOUS.name:
+            say_farewell(http.transport)
         server.metrics.authenticated += 1
         if server.audit is not None and (trail := server.audit.begin(http, info, user)) is not None:
             trail.event.annotations.update(told or {})
@@ -102,6 +105,8 @@ async def handle(server: ApiServer, http: web.BaseRequest) -> web.StreamResponse
         await trail.answered(rendered)
     elif not known and rendered.code == 401:
         server.metrics.strangers += 1
+        if server.parts_with_strangers:
+            say_farewell(http.transport)
         if server.audit is not None:
             await server.audit.refuse_stranger(http, info)
     dry_run = "All" if "dryRun" in query else ""

@@ -226,6 +226,22 @@ def test_garbage_ends_its_connection_and_nothing_else(server: Server, client: Ht
     assert server.process.poll() is None
 
 
+def test_who_is_nobody_gets_one_answer_a_connection(server: Server) -> None:
+    for path, code in (("/readyz", 200), (MAPS, 403)):
+        with Http2Client(server.ready, token=False) as stranger:
+            assert stranger.ask("GET", path).code == code
+            stranger.wait(lambda stranger=stranger: stranger.closed)
+            assert stranger.goaway is not None and stranger.goaway.error_code == ErrorCodes.NO_ERROR
+    with Http2Client({**server.ready, "token": "wrong"}) as impostor:
+        assert impostor.ask("GET", "/readyz").code == 401
+        impostor.wait(lambda: impostor.closed)
+
+
+def test_head_of_a_long_answer_has_no_body(client: Http2Client) -> None:
+    answer = client.ask("HEAD", "/openapi/v2")
+    assert (answer.code, bytes(answer.body), answer.ended) == (200, b"", True)
+
+
 @pytest.mark.row("opt.goaway-chance")
 def test_clients_are_told_to_go_elsewhere_now_and_then(tmp_path: Path) -> None:
     server = Server(tmp_path / "data", "--http2-max-streams-per-connection=100", "--goaway-chance=0.02")
@@ -254,8 +270,12 @@ def test_clients_are_told_to_go_elsewhere_now_and_then(tmp_path: Path) -> None:
 
 
 def test_a_server_that_stops_tells_its_clients(tmp_path: Path) -> None:
-    server = Server(tmp_path / "data", "--http2-max-streams-per-connection=100")
+    gate = "--feature-gates=UnauthenticatedHTTP2DOSMitigation=false"
+    server = Server(tmp_path / "data", "--http2-max-streams-per-connection=100", gate)
     try:
+        with Http2Client(server.ready, token=False) as stranger:  # whom the gate would part with
+            assert [stranger.ask("GET", "/readyz").code for _ in range(3)] == [200] * 3
+            assert stranger.goaway is None
         with Http2Client(server.ready) as client:
             watch = client.begin("GET", f"{MAPS}?watch=true")
             client.wait(lambda: client.answers[watch].code == 200)
@@ -281,3 +301,12 @@ def test_a_chance_is_refused_where_it_does_nothing() -> None:
     with pytest.raises(OptionsError, match="--goaway-chance acts on HTTP/2, which this server speaks with"):
         parse(["--goaway-chance=0.01"])
     assert parse(["--goaway-chance=0"]).goaway_chance == 0
+
+
+def test_ciphers_without_those_of_http_2_are_refused() -> None:
+    http2, suite = "--http2-max-streams-per-connection=10", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"
+    with pytest.raises(OptionsError, match="HTTP/2 needs one of TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 and"):
+        parse([http2, f"--tls-cipher-suites={suite}"])
+    parse([f"--tls-cipher-suites={suite}"])
+    parse([http2, f"--tls-cipher-suites={suite},TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"])
+    parse([http2, f"--tls-cipher-suites={suite}", "--tls-min-version=VersionTLS13"])

@@ -179,9 +179,10 @@ async def test_pieces_of_an_answer_go_out_as_they_are_written() -> None:
 async def test_the_answer_to_head_has_no_body() -> None:
     scene = Scene()
     number = scene.ask("HEAD")
-    scene.handlers[0].transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n")
+    scene.handlers[0].transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\nsome")
     scene.exchange()
     assert scene.seen(StreamEnded, number)
+    assert scene.body(number) == b""
     assert ("content-length", "200") in scene.seen(ResponseReceived, number)[0].headers
 
 
