@@ -83,6 +83,8 @@ def test_limit_ranges_fill_in_and_bound_what_pods_ask_for(api: Api, namespace: s
     made = api.ok("POST", pods(namespace), pod())
     greedy = pod("greedy")
     greedy["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "600m"}}
+    small = pod("small")
+    small["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "10m"}}
     two = pod("two", containers=[{"name": n, "image": "i", "resources": {"limits": {"cpu": "400m"}}} for n in "ab"])
 
     assert made["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "200m"}, "requests": {"cpu": "200m"}}
@@ -90,6 +92,8 @@ def test_limit_ranges_fill_in_and_bound_what_pods_ask_for(api: Api, namespace: s
     assert note == "LimitRanger plugin set: cpu request for container c; cpu limit for container c"
     text = "maximum cpu usage per Container is 500m, but limit is 600m"
     assert refused(api, "POST", pods(namespace), greedy) == f'pods "greedy" is forbidden: {text}'
+    text = "minimum cpu usage per Container is 50m, but request is 10m"
+    assert refused(api, "POST", pods(namespace), small) == f'pods "small" is forbidden: {text}'
     assert "maximum cpu usage per Pod is 600m, but limit is 800m" in refused(api, "POST", pods(namespace), two)
     path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
     text = "maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi"
@@ -102,19 +106,27 @@ def test_pods_run_as_an_account_and_get_its_token(api: Api, namespace: str) -> N
     account = {"metadata": {"name": "robot"}, "imagePullSecrets": [{"name": "pull"}]}
     account["metadata"]["annotations"] = {"kubernetes.io/enforce-mountable-secrets": "true"}
     api.ok("POST", accounts, account)
+    api.ok("POST", accounts, {"metadata": {"name": "shy"}, "automountServiceAccountToken": False})
     secret = [{"name": "s", "secret": {"secretName": "other"}}]
     mirror = {"annotations": {"kubernetes.io/config.mirror": "x"}}
 
     plain = api.ok("POST", pods(namespace), pod())["spec"]
     robot = api.ok("POST", pods(namespace), pod("robot", serviceAccountName="robot"))["spec"]
+    shy = api.ok("POST", pods(namespace), pod("shy", serviceAccountName="shy"))["spec"]
     bare = api.ok("POST", pods(namespace), pod("bare", automountServiceAccountToken=False))["spec"]
 
     assert plain["serviceAccountName"] == plain["serviceAccount"] == "default"
     mount = plain["containers"][0]["volumeMounts"][0]
     assert mount["mountPath"] == "/var/run/secrets/kubernetes.io/serviceaccount"
-    assert plain["volumes"][0]["projected"]["sources"][0]["serviceAccountToken"]["expirationSeconds"] == 3607
+    place = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
+    assert plain["volumes"][0]["projected"]["sources"] == [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": place}]}},
+    ]
     assert robot["imagePullSecrets"] == [{"name": "pull"}]
     assert "volumes" not in bare
+    assert "volumes" not in shy
     text = f'error looking up service account {namespace}/no: serviceaccount "no" not found'
     assert refused(api, "POST", pods(namespace), pod("x", serviceAccountName="no")).endswith(text)
     text = 'secret.secretName="other" is not allowed because service account robot does not reference that secret'

@@ -121,9 +121,13 @@ def node(server: Server) -> Iterator[Api]:
 
 @pytest.mark.row("admission.AlwaysPullImages", "opt.enable-admission-plugins", "opt.disable-admission-plugins")
 def test_images_are_pulled_at_every_start(api: Api, namespace: str) -> None:
-    made = api.ok("POST", pods(namespace), pod())["spec"]
+    containers = [{"name": name, "image": "i:1", "imagePullPolicy": "Never"} for name in "ab"]
+    first = [{"name": "c", "image": "i:1"}]
 
-    assert made["containers"][0]["imagePullPolicy"] == "Always"
+    made = api.ok("POST", pods(namespace), pod(containers=containers, initContainers=first))["spec"]
+
+    every = [*made["initContainers"], *made["containers"]]
+    assert [item["imagePullPolicy"] for item in every] == ["Always"] * 3
     assert "node.kubernetes.io/not-ready" not in [item["key"] for item in made["tolerations"]]
 
 

@@ -383,8 +383,9 @@ def test_delete(api: Api, events: str) -> None:
     assert status["details"] == {"name": "e", "group": "events.k8s.io", "kind": "events", "uid": uid}
     assert api.call("DELETE", f"{events}/e")[0] == 404
     create(api, events, "e")
-    code, refused = api.call("DELETE", f"{events}/e", {"preconditions": {"uid": uid}})
-    assert (code, refused["reason"]) == (409, "Conflict")
+    for precondition in ({"uid": uid}, {"resourceVersion": "1"}):
+        code, refused = api.call("DELETE", f"{events}/e", {"preconditions": precondition})
+        assert (code, refused["reason"]) == (409, "Conflict")
 
 
 @row("op.delete-collection")
@@ -674,6 +675,23 @@ def test_a_watch_may_begin_with_what_is_there(api: Api, events: str) -> None:
     assert api.call("GET", f"{events}?watch=1&resourceVersionMatch=Exact")[0] == 422
 
 
+@row("param.list-or-watch.allowWatchBookmarks")
+def test_a_bookmark_comes_before_the_end_when_something_moved(api: Api, namespace: str, events: str) -> None:
+    start = api.ok("GET", events)["metadata"]["resourceVersion"]
+    query = f"watch=1&resourceVersion={start}&timeoutSeconds=3"
+
+    with (
+        api.watch(f"{events}?{query}&allowWatchBookmarks=true", seconds=60) as marked,
+        api.watch(f"{events}?{query}", seconds=60) as unmarked,
+    ):
+        api.ok("POST", f"/api/v1/namespaces/{namespace}/secrets", {"metadata": {"name": "elsewhere"}})
+        (bookmark,) = list(marked)
+        assert list(unmarked) == []
+
+    assert bookmark["type"] == "BOOKMARK"
+    assert int(bookmark["object"]["metadata"]["resourceVersion"]) > int(start)
+
+
 # Parameters of writing
 
 
@@ -915,6 +933,9 @@ def test_a_deletion_takes_numbers_for_times(api: Api, events: str) -> None:
         code, refused = api.call("DELETE", f"{events}?{name}=soon")
         assert (code, refused["message"]) == (400, 'strconv.ParseInt: parsing "soon": invalid syntax')
     assert names(api.ok("GET", events)) == ["e"]
+    code, refused = api.call("DELETE", f"{events}?timeoutSeconds=-1")  # its time was over before it began
+    assert (code, refused["reason"]) == (504, "Timeout")
+    api.call("PUT", f"{events}/e", event())
     assert names(api.ok("DELETE", f"{events}?timeoutSeconds=5&gracePeriodSeconds=7")) == ["e"]
     assert api.ok("GET", events)["items"] == []
 

@@ -165,19 +165,6 @@ def test_a_watch_from_the_beginning_shows_what_is_there(api: Api, namespace: str
     )
 
 
-def test_a_bookmark_comes_before_the_end_when_something_moved(api: Api, namespace: str) -> None:
-    path = f"/api/v1/namespaces/{namespace}/configmaps"
-    start = api.ok("GET", path)["metadata"]["resourceVersion"]
-
-    watching = f"{path}?watch=1&resourceVersion={start}&allowWatchBookmarks=true&timeoutSeconds=3"
-    with api.watch(watching) as events:
-        api.ok("POST", f"/api/v1/namespaces/{namespace}/secrets", {"metadata": {"name": "elsewhere"}})
-        (bookmark,) = list(events)
-
-    assert bookmark["type"] == "BOOKMARK"
-    assert int(bookmark["object"]["metadata"]["resourceVersion"]) > int(start)
-
-
 def test_a_watch_from_before_the_history_is_told_to_list_again(api: Api) -> None:
     with api.watch("/api/v1/nodes?watch=1&resourceVersion=1") as events:
         (error,) = list(events)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from apiserver_stub.admission import Admission
 from apiserver_stub.admission.config import AdmissionError
 from apiserver_stub.admission.event_rate import EventRateLimit
 from apiserver_stub.admission.image_policy import read_config
 from apiserver_stub.admission.limit_ranger import _check_pod
 from apiserver_stub.admission.pod_restrictions import PodNodeSelector, PodTolerationRestriction
 from apiserver_stub.admission.pod_security import PodSecurity
+from apiserver_stub.admission.priority import Priority
 from apiserver_stub.admission.quota.usage import concerned, in_scope, not_given, usage
 from apiserver_stub.admission.tolerations import DefaultTolerationSeconds, covers, merged
 from apiserver_stub.controllers.node_taints import wanted_taints
@@ -110,6 +112,7 @@ async def test_the_length_of_a_stay_is_an_option(call):
     assert [item["tolerationSeconds"] for item in asked.new["spec"]["tolerations"]] == [7, -1]
 
 
+@pytest.mark.row("admission.EventRateLimit")
 async def test_buckets_of_events_fill_up_again(call, clock):
     limit = {"type": "User", "qps": 2, "burst": 2}
     head = {"apiVersion": "eventratelimit.admission.k8s.io/v1alpha1", "kind": "Configuration"}
@@ -154,6 +157,60 @@ def test_a_flood_needs_limits_that_make_sense(clock):
 def test_a_configuration_that_makes_no_sense_ends_the_start(make, problem):
     with pytest.raises(AdmissionError, match=problem):
         make()
+
+
+class Plain:
+    """A reader of a namespace without annotations."""
+
+    def namespace(self, name):
+        return {"metadata": {"name": name}}
+
+
+@pytest.mark.row("admission.PodNodeSelector")
+async def test_a_pod_selects_nodes_by_nothing_but_what_the_configuration_lets_its_namespace(call):
+    selectors = {"clusterDefaultNodeSelector": "pool=shared", "default": "pool=shared,zone=a"}
+    admission = Admission([PodNodeSelector(Plain(), {"podNodeSelectorPluginConfig": selectors})])
+    allowed, refused = ({"metadata": {"name": "p"}, "spec": {"nodeSelector": {"zone": zone}}} for zone in "ab")
+
+    await admission.check(call(allowed))
+    with pytest.raises(ApiError) as error:
+        await admission.check(call(refused))
+
+    assert allowed["spec"]["nodeSelector"] == {"pool": "shared", "zone": "a"}
+    assert error.value.code == 403
+    assert error.value.message.endswith("pod node label selector labels conflict with its namespace whitelist")
+
+
+@pytest.mark.row("admission.PodTolerationRestriction")
+async def test_a_pod_tolerates_nothing_but_what_the_configuration_lets_every_namespace(call):
+    head = {"apiVersion": "podtolerationrestriction.admission.k8s.io/v1alpha1", "kind": "Configuration"}
+    memory = {"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}
+    gpu = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
+    admission = Admission([PodTolerationRestriction(Plain(), {**head, "whitelist": [memory]})])
+    burstable = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    plain = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}
+    asking = {"metadata": {"name": "p"}, "spec": {"containers": [burstable]}}
+    eager = {"metadata": {"name": "p"}, "spec": {"containers": [burstable], "tolerations": [gpu]}}
+
+    await admission.check(call(plain))
+    await admission.check(call(asking))
+    with pytest.raises(ApiError) as error:
+        await admission.check(call(eager))
+
+    assert "tolerations" not in plain["spec"]
+    assert asking["spec"]["tolerations"] == [memory]
+    assert error.value.code == 403
+    assert error.value.message.endswith("conflict with its cluster whitelist")
+
+
+@pytest.mark.row("admission.Priority")
+async def test_a_pod_that_is_written_again_without_its_priority_keeps_it(call):
+    old = {"metadata": {"name": "p"}, "spec": {"priority": 7, "preemptionPolicy": "Never"}}
+    new = {"metadata": {"name": "p"}, "spec": {}}
+
+    await Admission([Priority(Plain())]).check(call(new, old, operation="UPDATE"))
+
+    assert new["spec"] == old["spec"]
 
 
 def test_a_toleration_covers_what_it_says():
