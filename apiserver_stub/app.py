@@ -7,6 +7,8 @@ import contextlib
 import time
 
 from apiserver_stub.admission import Admission
+from apiserver_stub.aggregation.asking import Extensions
+from apiserver_stub.aggregation.remotes import Remotes
 from apiserver_stub.audit.trail import Audit
 from apiserver_stub.authn import Authenticator
 from apiserver_stub.authn.service_account import ServiceAccountTokens
@@ -64,6 +66,10 @@ class ApiServer:
         if options.enable_priority_and_fairness:
             total = options.max_requests_inflight + options.max_mutating_requests_inflight
             self.fairness = Fairness(total, options.request_timeout_seconds / 4)
+        self.remotes = Remotes()
+        """Group versions that other servers serve."""
+        self.extensions: Extensions | None = None
+        """Leads to those servers; set once the server starts."""
         self.tracing: Tracing | None = None
         self.page: Page | None = None
         """Set while there is a page for browsers."""

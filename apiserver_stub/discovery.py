@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import platform
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from apiserver_stub import media, objects
+from apiserver_stub.aggregation.remotes import NOTHING, GroupVersion
 from apiserver_stub.objects import Object
 from apiserver_stub.reply import Reply
 from nodeagent.base import identity
@@ -15,7 +17,7 @@ from nodeagent.base import identity
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
     from apiserver_stub.request import Request
-    from apiserver_stub.resources.registry import Registry, Resource, Subresource
+    from apiserver_stub.resources.registry import Resource, Subresource
 
 GIT_VERSION = "v1.29.1"
 _MAJOR, _MINOR = "1", "29"
@@ -29,25 +31,26 @@ def answer(server: ApiServer, request: Request) -> Reply | None:
     :raises ApiError: 406, the document has none of the forms that are asked for.
     """
     registry, path = server.registry, request.info.path
-    groups = list(dict.fromkeys(group for group, _ in registry.group_versions() if group))
+    served = server.remotes.merged(registry.group_versions())
+    groups = list(dict.fromkeys(group for group, _ in served if group))
     if path in ("/api", "/apis"):
         if server.options.gates.enabled("AggregatedDiscoveryEndpoint") and (asked := _aggregated_version(request)):
-            return _aggregated(registry, [""] if path == "/api" else groups, asked)
+            return _aggregated(server, served, [""] if path == "/api" else groups, asked)
         if path == "/apis":
             return _document(
-                {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(registry, g) for g in groups]}, request
+                {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(served, g) for g in groups]}, request
             )
         address = [{"clientCIDR": "0.0.0.0/0", "serverAddress": server.address}]
         return _document({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": address}, request)
     if path in ("/version", "/version/"):
         return _json(version(server.options.reported_version))
     if path == "/":
-        return _json({"paths": _paths(registry, groups)})
+        return _json({"paths": _paths(served, groups)})
     parts = path.strip("/").split("/")
     if parts[0] == "api" and parts[1:] == ["v1"]:
         return _document(_resource_list(server, "", "v1"), request)
     if parts[0] == "apis" and len(parts) == 2 and parts[1] in groups:
-        return _document({"kind": "APIGroup", "apiVersion": "v1", **_group(registry, parts[1])}, request)
+        return _document({"kind": "APIGroup", "apiVersion": "v1", **_group(served, parts[1])}, request)
     if parts[0] == "apis" and len(parts) == 3 and (parts[1], parts[2]) in registry.group_versions():
         return _document(_resource_list(server, parts[1], parts[2]), request)
     return None
@@ -93,11 +96,9 @@ def _aggregated_version(request: Request) -> str:
     return ""
 
 
-def _group(registry: Registry, group: str) -> Object:
+def _group(served: Sequence[GroupVersion], group: str) -> Object:
     versions = [
-        {"groupVersion": f"{group}/{version}", "version": version}
-        for other, version in registry.group_versions()
-        if other == group
+        {"groupVersion": f"{group}/{version}", "version": version} for other, version in served if other == group
     ]
     return {"name": group, "versions": versions, "preferredVersion": versions[0]}
 
@@ -150,19 +151,11 @@ def _storage_hash(resource: Resource) -> str:
     return base64.b64encode(digest[:8]).decode()
 
 
-def _aggregated(registry: Registry, groups: list[str], asked: str) -> Reply:
+def _aggregated(server: ApiServer, served: Sequence[GroupVersion], groups: list[str], asked: str) -> Reply:
     items = []
     for group in groups:
         metadata: Object = {"name": group} if group else {}
-        versions = [
-            {
-                "version": version,
-                "resources": [_discovered(resource) for resource in registry.of(group, version)],
-                "freshness": "Current",
-            }
-            for other, version in registry.group_versions()
-            if other == group
-        ]
+        versions = [_version(server, group, version) for other, version in served if other == group]
         metadata["creationTimestamp"] = None
         items.append({"metadata": metadata, "versions": versions})
     listing = {
@@ -179,6 +172,17 @@ def _aggregated(registry: Registry, groups: list[str], asked: str) -> Reply:
     }
     content_type = f"application/json;g={identity.current().group('apidiscovery')};v={asked};as={_AGGREGATED}"
     return Reply(200, body=body, content_type=content_type, headers=headers)
+
+
+def _version(server: ApiServer, group: str, version: str) -> Object:
+    if (group, version) not in server.remotes.table:
+        resources = [_discovered(resource) for resource in server.registry.of(group, version)]
+        return {"version": version, "resources": resources, "freshness": "Current"}
+    known = server.remotes.discovered.get((group, version), NOTHING)
+    found: Object = {"version": version}
+    if known.resources:
+        found["resources"] = known.resources
+    return {**found, "freshness": "Current" if known.fresh else "Stale"}
 
 
 def _discovered(resource: Resource) -> Object:
@@ -209,7 +213,7 @@ def _discovered(resource: Resource) -> Object:
     return found
 
 
-def _paths(registry: Registry, groups: list[str]) -> list[str]:
+def _paths(served: Sequence[GroupVersion], groups: list[str]) -> list[str]:
     paths = [
         "/api",
         "/api/v1",
@@ -223,5 +227,5 @@ def _paths(registry: Registry, groups: list[str]) -> list[str]:
         "/version",
     ]
     paths += [f"/apis/{group}" for group in groups]
-    paths += [f"/apis/{group}/{version}" for group, version in registry.group_versions() if group]
+    paths += [f"/apis/{group}/{version}" for group, version in served if group]
     return sorted(paths)

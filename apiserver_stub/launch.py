@@ -22,6 +22,9 @@ from aiohttp import web
 
 from apiserver_stub import debug_socket, pipeline
 from apiserver_stub.admission.build import build_admission
+from apiserver_stub.aggregation.asking import Extensions
+from apiserver_stub.aggregation.availability import Availability
+from apiserver_stub.aggregation.client_pair import ClientPair
 from apiserver_stub.app import ApiServer
 from apiserver_stub.audit.build import build_audit
 from apiserver_stub.authn.build import build_authentication
@@ -121,6 +124,7 @@ async def start_with(options: Options) -> Running:
         authentication = await build_authentication(options, store, tokens_file, stack)
         authorization = await build_authorization(options, store, stack)
         agents = await asyncio.to_thread(NodeAgents, options, store)
+        pair = await asyncio.to_thread(ClientPair, options.proxy_client_cert_file, options.proxy_client_key_file)
         server = ApiServer(
             options,
             store,
@@ -142,8 +146,11 @@ async def start_with(options: Options) -> Running:
         service_ranges = await repair_service_ranges(server)
         tasks = await stack.enter_async_context(TaskOwner("apiserver"))
         server.admission = await build_admission(
-            server, stack, tasks, [RoleEscalation(authorization.rbac, authorization.chain)]
+            server, stack, tasks, pair, [RoleEscalation(authorization.rbac, authorization.chain)]
         )
+        server.extensions = Extensions(options, store, agents, pair)
+        tasks.start(pair.keep_current(), "proxy-client-certificate")
+        tasks.start(Availability(server, server.extensions).run(), "api-service-availability")
         tasks.start(certificates.keep_current(), "certificates")
         if server.fairness is not None:
             tasks.start(server.fairness.keep_lending(SystemClock()), "fairness")

@@ -102,10 +102,10 @@ class Metrics:
         """Count a request whose caller did not wait for the answer."""
         self._aborted[labels_of(info, method, resource)[:-1]] += 1
 
-    def watch_started(self, info: RequestInfo, resource: Resource) -> None:
+    def watch_started(self, info: RequestInfo, resource: Resource | None) -> None:
         self._long[labels_of(info, "GET", resource)] += 1
 
-    def watch_ended(self, info: RequestInfo, resource: Resource) -> None:
+    def watch_ended(self, info: RequestInfo, resource: Resource | None) -> None:
         labels = labels_of(info, "GET", resource)
         self._long[labels] -= 1
         if not self._long[labels]:

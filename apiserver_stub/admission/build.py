@@ -49,6 +49,7 @@ from apiserver_stub.admission.storage import (
 from apiserver_stub.admission.tolerations import DefaultTolerationSeconds, ExtendedResourceToleration
 from apiserver_stub.admission.webhooks import MutatingAdmissionWebhook, ValidatingAdmissionWebhook
 from apiserver_stub.admission.webhooks.client import WebhookClient
+from apiserver_stub.aggregation.client_pair import ClientPair
 from apiserver_stub.controllers.namespaces import provide_namespace
 from apiserver_stub.controllers.node_taints import keep_taints
 from apiserver_stub.controllers.quotas import keep_quotas
@@ -67,9 +68,11 @@ _GATED = {"SecurityContextDeny": "SecurityContextDeny"}
 
 
 async def build_admission(
-    server: ApiServer, stack: AsyncExitStack, tasks: TaskOwner, more: Sequence[AdmissionPlugin] = ()
+    server: ApiServer, stack: AsyncExitStack, tasks: TaskOwner, pair: ClientPair, more: Sequence[AdmissionPlugin] = ()
 ) -> Admission:
     """Return the plugins that are on, in order, *more* among those that judge first.
+
+    Webhooks are shown the certificate of *pair*.
 
     What they need while they work is closed with *stack*; controllers that belong to them run in *tasks*.
 
@@ -78,7 +81,7 @@ async def build_admission(
     options = server.options
     configs = await asyncio.to_thread(load, options.admission_control_config_file)
     ledger = Ledger(server.store, server.registry)
-    client = WebhookClient(Reader(server.store))
+    client = WebhookClient(Reader(server.store), pair)
     stack.push_async_callback(client.close)
     makers = _makers(server, configs, ledger, client)
     plugins: list[AdmissionPlugin] = [SigningRequestIdentity(), *more]

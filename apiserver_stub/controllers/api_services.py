@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from apiserver_stub import objects
 from apiserver_stub.objects import Object
 from apiserver_stub.resources import api_services
-from apiserver_stub.resources.api_services import available, is_local, local_status, priorities
+from apiserver_stub.resources.api_services import is_local, local_status, priorities
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove, StoreUnavailable
 from apiserver_stub.store.base import without_revision
 from apiserver_stub.store.collection import Collection
@@ -40,7 +40,6 @@ class Registration:
         self._collection = resource.storage if resource is not None else ""
         self._label = identity.current().label("automanaged", "kube-aggregator")
         self._wanted = {obj["metadata"]["name"]: obj for obj in self._objects()}
-        self._told: set[str] = set()
 
     def _objects(self) -> list[Object]:
         found = []
@@ -93,18 +92,10 @@ class Registration:
             if current is None:
                 return Keep()
             obj: Object = objects.decode(current.data)
-            if not self._is_due(obj):
-                return Keep()
-            if is_local(obj):
-                return Remove(without_revision(current.data))
-            obj["status"] = {"conditions": [_not_offered()]}
-            return Put(objects.encode_for_store(obj))
+            return Remove(without_revision(current.data)) if self._is_due(obj) else Keep()
 
-        found = self._stored().get(name)
-        if wanted is not None or found is not None:
+        if wanted is not None or self._stored().get(name) is not None:
             await self._server.store.update(self._collection, name, decide)
-        if found is not None:
-            self._told.add(objects.decode(found.data)["metadata"]["uid"])
 
     def _stored(self) -> Collection:
         return self._server.store.collection(self._collection)
@@ -125,14 +116,6 @@ class Registration:
         return managed and obj["spec"] != wanted["spec"]
 
     def _is_due(self, obj: Object) -> bool:
-        """Return whether something is to be done about an API service that is not of this server."""
-        if is_local(obj):
-            managed = (obj["metadata"].get("labels") or {}).get(self._label) == _MANAGED
-            return managed and not self._server.options.store_servers
-        # Told once and not kept that way: where a server that does offer it shares the store, its word counts.
-        return obj["metadata"]["uid"] not in self._told
-
-
-def _not_offered() -> Object:
-    message = "Another server of this store may pass requests on to the service; this one does not"
-    return available("False", "AggregationNotOffered", message)
+        """Return whether an API service that is not of this server is to go."""
+        managed = (obj["metadata"].get("labels") or {}).get(self._label) == _MANAGED
+        return managed and is_local(obj) and not self._server.options.store_servers

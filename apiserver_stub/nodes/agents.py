@@ -39,11 +39,13 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an agent or a pod listens; *host* may be a name."""
+    """Where an agent, a pod or a service listens; *host* may be a name."""
 
     host: str
     port: int
     tls: ssl.SSLContext | None = None
+    server_name: str = ""
+    """What its certificate must name, when that is not *host*."""
 
     @property
     def authority(self) -> str:
@@ -119,7 +121,7 @@ class NodeAgents:
         """
         try:
             async with asyncio.timeout(self._seconds or None):
-                return await self._dialer.connect(factory, place.host, place.port, place.tls)
+                return await self._dialer.connect(factory, place.host, place.port, place.tls, place.server_name)
         except (OSError, TimeoutError) as error:
             raise Unreachable(complaint(error, place.host, place.port)) from error
 

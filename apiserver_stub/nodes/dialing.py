@@ -24,9 +24,12 @@ class Dialer(Protocol):
         """Whether names are looked up at the far end, not here."""
         ...
 
-    async def connect(self, factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None) -> P:
+    async def connect(
+        self, factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None, server_name: str = ""
+    ) -> P:
         """Return a connected protocol of *factory*, over TLS with *tls*.
 
+        :param server_name: what the certificate must name, when that is not *host*.
         :raises OSError: nobody is reached there.
         """
         ...
@@ -37,10 +40,12 @@ class Direct:
 
     by_name = False
 
-    async def connect(self, factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None) -> P:
+    async def connect(
+        self, factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None, server_name: str = ""
+    ) -> P:
         loop = asyncio.get_running_loop()
         _, protocol = await loop.create_connection(
-            factory, host, port, ssl=tls, server_hostname=host if tls is not None else None
+            factory, host, port, ssl=tls, server_hostname=(server_name or host) if tls is not None else None
         )
         return protocol
 
@@ -56,7 +61,9 @@ class ThroughProxy:
     """For the connection to the proxy itself."""
     by_name: bool = True
 
-    async def connect(self, factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None) -> P:
+    async def connect(
+        self, factory: Callable[[], P], host: str, port: int, tls: ssl.SSLContext | None, server_name: str = ""
+    ) -> P:
         loop = asyncio.get_running_loop()
         asking = _Asking(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         if self.socket_path:
@@ -71,7 +78,9 @@ class ThroughProxy:
             protocol = factory()
             inner: asyncio.BaseTransport = transport
             if tls is not None:
-                encrypted = await loop.start_tls(transport, cast(Any, protocol), tls, server_hostname=host)
+                encrypted = await loop.start_tls(
+                    transport, cast(Any, protocol), tls, server_hostname=server_name or host
+                )
                 if encrypted is None:
                     raise ConnectionResetError("closed during the handshake")
                 inner = encrypted
@@ -144,6 +153,8 @@ def client_context(
 def complaint(error: OSError | TimeoutError, host: str, port: int) -> str:
     """Return what went wrong with a connection, in the words that readers of such servers know."""
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"tls: {error.reason}: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         return f"tls: {error.reason or error}"
     if isinstance(error, TimeoutError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -13,7 +13,7 @@ from yarl import URL
 from apiserver_stub import wire
 from apiserver_stub.nodes.agents import Place, Unreachable
 from apiserver_stub.nodes.headers import as_fields, forwarded, returned
-from apiserver_stub.nodes.upgrade import upgrade
+from apiserver_stub.nodes.upgrade import is_redirect, redirect_refused, upgrade
 from apiserver_stub.status import ApiError, internal
 from nodeagent.base.tunnel import is_upgrade
 
@@ -52,16 +52,28 @@ async def relay_text(stream: Stream, place: Place, target: str) -> web.StreamRes
             raise _failed(stream, error) from error
 
 
-async def relay(stream: Stream, place: Place, target: str, prefix: str) -> web.StreamResponse:
+async def relay(
+    stream: Stream,
+    place: Place,
+    target: str,
+    prefix: str,
+    *,
+    caller: Sequence[tuple[str, str]] = (),
+    redirects: bool = True,
+) -> web.StreamResponse:
     """Pass the whole request on to *target* at *place* and the whole answer back.
 
     :param prefix: where *place* is found on this server, for redirects that lead to itself.
+    :param caller: header fields that tell for whom.
+    :param redirects: whether the client may be told to go elsewhere; it is told 502 otherwise.
     :raises ApiError: nobody answers there.
     """
     http = stream.http
     if is_upgrade(http):
-        return await upgrade(stream, place, target)
+        return await upgrade(stream, place, target, caller=caller, redirects=redirects)
     fields = as_fields(forwarded(http))
+    for name, value in caller:
+        fields.add(name, value)
     fields["Host"] = place.authority
     fields["X-Forwarded-Uri"] = http.path_qs.partition("?")[0]
     length = http.headers.get("Content-Length")
@@ -73,6 +85,8 @@ async def relay(stream: Stream, place: Place, target: str, prefix: str) -> web.S
             async with session.request(
                 http.method, _url(place, target), headers=fields, data=body, allow_redirects=False
             ) as found:
+                if not redirects and is_redirect(found.status, found.headers.get("Location")):
+                    return redirect_refused()
                 await stream.begins(found.status)
                 response = web.StreamResponse(
                     status=found.status, reason=found.reason or None, headers=returned(found.headers)

@@ -51,16 +51,33 @@ Handler = Callable[[Stream], Awaitable[web.StreamResponse]]
 
 
 async def run(stream: Stream, server: ApiServer, resource: Resource, trail: Trail | None) -> web.StreamResponse:
-    """Answer *stream* by its handler, until the client or the other side closes or the server stops.
+    """Answer *stream* by the handler of its subresource; see :func:`carry`.
 
     :raises ApiError: it was refused before it began.
     """
     subresource = resource.subresource(stream.info.subresource)
     assert subresource is not None and subresource.stream is not None
-    info, http = dataclasses.replace(stream.info, verb="connect"), stream.http
+    info = dataclasses.replace(stream.info, verb="connect")
+    return await carry(stream, server, subresource.stream, info, resource, trail)
+
+
+async def carry(
+    stream: Stream,
+    server: ApiServer,
+    handler: Handler,
+    info: RequestInfo,
+    resource: Resource | None,
+    trail: Trail | None,
+) -> web.StreamResponse:
+    """Answer *stream* by *handler*, until the client or the other side closes or the server stops.
+
+    :param info: as what the request is counted.
+    :raises ApiError: it was refused before it began.
+    """
+    http = stream.http
     started = time.perf_counter()
     server.metrics.watch_started(info, resource)
-    answering = asyncio.ensure_future(subresource.stream(stream))
+    answering = asyncio.ensure_future(handler(stream))
     stop = asyncio.ensure_future(server.stopping.wait())
     try:
         await asyncio.wait((answering, stop), return_when=asyncio.FIRST_COMPLETED)

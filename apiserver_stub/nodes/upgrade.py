@@ -5,6 +5,7 @@ A redirect is never followed: any answer but 101 is the client's answer, unchang
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -23,9 +24,13 @@ _REFUSAL_SECONDS = 5.0
 _MAX_REFUSAL_BYTES = 64 * 1024
 
 
-async def upgrade(stream: Stream, place: Place, target: str) -> web.StreamResponse:
+async def upgrade(
+    stream: Stream, place: Place, target: str, *, caller: Sequence[tuple[str, str]] = (), redirects: bool = True
+) -> web.StreamResponse:
     """Join the client to *place*, where *target* (path and query) answers; return what ends the request.
 
+    :param caller: header fields that tell for whom.
+    :param redirects: whether the client may be told to go elsewhere; it is told 502 otherwise.
     :raises ApiError: the client asks for no upgrade, nobody answers there, or not as HTTP does.
     """
     http = stream.http
@@ -37,15 +42,18 @@ async def upgrade(stream: Stream, place: Place, target: str) -> web.StreamRespon
         await stream.agents.connect(lambda: agent, place)
         lines = [f"{http.method} {target} HTTP/1.1".encode()]
         lines += [name + b": " + value for name, value in forwarded(http, upgrade=True)]
+        lines += [f"{name}: {value}".encode() for name, value in caller]
         agent.send(b"\r\n".join(lines) + b"\r\n\r\n")
         try:
             status, head, rest = await agent.read_head(HEAD_SECONDS)
         except NoHead as error:
-            raise ApiError(502, "InternalError", f"the node agent at {place.authority} {error}") from error
+            raise ApiError(502, "InternalError", f"the server at {place.authority} {error}") from error
         except TimeoutError:
-            raise ApiError(504, "Timeout", f"the node agent at {place.authority} gave no answer") from None
+            raise ApiError(504, "Timeout", f"the server at {place.authority} gave no answer") from None
         if status != 101:
-            return await _refusal(agent, status, head, rest)
+            refusal = await _refusal(agent, status, head, rest)
+            moved = is_redirect(status, refusal.headers.get("Location"))
+            return redirect_refused() if moved and not redirects else refusal
         await stream.begins(101)
         client = take_over(http, tunnel)
         try:
@@ -56,6 +64,17 @@ async def upgrade(stream: Stream, place: Place, target: str) -> web.StreamRespon
     finally:
         agent.close()
     return Taken(status=101)
+
+
+def is_redirect(status: int, location: str | None) -> bool:
+    """Return whether an answer sends the client elsewhere."""
+    return 300 <= status <= 399 and bool(location)
+
+
+def redirect_refused() -> web.Response:
+    """Return the answer in place of a redirect that is not passed on."""
+    text = b"the backend attempted to redirect this request, which is not permitted"
+    return web.Response(status=502, body=text, headers={"Content-Type": "text/plain; charset=utf-8"})
 
 
 async def _refusal(agent: End, status: int, head: bytes, rest: bytes) -> web.StreamResponse:

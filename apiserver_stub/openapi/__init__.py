@@ -95,6 +95,11 @@ async def answer(server: ApiServer, request: Request) -> Reply | None:
         _documents[registry] = known
     if path == V3:
         index = {name: {"serverRelativeURL": f"{V3}/{name}?hash={_hash(body)}"} for name, body in known.items() if name}
+        index |= {
+            f"apis/{group}/{version}": {"serverRelativeURL": found.openapi_url}
+            for (group, version), found in server.remotes.discovered.items()
+            if found.openapi_url
+        }
         return Reply(200, body=objects.encode({"paths": index}), content_type="text/plain; charset=utf-8")
     content_type = _v2_type(request.headers.get("Accept", "")) if path == V2 else media.JSON
     if not content_type:

@@ -9,6 +9,7 @@ from typing import Any
 
 from apiserver_stub.options import (
     admission,
+    aggregation,
     audit,
     authentication,
     authorization,
@@ -27,6 +28,7 @@ from apiserver_stub.options import (
     tls,
 )
 from apiserver_stub.options.admission import AdmissionOptions
+from apiserver_stub.options.aggregation import AggregationOptions
 from apiserver_stub.options.audit import AuditOptions
 from apiserver_stub.options.authentication import AuthenticationOptions
 from apiserver_stub.options.authorization import AuthorizationOptions
@@ -37,7 +39,6 @@ from apiserver_stub.options.metrics import MetricOptions
 from apiserver_stub.options.node_agents import NodeAgentOptions
 from apiserver_stub.options.oidc import OidcOptions
 from apiserver_stub.options.parser import OptionsError, Parser
-from apiserver_stub.options.pending import PENDING
 from apiserver_stub.options.service_accounts import ServiceAccountOptions
 from apiserver_stub.options.services import ServiceOptions
 from apiserver_stub.options.serving import ServingOptions
@@ -51,6 +52,7 @@ _GROUPS: tuple[Any, ...] = (
     tls,
     node_agents,
     services,
+    aggregation,
     authentication,
     oidc,
     service_accounts,
@@ -74,6 +76,7 @@ class Options(
     TlsOptions,
     NodeAgentOptions,
     ServiceOptions,
+    AggregationOptions,
     AuthenticationOptions,
     OidcOptions,
     ServiceAccountOptions,
@@ -103,7 +106,6 @@ def parse(arguments: Sequence[str]) -> Options:
     parser = Parser(problems)
     for module in _GROUPS:
         module.declare(parser.group(module.TITLE))
-    parser.refuse(PENDING, "has no effect yet and is refused")
     given = parser.parse(arguments)
     options = Options(**{item.name: given[item.name] for item in fields(Options) if item.name in given})
     problems += check(options)

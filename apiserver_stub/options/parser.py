@@ -50,14 +50,6 @@ class Parser:
     def group(self, title: str) -> Group:
         return Group(self._parser.add_argument_group(title))
 
-    def refuse(self, names: Sequence[str], why: str) -> None:
-        """Know *names* and refuse them."""
-        for name in names:
-            refusal = type("Refuse", (_Refuse,), {"why": why})
-            self._parser.add_argument(
-                f"--{name}", nargs="?", help=argparse.SUPPRESS, action=refusal, dest=argparse.SUPPRESS
-            )
-
     def parse(self, arguments: Sequence[str]) -> dict[str, Any]:
         """Return the values that were given, by field."""
         found, rest = self._parser.parse_known_args(list(arguments))
@@ -80,13 +72,6 @@ class _Wide(argparse.HelpFormatter):
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False, break_long_words=False)
-
-
-class _Refuse(argparse.Action):
-    why = ""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        parser.problems.append(f"{option_string} {self.why}; leave it out")
 
 
 class _Version(argparse.Action):

@@ -15,7 +15,7 @@ from apiserver_stub.authn.impersonation import is_asked_for
 from apiserver_stub.http2.negotiation import say_farewell
 from apiserver_stub.media import PLAIN, Format
 from apiserver_stub.nodes import stream
-from apiserver_stub.pipeline import limits, refusals, rights, watching
+from apiserver_stub.pipeline import limits, passing, refusals, rights, watching
 from apiserver_stub.pipeline.dispatch import streams
 from apiserver_stub.reply import render_error
 from apiserver_stub.request import ANONYMOUS, Query, Request, RequestInfo, User, parse_path
@@ -66,7 +66,9 @@ async def handle(server: ApiServer, http: web.BaseRequest) -> web.StreamResponse
             await trail.received()
         if is_asked_for(http.headers):
             user = await rights.impersonated(server, user, http, trail)
-        resource = server.registry.find(info.group, info.version, info.resource) if info.is_resource else None
+        remote = server.remotes.find(info) if server.remotes.table else None
+        if info.is_resource and remote is None:
+            resource = server.registry.find(info.group, info.version, info.resource)
         unacceptable: ApiError | None = None
         try:
             format_ = _negotiate(http, info, query, resource)
@@ -76,18 +78,24 @@ async def handle(server: ApiServer, http: web.BaseRequest) -> web.StreamResponse
         await rights.authorize(server, user, rights.pinned(info, query), trail)
         if unacceptable is not None:
             raise unacceptable
-        if info.group and resource is None and (info.group, info.version) not in server.registry.group_versions():
+        if remote is not None:
+            passed = await passing.run(server, http, _request(http, info, query, user, format_), remote, trail)
+            if isinstance(passed, web.StreamResponse):
+                return passed
+            rendered = passed
+        elif info.group and resource is None and (info.group, info.version) not in server.registry.group_versions():
             raise refusals.PlainNotFound
-        if info.verb == "watch" and resource is not None:
+        elif info.verb == "watch" and resource is not None:
             return await watching.run(server, http, _request(http, info, query, user, format_), resource, trail)
-        if resource is not None and streams(resource, info, http.method):
+        elif resource is not None and streams(resource, info, http.method):
             await server.admission.connect(_request(http, info, query, user, format_), resource)
             return await stream.run(stream.Stream(server, http, info, query, trail), server, resource, trail)
-        request = _request(http, info, query, user, format_)
-        warnings = request.warnings
-        if trail is not None:
-            request.annotations = trail.event.annotations
-        rendered = await limits.limited(server, http, request, resource, trail)
+        else:
+            request = _request(http, info, query, user, format_)
+            warnings = request.warnings
+            if trail is not None:
+                request.annotations = trail.event.annotations
+            rendered = await limits.limited(server, http, request, resource, trail)
     except refusals.TOLD as error:
         rendered = refusals.answer(error, http.path_qs, format_)
     except (ConnectionError, asyncio.CancelledError):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, overload
 
 from aiohttp import web
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 MAX_BODY_BYTES = 3 << 20
 MUTATING = frozenset(["POST", "PUT", "PATCH", "DELETE"])
+Elsewhere = Callable[[], Awaitable[web.StreamResponse]]
 
 
 async def _read_body(http: web.BaseRequest) -> bytes:
@@ -46,12 +48,36 @@ async def _read_body(http: web.BaseRequest) -> bytes:
         raise _too_large() from None
 
 
+@overload
 async def limited(
     server: ApiServer, http: web.BaseRequest, request: Request, resource: Resource | None, trail: Trail | None
-) -> Rendered:
+) -> Rendered: ...
+
+
+@overload
+async def limited(
+    server: ApiServer,
+    http: web.BaseRequest,
+    request: Request,
+    resource: Resource | None,
+    trail: Trail | None,
+    elsewhere: Elsewhere,
+) -> Rendered | web.StreamResponse: ...
+
+
+async def limited(
+    server: ApiServer,
+    http: web.BaseRequest,
+    request: Request,
+    resource: Resource | None,
+    trail: Trail | None,
+    elsewhere: Elsewhere | None = None,
+) -> Rendered | web.StreamResponse:
     """Let the request in when there is a place for it, and end it when it takes too long.
 
     Its body is read only then: of many that wait, none holds more than the beginning of its own.
+
+    :param elsewhere: answers instead of this server, from the body as it comes.
     """
     info = request.info
     seconds = _time_for(server, request)
@@ -72,6 +98,8 @@ async def limited(
     server.under_way[mutating] += 1
     try:
         with server.deadlines.after(seconds):
+            if elsewhere is not None:
+                return await elsewhere()
             request.body = await _read_body(http)
             if trail is not None:
                 trail.sent(http.headers, request.body)

@@ -27,9 +27,8 @@ _VERSION_RULE = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
     f"and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '{_VERSION}')"
 )
-_NO_AGGREGATION = (
-    "aggregation is not offered by this server: it serves its own group versions and passes none on to a service"
-)
+_KEPT_HERE = "this group is always served by the API server itself and never passed on to a service"
+DEFAULT_PORT = 443
 _PLAIN = {"": 18000, "apps": 17800, "autoscaling": 17500, "batch": 17400, "policy": 17100}
 _QUALIFIED = {
     "events": 17750,
@@ -63,13 +62,18 @@ _STAGES = {"v1": 15, "v1beta1": 9, "v1alpha1": 1}
 
 
 class ApiServiceStrategy(Strategy):
-    """It is named after its group version; a local one is always available, and no other one comes in."""
+    """It is named after its group version; a local one is always available, of others it is found out."""
+
+    def default(self, new: Object) -> None:
+        service = dig(new, ("spec", "service"))
+        if isinstance(service, dict) and service.get("port") is None:
+            service["port"] = DEFAULT_PORT
 
     def prepare_create(self, new: Object) -> None:
         new["status"] = local_status() if is_local(new) else {}
 
     def validate(self, new: Object) -> list[Cause]:
-        return _named_after_group_version(new) + self._check_spec(new, None)
+        return _named_after_group_version(new) + self._check_spec(new)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         if subresource == "status":
@@ -78,9 +82,9 @@ class ApiServiceStrategy(Strategy):
                 for index, item in enumerate(dig(new, ("status", "conditions")) or ())
                 if item.get("status") not in _STATUSES
             ]
-        return _named_after_group_version(new) + self._check_spec(new, dig(old, ("spec", "service")))
+        return self.validate(new)
 
-    def _check_spec(self, new: Object, service_before: Object | None) -> list[Cause]:
+    def _check_spec(self, new: Object) -> list[Cause]:
         spec = new.get("spec") or {}
         group, version = spec.get("group") or "", spec.get("version") or ""
         causes = []
@@ -94,8 +98,7 @@ class ApiServiceStrategy(Strategy):
             if not 0 < value <= limit:
                 causes.append(invalid_value(f"spec.{name}", value, f"must be positive and less than {limit}"))
         if not is_local(new):
-            same = spec["service"] == service_before  # from a store that is shared: labels and finalizers may change
-            return causes if same else [*causes, forbidden_value("spec.service", _NO_AGGREGATION)]
+            return causes + _service_problems(spec)
         if spec.get("caBundle"):
             size = len(base64.b64decode(spec["caBundle"]))
             causes.append(invalid_value("spec.caBundle", f"{size} bytes", "local APIServices may not have a caBundle"))
@@ -108,6 +111,12 @@ class ApiServiceStrategy(Strategy):
 def is_local(obj: Object) -> bool:
     """Return whether the API service *obj* names no service that would answer for it."""
     return dig(obj, ("spec", "service")) is None
+
+
+def kept_here() -> tuple[str, ...]:
+    """Return the groups that are never passed on: the core, and what says who may do what and who serves what."""
+    names = identity.current()
+    return ("", *(names.group(short) for short in (GROUP, "authentication", "authorization")))
 
 
 def local_status() -> Object:
@@ -178,6 +187,19 @@ def _named_after_group_version(obj: Object) -> list[Cause]:
     if not name or name == wanted:
         return []
     return [invalid_value("metadata.name", name, f'must be `spec.version+"."+spec.group`: "{wanted}"')]
+
+
+def _service_problems(spec: Object) -> list[Cause]:
+    service = spec["service"]
+    causes = [required(f"spec.service.{name}") for name in ("namespace", "name") if not service.get(name)]
+    if not 0 < (port := service.get("port") or 0) <= 65535:
+        detail = "port is not valid: must be between 1 and 65535, inclusive"
+        causes.append(invalid_value("spec.service.port", port, detail))
+    if spec.get("insecureSkipTLSVerify") and spec.get("caBundle"):
+        causes.append(invalid_value("spec.insecureSkipTLSVerify", True, "may not be true if caBundle is present"))
+    if (spec.get("group") or "") in kept_here():
+        causes.append(forbidden_value("spec.service", _KEPT_HERE))
+    return causes
 
 
 def _version_problems(version: str) -> list[str]:

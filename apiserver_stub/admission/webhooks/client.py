@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import ssl
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,6 +10,7 @@ import aiohttp
 import msgspec
 
 from apiserver_stub.admission.reading import Reader
+from apiserver_stub.aggregation.client_pair import ClientPair
 from apiserver_stub.objects import Object
 from apiserver_stub.webhook import WebhookError, exchange
 
@@ -20,10 +20,9 @@ _MAX_ANSWER_BYTES = 8 << 20
 class WebhookClient:
     """Posts to the services of webhooks; they are found by URL or as a service of this cluster."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def __init__(self, reader: Reader, pair: ClientPair) -> None:
+        self._reader, self._pair = reader, pair
         self._session: aiohttp.ClientSession | None = None
-        self._contexts: dict[str, ssl.SSLContext] = {}
 
     async def close(self) -> None:
         if self._session is not None:
@@ -36,7 +35,7 @@ class WebhookClient:
         :raises WebhookError: there is none in time, or none such.
         """
         url, server_name = self._address(config)
-        context = self._context(config.get("caBundle") or "")
+        context = await self._context(config.get("caBundle") or "")
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(), trust_env=False)
         shown = f'Post "{config.get("url") or url}?timeout={timeout_seconds:g}s"'
@@ -89,18 +88,11 @@ class WebhookClient:
                 return str(item.get("ip") or "")
         raise WebhookError(f'no endpoints available for service "{name}"')
 
-    def _context(self, bundle: str) -> ssl.SSLContext:
-        context = self._contexts.get(bundle)
-        if context is None:
-            try:
-                text = base64.b64decode(bundle).decode() if bundle else None
-                context = ssl.create_default_context(cadata=text)
-            except (ValueError, ssl.SSLError) as error:
-                raise WebhookError(f"unable to load root certificates: {error}") from error
-            if len(self._contexts) > 100:  # bundles of configurations that are gone
-                self._contexts.clear()
-            self._contexts[bundle] = context
-        return context
+    async def _context(self, bundle: str) -> ssl.SSLContext:
+        try:
+            return await self._pair.context(bundle)
+        except (ValueError, OSError) as error:
+            raise WebhookError(f"unable to load root certificates: {error}") from error
 
 
 def url_problem(url: str) -> str:

@@ -93,7 +93,7 @@ def agent(pki: Pki) -> Iterator[int]:
     server.daemon_threads = True
     server.handle_error = lambda *_: None  # type: ignore[method-assign]
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    with _running(server) as port:
+    with running(server) as port:
         yield port
 
 
@@ -102,7 +102,7 @@ def backend() -> Iterator[int]:
     """Serve, without encryption, what a pod might; yields the port."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Agent)
     server.daemon_threads = True
-    with _running(server) as port:
+    with running(server) as port:
         yield port
 
 
@@ -143,7 +143,7 @@ class ProxyServer(http.server.ThreadingHTTPServer):
 def proxy(leads_to: int) -> Iterator[ProxyServer]:
     """Serve as a proxy to the port *leads_to*."""
     server = ProxyServer(leads_to)
-    with _running(server):
+    with running(server):
         yield server
 
 
@@ -155,7 +155,7 @@ def _pump(source: socket.socket, target: socket.socket) -> None:
 
 
 @contextmanager
-def _running(server: http.server.ThreadingHTTPServer) -> Iterator[int]:
+def running(server: http.server.ThreadingHTTPServer) -> Iterator[int]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:

@@ -110,9 +110,12 @@ async def test_what_other_servers_registered_stays_and_is_told_as_it_is(etcd: Et
     async with etcd.client() as client:
         await client.put(f"{folder}v1beta1.metrics.k8s.io".encode(), json.dumps(stored).encode(), expected=0)
     async with serving(tmp_path / "a", *on(etcd, "registered")) as server:
-        found = await ok(server, "GET", f"{services}/v1beta1.metrics.k8s.io")
+        path = f"{services}/v1beta1.metrics.k8s.io"
+        async with asyncio.timeout(30):
+            while not (found := await ok(server, "GET", path))["status"]:
+                await asyncio.sleep(0.05)
         (condition,) = found["status"]["conditions"]
-        assert (condition["status"], condition["reason"]) == ("False", "AggregationNotOffered")
+        assert (condition["status"], condition["reason"]) == ("False", "ServiceNotFound")
         assert found["spec"] == stored["spec"]
         await ok(server, "DELETE", f"{services}/v1beta1.metrics.k8s.io")
     kept = await etcd.stored(folder)

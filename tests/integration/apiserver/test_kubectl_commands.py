@@ -214,8 +214,11 @@ def test_group_versions_are_registered(server: Server, api: Api, tmp_path: Path)
         "spec": {**spec, "service": {"name": "metrics", "namespace": "kube-system"}},
     }
     (tmp_path / "elsewhere.json").write_text(json.dumps(elsewhere))
-    refused = server.kubectl("apply", "-f", str(tmp_path / "elsewhere.json"), code=1)
-    assert "spec.service: Forbidden: aggregation is not offered by this server" in refused
+    server.kubectl("apply", "-f", str(tmp_path / "elsewhere.json"))
+    server.kubectl("wait", "--for=condition=Available=False", "apiservice/v1beta1.metrics.k8s.io", "--timeout=20s")
+    row = server.kubectl("get", "apiservice", "v1beta1.metrics.k8s.io", "--no-headers")
+    assert row.split()[1:4] == ["kube-system/metrics", "False", "(ServiceNotFound)"]
+    server.kubectl("delete", "apiservice", "v1beta1.metrics.k8s.io")
 
     services = "/apis/apiregistration.k8s.io/v1/apiservices"
     with api.watch(f"{services}?watch=true&fieldSelector=metadata.name%3Dv1.policy") as events:

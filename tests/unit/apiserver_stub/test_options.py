@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from apiserver_stub.options import Options, OptionsError, parse, warnings
-from apiserver_stub.options.pending import PENDING
 
 
 def test_without_options_the_server_is_for_this_machine() -> None:
@@ -40,12 +39,12 @@ def test_values_are_typed() -> None:
     assert (options.request_timeout_seconds, options.verbosity) == (90.0, 4)
 
 
-@pytest.mark.parametrize("name", PENDING)
-def test_an_option_without_effect_is_refused(name: str) -> None:
+@pytest.mark.parametrize(("given", "missing"), [("cert", "key"), ("key", "cert")])
+def test_the_proxy_client_certificate_and_its_key_need_one_another(given: str, missing: str) -> None:
     with pytest.raises(OptionsError) as error:
-        parse([f"--{name}=x"])
+        parse([f"--proxy-client-{given}-file=x"])
 
-    assert error.value.problems == [f"--{name} has no effect yet and is refused; leave it out"]
+    assert error.value.problems == [f"--proxy-client-{given}-file needs --proxy-client-{missing}-file"]
 
 
 def test_all_problems_are_told_at_once() -> None:

@@ -94,22 +94,13 @@ async def test_what_another_server_of_the_store_serves_stays(store: Memory) -> N
     assert "v1.apps" in names(store)
 
 
-async def test_aggregation_that_is_stored_is_said_not_to_be_offered_and_the_word_of_others_counts(
-    store: Memory,
-) -> None:
-    store.put(SERVICES, foreign(service={"namespace": "n", "name": "s"}))
-    kept = registration(store, SHARED)
+async def test_one_that_others_answer_for_is_left_alone(store: Memory) -> None:
+    stored = foreign("v1.example.com", "onstart", service={"namespace": "n", "name": "s"})
+    store.put(SERVICES, stored)
 
-    await kept.register()
+    await registration(store).register()
 
-    found = store.read(SERVICES, "v1.example.com")
-    (condition,) = found["status"]["conditions"]
-    assert (condition["status"], condition["reason"]) == ("False", "AggregationNotOffered")
-
-    offered = {"conditions": [{"type": "Available", "status": "True", "reason": "Passed"}]}
-    store.put(SERVICES, {**found, "status": offered})
-    await kept.register()
-    assert store.read(SERVICES, "v1.example.com")["status"] == offered
+    assert store.read(SERVICES, "v1.example.com")["spec"] == stored["spec"]
 
 
 async def test_without_the_resource_nothing_is_written(store: Memory) -> None:

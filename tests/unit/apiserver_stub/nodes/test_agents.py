@@ -18,7 +18,9 @@ from apiserver_stub.options import parse
 class Silent(Direct):
     """Reaches nobody, ever."""
 
-    async def connect(self, factory: Callable[[], Any], host: str, port: int, tls: ssl.SSLContext | None) -> Any:
+    async def connect(
+        self, factory: Callable[[], Any], host: str, port: int, tls: ssl.SSLContext | None, server_name: str = ""
+    ) -> Any:
         await asyncio.Event().wait()
 
 

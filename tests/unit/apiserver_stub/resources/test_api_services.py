@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -49,7 +48,15 @@ def test_a_local_one_is_available_from_the_start() -> None:
         (service(versionPriority=1001), "spec.versionPriority", "must be positive and less than 1000"),
         (service(caBundle="YQ=="), "spec.caBundle", '"1 bytes": local APIServices may not have a caBundle'),
         (service(insecureSkipTLSVerify=True), "spec.insecureSkipTLSVerify", "local APIServices may not have"),
-        (service(service=ELSEWHERE), "spec.service", "Forbidden: aggregation is not offered by this server"),
+        (service(service={**ELSEWHERE, "name": ""}), "spec.service.name", "Required value"),
+        (service(service={**ELSEWHERE, "namespace": ""}), "spec.service.namespace", "Required value"),
+        (service(service={**ELSEWHERE, "port": 65536}), "spec.service.port", "must be between 1 and 65535, inclusive"),
+        (
+            service(service=ELSEWHERE, insecureSkipTLSVerify=True, caBundle="YQ=="),
+            "spec.insecureSkipTLSVerify",
+            "may not be true if caBundle is present",
+        ),
+        (service("v1.", group="", service=ELSEWHERE), "spec.service", "Forbidden: this group is always served by"),
     ],
 )
 def test_what_makes_no_sense_is_refused(new: dict[str, Any], field: str, text: str) -> None:
@@ -62,16 +69,16 @@ def test_the_core_group_has_no_name() -> None:
     assert RULES.validate(service("v1.", group="")) == []
 
 
-def test_one_that_another_server_stored_may_change_in_all_but_its_service() -> None:
-    old = service(service=ELSEWHERE)
-    labelled, moved = copy.deepcopy(old), service(service={**ELSEWHERE, "name": "other"})
-    labelled["metadata"]["labels"] = {"a": "b"}
+def test_a_service_may_come_go_and_move_and_its_port_is_that_of_https() -> None:
+    old = service(service={"namespace": "n", "name": "s"})
+    RULES.default(old)
+    RULES.prepare_create(old)
 
-    assert RULES.validate_update(labelled, old, "") == []
-    assert RULES.validate_update(service(), old, "") == []
-    for new, before in ((moved, old), (old, service())):
-        (cause,) = RULES.validate_update(new, before, "")
-        assert cause.field == "spec.service"
+    assert old["spec"]["service"]["port"] == 443
+    assert old["status"] == {}
+    assert RULES.validate(old) == []
+    for new in (service(), service(service={**ELSEWHERE, "name": "other"})):
+        assert RULES.validate_update(new, old, "") == []
 
 
 def test_conditions_are_true_false_or_unknown() -> None:

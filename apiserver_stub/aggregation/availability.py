@@ -1,0 +1,251 @@
+"""Watches over API services: which of them are available, and what their group versions hold."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from apiserver_stub import objects
+from apiserver_stub.aggregation.asking import Extensions, Failed
+from apiserver_stub.aggregation.documents import openapi_url, resources_of
+from apiserver_stub.aggregation.places import ENDPOINTS, SERVICES, endpoints_of, find, name_of_port
+from apiserver_stub.aggregation.remotes import NOTHING, Discovered, GroupVersion, Remote, remote_of
+from apiserver_stub.objects import Object, dig
+from apiserver_stub.resources import api_services
+from apiserver_stub.resources.api_services import available, is_local, local_status
+from apiserver_stub.store import Keep, Outcome, Put, Record, StoreRefused, StoreUnavailable
+from nodeagent.base import identity
+from nodeagent.base.aio import Backoff, TaskOwner
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+
+_log = logging.getLogger(__name__)
+
+RESYNC_SECONDS = 30.0
+_PAUSE_SECONDS = 0.1
+_FIRST_RETRY_SECONDS = 0.5
+_ATTEMPTS = 5
+_AT_ONCE = 10
+Condition = tuple[str, str, str]
+"""Status, reason and message."""
+_PASSED: Condition = ("True", "Passed", "all checks passed")
+
+
+class Availability:
+    """Keeps the condition ``Available`` of every API service and the table of remote group versions.
+
+    Each remote one is checked when it, its service or the endpoints change, and every thirty seconds; one that fails
+    is tried again after growing pauses.
+    """
+
+    def __init__(self, server: ApiServer, extensions: Extensions) -> None:
+        self._server, self._extensions = server, extensions
+        group = identity.current().group(api_services.GROUP)
+        resource = server.registry.find(group, "v1", "apiservices")
+        self._collection = resource.storage if resource is not None else ""
+        self._checks: dict[GroupVersion, _Check] = {}
+        self._places = asyncio.Semaphore(_AT_ONCE)
+
+    async def run(self) -> None:
+        """Follow the API services until cancelled."""
+        async with AsyncExitStack() as stack:
+            tasks = await stack.enter_async_context(TaskOwner("api-service-checks"))
+            while self._collection:
+                positions = self._server.positions(self._collection)
+                if self._server.remotes.table:
+                    positions |= self._server.positions(SERVICES, ENDPOINTS)
+                late = None
+                try:
+                    await self._look(tasks)
+                except (StoreUnavailable, StoreRefused) as error:
+                    late = RESYNC_SECONDS
+                    _log.warning("Conditions of API services were not written", extra={"err": error})
+                if bool(self._server.remotes.table) != (SERVICES in positions):
+                    continue
+                await self._server.changed_since(positions, timeout_seconds=late)
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _look(self, tasks: TaskOwner) -> None:
+        table: dict[GroupVersion, Remote] = {}
+        for record in self._server.store.collection(self._collection).select():
+            obj: Object = objects.decode(record.data)
+            remote = remote_of(obj)
+            if remote is not None:
+                table[remote.group, remote.version] = remote
+            elif is_local(obj) and reason_of(obj) != "Local":
+                await self.tell(record.key, None)
+        for key in [key for key in self._checks if key not in table]:
+            self._checks.pop(key).stop()
+            self._server.remotes.discovered.pop(key, None)
+        for key, remote in table.items():
+            check = self._checks.get(key)
+            if check is None:
+                check = self._checks[key] = _Check(self, remote)
+                check.task = tasks.start(check.run(), f"check-{remote.name}")
+            table[key] = check.look(remote, self._surroundings(remote))
+        self._server.remotes.table = table
+
+    def _surroundings(self, remote: Remote) -> tuple[object, ...]:
+        key, store = objects.key_of(remote.namespace, remote.service), self._server.store
+        records = (store.collection(SERVICES).get(key), store.collection(ENDPOINTS).get(key))
+        return tuple(None if record is None else record.data for record in records)
+
+    async def examine(self, remote: Remote) -> Condition:
+        """Return what is to be said of *remote*."""
+        if (problem := missing(self._server, remote)) is not None:
+            return problem
+        async with self._places:
+            attempts = [asyncio.ensure_future(self._extensions.check(remote)) for _ in range(_ATTEMPTS)]
+            try:
+                for attempt in asyncio.as_completed(attempts):
+                    try:
+                        await attempt
+                    except Failed as error:
+                        problem = ("False", "FailedDiscoveryCheck", str(error))
+                    else:
+                        return _PASSED
+            finally:
+                for attempt in attempts:
+                    attempt.cancel()
+                await asyncio.gather(*attempts, return_exceptions=True)
+        assert problem is not None
+        return problem
+
+    def mark(self, remote: Remote, *, is_available: bool) -> Remote:
+        """Let requests see it before anybody can read it, and return *remote* as it is then."""
+        key, marked = (remote.group, remote.version), replace(remote, available=is_available)
+        if self._server.remotes.table.get(key) == remote:
+            self._server.remotes.table = {**self._server.remotes.table, key: marked}
+        return marked
+
+    async def tell(self, name: str, condition: Condition | None) -> None:
+        """Write the condition of an API service, for a local one that it is that, unless it says so already."""
+
+        def decide(current: Record | None) -> Outcome:
+            obj: Object | None = None if current is None else objects.decode(current.data)
+            if obj is None or is_local(obj) != (condition is None):
+                return Keep()
+            new = with_condition(obj, condition)
+            return Keep() if new == obj else Put(objects.encode_for_store(new))
+
+        if self._server.store.collection(self._collection).get(name) is not None:
+            await self._server.store.update(self._collection, name, decide)
+
+    async def discover(self, remote: Remote, *, reachable: bool) -> None:
+        """Learn what *remote* holds; what cannot be read leaves what was known, marked as stale."""
+        key = remote.group, remote.version
+        known = self._server.remotes.discovered.get(key, NOTHING)
+        found = Discovered(known.resources, False, known.openapi_url)
+        if reachable:
+            try:
+                async with self._places:
+                    resources = resources_of(await self._extensions.read(remote, remote.path))
+                    found = Discovered(resources, True, await self._openapi_url(remote))
+            except (Failed, ValueError) as error:
+                _log.warning("Cannot read discovery", extra={"apiService": remote.name, "err": error})
+        if key in self._checks:
+            self._server.remotes.discovered[key] = found
+
+    async def _openapi_url(self, remote: Remote) -> str:
+        try:
+            return openapi_url(await self._extensions.read(remote, "/openapi/v3"), remote.path)
+        except Failed:
+            return ""  # not every extension API server has it
+
+
+class _Check:
+    """The life of one remote API service."""
+
+    def __init__(self, owner: Availability, remote: Remote) -> None:
+        self._owner, self._remote = owner, remote
+        self._seen: object = None
+        self._changed = asyncio.Event()
+        self._verdict: bool | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    def look(self, stored: Remote, surroundings: object) -> Remote:
+        """Return *stored* as available as the last check found it; check again if something is not what it was."""
+        seen = (stored.service, stored.namespace, stored.port, stored.ca_bundle, stored.insecure, surroundings)
+        found = stored if self._verdict is None else replace(stored, available=self._verdict)
+        if seen != self._seen or found != stored:  # or somebody else has written the condition
+            self._changed.set()
+        self._seen = seen
+        if found != self._remote:
+            self._remote = found
+        return found
+
+    def stop(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+
+    async def run(self) -> None:
+        """Check, now and again, until cancelled."""
+        pauses = Backoff(_FIRST_RETRY_SECONDS, RESYNC_SECONDS)
+        while True:
+            self._changed.clear()
+            remote, pause = self._remote, RESYNC_SECONDS
+            condition = await self._owner.examine(remote)
+            if remote is not self._remote:
+                continue  # it is another one by now
+            self._verdict = condition[0] == "True"
+            self._remote = remote = self._owner.mark(remote, is_available=self._verdict)
+            try:
+                await self._owner.tell(remote.name, condition)
+            except (StoreUnavailable, StoreRefused) as error:
+                _log.warning("The condition of an API service was not written", extra={"err": error})
+                pause = pauses.next()
+            await self._owner.discover(remote, reachable=condition == _PASSED)
+            if condition[1] == "FailedDiscoveryCheck":
+                pause = pauses.next()
+            else:
+                pauses.reset()
+            try:
+                async with asyncio.timeout(pause):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+
+def missing(server: ApiServer, remote: Remote) -> Condition | None:
+    """Return what lacks before *remote* can be asked at all."""
+    where = f'service/{remote.service} in "{remote.namespace}"'
+    service = find(server.store, SERVICES, remote.namespace, remote.service)
+    if service is None:
+        return "False", "ServiceNotFound", f"{where} is not present"
+    spec = service.get("spec") or {}
+    if (spec.get("type") or "ClusterIP") != "ClusterIP":
+        return None
+    port_name = name_of_port(spec, remote.port)
+    if port_name is None:
+        return "False", "ServicePortError", f"{where} is not listening on port {remote.port}"
+    endpoints = find(server.store, ENDPOINTS, remote.namespace, remote.service)
+    if endpoints is None:
+        return "False", "EndpointsNotFound", f"cannot find endpoints for {where}"
+    if not endpoints_of(endpoints, port_name):
+        text = f'endpoints for {where} have no addresses with port name "{port_name}"'
+        return "False", "MissingEndpoints", text
+    return None
+
+
+def with_condition(obj: Object, condition: Condition | None) -> Object:
+    """Return *obj* saying that; the time of the last transition is that of the last other status."""
+    (new,) = local_status()["conditions"] if condition is None else [available(*condition)]
+    conditions = list(dig(obj, ("status", "conditions")) or ())
+    index = next((i for i, item in enumerate(conditions) if item.get("type") == new["type"]), None)
+    if index is None:
+        conditions.append(new)
+    else:
+        if conditions[index].get("status") == new["status"]:
+            new["lastTransitionTime"] = conditions[index].get("lastTransitionTime")
+        conditions[index] = new
+    return {**obj, "status": {**(obj.get("status") or {}), "conditions": conditions}}
+
+
+def reason_of(obj: Object) -> str:
+    """Return the reason that the condition ``Available`` gives, empty when there is none."""
+    conditions = dig(obj, ("status", "conditions")) or ()
+    return next((item.get("reason") or "" for item in conditions if item.get("type") == "Available"), "")

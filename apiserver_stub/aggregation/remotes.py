@@ -1,0 +1,128 @@
+"""Which group versions other servers serve, and in which order all of them are listed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from apiserver_stub.objects import Object, dig
+from apiserver_stub.request import RequestInfo
+from apiserver_stub.resources import api_services
+
+GroupVersion = tuple[str, str]
+_VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
+_STAGES = {None: 2, "beta": 1, "alpha": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """An API service that names a service."""
+
+    name: str
+    group: str
+    version: str
+    service: str
+    namespace: str
+    port: int
+    ca_bundle: str
+    insecure: bool
+    available: bool
+    group_priority: int
+    version_priority: int
+
+    @property
+    def server_name(self) -> str:
+        """What the certificate of the service names."""
+        return f"{self.service}.{self.namespace}.svc"
+
+    @property
+    def path(self) -> str:
+        return f"/apis/{self.group}/{self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """What is known of the resources of a remote group version."""
+
+    resources: Sequence[Object] = ()
+    """As the one document of all groups lists them."""
+    fresh: bool = False
+    openapi_url: str = ""
+    """Where its OpenAPI document is; empty when it has none."""
+
+
+NOTHING = Discovered()
+
+
+@dataclass(slots=True)
+class Remotes:
+    """The remote group versions at this time; written by the controller, read by requests."""
+
+    table: dict[GroupVersion, Remote] = field(default_factory=dict)
+    discovered: dict[GroupVersion, Discovered] = field(default_factory=dict)
+
+    def find(self, info: RequestInfo) -> Remote | None:
+        """Return who serves a request: for a resource, or a discovery or OpenAPI document of one group version."""
+        if info.is_resource:
+            return self.table.get((info.group, info.version))
+        parts = info.path.strip("/").split("/")
+        if parts[:2] == ["openapi", "v3"]:
+            parts = parts[2:]
+        return self.table.get((parts[1], parts[2])) if len(parts) == 3 and parts[0] == "apis" else None
+
+    def merged(self, local: Sequence[GroupVersion]) -> Sequence[GroupVersion]:
+        """Return *local* and remote group versions in the order in which clients prefer them."""
+        return merge(local, self.table) if self.table else local
+
+
+def remote_of(obj: Object) -> Remote | None:
+    """Return what the API service *obj* stands for, ``None`` when it is served here."""
+    spec = obj.get("spec") or {}
+    service = spec.get("service")
+    if service is None or (spec.get("group") or "") in api_services.kept_here():
+        return None
+    conditions = dig(obj, ("status", "conditions")) or ()
+    return Remote(
+        obj["metadata"]["name"],
+        spec["group"],
+        spec.get("version") or "",
+        service.get("name") or "",
+        service.get("namespace") or "",
+        service.get("port") or api_services.DEFAULT_PORT,
+        spec.get("caBundle") or "",
+        bool(spec.get("insecureSkipTLSVerify")),
+        any(item.get("type") == "Available" and item.get("status") == "True" for item in conditions),
+        spec.get("groupPriorityMinimum") or 0,
+        spec.get("versionPriority") or 0,
+    )
+
+
+def merge(local: Iterable[GroupVersion], table: Mapping[GroupVersion, Remote]) -> list[GroupVersion]:
+    """Return all group versions: groups by their priority, then as *local* has them, then by name."""
+    ranks: dict[GroupVersion, tuple[int, int]] = {}
+    places: dict[str, tuple[int, str]] = {}
+    for group, version in local:
+        group_order, version_order = api_services.order(group, version)
+        ranks[group, version] = -group_order, -version_order
+        places.setdefault(group, (len(places), ""))
+    after = len(places)
+    for (group, version), remote in table.items():
+        ranks[group, version] = remote.group_priority, remote.version_priority
+        places.setdefault(group, (after, group))
+    best: dict[str, int] = {}
+    for (group, _), (priority, _) in ranks.items():
+        best[group] = max(best.get(group, 0), priority)
+    return sorted(
+        ranks,
+        key=lambda item: (-best[item[0]], places[item[0]], -ranks[item][1], _youth(item[1])),
+    )
+
+
+def _youth(version: str) -> tuple[int, int, int, str]:
+    """Return by what versions of the same priority are sorted: v2, v1, v2beta1, v1alpha2, then other names."""
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        return 1, 0, 0, version
+    major, stage, minor = match.groups()
+    return -_STAGES[stage], -int(major), -int(minor or 0), version
