@@ -10,14 +10,17 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import re
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from nodeagent.base import identity
 from nodeagent.base.aio import SystemClock, TaskOwner
 from nodeagent.base.quantity import size_text
 from nodeagent.cli.exit_codes import ExitCode
@@ -36,28 +39,37 @@ from nodeagent.pluginmanager import PluginManager
 _Action = Callable[[argparse.Namespace, Loaded], int]
 _T = TypeVar("_T")
 _SHORT_ID = 12
+_ID = re.compile(r"(?:sha256:)?[0-9a-f]{64}")
 
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser of all commands."""
     image = commands.add_parser("image", help="list, pull, pin and collect images")
     actions = image.add_subparsers(required=True, metavar="ACTION", parser_class=FlagParser)
-    _add(actions, "list", "show the images of the runtime's store", _list)
-    _add(actions, "pull", "pull an image, with the credentials that the node's providers know", _pull, image=True)
-    _add(actions, "pin", "never collect an image on this node", _pin, image=True)
-    _add(actions, "unpin", "let a pinned image be collected again", _unpin, image=True)
-    collect = _add(actions, "gc", "remove unused images as age and disk ask for it", _collect)
+    _add(actions, "list", "show the images of the runtime's store", partial(_run, _list))
+    _add(
+        actions,
+        "pull",
+        "pull an image, with the credentials that the node's providers know",
+        partial(_run, _pull),
+        image=True,
+    )
+    _add(actions, "pin", "never collect an image on this node", partial(_run_alone, _pin), image=True)
+    _add(actions, "unpin", "let a pinned image be collected again", partial(_run_alone, _unpin), image=True)
+    collect = _add(actions, "gc", "remove unused images as age and disk ask for it", partial(_run, _collect))
     collect.add_argument("--dry-run", action="store_true", help="only tell what would go, and why the rest stays")
     collect.add_argument("--all", action="store_true", help="every unused image goes, whatever the disk has free")
 
 
-def _add(actions: Any, name: str, what: str, action: _Action, *, image: bool = False) -> argparse.ArgumentParser:
+def _add(
+    actions: Any, name: str, what: str, handler: Callable[[argparse.Namespace], int], *, image: bool = False
+) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = actions.add_parser(name, help=what)
     if image:
         parser.add_argument("image", metavar="IMAGE")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     add_flags(parser)
-    parser.set_defaults(handler=lambda arguments: _run(action, arguments))
+    parser.set_defaults(handler=handler)
     return parser
 
 
@@ -70,6 +82,19 @@ def _run(action: _Action, arguments: argparse.Namespace) -> int:
     except NodeAgentError as error:
         print(f"nodeagent: {error}", file=sys.stderr)
         return ExitCode.UNREACHABLE if isinstance(error, RuntimeUnavailable) else ExitCode.PROBLEMS
+
+
+def _run_alone(action: Callable[[argparse.Namespace, Path], int], arguments: argparse.Namespace) -> int:
+    """Do what needs the root directory and nothing else: no configuration, no runtime."""
+    flags = read_flags(arguments)
+    if flags.problems:
+        raise ConfigError(flags.problems)
+    identity.configure(flags.settings.identity)
+    try:
+        return action(arguments, Path(flags.settings.root_dir))
+    except NodeAgentError as error:
+        print(f"nodeagent: {error}", file=sys.stderr)
+        return ExitCode.PROBLEMS
 
 
 # --- actions --------------------------------------------------------------------------------------------------
@@ -109,27 +134,32 @@ def _pull(arguments: argparse.Namespace, loaded: Loaded) -> int:
     seconds = round(time.monotonic() - started, 3)
     size = found.size_bytes if found is not None else 0
     if arguments.output == "json":
-        identity = found.id if found is not None else ""
-        print_json({"image": image, "ref": ref, "id": identity, "sizeBytes": size, "seconds": seconds})
+        id = found.id if found is not None else ""
+        print_json({"image": image, "ref": ref, "id": id, "sizeBytes": size, "seconds": seconds})
     else:
         print(f"pulled {image} as {ref} in {seconds:.1f} s, {size_text(size)}")
     return ExitCode.OK
 
 
-def _pin(arguments: argparse.Namespace, loaded: Loaded) -> int:
-    pins = read_pins(_root(loaded))
-    return _write(arguments, loaded, pins | {full_name(arguments.image)}, "pinned")
+def _pin(arguments: argparse.Namespace, root: Path) -> int:
+    try:
+        parse_image_name(arguments.image)
+    except ValueError as error:
+        if not _ID.fullmatch(arguments.image):
+            print(f"nodeagent: {arguments.image!r} {error}", file=sys.stderr)
+            return ExitCode.CONFIGURATION
+    return _write(arguments, root, read_pins(root) | {full_name(arguments.image)}, "pinned")
 
 
-def _unpin(arguments: argparse.Namespace, loaded: Loaded) -> int:
-    pins, name = read_pins(_root(loaded)), full_name(arguments.image)
+def _unpin(arguments: argparse.Namespace, root: Path) -> int:
+    pins, name = read_pins(root), full_name(arguments.image)
     if name not in pins:
         raise NodeAgentError(f"{name} is not pinned on this node")
-    return _write(arguments, loaded, pins - {name}, "unpinned")
+    return _write(arguments, root, pins - {name}, "unpinned")
 
 
-def _write(arguments: argparse.Namespace, loaded: Loaded, pins: frozenset[str], done: str) -> int:
-    write_pins(_root(loaded), pins)
+def _write(arguments: argparse.Namespace, root: Path, pins: frozenset[str], done: str) -> int:
+    write_pins(root, pins)
     name = full_name(arguments.image)
     if arguments.output == "json":
         print_json({"image": name, "pins": sorted(pins)})

@@ -50,7 +50,7 @@ class Puller:
 
         One that the machine itself provides is not asked for anywhere.
 
-        :raises CallError: it cannot be had; the text names image and cause.
+        :raises CallError: it cannot be had; the text names the cause, whoever asks knows the image.
         """
         name = parse_name(text)
         known = self._loader.store.find(str(name))
@@ -63,10 +63,8 @@ class Puller:
         try:
             registry = Registry(self._session, name, Credentials.of(auth), plain=plain)
             return await self._pull(registry, name)
-        except CallError as error:
-            raise type(error)(f'pull image "{text}": {error}') from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise CallError(f'pull image "{text}": registry {name.domain}: {explain(error)}') from error
+            raise CallError(f"registry {name.domain}: {explain(error)}") from error
 
     async def _pull(self, registry: Registry, name: Name) -> Image:
         content, digest = await registry.manifest(name.reference)
