@@ -57,7 +57,7 @@ def find(arguments: argparse.Namespace) -> Place:
     """
     try:
         found = _kubeconfig(arguments)
-        token = f"Bearer {Path(arguments.token_file).read_text().strip()}" if arguments.token_file else ""
+        token = f"Bearer {_token(Path(arguments.token_file))}" if arguments.token_file else ""
         authorization = token or (found.authorization() if found is not None else "")
         local = not arguments.address and not arguments.node
         tls = _tls(arguments, None if token else found, found, local=local)
@@ -69,6 +69,12 @@ def find(arguments: argparse.Namespace) -> Place:
             raise NoServer("--node needs a kubeconfig, whose API server knows the node's address")
         address = asyncio.run(_address_of(arguments.node, found.source))
     return Place(f"https://{with_port(address)}", tls, authorization)
+
+
+def _token(path: Path) -> str:
+    if token := path.read_text().strip():
+        return token
+    raise ValueError(f"{path}: holds no token")
 
 
 def session(place: Place) -> aiohttp.ClientSession:

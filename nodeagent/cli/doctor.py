@@ -74,8 +74,12 @@ def lines(results: Sequence[_Result]) -> list[str]:
     if unknown:
         text.append(f"not known: {', '.join(unknown)}")
     counts = [sum(each.severity is severity for _, each in found) for severity in Severity]
-    text.append(f"{counts[0]} problems, {counts[1]} warnings, {len(results)} checks")
+    text.append(f"{_counted(counts[0], 'problem')}, {_counted(counts[1], 'warning')}, {len(results)} checks")
     return text
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 async def _examine(loaded: Loaded) -> list[_Result]:

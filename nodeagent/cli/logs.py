@@ -110,6 +110,12 @@ async def _show(arguments: argparse.Namespace, place: agent_server.Place) -> int
                 return ExitCode.OK
             streams = _system_streams(arguments) if arguments.system else await _pod_streams(session, arguments)
             return await _print_all(session, streams)
+    except aiohttp.ClientConnectorCertificateError as error:
+        cause = getattr(error.certificate_error, "verify_message", "") or str(error.certificate_error)
+        raise agent_server.NoServer(
+            f"{place.url} shows a certificate that cannot be trusted: {cause}; name its authority, or the certificate "
+            "itself if it is self-signed (in the agent's --cert-dir), with --certificate-authority"
+        ) from error
     except (aiohttp.ClientConnectionError, TimeoutError) as error:
         raise agent_server.NoServer(f"{place.url} cannot be reached: {str(error) or 'not in time'}") from error
 

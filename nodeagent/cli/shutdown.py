@@ -92,7 +92,8 @@ def _report(periods: ShutdownPeriods, pods: Sequence[EndingPod], steps: Sequence
 
 def _print(periods: ShutdownPeriods, pods: Sequence[EndingPod], steps: Sequence[ShutdownStep]) -> None:
     if not periods.entries:
-        print(f"Graceful shutdown is off: {len(pods)} pods would end when the machine kills them.")
+        pods_end = "1 pod would end" if len(pods) == 1 else f"{len(pods)} pods would end"
+        print(f"Graceful shutdown is off: {pods_end} when the machine goes down.")
         print("Set shutdownGracePeriod, or shutdownGracePeriodByPodPriority, to end them in order.")
         return
     for step in steps:

@@ -121,7 +121,10 @@ class Demo:
         }
         plugins = {"plugins": {"pod_sync": {"log_root": str(self.directory / "logs")}}}
         for name, document in (("config.yaml", config), ("plugins.yaml", plugins)):
-            (self.directory / name).write_text(yaml.safe_dump(document))
+            file = self.directory / name
+            file.touch(mode=0o600)
+            file.chmod(0o600)  # what `nodeagent doctor` asks for, of files that an earlier run wrote too
+            file.write_text(yaml.safe_dump(document))
         arguments = ["--config", str(self.directory / "config.yaml"), "--kubeconfig", facts["nodeKubeconfig"]]
         arguments += ["--plugin-config", str(self.directory / "plugins.yaml"), "--hostname-override", NODE]
         arguments += ["--node-ip", "127.0.0.1"]  # where it listens

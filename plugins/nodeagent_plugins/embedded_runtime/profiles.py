@@ -53,6 +53,8 @@ def seccomp_profile(security: cri.LinuxContainerSecurityContext, runner: Runner)
         return DEFAULT
     try:
         profile = msgspec.json.decode(Path(wanted.localhost_ref).read_bytes(), type=dict[str, Any])
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise BadRequest(f"seccomp profile {wanted.localhost_ref}: {error.strerror}") from error
+    except ValueError as error:
         raise BadRequest(f"seccomp profile {wanted.localhost_ref}: {error}") from error
     return profile

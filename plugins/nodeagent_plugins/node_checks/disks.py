@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nodeagent.contracts.api import PODS
+from nodeagent.contracts.api import NODES, PODS
 from nodeagent.contracts.checks import Finding, NodeCheck, NotKnown, problem, warning
 from nodeagent.contracts.context import AgentContext
 from nodeagent.errors import NodeAgentError, RuntimeFailure
@@ -73,8 +73,12 @@ def look_for_orphans(root: Path, known: frozenset[str], now: float) -> Sequence[
     if not left:
         return []
     shown = ", ".join(sorted(left)[:_SHOWN]) + (", …" if len(left) > _SHOWN else "")
-    remedy = "the running agent removes them; if they stay, see its log, unmount what is mounted there and remove them"
-    return [warning(f"volumes of {len(left)} pods that are gone are left: {shown}", remedy)]
+    remedy = (
+        "the running agent removes those of pods that are gone; of any that stay and that `nodeagent status` does not "
+        "list, see its log, unmount what is mounted there and remove them"
+    )
+    pods = "1 pod" if len(left) == 1 else f"{len(left)} pods"
+    return [warning(f"volumes are left of {pods} that nobody here knows: {shown}", remedy)]
 
 
 def _there(path: Path) -> Path:
@@ -92,11 +96,13 @@ def _short(what: str, free: float, low: float, short: float, remedy: str) -> lis
 async def _known_pods(context: AgentContext) -> frozenset[str]:
     """Return the UIDs of pods that the runtime or the API server knows.
 
-    :raises NotKnown: one of them does not answer.
+    :raises NotKnown: one of them does not answer, or the API server has no node of this name: no pod is bound to a
+        name that is wrong, and the volumes of all that are yet to start would look left behind.
     """
     try:
         uids = {sandbox.uid for sandbox in await context.runtime.list_sandboxes()}
         if context.api is not None:
+            await context.api.get(NODES, context.node_name, into=dict)
             selector = f"spec.nodeName={context.node_name}"
             for pod in (await context.api.list(PODS, into=dict, field_selector=selector, cached=True)).items:
                 uids.add(pod["metadata"]["uid"])

@@ -126,7 +126,7 @@ def test_the_configuration_installed_is_a_good_one_and_names_the_runtime(staged:
 def test_what_may_hold_secrets_is_roots_alone_and_kubeconfigs_are_in_place(staged: Staged) -> None:
     etc = staged.root / "etc/nodeagent"
 
-    for name in ("nodeagent.env", "apiserver.env", "runtime.env"):
+    for name in ("config.yaml", "nodeagent.env", "apiserver.env", "runtime.env"):
         assert (etc / name).stat().st_mode & 0o777 == 0o600
     data = staged.root / "data"
     links = {name: os.readlink(etc / name) for name in ("kubeconfig", "admin.kubeconfig")}

@@ -252,7 +252,11 @@ def test_files_of_the_system_are_listed_and_shown(node: Node) -> None:
         (("--system", "containers/"), 1, "name a file in it"),
         (("well-node-1", "--kubeconfig", "/no/where"), 3, "credentials cannot be used"),
         (("well-node-1", "--address", "127.0.0.1:1"), 3, "cannot be reached"),
-        (("well-node-1", "--certificate-authority", "/etc/ssl/certs/ca-certificates.crt"), 3, "cannot be reached"),
+        (
+            ("well-node-1", "--certificate-authority", "/etc/ssl/certs/ca-certificates.crt"),
+            3,
+            "with --certificate-authority",
+        ),
         ((), 2, "a pod is needed"),
         (("--query", "x"), 2, "need --system"),
         (("--system", "--previous"), 2, "are for pods"),

@@ -73,7 +73,7 @@ def test_hook_provide_node_checks(examine, capsys):
         "         -> do w",
         "",
         "well: c",
-        "1 problems, 1 warnings, 3 checks",
+        "1 problem, 1 warning, 3 checks",
     ]
 
 

@@ -158,6 +158,13 @@ def test_a_value_that_is_none_is_refused(option, capsys):
     assert option[0] in capsys.readouterr().err
 
 
+def test_an_empty_token_file_is_no_leave_to_ask_as_nobody(tmp_path, capsys):
+    (tmp_path / "token").write_text("\n")
+
+    assert main(["logs", "web", "--address", "h", "--token-file", str(tmp_path / "token")]) == 3
+    assert "holds no token" in capsys.readouterr().err
+
+
 def test_a_token_goes_without_the_kubeconfig_s_certificate(tmp_path, monkeypatch):
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -13,6 +13,7 @@ import pytest
 
 from nodeagent.apiclient.transport import ConnectionLost, Response
 from nodeagent.base.tls import generate_ca, issue
+from nodeagent.contracts.api import NODES
 from nodeagent.contracts.checks import NotKnown, Severity
 from nodeagent.contracts.runtime import RuntimeCondition, RuntimeVersion
 from nodeagent.errors import ApiError, RuntimeUnavailable
@@ -236,7 +237,7 @@ async def test_volumes_of_pods_that_are_gone_are_found(tmp_path, context):
 
     [(severity, text)] = told(await check.run())
     assert severity is WARNING
-    assert text.startswith("volumes of 1 pods that are gone are left") and text.endswith("/pods/gone")
+    assert text.startswith("volumes are left of 1 pod that nobody here knows") and text.endswith("/pods/gone")
 
 
 async def test_without_a_runtime_nobody_calls_volumes_orphaned(context, runtime):
@@ -244,6 +245,16 @@ async def test_without_a_runtime_nobody_calls_volumes_orphaned(context, runtime)
 
     with pytest.raises(NotKnown):
         await {check.name: check for check in disks.checks(context)}["orphaned volumes"].run()
+
+
+async def test_under_another_node_s_name_nobody_calls_volumes_orphaned(context):
+    context.api = FakeApi()
+    check = {check.name: check for check in disks.checks(context)}["orphaned volumes"]
+    with pytest.raises(NotKnown):
+        await check.run()
+
+    await context.api.create(NODES, {"metadata": {"name": context.node_name}})
+    assert await check.run() == []
 
 
 # --- files ----------------------------------------------------------------------------------------------------
