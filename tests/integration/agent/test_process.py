@@ -31,7 +31,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.row("config.healthzPort", "config.healthzBindAddress")
+@pytest.mark.row("path.agent.healthz", "config.healthzPort", "config.healthzBindAddress")
 def test_health_is_served_where_the_configuration_says_and_nothing_else_is(agent: NodeAgent) -> None:
     address = "127.0.0.2"
     agent.begin(healthzBindAddress=address)

@@ -61,14 +61,15 @@ def test_nothing_new_comes_into_a_namespace_that_is_missing_or_going(api: Api) -
     missing = refused(api, "POST", "/api/v1/namespaces/missing/configmaps", held, code=404)
     api.ok("DELETE", "/api/v1/namespaces/going")
     code, going = api.call("POST", "/api/v1/namespaces/going/configmaps", {"metadata": {"name": "late"}})
-    protected = refused(api, "DELETE", "/api/v1/namespaces/kube-public")
+    lasting = ("default", "kube-system", "kube-public")
+    protected = [refused(api, "DELETE", f"/api/v1/namespaces/{name}") for name in lasting]
     patch = {"metadata": {"finalizers": None}}
     api.ok("PATCH", "/api/v1/namespaces/going/configmaps/held", patch, content_type="application/merge-patch+json")
 
     assert missing == 'namespaces "missing" not found'
     assert (code, going["details"]["causes"][0]["reason"]) == (403, "NamespaceTerminating")
     assert going["message"].endswith("in namespace going because it is being terminated")
-    assert protected == 'namespaces "kube-public" is forbidden: this namespace may not be deleted'
+    assert protected == [f'namespaces "{name}" is forbidden: this namespace may not be deleted' for name in lasting]
 
 
 @pytest.mark.row("admission.LimitRanger")
@@ -290,6 +291,7 @@ def test_pods_carry_what_their_runtime_class_says(api: Api, namespace: str) -> N
     missing = refused(api, "POST", pods(namespace), pod("x", runtimeClassName="nope"))
     clash = refused(api, "POST", pods(namespace), pod("x", runtimeClassName="vm", nodeSelector={"disk": "hdd"}))
     alone = refused(api, "POST", pods(namespace), pod("x", overhead={"cpu": "1"}))
+    less = refused(api, "POST", pods(namespace), pod("x", runtimeClassName="vm", overhead={"cpu": "1m"}))
     api.ok("DELETE", f"{NODE}/runtimeclasses/vm")
 
     assert made["overhead"] == {"cpu": "250m"}
@@ -299,6 +301,7 @@ def test_pods_carry_what_their_runtime_class_says(api: Api, namespace: str) -> N
     assert clash.endswith(
         "conflict: runtimeClass.scheduling.nodeSelector[disk] = ssd; pod.spec.nodeSelector[disk] = hdd"
     )
+    assert less.endswith("pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
     assert alone.endswith("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
 
 

@@ -165,10 +165,12 @@ def test_a_namespace_gets_only_so_many_events(api: Api, namespace: str) -> None:
 def test_pods_tolerate_the_nodes_of_the_resources_they_ask_for(api: Api, namespace: str) -> None:
     body = pod()
     body["spec"]["containers"][0]["resources"] = {"limits": {"example.com/gpu": "1"}}
+    body["spec"]["initContainers"] = [{"name": "i", "image": "i", "resources": {"limits": {"example.com/disk": "1"}}}]
 
     tolerations = api.ok("POST", pods(namespace), body)["spec"]["tolerations"]
 
-    assert {"key": "example.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in tolerations
+    for name in ("gpu", "disk"):
+        assert {"key": f"example.com/{name}", "operator": "Exists", "effect": "NoSchedule"} in tolerations
 
 
 @pytest.mark.row("admission.ImagePolicyWebhook")
@@ -315,12 +317,15 @@ def test_pods_tolerate_what_their_namespace_lets_them(api: Api, namespace: str) 
 
 @pytest.mark.row("admission.SecurityContextDeny")
 def test_pods_do_not_choose_whom_they_run_as(api: Api, namespace: str) -> None:
-    containers = [{"name": "c", "image": "i", "securityContext": {"runAsUser": 1}}]
+    containers: list[dict[str, Any]] = [{"name": "c", "image": "i", "securityContext": {"runAsUser": 1}}]
 
     text = refused(api, "POST", pods(namespace), pod(securityContext={"fsGroup": 5}))
     assert text.endswith("pod.Spec.SecurityContext.FSGroup is forbidden")
     text = refused(api, "POST", pods(namespace), pod(containers=containers))
     assert text.endswith("SecurityContext.RunAsUser is forbidden")
+    containers[0]["securityContext"] = {"seLinuxOptions": {"level": "s0"}}
+    text = refused(api, "POST", pods(namespace), pod(containers=containers))
+    assert text.endswith("SecurityContext.SELinuxOptions is forbidden")
 
 
 @pytest.mark.row("admission.CertificateApproval", "admission.CertificateSigning")
@@ -359,6 +364,9 @@ def test_anchors_of_a_signer_are_published_by_who_may(server: Server, api: Api, 
     assert text.endswith('user not permitted to attest for signerName "other.com/ca"')
     limited.ok("POST", path, bundle("anybody"))
     api.ok("POST", path, bundle("other.com:ca:a", signerName="other.com/ca"))
+    other = {"spec": {"trustBundle": pem + pem}}
+    text = refused(limited, "PATCH", f"{path}/other.com:ca:a", other, content_type=MERGE)
+    assert text.endswith('user not permitted to attest for signerName "other.com/ca"')
 
 
 @pytest.mark.row("admission.ValidatingAdmissionPolicy")

@@ -315,7 +315,8 @@ async def test_configz_shows_the_configuration_and_hides_header_values(pki, tmp_
 
 @pytest.mark.row("path.agent.healthz")
 async def test_the_health_port_serves_health_and_nothing_else(clock):
-    server = HealthServer("127.0.0.1", 0, {"ping": lambda: ""}, clock)
+    problem = ""
+    server = HealthServer("127.0.0.1", 0, {"ping": lambda: "", "pleg": lambda: problem}, clock)
     serving_ = asyncio.create_task(server.run())
     try:
         while not server.port:
@@ -325,9 +326,13 @@ async def test_the_health_port_serves_health_and_nothing_else(clock):
             for path in ("/healthz", "/debug/pprof/", "/debug/pprof/profile", "/debug/flags/v", "/metrics", "/pods"):
                 async with session.get(f"http://127.0.0.1:{server.port}{path}") as answer:
                     got[path] = answer.status
+            problem = "stuck"
+            async with session.get(f"http://127.0.0.1:{server.port}/healthz") as answer:
+                failing, text = answer.status, await answer.text()
     finally:
         serving_.cancel()
         await asyncio.gather(serving_, return_exceptions=True)
 
+    assert (failing, text) == (500, "[+]ping ok\n[-]pleg failed: stuck\nhealthz check failed\n")
     assert got.pop("/healthz") == 200
     assert set(got.values()) == {404}

@@ -40,7 +40,7 @@ async def ask(node, query, **headers):
     return await node.ask(f"/logs/?{query}", tls=node.pki.client("admin"), headers=headers)
 
 
-@pytest.mark.row("config.enableSystemLogQuery")
+@pytest.mark.row("path.agent./logs/", "config.enableSystemLogQuery")
 async def test_a_service_of_the_journal_is_read_with_every_option_as_one_word(node):
     options = "sinceTime=2024-01-01T00:00:00Z&untilTime=2024-01-02T01:00:00%2B01:00&tailLines=5&boot=-1"
     status, text, headers = await ask(node, f"query=ssh&query=cron&{options}&pattern=a%20b;%20touch%20x%20$(id)")
@@ -111,7 +111,7 @@ async def test_a_client_that_asks_for_it_gets_it_compressed(node):
     assert (status, text, headers["Content-Encoding"]) == (200, "plain", "gzip")
 
 
-@pytest.mark.row("config.enableSystemLogQuery")
+@pytest.mark.row("path.agent./logs/", "config.enableSystemLogQuery")
 async def test_without_the_switch_a_query_is_a_plain_listing(pki, tmp_path):
     async with serving(pki, tmp_path) as node:
         status, text, _ = await ask(node, "query=ssh")

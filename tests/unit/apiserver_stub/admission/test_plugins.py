@@ -9,6 +9,7 @@ from apiserver_stub.admission.config import AdmissionError
 from apiserver_stub.admission.event_rate import EventRateLimit
 from apiserver_stub.admission.image_policy import read_config
 from apiserver_stub.admission.limit_ranger import _check_pod
+from apiserver_stub.admission.network import DenyServiceExternalIPs
 from apiserver_stub.admission.pod_restrictions import PodNodeSelector, PodTolerationRestriction
 from apiserver_stub.admission.pod_security import PodSecurity
 from apiserver_stub.admission.priority import Priority
@@ -164,6 +165,18 @@ class Plain:
 
     def namespace(self, name):
         return {"metadata": {"name": name}}
+
+
+@pytest.mark.row("admission.DenyServiceExternalIPs")
+async def test_a_service_keeps_addresses_that_it_has_and_gets_no_more(call):
+    services = Resource("", "v1", "Service", "services")
+    admission = Admission([DenyServiceExternalIPs()])
+    old, new, less = ({"metadata": {"name": "s"}, "spec": {"externalIPs": list(ips)}} for ips in ("ab", "abc", "a"))
+
+    for kept in (old, less):
+        await admission.check(call(kept, old, operation="UPDATE", resource=services))
+    with pytest.raises(ApiError, match="Use of external IPs is denied by admission control"):
+        await admission.check(call(new, old, operation="UPDATE", resource=services))
 
 
 @pytest.mark.row("admission.PodNodeSelector")
