@@ -13,9 +13,9 @@ from enum import StrEnum
 
 import msgspec
 
+from nodeagent.base.aio.program import Finished
 from nodeagent.base.duration import Duration
 from nodeagent.contracts.runtime import Credentials
-from nodeagent_plugins.credential_exec.process import Finished
 
 _REQUEST, _RESPONSE = "CredentialProviderRequest", "CredentialProviderResponse"
 _SHOWN = 60

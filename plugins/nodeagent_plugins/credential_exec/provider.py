@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nodeagent.base.aio import Clock, TaskOwner
+from nodeagent.base.aio.program import Finished, Limits, Program, run_program
 from nodeagent.base.duration import Duration
 from nodeagent.base.metrics import Counter, Histogram
 from nodeagent.config.types import CredentialProvider as ProviderSettings
@@ -20,7 +21,6 @@ from nodeagent.contracts.images import CredentialInquiry
 from nodeagent.model.registry import matches
 from nodeagent_plugins.credential_exec.cache import AnswerCache, Kept, Key, cache_key
 from nodeagent_plugins.credential_exec.executables import find_program
-from nodeagent_plugins.credential_exec.process import Finished, Limits, Program, run_program
 from nodeagent_plugins.credential_exec.protocol import (
     Answer,
     CacheKeyType,

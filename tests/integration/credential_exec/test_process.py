@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
 
-from nodeagent_plugins.credential_exec.process import Finished, Limits, Program, run_program
+from nodeagent.base.aio.program import Finished, Limits, Program, run_program
 from tests.integration.programs import wait_until
 
 Loop = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -86,6 +88,18 @@ def test_children_that_it_leaves_behind_are_killed(loop: Loop, program: Any, tmp
 
     assert loop(run_program(made, b"", LONG)).output == b"done\n"
     wait_until(lambda: gone(tmp_path / "child"), "the child is gone")
+
+
+def test_children_that_may_stay_live_on_with_the_pipes_open(loop: Loop, program: Any, tmp_path: Path) -> None:
+    made = program('sleep 1000 & echo $! > "$DIR/child"; echo done; echo why >&2')
+
+    try:
+        finished = loop(run_program(replace(made, may_leave_children=True), b"", LONG))
+
+        assert finished == Finished(0, b"done\n", b"why\n")
+        assert not gone(tmp_path / "child")
+    finally:
+        os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
 
 
 def test_a_crash_is_told_by_its_signal(loop: Loop, program: Any) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from nodeagent.base.aio import TaskOwner
+from nodeagent.base.aio.program import Finished, Limits, Program
 from nodeagent.base.duration import Duration
 from nodeagent.config.types import CredentialProvider, ExecEnvVar
 from nodeagent.testing import FakeClock
-from nodeagent_plugins.credential_exec.process import Finished, Limits, Program
 from nodeagent_plugins.credential_exec.provider import ExecProvider
 
 V1 = "credentialprovider.kubelet.k8s.io/v1"

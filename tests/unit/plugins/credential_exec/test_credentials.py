@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from nodeagent.base.aio.program import Finished
 from nodeagent.contracts.images import CredentialProvider, InquiringCredentialProvider
 from nodeagent.testing import FakeClock
 from nodeagent_plugins.credential_exec.credentials import ExecCredentials
-from nodeagent_plugins.credential_exec.process import Finished
 from nodeagent_plugins.credential_exec.provider import ExecProvider
 from tests.unit.plugins.credential_exec.conftest import Programs, login, response
 

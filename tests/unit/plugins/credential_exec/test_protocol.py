@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from nodeagent.base.aio.program import Finished
 from nodeagent.base.duration import Duration
 from nodeagent.contracts.runtime import Credentials
-from nodeagent_plugins.credential_exec.process import Finished
 from nodeagent_plugins.credential_exec.protocol import (
     Answer,
     CacheKeyType,

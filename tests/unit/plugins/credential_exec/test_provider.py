@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+from nodeagent.base.aio.program import Finished
 from nodeagent.contracts.images import CredentialInquiry
 from nodeagent.testing import FakeClock
-from nodeagent_plugins.credential_exec.process import Finished
 from nodeagent_plugins.credential_exec.provider import DURATIONS, FAILURES, ExecProvider
 from tests.unit.plugins.credential_exec.conftest import V1, Programs, login, response
 

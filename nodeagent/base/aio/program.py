@@ -7,12 +7,14 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO
 
 _CHUNK = 65536
 _REAP_SECONDS = 5.0
+_DRAIN_SECONDS = 1.0
+"""How long the pipes of a program that has ended are read while its children hold them open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class Program:
     arguments: tuple[str, ...]
     """Without the program's name."""
     environment: Mapping[str, str]
+    may_leave_children: bool = False
+    """Whether what it leaves running may live on once it ended well in time, such as the daemon of a file system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,8 @@ class Finished:
 async def run_program(program: Program, request: bytes, limits: Limits) -> Finished:
     """Run *program* with *request* as its standard input, at most a page of memory long, and wait for its end.
 
-    Whatever is left of its process group then is killed; so it is when time is up, or the caller is cancelled.
+    Whatever is left of its process group then is killed, unless it may leave children; so it is when time is up, or the
+    caller is cancelled.
 
     :raises TimeoutError: it took longer than it may.
     :raises OSError: it cannot be started.
@@ -60,7 +65,7 @@ async def run_program(program: Program, request: bytes, limits: Limits) -> Finis
     with _watch(process, exited):
         try:
             async with asyncio.timeout(limits.seconds):
-                return await _finish(process, exited, limits)
+                return await _finish(process, exited, limits, program.may_leave_children)
         finally:
             _kill_group(process)
             with contextlib.suppress(TimeoutError):  # one that the kernel holds is left to the kernel
@@ -69,13 +74,26 @@ async def run_program(program: Program, request: bytes, limits: Limits) -> Finis
             process.poll()
 
 
-async def _finish(process: subprocess.Popen[bytes], exited: asyncio.Event, limits: Limits) -> Finished:
+async def _finish(
+    process: subprocess.Popen[bytes], exited: asyncio.Event, limits: Limits, may_leave_children: bool
+) -> Finished:
     assert process.stdout is not None and process.stderr is not None
-    async with _open(process.stdout) as stdout, _open(process.stderr) as stderr, asyncio.TaskGroup() as group:
+    async with (
+        _open(process.stdout) as (stdout, close_stdout),
+        _open(process.stderr) as (stderr, close_stderr),
+        asyncio.TaskGroup() as group,
+    ):
         output = group.create_task(_read_at_most(stdout, limits.output_bytes, process))
         errors = group.create_task(_read_end(stderr, limits.error_bytes))
         await exited.wait()
-        _kill_group(process)  # children that it left would hold the pipes open
+        # Children that it left may hold the pipes open.
+        if may_leave_children:
+            process.wait()
+            await asyncio.wait({output, errors}, timeout=_DRAIN_SECONDS)
+            close_stdout()
+            close_stderr()
+        else:
+            _kill_group(process)
     return Finished(process.wait(), output.result(), errors.result())
 
 
@@ -138,13 +156,14 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _open(pipe: IO[bytes]) -> AsyncIterator[asyncio.StreamReader]:
+async def _open(pipe: IO[bytes]) -> AsyncIterator[tuple[asyncio.StreamReader, Callable[[], None]]]:
+    """Read a pipe to its end, or until the second of what is given is called: the end of what was read so far."""
     reader = asyncio.StreamReader(limit=_CHUNK)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), pipe
     )
     try:
-        yield reader
+        yield reader, transport.close
     finally:
         transport.close()
 
