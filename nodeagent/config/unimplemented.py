@@ -10,7 +10,7 @@ from nodeagent.config.features import KNOWN, build_gates
 from nodeagent.config.fields import all_fields
 from nodeagent.config.types import NodeAgentConfiguration
 
-FIELDS = frozenset({"volumePluginDir"})
+FIELDS: frozenset[str] = frozenset()
 """Top-level fields that are validated and change nothing yet."""
 
 FLAGS: frozenset[str] = frozenset()

@@ -41,6 +41,19 @@ class VolumeKind(Protocol):
         ...
 
 
+@runtime_checkable
+class DriverVolumeKind(VolumeKind, Protocol):
+    """A kind whose volumes lie in directories named for their drivers, instead of one named for the kind."""
+
+    def directory_name(self, volume: Volume) -> str:
+        """Return the directory name under the pod's volumes, such as ``vendor~driver``."""
+        ...
+
+    def owns(self, directory: Path) -> bool:
+        """Tell whether a volume's directory, of whichever run of the agent, is of this kind. Blocks."""
+        ...
+
+
 class VolumeManager(Protocol):
     """Prepares and releases all volumes of a pod."""
 

@@ -313,6 +313,20 @@ class ProjectedVolume(WireStruct, frozen=True):
     default_mode: int | None = None
 
 
+class LocalReference(WireStruct, frozen=True):
+    name: str = ""
+
+
+class FlexVolume(WireStruct, frozen=True):
+    """A volume of a driver that is a program on the node."""
+
+    driver: str = ""
+    fs_type: str = ""
+    secret_ref: LocalReference | None = None
+    read_only: bool = False
+    options: dict[str, str] | None = None
+
+
 class Volume(WireStruct, frozen=True):
     """A volume; exactly one source is set. Sources that no bundled plugin mounts are kept as plain data."""
 
@@ -329,7 +343,7 @@ class Volume(WireStruct, frozen=True):
     nfs: PlainObject | None = None
     iscsi: PlainObject | None = None
     fc: PlainObject | None = None
-    flex_volume: PlainObject | None = None
+    flex_volume: FlexVolume | None = None
     git_repo: PlainObject | None = None
 
 
@@ -376,10 +390,6 @@ class PodSecurityContext(WireStruct, frozen=True):
     sysctls: list[Sysctl] | None = None
     seccomp_profile: SeccompProfile | None = None
     windows_options: PlainObject | None = None
-
-
-class LocalReference(WireStruct, frozen=True):
-    name: str = ""
 
 
 class ReadinessGate(WireStruct, frozen=True):

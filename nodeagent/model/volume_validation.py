@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from nodeagent.base import identity
 from nodeagent.model import checks
 from nodeagent.model.checks import Problems
 from nodeagent.model.pod import (
@@ -74,6 +75,12 @@ def _check_source(problems: Problems, at: str, volume: Volume) -> None:
         problems.between(f"{at}.projected.defaultMode", projected.default_mode, 0, 0o777)
         for i, source in enumerate(projected.sources or ()):
             _check_projection(problems, f"{at}.projected.sources[{i}]", source)
+    if (flex := volume.flex_volume) is not None:
+        problems.require(f"{at}.flexVolume.driver", flex.driver)
+        names = identity.current()
+        for key in flex.options or ():
+            if f".{key.partition('/')[0].lower()}".endswith((f".{names.label_domain}", f".{names.api_domain}")):
+                problems.add(f"{at}.flexVolume.options[{key}]", key, "is a name that the field keeps for itself")
 
 
 def _check_projection(problems: Problems, at: str, source: VolumeProjection) -> None:

@@ -54,6 +54,7 @@ def _of_volume(volume: Volume) -> Iterator[tuple[str, str]]:
             yield "config_map", part.config_map.name
         if part.secret is not None:
             yield "secret", part.secret.name
-    for driver, key in ((volume.csi, "nodePublishSecretRef"), (volume.flex_volume, "secretRef")):
-        if driver is not None:
-            yield "secret", (driver.get(key) or {}).get("name", "")
+    if volume.csi is not None:
+        yield "secret", (volume.csi.get("nodePublishSecretRef") or {}).get("name", "")
+    if volume.flex_volume is not None and volume.flex_volume.secret_ref is not None:
+        yield "secret", volume.flex_volume.secret_ref.name

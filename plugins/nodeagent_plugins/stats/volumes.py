@@ -85,7 +85,7 @@ class VolumeMeter:
         places = _directories(self._context.pod_dir(pod.uid) / "volumes")
         for volume in pod.spec.volumes or ():
             place = places.get(volume.name)
-            if place is None:
+            if place is None or volume.flex_volume is not None:  # a third party's may hang, and few drivers can tell
                 continue
             try:
                 yield self._measure_one(pod, volume, place, walks)

@@ -1,13 +1,19 @@
-"""Volumes: the kinds that need no driver, and what prepares and releases all volumes of a pod."""
+"""Volumes: the kinds that need no driver, those of drivers on the node, and what prepares all volumes of a pod.
+
+spec: config.volumePluginDir
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
 from nodeagent_plugins.volumes.content import content_kinds
 from nodeagent_plugins.volumes.empty_dir import EmptyDir
+from nodeagent_plugins.volumes.flex.drivers import Drivers
+from nodeagent_plugins.volumes.flex.kind import FlexVolumes
 from nodeagent_plugins.volumes.host_path import HostPath
 from nodeagent_plugins.volumes.manager import Manager
 from nodeagent_plugins.volumes.mounts import LinuxMounter
@@ -20,7 +26,12 @@ if TYPE_CHECKING:
 @hookimpl
 def nodeagent_provide_volume_kinds(context: AgentContext) -> Sequence[VolumeKind]:
     mounter = LinuxMounter()
-    return [EmptyDir(context, mounter), HostPath(), *content_kinds(context, mounter)]
+    return [
+        EmptyDir(context, mounter),
+        HostPath(),
+        *content_kinds(context, mounter),
+        FlexVolumes(context, mounter, Drivers(Path(context.config.volume_plugin_dir))),
+    ]
 
 
 @hookimpl

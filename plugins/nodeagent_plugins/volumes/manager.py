@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from nodeagent.contracts.events import EventType
-from nodeagent.contracts.volumes import MountedVolume, VolumeKind
+from nodeagent.contracts.volumes import DriverVolumeKind, MountedVolume, VolumeKind
 from nodeagent.errors import NodeAgentError, VolumeError
 from nodeagent.model.pod import Pod, Volume
 from nodeagent_plugins.volumes.metrics import MOUNT, UNMOUNT, VOLUMES, observe, plugin_name
@@ -38,6 +38,7 @@ class Manager:
 
     def __init__(self, context: AgentContext, kinds: Sequence[VolumeKind], mounter: Mounter) -> None:
         self._context, self._kinds, self._mounter = context, kinds, mounter
+        self._of_drivers = [kind for kind in kinds if isinstance(kind, DriverVolumeKind)]
         self._parents: dict[str, set[Path]] = {}
         self._pending: dict[str, dict[str, float]] = {}
         self._ready: dict[str, dict[str, str]] = {}
@@ -100,7 +101,8 @@ class Manager:
 
     async def _set_up_all(self, pod: Pod, volumes: Sequence[Volume]) -> dict[str, MountedVolume | str]:
         kinds = {volume.name: self._kind(volume) for volume in volumes}
-        await self._make_parents(pod.uid, {kind.name for kind in kinds.values() if kind is not None})
+        names = {self._directory_name(kind, v) for v in volumes if (kind := kinds[v.name]) is not None}
+        await self._make_parents(pod.uid, names)
         steps = [self._set_up(pod, volume, kinds[volume.name]) for volume in volumes]
         if len(steps) == 1:
             return {volumes[0].name: await steps[0]}
@@ -114,7 +116,7 @@ class Manager:
         """Return the volume, or why it is not ready."""
         if kind is None:
             return f"volumes of kind {source_of(volume)} are not supported on this node"
-        directory = self._context.pod_dir(pod.uid) / "volumes" / kind.name / volume.name
+        directory = self._context.pod_dir(pod.uid) / "volumes" / self._directory_name(kind, volume) / volume.name
         pending = self._pending.setdefault(pod.uid, {})
         pending[volume.name] = began = self._context.clock.now()
         failed = True
@@ -137,6 +139,14 @@ class Manager:
     def _kind(self, volume: Volume) -> VolumeKind | None:
         return next((kind for kind in self._kinds if kind.supports(volume)), None)
 
+    def _directory_name(self, kind: VolumeKind, volume: Volume) -> str:
+        """Return how the directory is called in which the volume lies with others."""
+        return kind.directory_name(volume) if kind in self._of_drivers else kind.name
+
+    def _owner(self, directory: Path) -> VolumeKind | None:
+        named = next((kind for kind in self._kinds if kind.name == directory.parent.name), None)
+        return named or next((kind for kind in self._of_drivers if kind.owns(directory)), None)
+
     async def _make_parents(self, pod_uid: str, names: set[str]) -> None:
         """Make the directories of the kinds, once for each pod."""
         volumes = self._context.pod_dir(pod_uid) / "volumes"
@@ -150,7 +160,7 @@ class Manager:
 
     async def _tear_down(self, pod_uid: str, directory: Path) -> str:
         """Have its kind remove a volume; return why that failed."""
-        kind = next((kind for kind in self._kinds if kind.name == directory.parent.name), None)
+        kind = await in_thread(self._owner, directory)
         if kind is None:
             return ""
         began, problem = self._context.clock.now(), ""

@@ -18,6 +18,7 @@ T = TypeVar("T")
 _MOUNTINFO = Path("/proc/self/mountinfo")
 _MOUNT_POINT_FIELD = 4
 _NO_SUID, _NO_DEVICES = 0x2, 0x4
+_BIND = 0x1000
 _NO_FOLLOW = 0x8
 _OCTAL = re.compile(r"\\([0-7]{3})")
 _FINISH_SECONDS = 10.0
@@ -27,6 +28,10 @@ class Mounter(Protocol):
     """Mounts file systems; every call may block. Failures are :class:`OSError`."""
 
     def mount(self, kind: str, target: Path, options: str) -> None: ...
+
+    def bind(self, source: Path, target: Path) -> None:
+        """Show *source* at *target* too."""
+        ...
 
     def unmount(self, target: Path) -> None:
         """Unmount what is on top of *target*; nothing being there is fine."""
@@ -45,6 +50,9 @@ class LinuxMounter:
     def mount(self, kind: str, target: Path, options: str) -> None:
         result = _libc().mount(kind.encode(), bytes(target), kind.encode(), _NO_SUID | _NO_DEVICES, options.encode())
         _check(result, target)
+
+    def bind(self, source: Path, target: Path) -> None:
+        _check(_libc().mount(bytes(source), bytes(target), None, _BIND, None), target)
 
     def unmount(self, target: Path) -> None:
         result = _libc().umount2(bytes(target), _NO_FOLLOW)

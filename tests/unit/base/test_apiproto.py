@@ -55,6 +55,21 @@ def test_empty_scalars_and_times_that_other_writers_send_are_not_shown():
     assert event == {"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e"}}
 
 
+def test_a_volume_of_a_third_party_driver_keeps_its_options():
+    source = {
+        "driver": "acme/disk",
+        "fsType": "ext4",
+        "secretRef": {"name": "s"},
+        "readOnly": True,
+        "options": {"a": "b"},
+    }
+    pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"volumes": [{"name": "data", "flexVolume": source}]}}
+
+    decoded = apiproto.decode(apiproto.encode(pod))
+
+    assert decoded["spec"]["volumes"] == pod["spec"]["volumes"]
+
+
 def test_zeros_that_json_always_shows_survive():
     status = {"name": "c", "ready": False, "restartCount": 0, "image": "", "imageID": "", "state": {}, "lastState": {}}
     pod = {

@@ -199,6 +199,12 @@ def test_a_good_pod_has_no_problems():
             },
             "spec.volumes[0].projected.sources[0].serviceAccountToken.expirationSeconds",
         ),
+        (("spec", "volumes", 0), {"name": "data", "flexVolume": {}}, "spec.volumes[0].flexVolume.driver"),
+        (
+            ("spec", "volumes", 0),
+            {"name": "data", "flexVolume": {"driver": "a/b", "options": {"Storage.k8s.io/x": "y"}}},
+            "spec.volumes[0].flexVolume.options[Storage.k8s.io/x]",
+        ),
     ],
 )
 def test_names_the_field_that_is_wrong(path, value, where):

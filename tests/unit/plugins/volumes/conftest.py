@@ -30,6 +30,9 @@ class FakeMounter:
             raise self.refuses
         self.mounts[target] = (kind, options)
 
+    def bind(self, source: Path, target: Path) -> None:
+        self.mounts[target] = ("bind", str(source))
+
     def unmount(self, target: Path) -> None:
         if target in self.busy:
             raise OSError(16, os.strerror(16), str(target))

@@ -158,7 +158,7 @@ async def test_the_plugin_provides_kinds_and_manager(context: AgentContext) -> N
 
     assert [kind.name for kind in kinds] == [
         f"kubernetes.io~{name}"
-        for name in ("empty-dir", "host-path", "configmap", "secret", "downward-api", "projected")
+        for name in ("empty-dir", "host-path", "configmap", "secret", "downward-api", "projected", "flexvolume")
     ]
     assert isinstance(volumes.nodeagent_provide_volume_manager(context, kinds), Manager)
 

@@ -1,0 +1,93 @@
+"""Finding drivers: ``<directory>/<vendor>~<driver>/<driver>``, or ``<driver>/<driver>`` without a vendor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nodeagent.base.aio.program import run_program
+from nodeagent.errors import VolumeError
+from nodeagent_plugins.volumes.flex.calls import Capabilities, Driver, Run
+
+_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_MOST_PARTS = 2
+
+Version = tuple[str, int, int, int, int, int]
+"""What changes whenever another file takes a program's place or its content changes."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """A driver that has been found, as long as its file stays the same."""
+
+    driver: Driver
+    version: Version
+    capabilities: Capabilities | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Drivers:
+    """Finds drivers when they are needed, so that one that appears, changes or vanishes counts at once."""
+
+    def __init__(self, directory: Path, run: Run = run_program) -> None:
+        self._directory, self._run = directory, run
+        self._known: dict[str, _Known] = {}
+
+    async def get(self, name: str) -> tuple[Driver, Capabilities]:
+        """Return the driver that pods call *name*; one that is new or has changed is told to prepare itself.
+
+        :raises VolumeError: there is none, it may not be run, or it failed.
+        """
+        try:
+            version = await asyncio.to_thread(self._look, name)
+        except VolumeError:
+            self._known.pop(name, None)
+            raise
+        known = self._known.get(name)
+        if known is None or known.version != version:
+            known = self._known[name] = _Known(Driver(name, Path(version[0]), self._run), version)
+        async with known.lock:
+            if known.capabilities is None:
+                known.capabilities = await known.driver.init()
+        return known.driver, known.capabilities
+
+    def installed(self, directory_name: str) -> bool:
+        """Tell whether there is a driver whose volumes lie in directories of that name. Blocks shortly."""
+        try:
+            self._look(directory_name.replace("~", "/"))
+        except VolumeError:
+            return False
+        return True
+
+    def _look(self, name: str) -> Version:
+        """Return which file the driver's program is now."""
+        if not is_name(name):
+            raise VolumeError(f"{name!r} is no name of a volume driver: [VENDOR/]DRIVER of letters, digits, -, _ and .")
+        place = self._directory / directory_name(name) / name.rpartition("/")[2]
+        try:
+            program = Path(os.path.realpath(place, strict=True))
+            status = program.stat()
+        except FileNotFoundError:
+            raise VolumeError(f"no volume driver {name!r} in {self._directory}") from None
+        except OSError as error:
+            raise VolumeError(f"volume driver {name!r}: {error.strerror}: {error.filename}") from error
+        if not program.is_relative_to(os.path.realpath(self._directory)):
+            raise VolumeError(f"volume driver {name!r} is a link that leads out of {self._directory}")
+        if not stat.S_ISREG(status.st_mode) or not os.access(program, os.X_OK):
+            raise VolumeError(f"volume driver {name!r} is no program: {place}")
+        return str(program), status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
+
+
+def directory_name(driver: str) -> str:
+    """Return how directories are called that belong to a driver."""
+    return driver.replace("/", "~")
+
+
+def is_name(driver: str) -> bool:
+    """Tell whether a driver may be called so: anything else could lead out of the directory."""
+    parts = driver.split("/")
+    return len(parts) <= _MOST_PARTS and all(_PART.fullmatch(part) for part in parts)

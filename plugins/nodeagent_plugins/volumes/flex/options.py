@@ -1,0 +1,71 @@
+"""What a driver is told about a volume: one JSON object of texts."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import TYPE_CHECKING
+
+from nodeagent.base import identity
+from nodeagent.errors import ApiError, VolumeError
+from nodeagent.model.pod import FlexVolume, Pod
+from nodeagent_plugins.volumes.payload import fs_group
+
+if TYPE_CHECKING:
+    from nodeagent.contracts.context import AgentContext
+
+
+def device_options(name: str, source: FlexVolume) -> str:
+    """Return what calls about the device are told."""
+    return _json(_device(name, source))
+
+
+async def mount_options(context: AgentContext, pod: Pod, name: str, source: FlexVolume) -> str:
+    """Return what ``mount`` is told: also who the pod is, its group and the volume's secret.
+
+    :raises VolumeError: the secret is missing, of another type, or cannot be read now.
+    """
+    label = identity.current().label
+    options = _device(name, source) | {
+        label("pod.name"): pod.name,
+        label("pod.namespace"): pod.namespace,
+        label("pod.uid"): pod.uid,
+        label("serviceAccount.name"): pod.spec.service_account_name,
+    }
+    if (group := fs_group(pod)) is not None:
+        options[label("mounterArgs.FsGroup")] = str(group)
+    if source.secret_ref is not None and source.secret_ref.name:
+        secret = await _secret(context, pod, source.secret_ref.name, source.driver)
+        options |= {f"{label('secret')}/{key}": value for key, value in secret.items()}
+    return _json(options)
+
+
+async def _secret(context: AgentContext, pod: Pod, name: str, driver: str) -> dict[str, str]:
+    """Return a secret's values in base64."""
+    try:
+        found = await context.objects.secret(pod.namespace, name)
+    except ApiError as error:
+        raise VolumeError(f'cannot read secret "{name}": {error}') from error
+    if found is None:
+        raise VolumeError(f'secret "{name}" not found')
+    if found.get("type") != driver:
+        raise VolumeError(f'secret "{name}" is not of type {driver}, so the driver does not get it')
+    try:
+        data = {key: base64.b64decode(value, validate=True) for key, value in (found.get("data") or {}).items()}
+    except binascii.Error:
+        raise VolumeError(f'secret "{name}" has a value that is not base64') from None
+    return {key: base64.b64encode(value).decode() for key, value in data.items()}
+
+
+def _device(name: str, source: FlexVolume) -> dict[str, str]:
+    label = identity.current().label
+    return (source.options or {}) | {
+        label("fsType"): source.fs_type,
+        label("readwrite"): "ro" if source.read_only else "rw",
+        label("pvOrVolumeName"): name,
+    }
+
+
+def _json(options: dict[str, str]) -> str:
+    return json.dumps(options, sort_keys=True, separators=(",", ":"))

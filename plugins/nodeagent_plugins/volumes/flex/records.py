@@ -1,0 +1,61 @@
+"""What is on disk about each volume of a driver, so that a later run of the agent can undo it. Everything blocks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from nodeagent_plugins.volumes.trees import make_directories, remove_if_empty
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What undoing one volume needs to know."""
+
+    driver: str
+    device_mount: str = ""
+    """Where the driver mounts the device for all pods; empty when it knows no devices."""
+    volume: str = ""
+    """What ``detach`` calls the volume."""
+    attached_here: bool = False
+    """Whether this agent attached the device, and so detaches it."""
+
+
+class Records:
+    """Keeps a file ``pods/<uid>/plugins/<kind>/<driver>/<volume>.json`` for each volume."""
+
+    def __init__(self, pods: Path, kind: str) -> None:
+        self._pods, self._kind = pods, kind
+
+    def path(self, directory: Path) -> Path:
+        """Return the file about the volume in ``pods/<uid>/volumes/<driver>/<volume>``."""
+        pod = directory.parents[2]
+        return pod / "plugins" / self._kind / directory.parent.name / f"{directory.name}.json"
+
+    def write(self, directory: Path, record: Record) -> None:
+        path = self.path(directory)
+        make_directories(path.parent)
+        new = path.with_suffix(".new")
+        new.write_bytes(msgspec.json.encode(record))
+        new.replace(path)
+
+    def read(self, directory: Path) -> Record | None:
+        return _read(self.path(directory))
+
+    def remove(self, directory: Path) -> None:
+        path = self.path(directory)
+        path.unlink(missing_ok=True)
+        remove_if_empty(*list(path.parents)[:3])
+
+    def share_device(self, directory: Path, device_mount: str) -> bool:
+        """Tell whether the volume of another directory has that device mounted."""
+        own = self.path(directory)
+        found = (path for path in self._pods.glob(f"*/plugins/{self._kind}/*/*.json") if path != own)
+        return any(record is not None and record.device_mount == device_mount for record in map(_read, found))
+
+
+def _read(path: Path) -> Record | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Record)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None

@@ -1,0 +1,388 @@
+"""Volumes of third-party drivers: how drivers are found and called, and what becomes of their answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeagent.base.aio.program import Finished, Limits, Program
+from nodeagent.contracts.context import AgentContext
+from nodeagent.errors import VolumeError
+from nodeagent.model.pod import Pod
+from nodeagent.testing import FakeObjects, FakeRecorder, make_config, make_context
+from nodeagent_plugins.volumes.flex.drivers import Drivers
+from nodeagent_plugins.volumes.flex.kind import FlexVolumes
+from nodeagent_plugins.volumes.manager import Manager
+from tests.unit.plugins.volumes.conftest import FakeMounter, pod_with
+
+SUCCESS, NOT_SUPPORTED = {"status": "Success"}, {"status": "Not supported"}
+PLAIN = {"status": "Success", "capabilities": {"attach": False}}
+
+
+class FakeDriver:
+    """Answers each call as told and mounts what it is told to."""
+
+    def __init__(self, mounter: FakeMounter) -> None:
+        self.mounter = mounter
+        self.answers: dict[str, Any] = {"init": PLAIN}
+        self.calls: list[list[str]] = []
+        self.output: Finished | BaseException | None = None
+
+    async def run(self, program: Program, request: bytes, limits: Limits) -> Finished:
+        command, *arguments = program.arguments
+        self.calls.append([command, *arguments])
+        if isinstance(self.output, BaseException):
+            raise self.output
+        if self.output is not None:
+            return self.output
+        answer = self.answers.get(command, SUCCESS)
+        if answer.get("status") == "Success":
+            if command in ("mount", "mountdevice"):
+                self.mounter.mounts[Path(arguments[0])] = ("acme", "")
+            if command in ("unmount", "unmountdevice"):
+                self.mounter.unmount(Path(arguments[0]))
+        return Finished(0, json.dumps(answer).encode())
+
+    def commands(self) -> list[str]:
+        return [call[0] for call in self.calls]
+
+    def options(self, command: str) -> dict[str, str]:
+        """Return what the last such call was told about the volume."""
+        call = next(call for call in reversed(self.calls) if call[0] == command)
+        found: dict[str, str] = json.loads(next(part for part in call[1:] if part.startswith("{")))
+        return found
+
+
+@pytest.fixture
+def plugins(tmp_path: Path) -> Path:
+    """The directory of drivers; ``acme/disk`` is there."""
+    directory = tmp_path / "exec"
+    install(directory, "acme~disk", "disk")
+    return directory
+
+
+def install(plugins: Path, directory: str, name: str, content: str = "x") -> Path:
+    file = plugins / directory / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content)
+    file.chmod(0o755)
+    return file
+
+
+@pytest.fixture
+def driver(mounter: FakeMounter) -> FakeDriver:
+    return FakeDriver(mounter)
+
+
+@pytest.fixture
+def flex(context: AgentContext, mounter: FakeMounter, plugins: Path, driver: FakeDriver) -> Manager:
+    return new_manager(context, mounter, plugins, driver)
+
+
+def new_manager(context: AgentContext, mounter: FakeMounter, plugins: Path, driver: FakeDriver) -> Manager:
+    """Return a manager as a fresh run of the agent has it."""
+    return Manager(context, [FlexVolumes(context, mounter, Drivers(plugins, driver.run))], mounter)
+
+
+def flex_pod(name: str = "web", volume: str = "data", driver: str = "acme/disk", **source: Any) -> Pod:
+    return pod_with({"name": volume, "flexVolume": {"driver": driver, **source}}, name=name)
+
+
+def volume_dir(context: AgentContext, pod: Pod, volume: str = "data") -> Path:
+    return context.pod_dir(pod.uid) / "volumes" / "acme~disk" / volume
+
+
+async def test_a_volume_is_mounted_once_and_unmounted_at_the_end(context, flex, driver, mounter):
+    pod = flex_pod()
+
+    mounted = (await flex.prepare(pod))["data"]
+    assert await flex.prepare(pod) == {"data": mounted}
+    assert driver.commands() == ["init", "mount"]
+    assert (mounted.host_path, mounted.readonly) == (str(volume_dir(context, pod)), False)
+
+    for _ in range(2):
+        await flex.release(pod.uid)
+    assert driver.calls[2:] == [["unmount", str(volume_dir(context, pod))]]
+    assert not volume_dir(context, pod).exists() and not mounter.mounts
+    assert not (context.pod_dir(pod.uid) / "plugins").exists()
+
+
+async def test_a_driver_is_told_of_the_pod_and_the_volume(flex, driver, objects: FakeObjects):
+    objects.secrets["default", "key"] = {"type": "acme/disk", "data": {"token": "AHMzY3JldA=="}}
+    pod = flex_pod(fsType="ext4", readOnly=True, secretRef={"name": "key"}, options={"lun": "<7>"})
+
+    mounted = (await flex.prepare(pod))["data"]
+
+    assert mounted.readonly and not mounted.selinux_relabel
+    assert driver.options("mount") == {
+        "lun": "<7>",
+        "kubernetes.io/fsType": "ext4",
+        "kubernetes.io/readwrite": "ro",
+        "kubernetes.io/pvOrVolumeName": "data",
+        "kubernetes.io/pod.name": "web",
+        "kubernetes.io/pod.namespace": "default",
+        "kubernetes.io/pod.uid": pod.uid,
+        "kubernetes.io/serviceAccount.name": pod.spec.service_account_name,
+        "kubernetes.io/secret/token": "AHMzY3JldA==",
+    }
+
+
+@pytest.mark.parametrize(
+    ("secret", "shown"),
+    [
+        (None, 'secret "key" not found'),
+        ({"type": "Opaque", "data": {"token": "AA=="}}, 'secret "key" is not of type acme/disk'),
+        ({"type": "acme/disk", "data": {"token": "?"}}, 'secret "key" has a value that is not base64'),
+    ],
+)
+async def test_without_its_secret_a_driver_is_not_called(flex, driver, objects, secret, shown):
+    if secret is not None:
+        objects.secrets["default", "key"] = secret
+
+    with pytest.raises(VolumeError, match=shown):
+        await flex.prepare(flex_pod(secretRef={"name": "key"}))
+    assert "mount" not in driver.commands()
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "given"), [({"attach": False}, True), ({"attach": False, "fsGroup": False}, False)]
+)
+async def test_the_group_gets_the_files_unless_the_driver_does_that(
+    context, flex, driver, monkeypatch, capabilities, given
+):
+    groups = []
+    monkeypatch.setattr(
+        "nodeagent_plugins.volumes.flex.kind.apply_fs_group", lambda path, group, **_: groups.append((path, group))
+    )
+    driver.answers["init"] = SUCCESS | {"capabilities": capabilities}
+    volume = {"name": "data", "flexVolume": {"driver": "acme/disk"}}
+    pod = pod_with(volume, security_context={"fsGroup": 2000})
+
+    await flex.prepare(pod)
+
+    assert driver.options("mount")["kubernetes.io/mounterArgs.FsGroup"] == "2000"
+    assert groups == ([(volume_dir(context, pod), 2000)] if given else [])
+
+
+async def test_what_a_driver_says_is_in_the_events_and_it_is_called_again(context, flex, driver, recorder):
+    pod = flex_pod()
+    driver.answers["mount"] = {"status": "Failure", "message": "no such\nlun"}
+
+    with pytest.raises(VolumeError):
+        await flex.prepare(pod)
+    assert [(event.reason, event.note) for event in recorder.events] == [
+        (
+            "FailedMount",
+            'MountVolume.SetUp failed for volume "data" : mount command failed, status: Failure, reason: no such lun',
+        )
+    ]
+    assert not volume_dir(context, pod).exists()
+
+    del driver.answers["mount"]
+    assert list(await flex.prepare(pod)) == ["data"]
+
+
+@pytest.mark.parametrize(
+    ("output", "shown"),
+    [
+        (TimeoutError(), "init of driver acme/disk took more than"),
+        (OSError(8, "Exec format error"), "driver acme/disk cannot be run: Exec format error"),
+        (Finished(-9, None), "init of driver acme/disk wrote more than"),
+        (Finished(1, b"oops"), r"gave no answer in JSON \(exit code 1\)"),
+        (Finished(0, b"[" * 100_000), "gave no answer in JSON"),
+        (Finished(1, b'{"status":"Success"}'), "ended with exit code 1"),
+        (Finished(1, b"", b'{"status": "Failure", "message": "on stderr"}'), "reason: on stderr"),
+    ],
+)
+async def test_a_driver_that_does_not_answer_well_is_told(flex, driver, output, shown):
+    driver.output = output
+
+    with pytest.raises(VolumeError, match=shown):
+        await flex.prepare(flex_pod())
+
+
+async def test_keys_are_read_in_any_case(flex, driver):
+    driver.output = Finished(0, b'{"Status": "Success", "Capabilities": {"Attach": false, "SELinuxRelabel": false}}')
+
+    assert not (await flex.prepare(flex_pod()))["data"].selinux_relabel
+
+
+async def test_a_driver_may_come_change_and_go_at_any_time(flex, driver, plugins):
+    program = plugins / "acme~disk" / "disk"
+    program.unlink()
+    with pytest.raises(VolumeError, match="no volume driver 'acme/disk'"):
+        await flex.prepare(flex_pod("a"))
+
+    install(plugins, "acme~disk", "disk")
+    await flex.prepare(flex_pod("b"))
+    install(plugins, "acme~disk", "disk", content="another version")
+    await flex.prepare(flex_pod("c"))
+    assert driver.commands() == ["init", "mount", "init", "mount"]
+
+    program.unlink()
+    assert list(await flex.prepare(flex_pod("b"))) == ["data"]  # what is mounted stays
+    with pytest.raises(VolumeError):
+        await flex.prepare(flex_pod("d"))
+
+
+async def test_a_driver_needs_no_vendor(context, flex, plugins):
+    install(plugins, "plain", "plain")
+    pod = flex_pod(driver="plain")
+
+    mounted = (await flex.prepare(pod))["data"]
+
+    assert mounted.host_path == str(context.pod_dir(pod.uid) / "volumes" / "plain" / "data")
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/../b", "a/b/c", "/disk", "acme~disk", ".hidden", "a/.b", "a\n"])
+async def test_no_name_leads_out_of_the_directory(flex, driver, name):
+    with pytest.raises(VolumeError, match="is no name of a volume driver"):
+        await flex.prepare(flex_pod(driver=name))
+    assert not driver.calls
+
+
+async def test_no_link_leads_out_of_the_directory(flex, driver, plugins, tmp_path):
+    outside = install(tmp_path / "outside", "d", "disk")
+    (plugins / "acme~disk" / "disk").unlink()
+    (plugins / "acme~disk" / "disk").symlink_to(outside)
+    (plugins / "acme~other").symlink_to(outside.parent)
+    with pytest.raises(VolumeError, match="a link that leads out of"):
+        await flex.prepare(flex_pod())
+    with pytest.raises(VolumeError):
+        await flex.prepare(flex_pod(driver="acme/other"))
+    assert not driver.calls
+
+
+async def test_what_is_no_program_is_not_run(flex, driver, plugins):
+    (plugins / "acme~disk" / "disk").chmod(0o644)
+
+    with pytest.raises(VolumeError, match="is no program"):
+        await flex.prepare(flex_pod())
+
+
+async def test_a_later_run_of_the_agent_keeps_mounts_and_undoes_them(context, flex, driver, mounter, plugins):
+    pod = flex_pod()
+    await flex.prepare(pod)
+
+    later = new_manager(context, mounter, plugins, driver)
+    assert list(await later.prepare(pod)) == ["data"]
+    assert driver.commands().count("mount") == 1
+
+    latest = new_manager(context, mounter, plugins, driver)
+    await latest.release(pod.uid)
+    assert driver.commands()[-1] == "unmount"
+    assert latest.pods_with_volumes() == []
+
+
+async def test_a_volume_waits_for_a_driver_that_is_gone_until_it_can_be_unmounted(
+    context, flex, driver, mounter, plugins
+):
+    pod = flex_pod()
+    await flex.prepare(pod)
+    (plugins / "acme~disk" / "disk").unlink()
+    later = new_manager(context, mounter, plugins, driver)
+
+    with pytest.raises(VolumeError, match="no volume driver"):
+        await later.release(pod.uid)
+    assert volume_dir(context, pod) in mounter.mounts
+
+    install(plugins, "acme~disk", "disk")
+    await later.release(pod.uid)
+    assert not mounter.mounts
+
+
+async def test_a_failed_unmount_is_told_and_tried_again(context, flex, driver, mounter):
+    pod = flex_pod()
+    await flex.prepare(pod)
+    driver.answers["unmount"] = {"status": "Failure", "message": "busy"}
+
+    with pytest.raises(VolumeError, match="reason: busy"):
+        await flex.release(pod.uid)
+    assert volume_dir(context, pod) in mounter.mounts
+
+    del driver.answers["unmount"]
+    await flex.release(pod.uid)
+    assert not mounter.mounts
+
+
+async def test_the_agent_unmounts_for_a_driver_that_does_not(flex, driver, mounter):
+    pod = flex_pod()
+    await flex.prepare(pod)
+    driver.answers["unmount"] = NOT_SUPPORTED
+
+    await flex.release(pod.uid)
+
+    assert not mounter.mounts
+
+
+async def test_a_driver_of_whom_nothing_is_attached_may_support_mount_alone(flex, driver):
+    driver.answers = dict.fromkeys(("getvolumename", "waitforattach", "mountdevice"), NOT_SUPPORTED)
+    pod = flex_pod()
+
+    await flex.prepare(pod)
+    await flex.release(pod.uid)
+    await flex.prepare(pod)
+
+    assert driver.commands() == [
+        *["init", "getvolumename", "waitforattach", "mountdevice", "mount"],
+        *["unmount", "mount"],  # what is not supported is asked for once
+    ]
+
+
+async def test_a_device_that_the_controller_attached_is_mounted_once_for_all_pods(context, flex, driver, mounter, node):
+    driver.answers |= {"init": SUCCESS, "mount": NOT_SUPPORTED, "unmount": NOT_SUPPORTED}
+    driver.answers["getvolumename"] = SUCCESS | {"volumeName": "lun/7"}
+    driver.answers["waitforattach"] = SUCCESS | {"device": "/dev/sdb1"}
+    node["status"] = {"volumesAttached": [{"name": "acme/disk/lun/7", "devicePath": "/dev/sdb"}]}
+    first, second = flex_pod("a"), flex_pod("b")
+
+    for pod in (first, second):
+        await flex.prepare(pod)
+        place = mounter.mounts[volume_dir(context, pod)][1]
+    assert [call[:2] for call in driver.calls if call[0] == "waitforattach"] == [["waitforattach", "/dev/sdb"]]
+    assert [call[:3] for call in driver.calls if call[0] == "mountdevice"] == [["mountdevice", place, "/dev/sdb1"]]
+    assert Path(place).is_relative_to(context.root_dir / "plugins" / "kubernetes.io" / "flexvolume" / "acme" / "disk")
+
+    await flex.release(first.uid)
+    assert "unmountdevice" not in driver.commands()
+    await flex.release(second.uid)
+    assert driver.calls[-1] == ["unmountdevice", place]
+    assert not mounter.mounts and not Path(place).exists()
+    assert not {"attach", "detach"} & set(driver.commands())
+
+
+async def test_without_controller_the_agent_attaches_and_detaches(
+    tmp_path, clock, objects, recorder: FakeRecorder, mounter, plugins, driver
+):
+    config = make_config(enable_controller_attach_detach=False)
+    context = make_context(tmp_path, config=config, clock=clock, objects=objects, recorder=recorder)
+    flex = new_manager(context, mounter, plugins, driver)
+    driver.answers |= {"init": SUCCESS, "attach": SUCCESS | {"device": "/dev/sdc"}, "waitforattach": NOT_SUPPORTED}
+    pod = flex_pod()
+
+    await flex.prepare(pod)
+    later = new_manager(context, mounter, plugins, driver)
+    await later.release(pod.uid)
+
+    assert driver.commands() == [
+        *["init", "getvolumename", "attach", "waitforattach", "mountdevice", "mount"],
+        *["init", "unmount", "unmountdevice", "detach"],
+    ]
+    assert driver.calls[2][2] == context.node_name
+    assert driver.calls[4][2] == "/dev/sdc"
+    assert driver.calls[-1] == ["detach", "data", context.node_name]
+
+
+async def test_a_device_is_given_back_although_its_mount_failed(context, flex, driver, mounter):
+    driver.answers |= {"init": SUCCESS, "mount": {"status": "Failure"}}
+    pod = flex_pod()
+    with pytest.raises(VolumeError):
+        await flex.prepare(pod)
+    assert mounter.mounts
+
+    await flex.release(pod.uid)
+
+    assert driver.commands()[-1] == "unmountdevice" and not mounter.mounts
