@@ -30,7 +30,9 @@ class ClientPair:
         try:
             self._build("", verify=False)
         except OSError as error:  # covers ssl.SSLError
-            raise TlsError(f"{certificate}, {key}: {error}") from error
+            named = next((path for path in (certificate, key) if path is not None and not path.is_file()), None)
+            problem = f"open {named}: no such file or directory" if named else f"{certificate}, {key}: {error}"
+            raise TlsError(problem) from error
 
     async def context(self, bundle: str, *, verify: bool = True) -> ssl.SSLContext:
         """Return a context that trusts *bundle* (base64 as in objects; empty: the system), or anybody.

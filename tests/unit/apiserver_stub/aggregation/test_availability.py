@@ -1,0 +1,88 @@
+"""An API service is available once its service, its endpoints and its own answers say so; and where that leads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from apiserver_stub.aggregation.availability import missing, with_condition
+from apiserver_stub.aggregation.places import Unresolved, resolve
+from apiserver_stub.aggregation.remotes import Remote
+from tests.unit.apiserver_stub.authz.conftest import Memory
+
+REMOTE = Remote(
+    "v1.g", "g", "v1", "s", "n", 443, "", insecure=False, available=False, group_priority=1, version_priority=1
+)
+SPEC = {"type": "ClusterIP", "clusterIP": "10.0.0.9", "ports": [{"name": "api", "port": 443}]}
+
+
+def store(spec: Any = SPEC, subsets: Any = None) -> Memory:
+    found = Memory()
+    metadata = {"namespace": "n", "name": "s"}
+    if spec is not None:
+        found.put("core/services", {"metadata": metadata, "spec": spec})
+    if subsets is not None:
+        found.put("core/endpoints", {"metadata": metadata, "subsets": subsets})
+    return found
+
+
+def behind(name: str = "api", ip: str = "10.1.1.1") -> list[Any]:
+    return [{"addresses": [{"ip": ip}], "ports": [{"name": name, "port": 8443}]}]
+
+
+def reason(kept: Memory, remote: Remote = REMOTE) -> str:
+    problem = missing(SimpleNamespace(store=kept), remote)  # type: ignore[arg-type]
+    return problem[1] if problem is not None else ""
+
+
+def test_each_thing_that_lacks_has_its_reason() -> None:
+    assert reason(store(None)) == "ServiceNotFound"
+    assert reason(store(), replace(REMOTE, port=444)) == "ServicePortError"
+    assert reason(store()) == "EndpointsNotFound"
+    assert reason(store(subsets=[])) == "MissingEndpoints"
+    assert reason(store(subsets=behind("other"))) == "MissingEndpoints"
+    assert reason(store(subsets=[{"notReadyAddresses": [{"ip": "10.1.1.1"}], "ports": [{"name": "api"}]}]))
+    assert reason(store(subsets=behind())) == ""
+    assert reason(store({"type": "ExternalName", "externalName": "x.example.com"})) == ""
+
+
+def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
+    other = {"type": "Other", "status": "True"}
+    before = {"type": "Available", "status": "False", "lastTransitionTime": "then", "reason": "A", "message": "a"}
+    obj = {"spec": {"service": {}}, "status": {"conditions": [other, before]}}
+
+    same = with_condition(obj, ("False", "B", "b"))["status"]["conditions"]
+    assert same == [other, {**before, "reason": "B", "message": "b"}]
+    changed = with_condition(obj, ("True", "Passed", "all"))["status"]["conditions"]
+    assert changed[1]["lastTransitionTime"] != "then"
+    assert obj["status"]["conditions"][1] is before  # type: ignore[index]
+    assert with_condition({"spec": {}}, None)["status"]["conditions"][0]["reason"] == "Local"
+
+
+def test_a_service_is_reached_at_its_cluster_ip_or_at_an_endpoint() -> None:
+    kept = store(subsets=behind())
+    assert resolve(kept, "n", "s", 443, by_endpoint=False) == ("10.0.0.9", 443)
+    assert resolve(kept, "n", "s", 443, by_endpoint=True) == ("10.1.1.1", 8443)
+    headless = store({**SPEC, "clusterIP": "None"}, behind())
+    assert resolve(headless, "n", "s", 443, by_endpoint=True) == ("10.1.1.1", 8443)
+    named = store({"type": "ExternalName", "externalName": "x.example.com"})
+    assert resolve(named, "n", "s", 8443, by_endpoint=False) == ("x.example.com", 8443)
+
+
+@pytest.mark.parametrize(
+    ("kept", "port", "by_endpoint", "problem"),
+    [
+        (store(None), 443, False, 'service "s" not found'),
+        (store(), 444, False, 'no service port 444 found for service "s"'),
+        (store(), 443, True, 'no endpoints available for service "s"'),
+        (store({**SPEC, "clusterIP": "None"}), 443, False, 'cannot route to service with ClusterIP "None"'),
+        (store({"type": "ExternalName"}), 443, True, 'unsupported service type "ExternalName"'),
+    ],
+)
+def test_a_service_that_leads_nowhere_says_why(kept: Memory, port: int, by_endpoint: bool, problem: str) -> None:
+    with pytest.raises(Unresolved) as told:
+        resolve(kept, "n", "s", port, by_endpoint=by_endpoint)
+    assert str(told.value) == problem

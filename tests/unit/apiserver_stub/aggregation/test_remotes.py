@@ -1,0 +1,78 @@
+"""Group versions of others are found by request, and listed among those served here by their priorities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiserver_stub.aggregation.remotes import Remote, Remotes, merge, remote_of
+from apiserver_stub.request import Query, parse_path
+
+
+def remote(group: str, version: str, group_priority: int = 100, version_priority: int = 10) -> Remote:
+    spec: dict[str, Any] = {
+        "group": group,
+        "version": version,
+        "groupPriorityMinimum": group_priority,
+        "versionPriority": version_priority,
+        "service": {"name": "s", "namespace": "n"},
+    }
+    found = remote_of({"metadata": {"name": f"{version}.{group}"}, "spec": spec})
+    assert found is not None
+    return found
+
+
+def test_one_with_a_service_is_remote_and_available_once_it_says_so() -> None:
+    found = remote("demo.example.com", "v1")
+    assert (found.port, found.server_name, found.path) == (443, "s.n.svc", "/apis/demo.example.com/v1")
+    assert not found.available
+
+    condition = {"type": "Available", "status": "True"}
+    spec = {"group": "g", "version": "v1", "service": {"name": "s", "namespace": "n"}}
+    told = remote_of({"metadata": {"name": "v1.g"}, "spec": spec, "status": {"conditions": [condition]}})
+    assert told is not None
+    assert told.available
+
+
+def test_local_ones_and_what_always_stays_here_are_not_remote() -> None:
+    service = {"name": "s", "namespace": "n"}
+    for spec in (
+        {"group": "g", "version": "v1"},
+        {"version": "v1", "service": service},
+        {"group": "apiregistration.k8s.io", "version": "v1", "service": service},
+        {"group": "authorization.k8s.io", "version": "v1", "service": service},
+    ):
+        assert remote_of({"metadata": {"name": "x"}, "spec": spec}) is None
+
+
+def test_requests_of_a_group_version_are_found_by_resource_and_by_document() -> None:
+    found = remote("g", "v1")
+    remotes = Remotes({("g", "v1"): found})
+
+    for path in ("/apis/g/v1/things", "/apis/g/v1/namespaces/n/things/a", "/apis/g/v1", "/openapi/v3/apis/g/v1"):
+        assert remotes.find(parse_path("GET", path, Query(""))) is found
+    for path in ("/apis/g/v2/things", "/apis/g", "/apis", "/api/v1/pods", "/openapi/v3", "/healthz"):
+        assert remotes.find(parse_path("GET", path, Query(""))) is None
+
+
+def test_groups_are_listed_by_priority_and_versions_by_theirs_then_by_maturity() -> None:
+    local = [("apiregistration.k8s.io", "v1"), ("", "v1"), ("apps", "v1"), ("storage.k8s.io", "v1")]
+    others = [
+        remote("b.io", "v1beta1"),
+        remote("b.io", "v2"),
+        remote("b.io", "v10"),
+        remote("b.io", "v1alpha1", version_priority=20),
+        remote("a.io", "v1"),
+        remote("first.io", "v1", 17_900),
+    ]
+
+    assert merge(local, {(item.group, item.version): item for item in others}) == [
+        *local[:2],
+        ("first.io", "v1"),
+        *local[2:],
+        ("a.io", "v1"),
+        ("b.io", "v1alpha1"),
+        ("b.io", "v10"),
+        ("b.io", "v2"),
+        ("b.io", "v1beta1"),
+    ]
+    assert Remotes().merged(local) is local
