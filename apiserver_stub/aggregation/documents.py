@@ -16,8 +16,11 @@ def resources_of(document: Any) -> list[Object]:
     """
     if not isinstance(document, dict) or document.get("kind") != "APIResourceList":
         raise ValueError("the answer is no APIResourceList")
+    entries = document.get("resources") or []
+    if not isinstance(entries, list):
+        raise ValueError("the resources of the APIResourceList are no list")  # noqa: TRY004 - it came from elsewhere
     found: dict[str, Object] = {}
-    for entry in document.get("resources") or ():
+    for entry in entries:
         given = entry.get("name") if isinstance(entry, dict) else None
         if not given or not isinstance(given, str):
             raise ValueError("a resource of the APIResourceList has no name")

@@ -214,7 +214,8 @@ def test_redirects_are_refused_and_the_cluster_ip_is_dialled(server: Server, api
 
     assert (code, "location" in headers) == (502, False)
     assert text == b"the backend attempted to redirect this request, which is not permitted"
-    assert way.asked[0] == f"{CLUSTER_IP}:443"
+    assert f"{CLUSTER_IP}:443" in way.asked
+    assert f"{POD_IP}:{POD_PORT}" not in way.asked
     upgrade = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
     assert api.raw("GET", f"{THINGS}/moved", headers=upgrade)[0] == 502
     api.close()
@@ -231,7 +232,7 @@ def test_redirects_may_be_passed_on_and_endpoints_dialled(
         code, headers, _ = server.api().raw("GET", f"{THINGS}/moved")
 
         assert (code, headers["location"]) == (302, f"{ROOT}/elsewhere")
-        assert way.asked[0] == f"{POD_IP}:{POD_PORT}"
+        assert f"{POD_IP}:{POD_PORT}" in way.asked  # besides what the other server asks for now and then
 
 
 def test_kubectl_finds_the_resources(server: Server, api: Api, pki: Pki) -> None:

@@ -42,7 +42,10 @@ def test_a_subresource_may_come_before_or_without_its_resource() -> None:
     assert [item["subresource"] for item in found["subresources"]] == ["status"]
 
 
-@pytest.mark.parametrize("document", [None, [], {}, {"kind": "Status"}, listing("x"), listing({"kind": "Thing"})])
+@pytest.mark.parametrize(
+    "document",
+    [None, [], {}, {"kind": "Status"}, {**listing(), "resources": 3}, listing("x"), listing({"kind": "Thing"})],
+)
 def test_what_is_no_list_of_resources_is_refused(document: Any) -> None:
     with pytest.raises(ValueError, match="APIResourceList"):
         resources_of(document)
