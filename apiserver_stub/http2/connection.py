@@ -201,7 +201,7 @@ class Http2Connection(asyncio.Protocol):
         if self._last is not None:
             self._h2.reset_stream(number, ErrorCodes.REFUSED_STREAM)
             return
-        if len(self._streams) >= self._terms.max_streams:
+        if self._takes_no_more():
             self._h2.reset_stream(number, ErrorCodes.REFUSED_STREAM)
             self._count_reset()
             return
@@ -221,6 +221,18 @@ class Http2Connection(asyncio.Protocol):
         stream = StreamTransport(self, number, head_only=method == b"HEAD", chunked=chunked, leave=leave)
         self._streams[number] = stream
         stream.begin(self._serve(), lines)
+
+    def _takes_no_more(self) -> bool:
+        """Return whether there are as many streams as were told.
+
+        One counts until its answer is sent: then the client may begin another, although the handler is still there for
+        a moment. That moment has its bound too.
+        """
+        count, most = len(self._streams), self._terms.max_streams
+        if count < most:
+            return False
+        over = sum(stream.ended and stream.requested for stream in self._streams.values())
+        return count - over >= most or count >= 2 * most
 
     def _lost(self, number: int) -> None:
         stream = self._streams.get(number)

@@ -68,6 +68,7 @@ class Http2Client:
             context.load_cert_chain(*pair)
         parts = urlsplit(ready["url"])
         plain = socket.create_connection((parts.hostname, parts.port or 0), timeout=WAIT_SECONDS)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket = context.wrap_socket(plain, server_hostname=name or parts.hostname)
         self.protocol = self.socket.selected_alpn_protocol()
         self.h2 = H2Connection(H2Configuration(header_encoding="utf-8"))

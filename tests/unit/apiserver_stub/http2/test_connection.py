@@ -317,6 +317,20 @@ async def test_more_streams_than_were_told_are_refused_one_by_one() -> None:
     assert len(scene.handlers) == 3
 
 
+async def test_a_stream_counts_until_its_answer_is_sent() -> None:
+    scene = Scene(Terms(2))
+    for handlers in range(4):
+        number = scene.ask()
+        assert not scene.seen(StreamReset, number)
+        scene.handlers[handlers].transport.write(OK)  # and goes on for a while
+        scene.exchange()
+    assert scene.seen(StreamReset, scene.ask())[0].error_code == ErrorCodes.REFUSED_STREAM
+    for handler in scene.handlers:
+        handler.transport.close()
+    assert not scene.seen(StreamReset, scene.ask())
+    assert len(scene.handlers) == 5
+
+
 async def test_who_resets_stream_after_stream_is_cut_off() -> None:
     scene = Scene()
     for _ in range(10 * module._MOST_RESETS):
