@@ -184,7 +184,7 @@ def choose_network(options: Options, host: Host) -> Network:
     if options.network == "bridge" and not possible:
         raise ValueError("a bridge needs root, and the programs ip (iproute2) and nsenter (util-linux)")
     if options.network != "host" and possible:
-        return BridgeNetwork(options.bridge, options.subnet, options.hairpin_mode)
+        return BridgeNetwork(options.bridge, options.subnet, options.hairpin_mode, options.root / "pod-network")
     return HostNetwork()
 
 

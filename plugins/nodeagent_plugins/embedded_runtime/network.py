@@ -69,6 +69,7 @@ class BridgeNetwork:
 
     :param bridge: name of the bridge, made if it is not there.
     :param subnet: where addresses come from; its first one is the bridge's.
+    :param memory: file that keeps a subnet given later, which then counts in place of *subnet*.
     :param hairpin_mode: how a pod reaches itself through a translated address, see :mod:`.hairpin`.
     """
 
@@ -79,8 +80,12 @@ class BridgeNetwork:
         bridge: str = DEFAULT_BRIDGE,
         subnet: str = DEFAULT_SUBNET,
         hairpin_mode: str = hairpin.PROMISCUOUS_BRIDGE,
+        memory: Path | None = None,
     ) -> None:
+        self._memory = memory
         self._bridge, self._subnet, self._hairpin_mode = bridge, ipaddress.IPv4Network(subnet), hairpin_mode
+        if (kept := self._kept_subnet()) is not None:
+            self._subnet = kept
         self._taken: set[str] = set()
         self._ip, self._nsenter, self._nft = find_program("ip"), find_program("nsenter"), find_program("nft")
         self._prepared: asyncio.Task[None] | None = None
@@ -93,7 +98,25 @@ class BridgeNetwork:
         except ValueError as error:
             raise BadRequest(f'pod network "{subnet}": {error}') from error
         if isinstance(wanted, ipaddress.IPv4Network) and not self._taken and wanted != self._subnet:
+            self._keep_subnet(wanted)
             self._subnet, self._prepared = wanted, None
+
+    def _keep_subnet(self, subnet: ipaddress.IPv4Network) -> None:
+        if self._memory is not None:
+            new = self._memory.with_suffix(".new")
+            new.write_text(f"{subnet}\n")
+            new.replace(self._memory)
+
+    def _kept_subnet(self) -> ipaddress.IPv4Network | None:
+        if self._memory is None:
+            return None
+        try:
+            return ipaddress.IPv4Network(self._memory.read_text().strip())
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            _log.warning("The pod network that was given is lost", extra={"file": str(self._memory), "err": str(error)})
+            return None
 
     async def take_over(self) -> None:
         """Give a bridge that an earlier runtime made, and the links of the pods on it, our hairpin mode."""
