@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +142,6 @@ class StatsProvider(Protocol):
         :raises NodeAgentError: nothing could be measured.
         """
         ...
-
-
-@runtime_checkable
-class VolumeStatsProvider(StatsProvider, Protocol):
-    """A stats provider that can measure volumes at once instead of by its period."""
 
     async def measure_volumes(self) -> None:
         """Measure the volumes of every pod now, for the answers that follow; reads whole directory trees."""

@@ -280,6 +280,10 @@ class FakeStats(Faults):
             for pod in self.pod_usage.values()
         ]
 
+    async def measure_volumes(self) -> None:
+        self.asked.append(("measure_volumes", True))
+        await self._pass("measure_volumes")
+
 
 class FakePodSource:
     """A :class:`~nodeagent.contracts.pods.PodSource` that publishes what a test sets."""

@@ -48,6 +48,12 @@ class StatsProviderContract:
         found = await stats.memory()
         assert sorted(pod.uid for pod in found) == sorted(running)
 
+    async def test_measuring_volumes_changes_which_pods_are_there_as_little(
+        self, stats: StatsProvider, running: Sequence[str]
+    ) -> None:
+        await stats.measure_volumes()
+        assert sorted(pod.uid for pod in await stats.pods(fresh=True)) == sorted(running)
+
 
 def _time(stats: CpuStats | FilesystemStats | None) -> int:
     return stats.time if stats is not None else 0

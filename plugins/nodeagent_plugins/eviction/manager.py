@@ -14,7 +14,7 @@ from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.eviction import EvictionCandidate, EvictionPlan, PlanRequest, ThresholdMaps
 from nodeagent.contracts.pods import KillReason
-from nodeagent.contracts.stats import PodUsage, VolumeStatsProvider
+from nodeagent.contracts.stats import PodUsage
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.eviction_thresholds import Signal, Threshold, read_thresholds
 from nodeagent.model.pod import Pod
@@ -307,12 +307,9 @@ class EvictionManager:
 
     async def _measure_volumes(self) -> None:
         """Have volumes measured as they are now: what is measured each minute would name the wrong pod."""
-        stats = self._context.stats
-        if not isinstance(stats, VolumeStatsProvider):
-            return
         try:
             async with asyncio.timeout(VOLUMES_SECONDS):
-                await stats.measure_volumes()
+                await self._context.stats.measure_volumes()
         except TimeoutError:
             _log.warning("Not all volumes are measured before a pod is chosen", extra={"seconds": VOLUMES_SECONDS})
 
