@@ -68,8 +68,7 @@ async def _serve(loaded: Loaded, plugins: PluginManager, settings: dict[str, dic
 
     def stop(name: str) -> None:
         _log.info("Signal received, stopping", extra={"signal": name})
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)  # a second signal ends the process at once
+        end_at_the_next_signal(loop)
         manager.stopping()
         agent.stop()
 
@@ -78,6 +77,13 @@ async def _serve(loaded: Loaded, plugins: PluginManager, settings: dict[str, dic
     async with TaskOwner("service manager") as tasks:
         tasks.start(manager.keep_told(agent.describe, SystemClock()), "signs of life")
         return await agent.run()
+
+
+def end_at_the_next_signal(loop: asyncio.AbstractEventLoop) -> None:
+    """Have another signal end the process at once; of Python's own answer to SIGINT a traceback would be left."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _start_logging(loaded: Loaded) -> Logging:
