@@ -35,11 +35,11 @@ _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DE
 
 
 class Denied(Exception):
-    """A request that is not let through: the status and text it is answered with."""
+    """A request that is not let through: its answer, and whose it is where that is known."""
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, status: int, text: str, user: str = "") -> None:
         super().__init__(text)
-        self.status, self.text = status, text
+        self.status, self.text, self.user = status, text, user
 
 
 class Access:
@@ -74,9 +74,10 @@ class Access:
         except AuthorizationFailed as error:
             _log.error("Request cannot be authorized", extra={"user": user.name, "err": str(error)})
             text = f"Authorization error (user={user.name}, verb={verb}, resource=nodes, subresource={subresources[0]})"
-            raise Denied(500, text) from error
+            raise Denied(500, text, user.name) from error
         _log.log(v_level(2), "Forbidden", extra={"user": user.name, "verb": verb, "subresource": subresources[0]})
-        raise Denied(403, f"Forbidden (user={user.name}, verb={verb}, resource=nodes, subresource={subresources[0]})")
+        text = f"Forbidden (user={user.name}, verb={verb}, resource=nodes, subresource={subresources[0]})"
+        raise Denied(403, text, user.name)
 
     async def _certificate(self, request: web.Request) -> Mapping[str, Any] | None:
         """Return the client's certificate, believed only when this very connection's handshake proved it."""

@@ -54,7 +54,7 @@ def build_app(routes: Iterable[Route], *, access: Access | None, debugging: bool
                 answer.headers.setdefault("X-Content-Type-Options", "nosniff")
             return answer
         except Denied as denied:
-            answer = web.Response(status=denied.status, text=denied.text)
+            user, answer = denied.user, web.Response(status=denied.status, text=denied.text)
             return answer
         except web.HTTPException as error:
             error.headers.setdefault("X-Content-Type-Options", "nosniff")
@@ -154,7 +154,7 @@ def _log_access(
             "user": user,
             "source": request.remote,
             "status": answer.status if answer is not None else "cut off",
-            "bytes": sent.count or (answer.body_length if answer is not None else 0),
+            "bytes": sent.count or (answer.content_length or 0 if answer is not None else 0),
             "seconds": round(seconds, 3),
         },
     )

@@ -280,3 +280,15 @@ async def test_each_stream_leaves_a_line_with_who_and_how_much(pki, tmp_path, ca
 
     (record,) = [record for record in caplog.records if record.message == "Served"]
     assert (record.user, record.bytes, record.status, record.source) == ("admin", 5, 101, "127.0.0.1")
+
+
+async def test_who_is_refused_is_named_and_the_output_of_run_is_counted(pki, tmp_path, caplog):
+    caplog.set_level("INFO")
+    async with node_with_pod(pki, tmp_path) as (node, _, _):
+        await node.ask("/run/default/web/main?cmd=x", method="POST", tls=pki.client("viewer"))
+        _, text, _ = await node.ask("/run/default/web/main?cmd=x", method="POST", tls=pki.client("admin"))
+        await eventually(lambda: sum(record.message == "Served" for record in caplog.records) == 2)
+
+    refused, done = [record for record in caplog.records if record.message == "Served"]
+    assert (refused.user, refused.status) == ("viewer", 403)
+    assert (done.user, done.status, done.bytes) == ("admin", 200, len(text))
