@@ -43,32 +43,39 @@ class Chooser:
     def __init__(self, pods: PodDirectory, plugins: PluginManager) -> None:
         self._pods, self._plugins = pods, plugins
         self._ending: dict[str, float] = {}
+        self._at_once: set[str] = set()
 
-    def ends(self, uid: str, until: float) -> None:
-        """Note that a pod was told to end, and will have at monotonic time *until*."""
+    def ends(self, uid: str, until: float, *, at_once: bool) -> None:
+        """Note that a pod was told to end, and will have at monotonic time *until*.
+
+        :param at_once: it has no time left that a hard threshold could take from it.
+        """
         self._ending[uid] = until
+        if at_once:
+            self._at_once.add(uid)
 
     def ending(self, now: float) -> bool:
         """Whether a pod that was told to end still has time to."""
         active = {pod.uid for pod in self._pods.active()}
         self._ending = {uid: until for uid, until in self._ending.items() if uid in active}
+        self._at_once &= active
         return any(until > now for until in self._ending.values())
 
-    def candidates(self, measure: Measure) -> list[EvictionCandidate]:
-        """Return the pods that can go, in no order."""
+    def candidates(self, measure: Measure, *, hard: bool = False) -> list[EvictionCandidate]:
+        """Return the pods that can go, in no order; *hard* is for those too that were given time to end."""
         return [
             EvictionCandidate(pod, measure.usage.get(pod.uid))
             for pod in self._pods.active()
-            if not self._stays(pod) and not self._finished(pod)
+            if not self._stays(pod, hard) and not self._finished(pod)
         ]
 
-    def untouchable(self) -> list[Pod]:
+    def untouchable(self, *, hard: bool = False) -> list[Pod]:
         """Return the active pods that are no candidates."""
-        return [pod for pod in self._pods.active() if self._stays(pod)]
+        return [pod for pod in self._pods.active() if self._stays(pod, hard)]
 
-    async def ranked(self, signal: Signal, measure: Measure) -> Sequence[EvictionCandidate]:
+    async def ranked(self, signal: Signal, measure: Measure, *, hard: bool = False) -> Sequence[EvictionCandidate]:
         """Return the candidates in the order in which they would go, as plugins want it."""
-        own = rank(signal, self.candidates(measure), measure.layout)
+        own = rank(signal, self.candidates(measure, hard=hard), measure.layout)
         changed = await self._plugins.fold(
             "nodeagent_rank_pods_for_eviction",
             "candidates",
@@ -94,8 +101,8 @@ class Chooser:
             "nodeagent_may_evict_pod", subject=pod.full_name, tolerant=True, pod=pod, signal=str(signal)
         )
 
-    def _stays(self, pod: Pod) -> bool:
-        return is_critical(pod) or pod.uid in self._ending
+    def _stays(self, pod: Pod, hard: bool) -> bool:
+        return is_critical(pod) or pod.uid in (self._at_once if hard else self._ending)
 
     def _finished(self, pod: Pod) -> bool:
         status = self._pods.status(pod.uid)

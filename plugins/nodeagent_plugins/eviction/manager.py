@@ -298,7 +298,7 @@ class EvictionManager:
         measure = await self._with_usage(measure, threshold.signal)
         if not measure.usage_known:
             return []
-        for candidate in await self._chooser.ranked(threshold.signal, measure):
+        for candidate in await self._chooser.ranked(threshold.signal, measure, hard=threshold.hard):
             if not await self._is_spared(candidate.pod, threshold.signal):
                 self._evict_for(threshold, candidate, measure)
                 return [candidate.pod.uid]
@@ -346,7 +346,7 @@ class EvictionManager:
     ) -> None:
         own = pod.spec.termination_grace_period_seconds
         given = grace if grace is not None else (_USUAL_GRACE_SECONDS if own is None else own)
-        self._chooser.ends(pod.uid, self._clock.now() + given + CLEANUP_SECONDS)
+        self._chooser.ends(pod.uid, self._clock.now() + given + CLEANUP_SECONDS, at_once=given == 0)
         if given == 0:
             self._killed.add(pod.uid)
         _log.info("Pod is evicted", extra={"pod": pod.full_name, "uid": pod.uid, "signal": signal, "text": message})

@@ -70,7 +70,9 @@ class Planner:
             signal=signal or "",
             ranked_for=ranked_for,
             reclaims_disk=signal is not None and about_disk(signal),
-            pods=await self._pods(ranked_for, measure, acts=signal is not None and not over),
+            pods=await self._pods(
+                ranked_for, measure, hard=bool(due) and due[0].hard, acts=signal is not None and not over
+            ),
             over_limits=over,
         )
 
@@ -91,10 +93,10 @@ class Planner:
             minimum_reclaim=str(threshold.minimum_reclaim) if threshold.minimum_reclaim is not None else "",
         )
 
-    async def _pods(self, signal: Signal, measure: Measure, *, acts: bool) -> list[PlannedPod]:
+    async def _pods(self, signal: Signal, measure: Measure, *, hard: bool, acts: bool) -> list[PlannedPod]:
         """Return every active pod: first those that can go, in order, then those that cannot."""
         rows, taken = [], not acts
-        for candidate in await self._chooser.ranked(signal, measure):
+        for candidate in await self._chooser.ranked(signal, measure, hard=hard):
             why = explain(signal, candidate, measure.layout)
             veto = await self._chooser.veto(candidate.pod, signal)
             if veto is not None:
@@ -102,7 +104,7 @@ class Planner:
                 continue
             rows.append(_row(candidate.pod, Verdict.NEXT if taken else Verdict.EVICT, why))
             taken = True
-        for pod in self._chooser.untouchable():
+        for pod in self._chooser.untouchable(hard=hard):
             if is_critical(pod):
                 rows.append(_row(pod, Verdict.CRITICAL, "static, mirror or of system priority"))
             else:

@@ -238,7 +238,7 @@ async def test_a_pod_that_was_given_time_holds_up_a_hard_threshold_no_longer_tha
     await clock.advance(CLEANUP_SECONDS - 6)
     assert node.evicted() == ["first"]
     await clock.advance(1)
-    assert node.evicted() == ["first", "second"]
+    assert node.evicted() == ["first", "first"]
     await node.context.tasks.close()
 
 
@@ -418,7 +418,9 @@ async def test_a_soft_threshold_gives_pods_time_after_its_grace(
     assert [kill.grace_seconds for kill in node.pods.kills] == [grace]
 
 
-async def test_a_soft_threshold_waits_for_the_pod_that_it_gave_time(make_node: MakeNode, clock: FakeClock) -> None:
+async def test_a_soft_threshold_waits_for_the_pod_that_it_gave_time_and_a_hard_one_does_not(
+    make_node: MakeNode, clock: FakeClock
+) -> None:
     node = make_node(
         eviction_hard={"memory.available": "100Mi"},
         eviction_soft=FEW,
@@ -436,7 +438,11 @@ async def test_a_soft_threshold_waits_for_the_pod_that_it_gave_time(make_node: M
     assert node.evicted() == ["a"]
     node.shows(MI)
     await node.manager.round()
-    assert node.evicted() == ["a", "b"]
+    assert node.evicted() == ["a", "a"]
+    assert [kill.grace_seconds for kill in node.pods.kills] == [60, 0]
+    node.shows(MI)
+    await node.manager.round()
+    assert node.evicted() == ["a", "a", "b"]
 
 
 @pytest.mark.row("config.evictionPressureTransitionPeriod")
