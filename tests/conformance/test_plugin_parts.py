@@ -19,7 +19,7 @@ from nodeagent.authoring.source import read_module
 from nodeagent.base.duration import Duration
 from nodeagent.base.secret import Secret
 from nodeagent.config.settings import NodeSettings
-from nodeagent.contracts.api import CONFIG_MAPS, EVENTS, PODS, SECRETS, SERVICE_ACCOUNTS
+from nodeagent.contracts.api import CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS, SERVICE_ACCOUNTS
 from nodeagent.contracts.eviction import PLAN_QUESTION
 from nodeagent.contracts.server import Presented, Question, User
 from nodeagent.testing import (
@@ -442,7 +442,8 @@ class TestEvictionPlan(LocalQuestionContract):
 
 class TestDoctor(NodeCheckContract):
     @pytest.fixture
-    async def checks(self, context):
+    async def checks(self, context, api):
+        await api.create(NODES, {"metadata": {"name": context.node_name}})
         return provided(node_checks, "nodeagent_provide_node_checks", context)
 
 

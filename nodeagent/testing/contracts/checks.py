@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from nodeagent.contracts.checks import Finding, NodeCheck, Severity
+from nodeagent.contracts.checks import Finding, NodeCheck, NotKnown, Severity
 
 _LIMIT_SECONDS = 15.0
 
@@ -27,11 +27,19 @@ class NodeCheckContract:
 
     async def test_all_run_at_the_same_time_and_in_time(self, checks: Sequence[NodeCheck]) -> None:
         async with asyncio.timeout(_LIMIT_SECONDS):
-            answers = await asyncio.gather(*(check.run() for check in checks))
+            answers = await asyncio.gather(*(_findings(check) for check in checks))
         assert all(isinstance(finding, Finding) for answer in answers for finding in answer)
 
     async def test_each_finding_says_what_is_wrong_and_what_to_do(self, checks: Sequence[NodeCheck]) -> None:
         for check in checks:
-            for finding in await check.run():
+            for finding in await _findings(check):
                 assert finding.text and finding.remedy, check.name
                 assert finding.severity in set(Severity)
+
+
+async def _findings(check: NodeCheck) -> Sequence[Finding]:
+    """Return what *check* found; nothing when it cannot tell, as it may."""
+    try:
+        return await check.run()
+    except NotKnown:
+        return ()
