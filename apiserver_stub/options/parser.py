@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from apiserver_stub.options.declare import Group
+from apiserver_stub.options.spellings import respelled
 
 _VERSION_HELP = "Print the version and exit; =raw prints it alone, =vX.Y.Z-TEXT sets the one that is reported."
 
@@ -52,7 +53,7 @@ class Parser:
 
     def parse(self, arguments: Sequence[str]) -> dict[str, Any]:
         """Return the values that were given, by field."""
-        found, rest = self._parser.parse_known_args(list(arguments))
+        found, rest = self._parser.parse_known_args(respelled(arguments))
         self._problems += [_unknown(argument) for argument in rest]
         return vars(found)
 

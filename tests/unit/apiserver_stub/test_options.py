@@ -39,6 +39,23 @@ def test_values_are_typed() -> None:
     assert (options.request_timeout_seconds, options.verbosity) == (90.0, 4)
 
 
+def test_start_scripts_of_the_field_are_taken_as_they_are() -> None:
+    options = parse(
+        [
+            "--etcd-servers=http://192.0.2.1:2379",
+            "--etcd-prefix",
+            "/kubelet-client-key",
+            "--kubelet-preferred-address-types=Hostname",
+            "--kubernetes-service-node-port=30001",
+        ]
+    )
+    assert (options.store_servers, options.store_prefix) == (("http://192.0.2.1:2379",), "/kubelet-client-key")
+    assert options.nodeagent_preferred_address_types == ("Hostname",)
+    assert options.platform_service_node_port == 30001
+    with pytest.raises(OptionsError, match=r"unknown flag: --etcd-bogus\nunknown flag: --kubelet-port$"):
+        parse(["--etcd-bogus=1", "--kubelet-port=1"])
+
+
 @pytest.mark.parametrize(("given", "missing"), [("cert", "key"), ("key", "cert")])
 def test_the_proxy_client_certificate_and_its_key_need_one_another(given: str, missing: str) -> None:
     with pytest.raises(OptionsError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -75,20 +76,30 @@ def test_other_reconcilers_are_refused() -> None:
     assert any("deprecated" in text for text in warnings(parse(["--endpoint-reconciler-type=master-count"])))
 
 
-def test_what_concerns_a_cloud_is_checked_and_said_to_be_without_effect(tmp_path: Path) -> None:
-    config = tmp_path / "registry.json"
-    config.write_text("{}")
-    arguments = [
-        "--cloud-provider-cloudvendor-l7lb-src-cidrs=192.0.2.0/24",
-        f"--cloudvendor-container-registry-config={config}",
-    ]
-    options = parse(arguments)
+@ROW("opt.cloud-provider-cloudvendor-l7lb-src-cidrs")
+@pytest.mark.parametrize("prefix", ["cloud-provider-cloudvendor", "cloud-provider-gce"])
+def test_ranges_of_a_cloud_are_checked_and_said_to_be_without_effect(prefix: str) -> None:
+    """They concern who configures firewalls; server units of today name them, and start."""
+    standard, options = parse([]), parse([f"--{prefix}-l7lb-src-cidrs=192.0.2.0/24,2001:db8::/32"])
 
-    assert parse([]).cloud_provider_cloudvendor_l7lb_src_cidrs == ("130.211.0.0/22", "35.191.0.0/16")
-    assert options.cloud_provider_cloudvendor_l7lb_src_cidrs == ("192.0.2.0/24",)
-    assert sum("has no effect on this server" in text for text in warnings(options)) == 2
-    assert not any("no effect" in text for text in warnings(parse([])))
+    assert standard.cloud_provider_cloudvendor_l7lb_src_cidrs == ("130.211.0.0/22", "35.191.0.0/16")
+    assert options.cloud_provider_cloudvendor_l7lb_src_cidrs == ("192.0.2.0/24", "2001:db8::/32")
+    assert [text for text in warnings(options) if "it configures no firewall" in text]
+    assert not any("no effect" in text for text in warnings(standard))
     with pytest.raises(OptionsError, match="invalid CIDR address: x"):
-        parse(["--cloud-provider-cloudvendor-l7lb-src-cidrs=x"])
-    with pytest.raises(OptionsError, match="no such file or directory"):
-        parse(["--cloudvendor-container-registry-config=/nope"])
+        parse([f"--{prefix}-l7lb-src-cidrs=192.0.2.0/24,x"])
+
+
+@ROW("opt.cloudvendor-container-registry-config")
+@pytest.mark.parametrize("name", ["cloudvendor-container-registry-config", "azure-container-registry-config"])
+def test_registries_of_a_cloud_are_read_and_said_to_be_without_effect(name: str, tmp_path: Path) -> None:
+    """They concern who pulls images; server units of today name them, and start."""
+    config = tmp_path / "registry.json"
+    with pytest.raises(OptionsError, match=f"open {re.escape(str(config))}: no such file or directory"):
+        parse([f"--{name}={config}"])
+    config.write_text("{}")
+    options = parse([f"--{name}={config}"])
+
+    assert options.cloudvendor_container_registry_config == config
+    assert [text for text in warnings(options) if "it pulls no images" in text]
+    assert not any("no effect" in text for text in warnings(parse([])))
