@@ -15,6 +15,7 @@ import tempfile
 import time
 import urllib.parse
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ MANY = 22_000
 CONNECTIONS = 16
 LOAD_SECONDS = 10
 LISTS = 5
+DRAWN_TWICE = 0.003
+"""Share of creations that may fail: the reference refuses a name that it happened to generate before."""
 
 FIGURES = (
     Figure("rss_empty", "API server memory (RSS) at its start", "MiB", "243 and 43 of its store"),
@@ -113,7 +116,7 @@ def _load(server: ApiServer, method: str, path: str, body: str = "") -> dict[str
     environment = {**os.environ, "TOKEN": server.facts["token"], "METHOD": method, "BODY": body}
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    if found["failed"]:
+    if found["failed"] > DRAWN_TWICE * found["requests"]:
         raise RuntimeError(f"{method} {path}: {found['failed']:.0f} of {found['requests']:.0f} failed")
     return found
 
@@ -129,8 +132,13 @@ async def _fill(server: ApiServer, count: int) -> None:
 
         async def create() -> None:
             for _ in left:
-                async with session.post(url, data=body) as answer:
-                    answer.raise_for_status()
+                status = HTTPStatus.CONFLICT
+                while status == HTTPStatus.CONFLICT:
+                    async with session.post(url, data=body) as answer:
+                        status = HTTPStatus(answer.status)
+                        await answer.read()
+                if status != HTTPStatus.CREATED:
+                    raise RuntimeError(f"POST {EVENTS}: {status}")
 
         await asyncio.gather(*(create() for _ in range(CONNECTIONS)))
 
