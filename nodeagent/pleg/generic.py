@@ -75,10 +75,7 @@ class GenericPleg:
 
     async def _relist(self, started: float) -> bool:
         try:
-            sandboxes, containers = await asyncio.gather(
-                self._runtime().list_sandboxes(), self._runtime().list_containers()
-            )
-            complete = await self._take(sandboxes, containers, started)
+            complete = await self._take(*await self._list(), started)
         except RuntimeFailure as error:
             self._seen = None
             self.health.failed(error)
@@ -88,6 +85,13 @@ class GenericPleg:
         if self.health.succeeded():
             self._recovered()
         return True
+
+    async def _list(self) -> tuple[Sequence[SandboxInfo], Sequence[ContainerInfo]]:
+        runtime = self._runtime()
+        if self._seen is not None and not any(self._seen):  # without sandboxes there are no containers
+            sandboxes = await runtime.list_sandboxes()
+            return sandboxes, await runtime.list_containers() if sandboxes else self._seen[1]
+        return await asyncio.gather(runtime.list_sandboxes(), runtime.list_containers())
 
     async def _take(
         self, sandboxes: Sequence[SandboxInfo], containers: Sequence[ContainerInfo], started: float

@@ -58,6 +58,22 @@ async def test_asks_nothing_more_while_nothing_changes(clock):
     assert len(runtime.called("container_status")) == asked
 
 
+async def test_nobody_asks_for_containers_while_there_is_no_sandbox(clock):
+    runtime = FakeRuntime(clock)
+    pleg, _, woken, _ = build(runtime, clock)
+    for _ in range(5):
+        await pleg.relist()
+        await clock.advance(1)
+
+    assert (len(runtime.called("list_sandboxes")), len(runtime.called("list_containers"))) == (5, 1)
+
+    pod = make_pod("web")
+    runtime.start("main", pod)
+    await pleg.relist()
+
+    assert woken == [pod.uid]
+
+
 async def test_a_vanished_pod_is_forgotten(clock):
     runtime = FakeRuntime(clock)
     pod = make_pod("web")
