@@ -11,7 +11,7 @@ from apiserver_stub import objects
 from apiserver_stub.controllers.namespaces import ensure
 from apiserver_stub.objects import Object
 from apiserver_stub.resources.registry import Reservation
-from apiserver_stub.store import Keep, Outcome, Put, Record, Remove, StoreUnavailable
+from apiserver_stub.store import Keep, Outcome, Put, Record, Remove, StoreRefused, StoreUnavailable
 from apiserver_stub.store.base import without_revision
 from apiserver_stub.verbs.planned import write
 from apiserver_stub.verbs.reserving import NOT_MADE
@@ -116,19 +116,17 @@ async def _write_service(server: ApiServer, service: Object, complete: Callable[
 
 
 async def keep_announced(server: ApiServer) -> None:
-    """Keep the endpoints right until cancelled (spec: opt.endpoint-reconciler-type).
+    """Keep service and endpoints right until cancelled (spec: opt.endpoint-reconciler-type).
 
     With ``lease`` every server renews a lease under its address, and the endpoints are those whose lease lives; with
     ``master-count`` this server counts as the only one; with ``none`` the endpoints are left to others.
     """
-    if server.options.endpoint_reconciler_type == "none":
-        return
     while not server.leaving:
         await asyncio.sleep(_RENEW_SECONDS)
         try:
-            await _reconcile(server, *_address(server))
-        except StoreUnavailable as error:
-            _log.warning("Cannot renew the endpoint of this server", extra={"err": error})
+            await announce(server)
+        except (StoreUnavailable, StoreRefused) as error:
+            _log.warning("Cannot renew the service and endpoint of this server", extra={"err": error})
 
 
 async def withdraw(server: ApiServer) -> None:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import ssl
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
+
+from apiserver_stub.controllers import own_service
+from apiserver_stub.launch import start
+from apiserver_stub.options import parse
 
 from .conftest import Api, Server
 
@@ -100,3 +108,29 @@ def test_endpoints_are_kept_as_asked(server: Server, kind: str) -> None:
 
     assert (subsets == FOREIGN) == (kind == "none")
     assert [item["ip"] for item in after[0]["addresses"]] == ["127.0.0.1"]
+
+
+async def test_what_was_deleted_of_the_own_service_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_service, "_RENEW_SECONDS", 0.05)
+    running = await start(tmp_path / "data", options=parse(["--bind-address=127.0.0.1"]))
+    context = ssl.create_default_context(cafile=str(running.ca_file))
+    headers = {"Authorization": f"Bearer {running.token}"}
+    try:
+        async with aiohttp.ClientSession(running.url, headers=headers) as client:
+            for kind, what in (("services", "spec"), ("endpoints", "subsets")):
+                path = f"/api/v1/namespaces/default/{kind}/kubernetes"
+                async with client.get(path, ssl=context) as answer:
+                    before = await answer.json()
+                async with client.delete(path, ssl=context) as answer:
+                    assert answer.status == 200
+                async with asyncio.timeout(30):
+                    while True:
+                        async with client.get(path, ssl=context) as answer:
+                            found = await answer.json()
+                        if found.get(what):
+                            break
+                        await asyncio.sleep(0.05)
+                assert found["metadata"]["uid"] != before["metadata"]["uid"]
+                assert found[what] == before[what]
+    finally:
+        await running.stop()
