@@ -107,7 +107,7 @@ function showNodes(nodes, pods) {
     if (node.spec?.unschedulable) status.append(" ", badge("cordoned", "warn"));
     return make("tr", {}, make("td", {}, name), status,
       make("td", { class: "number" }, String(pods.filter((pod) => pod.spec?.nodeName === name).length)),
-      make("td", {}, node.status?.nodeInfo?.kubeletVersion || ""), make("td", {}, addresses.join(", ")),
+      make("td", {}, node.status?.nodeInfo?.kubeletVersion || ""), make("td", { class: "name" }, addresses.join(", ")),
       make("td", { class: "number soft" }, age(node.metadata.creationTimestamp)));
   });
   fill(byId("nodes"), rows, none("nodes", "No node has joined yet."));
@@ -121,7 +121,9 @@ function stateOf(pod) {
   if (waiting) return [waiting, /Err|BackOff|Invalid|Failed/.test(waiting) ? "bad" : "warn"];
   const phase = pod.status?.phase || "Pending";
   if (phase === "Failed") return [pod.status.reason || phase, "bad"];
-  return [pod.status?.reason || phase, phase === "Running" ? "good" : phase === "Pending" ? "warn" : ""];
+  const ready = (pod.status?.conditions || []).some((c) => c.type === "Ready" && c.status === "True");
+  const running = ready ? "good" : "warn"; // it runs and does not serve
+  return [pod.status?.reason || phase, phase === "Running" ? running : phase === "Pending" ? "warn" : ""];
 }
 
 const byName = (a, b) => (a.metadata.namespace || "").localeCompare(b.metadata.namespace || "")
@@ -151,7 +153,7 @@ function showEvents(events) {
     const count = event.series?.count || event.count || 1;
     return make("tr", {}, make("td", { class: "soft" }, age(lastOf(event))),
       make("td", {}, badge(event.reason || "", event.type === "Warning" ? "warn" : "")),
-      make("td", {}, make("div", {}, about.name || ""), make("div", { class: "soft" }, about.kind || "")),
+      make("td", { class: "name" }, make("div", {}, about.name || ""), make("div", { class: "soft" }, about.kind || "")),
       make("td", {}, (event.message || "") + (count > 1 ? ` (×${count})` : "")));
   });
   fill(byId("events"), rows, none("events", "Nothing happened lately."));

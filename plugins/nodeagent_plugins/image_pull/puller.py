@@ -79,6 +79,8 @@ class Puller:
         config = context.config
         self._context, self._providers = context, providers
         self._backoff = BackoffTable(context.clock)
+        self._last_errors: dict[str, str] = {}
+        """Why the last pull of a key failed: the back-off has nothing else to tell whoever looks meanwhile."""
         self._rate = TokenBucket(config.registry_pull_qps, config.registry_burst, context.clock)
         self._slots = _slots(config.serialize_image_pulls, config.max_parallel_image_pulls)
         self._under_way: dict[Hashable, _Shared] = {}
@@ -135,6 +137,8 @@ class Puller:
         if self._backoff.remaining(key) > 0:
             text = f'Back-off pulling image "{shown}"'
             record(regarding, EventType.NORMAL, "BackOff", text)
+            if (last := self._last_errors.get(key)) is not None:
+                text = f"{text}: {last}"
             self._fail(regarding, "", "", ImageError(text, reason="ImagePullBackOff"))
         record(regarding, EventType.NORMAL, "Pulling", f'Pulling image "{shown}"')
         started = self._context.clock.now()
@@ -147,9 +151,11 @@ class Puller:
             progress.cancel()
         if pulled.error:
             self._backoff.step(key)
-            text = f'Failed to pull image "{shown}": {pulled.error}'
-            self._fail(regarding, "Failed", text, _pull_error(shown, pulled.error))
-        self._backoff.collect()
+            self._forget_old()
+            failure = _pull_error(shown, pulled.error)
+            self._last_errors[key] = f"{failure.reason}: {failure}"
+            self._fail(regarding, "Failed", f'Failed to pull image "{shown}": {pulled.error}', failure)
+        self._forget_old()
         waited = _seconds_text(self._context.clock.now() - started)
         took = _seconds_text(pulled.pulling_seconds)
         found = await self._inspect(regarding, pulled.ref) or await self._inspect(regarding, image)
@@ -167,6 +173,11 @@ class Puller:
         note = f'Successfully pulled image "{shown}" in {took} ({waited} including waiting).{size}'
         record(regarding, EventType.NORMAL, "Pulled", note)
         return PulledImage(pulled.ref, found)
+
+    def _forget_old(self) -> None:
+        """Drop the back-offs, and what they were for, of images that nobody has asked for in a long time."""
+        self._backoff.collect()
+        self._last_errors = {key: error for key, error in self._last_errors.items() if self._backoff.pause(key)}
 
     async def _may_use(self, pod: Pod, image: Image, name: ImageName) -> bool:
         """Whether *pod* may have an image that is on the node, without asking its registry."""

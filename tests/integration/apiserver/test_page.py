@@ -24,7 +24,9 @@ def pod(name: str, on: str, phase: str = "Running", reason: str = "") -> tuple[d
     spec = {"nodeName": on, "containers": [{"name": "main", "image": "registry.example/app:v1"}]}
     state = {"waiting": {"reason": reason}} if reason else {"running": {}}
     container = {"name": "main", "ready": not reason, "restartCount": 0, "state": state, "image": "a", "imageID": "b"}
-    return {"metadata": {"name": name}, "spec": spec}, {"status": {"phase": phase, "containerStatuses": [container]}}
+    conditions = [{"type": "Ready", "status": "True" if phase == "Running" else "False"}]
+    status = {"phase": phase, "conditions": conditions, "containerStatuses": [container]}
+    return {"metadata": {"name": name}, "spec": spec}, {"status": status}
 
 
 def put_pod(api: Api, *arguments: str) -> None:
@@ -66,6 +68,16 @@ async def test_the_page_follows_nodes_pods_and_events(server: Server, api: Api, 
         await page.until("document.getElementById('live').textContent === 'Live'")
         await page.until("document.querySelectorAll('#pods tr').length === 4")
         await page.picture(tmp_path / "cluster-page.png")
+        long = "pulling from host registry.example failed with status code [manifests v2]: 401 Unauthorized; " * 3
+        event(api, "e4", "notready", "Failed", long, "Warning")
+        await page.until(f"{TEXT}.includes('401 Unauthorized')")
+        lines = "[...document.querySelectorAll('#events td.name div')].map(each => each.offsetHeight)"
+        assert max(await page.run(lines)) < 30  # a name stays in one piece beside a long message
+        not_ready = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+        path = "/api/v1/namespaces/default/pods/web-2/status"
+        api.ok("PATCH", path, not_ready, content_type="application/merge-patch+json")
+        marked = "[...document.querySelectorAll('#pods .badge.warn')].map(each => each.textContent)"
+        await page.until(f"({marked}).includes('Running')")  # it runs and does not serve
         event(api, "e3", "web-1", "Odd", "<img src=x onerror=alert(1)>")
         await page.until(f"{TEXT}.includes('<img')")  # text, and no markup
         await page.run("document.getElementById('filter').value = 'backoff'")

@@ -160,7 +160,8 @@ async def test_a_failed_pull_backs_off_from_10_seconds_to_300(
     ]
     for pause in (10, 20, 40, 80, 160, 300, 300):
         await clock.advance(pause - 1)
-        assert await refusal(puller, pod) == ("ImagePullBackOff", f'Back-off pulling image "{APP}"')
+        cause = f'Back-off pulling image "{APP}": ErrImagePull: pull {APP}: registry answered 404'
+        assert await refusal(puller, pod) == ("ImagePullBackOff", cause)
         assert told(recorder) == [
             ("Normal", "BackOff", f'Back-off pulling image "{APP}"'),
             ("Warning", "Failed", "Error: ImagePullBackOff"),
