@@ -11,8 +11,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from nodeagent.base.aio import Clock
-from nodeagent.pluginmanager import PluginManager
+from nodeagent.pluginmanager import Decision, PluginInfo, PluginManager
 
 _log = logging.getLogger(__name__)
 
@@ -44,12 +46,21 @@ class PluginReport:
 
 
 def read_report(root: Path) -> Mapping[str, Any]:
-    """Return the last picture that an agent with root directory *root* left, or an empty one."""
+    """Return the last picture that an agent with root directory *root* left, or an empty one.
+
+    What is no picture, because another version wrote it or a disk was full, counts as none.
+    """
     try:
-        content = json.loads((root / FILE_NAME).read_text())
-    except (OSError, ValueError):
+        return dict(msgspec.to_builtins(msgspec.json.decode((root / FILE_NAME).read_bytes(), type=_Picture)))
+    except (OSError, ValueError, msgspec.MsgspecError):
         return {}
-    return content if isinstance(content, dict) else {}
+
+
+class _Picture(msgspec.Struct):
+    """What is read of the file; an agent of another version may have written more, or something else."""
+
+    plugins: list[PluginInfo]
+    decisions: list[Decision]
 
 
 def _write(path: Path, picture: Mapping[str, Any]) -> None:

@@ -52,6 +52,17 @@ def ask(root: Path, question: str, arguments: object, into: type[T]) -> T:
         raise NoAgent(f"no agent answers at {place}: {error}; it may hang, its log and its health port tell") from error
 
 
+def answers(root: Path) -> bool:
+    """Whether an agent with root directory *root* takes questions."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(ANSWER_SECONDS)
+        try:
+            connection.connect(str(root / LOCAL_SOCKET))
+        except OSError as error:
+            return isinstance(error, PermissionError)
+    return True
+
+
 def _exchange(place: Path, request: bytes) -> bytes:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(ANSWER_SECONDS)

@@ -1,6 +1,7 @@
 """``nodeagent shutdown rehearse``: which pods a node shutdown would end, in which order and with how much time.
 
-Exit codes: 0 shown, 1 nothing is known of the agent's pods, 2 wrong usage or configuration.
+Exit codes: 0 shown, 1 a shutdown would not wait for the pods, or nothing is known of them, 2 wrong usage or
+configuration.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json
 from nodeagent.config.load import load_configuration
@@ -45,22 +47,28 @@ def run_rehearsal(arguments: argparse.Namespace) -> int:
     """
     file = plan_file(Path(arguments.root_dir))
     try:
-        periods, pods = plan_from_json(json.loads(file.read_bytes()))
+        plan = plan_from_json(json.loads(file.read_bytes()))
     except OSError as error:
         print(f"nodeagent: {file}: {error.strerror}; has an agent run here?", file=sys.stderr)
         return ExitCode.PROBLEMS
     except ValueError as error:
         print(f"nodeagent: {file}: {error}", file=sys.stderr)
         return ExitCode.PROBLEMS
+    periods, pods = plan.periods, plan.pods
     if arguments.config:
         loaded = load_configuration(["--config", arguments.config])
         periods = shutdown_periods(loaded.config, loaded.gates)
     steps = list(rehearse(periods, pods)) if periods.entries else []
     if arguments.output == "json":
-        print_json(_report(periods, pods, steps))
+        print_json(_report(periods, pods, steps) | {"problem": plan.problem})
     else:
         _print(periods, pods, steps)
-    return ExitCode.OK
+    problem = plan.problem
+    if not local.answers(Path(arguments.root_dir)):
+        problem = "no agent runs now, and what is shown is what the last one knew"
+    if problem:
+        print(f"nodeagent: the shutdown would not wait for this: {problem}", file=sys.stderr)
+    return ExitCode.PROBLEMS if problem else ExitCode.OK
 
 
 def _report(periods: ShutdownPeriods, pods: Sequence[EndingPod], steps: Sequence[ShutdownStep]) -> dict[str, Any]:

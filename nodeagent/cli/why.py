@@ -25,7 +25,7 @@ _SIGNS = {StageState.DONE: "+", StageState.WORKING: "~", StageState.BLOCKED: "!"
 def add_parser(commands: Any) -> None:
     """Add the command to the parser of all commands."""
     why = commands.add_parser("why", help="tell why a pod does not serve, and what to do")
-    why.add_argument("subject", metavar="pod/[NAMESPACE/]NAME", type=_subject)
+    why.add_argument("subject", metavar="[pod/][NAMESPACE/]NAME", type=_subject)
     why.add_argument("--root-dir", default=NodeSettings().root_dir, help="root directory of the running agent")
     why.add_argument("-o", "--output", choices=("text", "json"), default="text")
     why.set_defaults(handler=show)
@@ -83,8 +83,10 @@ def _ago(now: datetime, moment: datetime) -> str:
 
 
 def _subject(text: str) -> WhyRequest:
-    kind, _, rest = text.partition("/")
-    parts = rest.split("/")
-    if kind not in ("pod", "pods", "po") or not 1 <= len(parts) <= 2 or not all(parts):
+    """Read a pod's name as kubectl writes it (``pod/NAME``) or as ``status`` and events do (``NAMESPACE/NAME``)."""
+    parts = text.split("/")
+    if len(parts) > 1 and parts[0] in ("pod", "pods", "po"):
+        parts = parts[1:]
+    if len(parts) > 2 or not all(parts):
         raise argparse.ArgumentTypeError(f"{text!r} is not pod/NAMESPACE/NAME")
     return WhyRequest(namespace=parts[0] if len(parts) == 2 else "default", name=parts[-1])

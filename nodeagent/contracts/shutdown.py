@@ -138,22 +138,34 @@ def plan_file(root_dir: Path) -> Path:
     return root_dir / "shutdown_plan.json"
 
 
-def plan_to_json(periods: ShutdownPeriods, pods: Iterable[EndingPod]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class ShutdownPlan:
+    """What a running agent would do now."""
+
+    periods: ShutdownPeriods
+    pods: Sequence[EndingPod] = ()
+    problem: str = ""
+    """Why the shutdown would not wait for it; empty while it would."""
+
+
+def plan_to_json(plan: ShutdownPlan) -> dict[str, Any]:
     """Return what :func:`plan_from_json` reads."""
     return {
-        "entries": [list(entry) for entry in periods.entries],
-        "byPriority": periods.by_priority,
-        "pods": [asdict(pod) for pod in pods],
+        "entries": [list(entry) for entry in plan.periods.entries],
+        "byPriority": plan.periods.by_priority,
+        "pods": [asdict(pod) for pod in plan.pods],
+        "problem": plan.problem,
     }
 
 
-def plan_from_json(plan: Mapping[str, Any]) -> tuple[ShutdownPeriods, list[EndingPod]]:
-    """Return periods and pods.
+def plan_from_json(plan: Mapping[str, Any]) -> ShutdownPlan:
+    """Return what :func:`plan_to_json` wrote.
 
     :raises ValueError: *plan* is not one.
     """
     try:
         entries = [(int(priority), int(seconds)) for priority, seconds in plan["entries"]]
-        return ShutdownPeriods(entries, bool(plan["byPriority"])), [EndingPod(**pod) for pod in plan["pods"]]
-    except (KeyError, TypeError, ValueError) as error:
+        periods, pods = ShutdownPeriods(entries, bool(plan["byPriority"])), [EndingPod(**pod) for pod in plan["pods"]]
+        return ShutdownPlan(periods, pods, str(plan.get("problem", "")))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"is no plan of a shutdown: {error!r}") from error

@@ -144,5 +144,8 @@ class ExecProvider:
             raise ProviderFailure(f"did not answer within {limits.seconds:g} s and was killed") from None
         except (OSError, ValueError) as error:  # ValueError: an argument with a null byte
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise ProviderFailure(f"cannot be started: {reason.lower()}") from error
+            reason = reason.lower()
+            if isinstance(error, FileNotFoundError):  # the file was there a moment ago: what runs it is not
+                reason = "the interpreter that its first line names, or its loader, is not on this node"
+            raise ProviderFailure(f"cannot be started: {reason}") from error
         return read_answer(finished, self.name, settings.api_version, limits.output_bytes)

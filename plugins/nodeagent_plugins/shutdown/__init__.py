@@ -5,14 +5,17 @@ spec: config.shutdownGracePeriod, config.shutdownGracePeriodCriticalPods, config
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
 from nodeagent.base import identity
 from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.checks import NodeCheck
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.shutdown import shutdown_periods
+from nodeagent_plugins.shutdown.check import shutdown_check
 from nodeagent_plugins.shutdown.logind import Logind
 from nodeagent_plugins.shutdown.manager import ShutdownManager
 from nodeagent_plugins.shutdown.plan import PlanFile
@@ -26,8 +29,18 @@ LOGIND_DROP_INS = Path("/etc/systemd/logind.conf.d")
 @hookimpl
 def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, plugins: PluginManager) -> None:
     periods = shutdown_periods(config, context.gates)
-    plugins.register(PlanFile(periods, context), name="shutdown.plan")
+    plan = PlanFile(periods, context)
+    plugins.register(plan, name="shutdown.plan")
     if periods.entries:
-        component = identity.current().component
-        logind = Logind(component, LOGIND_DROP_INS / f"99-{component}.conf", context.clock)
-        plugins.register(ShutdownManager(periods, context, logind), name="shutdown.manager")
+        plugins.register(ShutdownManager(periods, context, _logind(context), plan.tell), name="shutdown.manager")
+
+
+@hookimpl
+def nodeagent_provide_node_checks(context: AgentContext) -> Sequence[NodeCheck]:
+    wanted = shutdown_periods(context.config, context.gates).entries
+    return [shutdown_check(_logind(context))] if wanted else []
+
+
+def _logind(context: AgentContext) -> Logind:
+    component = identity.current().component
+    return Logind(component, LOGIND_DROP_INS / f"99-{component}.conf", context.clock)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Protocol
@@ -68,12 +68,22 @@ class ShutdownAuthority(Protocol):
 
 
 class ShutdownManager:
-    """Ends the pods of a node that shuts down, refuses new ones and reports the node as not Ready."""
+    """Ends the pods of a node that shuts down, refuses new ones and reports the node as not Ready.
+
+    :param tell_problem: called with what keeps it from that, and with an empty text once nothing does.
+    """
 
     name = "shutdown"
 
-    def __init__(self, periods: ShutdownPeriods, context: AgentContext, authority: ShutdownAuthority) -> None:
+    def __init__(
+        self,
+        periods: ShutdownPeriods,
+        context: AgentContext,
+        authority: ShutdownAuthority,
+        tell_problem: Callable[[str], None],
+    ) -> None:
         self._periods, self._context, self._authority = periods, context, authority
+        self._tell_problem = tell_problem
         self._shutting_down = False
         self._left: set[str] = set()
         self._ended = asyncio.Event()
@@ -111,6 +121,7 @@ class ShutdownManager:
             except LogindError as error:
                 if str(error) != self._problem:
                     _log.error("Pods would not end in order when the node shuts down", extra={"err": str(error)})
+                    self._tell_problem(str(error))
                 self._problem = str(error)
             await self._context.clock.sleep(backoff.next())
 
@@ -144,6 +155,7 @@ class ShutdownManager:
     def _recovered(self, backoff: Backoff) -> None:
         backoff.reset()
         self._problem = ""
+        self._tell_problem("")
         _log.info("Pods end in order when the node shuts down", extra={"seconds": self._periods.total()})
 
     def _tell(self, note: str, *, shutting_down: bool) -> None:

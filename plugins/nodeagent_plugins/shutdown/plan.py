@@ -11,7 +11,7 @@ from pathlib import Path
 from nodeagent import hookimpl
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.shutdown import EndingPod, ShutdownPeriods, plan_file, plan_to_json
+from nodeagent.contracts.shutdown import EndingPod, ShutdownPeriods, ShutdownPlan, plan_file, plan_to_json
 
 _log = logging.getLogger(__name__)
 
@@ -20,13 +20,19 @@ _GATHER_SECONDS = 1.0
 
 
 class PlanFile:
-    """Writes the plan whenever pods came or went."""
+    """Writes the plan whenever pods came or went, or logind did."""
 
     name = "shutdown plan"
 
     def __init__(self, periods: ShutdownPeriods, context: AgentContext) -> None:
         self._periods, self._context = periods, context
+        self._problem = ""
         self._changed = asyncio.Event()
+        self._changed.set()
+
+    def tell(self, problem: str) -> None:
+        """Note why a shutdown would not wait for the pods; empty when it would."""
+        self._problem = problem
         self._changed.set()
 
     @hookimpl
@@ -49,8 +55,9 @@ class PlanFile:
             await self._context.clock.sleep(_GATHER_SECONDS)
             self._changed.clear()
             pods = sorted((EndingPod.of(pod) for pod in self._context.pods.active()), key=_name)
+            plan = ShutdownPlan(self._periods, pods, self._problem)
             try:
-                await asyncio.to_thread(_write, file, json.dumps(plan_to_json(self._periods, pods)))
+                await asyncio.to_thread(_write, file, json.dumps(plan_to_json(plan)))
             except OSError as error:
                 if not failing:
                     _log.warning("Plan of a shutdown cannot be kept", extra={"file": str(file), "err": str(error)})

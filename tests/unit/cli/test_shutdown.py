@@ -7,11 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.cli import local
 from nodeagent.cli.main import main
-from nodeagent.contracts.shutdown import EndingPod, ShutdownPeriods, plan_file, plan_to_json
+from nodeagent.contracts.shutdown import EndingPod, ShutdownPeriods, ShutdownPlan, plan_file, plan_to_json
 
 CRITICAL = 2_000_000_000
 PODS = [EndingPod("default", "web", "uid-web", 0, 30), EndingPod("kube-system", "dns", "uid-dns", CRITICAL, 600)]
+
+
+@pytest.fixture(autouse=True)
+def running(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "answers", lambda root: True)
 
 
 @pytest.fixture
@@ -20,8 +26,8 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def write(root: Path, periods: ShutdownPeriods) -> None:
-    plan_file(root).write_text(json.dumps(plan_to_json(periods, PODS)))
+def write(root: Path, periods: ShutdownPeriods, problem: str = "") -> None:
+    plan_file(root).write_text(json.dumps(plan_to_json(ShutdownPlan(periods, PODS, problem))))
 
 
 def test_shows_order_and_grace(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,6 +49,26 @@ def test_shows_the_same_as_json(root: Path, capsys: pytest.CaptureFixture[str]) 
     assert (report["enabled"], report["totalSeconds"], report["delaySeconds"]) == (True, 30, 30)
     assert [[pod["name"] for pod in group["pods"]] for group in report["groups"]] == [["web"], ["dns"]]
     assert report["groups"][1]["pods"][0]["graceSeconds"] == 10
+
+
+def test_says_when_the_shutdown_would_not_wait(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(root, ShutdownPeriods([(0, 20)]), problem="connect to the system's message bus: no such file")
+
+    assert main(["shutdown", "rehearse", "--root-dir", str(root)]) == 1
+
+    told = capsys.readouterr()
+    assert "default/web" in told.out
+    assert "would not wait for this: connect to the system's message bus: no such file" in told.err
+
+
+def test_says_when_no_agent_runs(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "answers", lambda root: False)
+
+    assert main(["shutdown", "rehearse", "--root-dir", str(root)]) == 1
+
+    assert "no agent runs now" in capsys.readouterr().err
 
 
 def test_tries_another_configuration(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

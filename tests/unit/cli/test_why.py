@@ -89,7 +89,30 @@ def test_without_an_answer_the_reason_is_told(monkeypatch, capsys, error, code, 
     assert text in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("subject", ["web", "node/web", "pod/a/b/c", "pod/"])
+@pytest.mark.parametrize(
+    ("subject", "namespace"),
+    [
+        ("web", "default"),
+        ("pod/web", "default"),
+        ("shop/web", "shop"),
+        ("pod/shop/web", "shop"),
+        ("po/shop/web", "shop"),
+    ],
+)
+def test_a_pod_is_named_as_status_or_kubectl_name_it(subject, namespace, monkeypatch):
+    asked = []
+
+    def ask(root, question, arguments, into):
+        asked.append((arguments.namespace, arguments.name))
+        raise local.NotAnswered("enough")
+
+    monkeypatch.setattr(local, "ask", ask)
+    main(["why", subject])
+
+    assert asked == [(namespace, "web")]
+
+
+@pytest.mark.parametrize("subject", ["a/b/c", "pod/a/b/c", "pod/", "/web", ""])
 def test_what_is_no_pod_is_refused(subject, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["why", subject])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from nodeagent.config.features import build_gates
@@ -9,6 +11,7 @@ from nodeagent.config.types import ShutdownGracePeriodByPodPriority, seconds
 from nodeagent.contracts.shutdown import (
     EndingPod,
     ShutdownPeriods,
+    ShutdownPlan,
     plan_from_json,
     plan_to_json,
     rehearse,
@@ -143,12 +146,19 @@ def test_a_period_of_nothing_waits_for_nobody() -> None:
 
 def test_a_plan_is_read_as_it_was_written() -> None:
     periods = ShutdownPeriods([(0, 20), (CRITICAL, 10)])
-    pods = [pod("web"), pod("dns", CRITICAL, None)]
+    plan = ShutdownPlan(periods, [pod("web"), pod("dns", CRITICAL, None)], "logind is away")
 
-    assert plan_from_json(plan_to_json(periods, pods)) == (periods, pods)
+    assert plan_from_json(plan_to_json(plan)) == plan
 
 
-@pytest.mark.parametrize("torn", [{}, {"entries": [[1]], "byPriority": False, "pods": []}])
-def test_what_is_no_plan_is_refused(torn: dict[str, object]) -> None:
+def test_a_plan_of_an_older_agent_knows_no_problem() -> None:
+    written = plan_to_json(ShutdownPlan(ShutdownPeriods([(0, 20)])))
+    del written["problem"]
+
+    assert plan_from_json(written) == ShutdownPlan(ShutdownPeriods([(0, 20)]), [])
+
+
+@pytest.mark.parametrize("torn", [{}, [], {"entries": [[1]], "byPriority": False, "pods": []}])
+def test_what_is_no_plan_is_refused(torn: Any) -> None:
     with pytest.raises(ValueError, match="is no plan of a shutdown"):
         plan_from_json(torn)

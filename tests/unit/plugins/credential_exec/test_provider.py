@@ -201,6 +201,10 @@ async def test_whoever_shared_an_answer_that_is_not_theirs_asks_again(
     ("answer", "text"),
     [
         (TimeoutError(), "did not answer within 60 s and was killed"),
+        (
+            FileNotFoundError(2, "No such file or directory"),
+            "cannot be started: the interpreter that its first line names, or its loader, is not on this node",
+        ),
         (OSError(8, "Exec format error"), "cannot be started: exec format error"),
         (ValueError("embedded null byte"), "cannot be started: embedded null byte"),
         (Finished(0, None), "printed more than 1024 KiB and was killed"),

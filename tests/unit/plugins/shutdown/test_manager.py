@@ -74,9 +74,10 @@ class House:
         self.clock, self.authority = clock, FakeAuthority()
         self.context: AgentContext = make_context(tmp_path, clock=clock)
         self.woken = 0
+        self.problems: list[str] = []
         self.context.wake_node = self._wake
         self.context.flush_statuses = self._flush
-        self.manager = ShutdownManager(periods, self.context, self.authority)
+        self.manager = ShutdownManager(periods, self.context, self.authority, self.problems.append)
         self.plugins: PluginManager = load_plugin(self.manager, name="shutdown.manager")
         self.pods = self.context.pods
         self.state = tmp_path / STATE_FILE
@@ -255,12 +256,14 @@ async def test_a_delay_that_stays_too_short_is_told_once_and_tried_again(
         await house.clock.advance(10)
     assert house.authority.log == []
     assert len(caplog.records) == 1
+    assert house.problems == ["the delay stays short"]
     assert house.authority.tries > 2
 
     house.authority.most = 30
     await house.clock.advance(60)
 
     assert house.authority.log == ["delay 30", "inhibit"]
+    assert house.problems == ["the delay stays short", ""]
     house.loop.cancel()
 
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from nodeagent.config.types import seconds
-from nodeagent.contracts.shutdown import EndingPod, ShutdownPeriods, plan_file, plan_from_json
+from nodeagent.contracts.shutdown import EndingPod, ShutdownPeriods, ShutdownPlan, plan_file, plan_from_json
 from nodeagent.testing import FakeClock, load_plugin, make_config, make_context, make_pod
 from nodeagent_plugins import shutdown
 
@@ -20,7 +20,7 @@ async def test_the_plan_follows_the_pods(tmp_path: Path, clock: FakeClock) -> No
     running = asyncio.create_task(next(loop for loop in loops if loop.name == "shutdown plan").run())
     await clock.advance(1)
     periods = ShutdownPeriods([(0, 30), (2_000_000_000, 0)])
-    assert plan_from_json(json.loads(plan_file(tmp_path).read_text())) == (periods, [])
+    assert plan_from_json(json.loads(plan_file(tmp_path).read_text())) == ShutdownPlan(periods, [])
 
     web, dns = make_pod("web"), make_pod("dns", priority=5)
     for pod in (web, dns):
@@ -29,11 +29,15 @@ async def test_the_plan_follows_the_pods(tmp_path: Path, clock: FakeClock) -> No
     await clock.advance(1)
 
     expected = [EndingPod("default", "dns", "uid-dns", 5, 30), EndingPod("default", "web", "uid-web", 0, 30)]
-    assert plan_from_json(json.loads(plan_file(tmp_path).read_text())) == (periods, expected)
+    assert plan_from_json(json.loads(plan_file(tmp_path).read_text())) == ShutdownPlan(periods, expected)
     context.pods.ended.add(dns.uid)  # type: ignore[attr-defined]
     await manager.announce("nodeagent_pod_terminated", pod=dns)
     await clock.advance(1)
-    assert plan_from_json(json.loads(plan_file(tmp_path).read_text()))[1] == expected[1:]
+    assert plan_from_json(json.loads(plan_file(tmp_path).read_text())).pods == expected[1:]
+
+    next(plugin for plugin in loops if plugin.name == "shutdown plan").tell("logind is away")  # type: ignore[attr-defined]
+    await clock.advance(1)
+    assert plan_from_json(json.loads(plan_file(tmp_path).read_text())).problem == "logind is away"
     running.cancel()
 
 
