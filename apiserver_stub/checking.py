@@ -148,13 +148,13 @@ def _map_check(shape: Shape) -> Check:
 
         def run_texts(value: Any, path: str, found: Findings) -> Any:
             if value.__class__ is not dict:
-                raise _Inner(_type_name(value), "map[string]string")
+                raise _Inner(type_name(value), "map[string]string")
             found.members += len(value)
             for name, content in value.items():
                 if content is None:
                     value[name] = ""
                 elif content.__class__ is not str:
-                    raise _Inner(_type_name(content), "string")
+                    raise _Inner(type_name(content), "string")
             return value
 
         return run_texts
@@ -162,7 +162,7 @@ def _map_check(shape: Shape) -> Check:
 
     def run(value: Any, path: str, found: Findings) -> Any:
         if value.__class__ is not dict:
-            raise _Inner(_type_name(value), f"map[string]{item.form.value}")
+            raise _Inner(type_name(value), f"map[string]{item.form.value}")
         found.members += len(value)
         for name, content in value.items():
             value[name] = check_item(content, f"{path}{name}.", found)
@@ -175,15 +175,15 @@ def _list_check(shape: Shape) -> Check:
     item = shape.item or Shape(Form.ANY)
     check_item = _check_of(item)
     is_text = item.form is Form.TEXT
-    type_name = f"[]v1.{item.name}" if item.form is Form.OBJECT else f"[]{item.form.value}"
+    wanted = f"[]v1.{item.name}" if item.form is Form.OBJECT else f"[]{item.form.value}"
 
     def run(value: Any, path: str, found: Findings) -> Any:
         if value.__class__ is not list:
-            raise _Inner(_type_name(value), type_name)
+            raise _Inner(type_name(value), wanted)
         for index, content in enumerate(value):
             if is_text:
                 if content.__class__ is not str:
-                    raise _Inner(_type_name(content), "string")
+                    raise _Inner(type_name(content), "string")
             else:
                 value[index] = check_item(content, f"{path[:-1]}[{index}].", found)
         return value
@@ -192,11 +192,11 @@ def _list_check(shape: Shape) -> Check:
 
 
 def _int_check(shape: Shape) -> Check:
-    limit, type_name = _RANGES[shape.form], shape.form.value
+    limit, wanted = _RANGES[shape.form], shape.form.value
 
     def run(value: Any, path: str, found: Findings) -> Any:
         if value.__class__ is not int or not -limit <= value < limit:
-            raise _Inner(_type_name(value, exact=True), type_name)
+            raise _Inner(type_name(value, exact=True), wanted)
         return value
 
     return run
@@ -204,25 +204,25 @@ def _int_check(shape: Shape) -> Check:
 
 def _text(value: Any, path: str, found: Findings) -> Any:
     if value.__class__ is not str:
-        raise _Inner(_type_name(value), "string")
+        raise _Inner(type_name(value), "string")
     return value
 
 
 def _bool(value: Any, path: str, found: Findings) -> Any:
     if value.__class__ is not bool:
-        raise _Inner(_type_name(value), "bool")
+        raise _Inner(type_name(value), "bool")
     return value
 
 
 def _float(value: Any, path: str, found: Findings) -> Any:
     if value.__class__ not in (int, float):
-        raise _Inner(_type_name(value), "float64")
+        raise _Inner(type_name(value), "float64")
     return value
 
 
 def _bytes(value: Any, path: str, found: Findings) -> Any:
     if value.__class__ is not str:
-        raise _Inner(_type_name(value), "[]uint8")
+        raise _Inner(type_name(value), "[]uint8")
     try:
         base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
@@ -232,25 +232,25 @@ def _bytes(value: Any, path: str, found: Findings) -> Any:
 
 def _time(value: Any, path: str, found: Findings) -> Any:
     if value.__class__ is not str:
-        raise _Inner(_type_name(value), "string")
+        raise _Inner(type_name(value), "string")
     return _utc(value)
 
 
 def _micro_time(value: Any, path: str, found: Findings) -> Any:
     if value.__class__ is not str:
-        raise _Inner(_type_name(value), "string")
+        raise _Inner(type_name(value), "string")
     return _utc_micro(value)
 
 
 def _quantity(value: Any, path: str, found: Findings) -> Any:
-    if value.__class__ not in (str, int, float) or not _is_quantity(str(value)):
+    if value.__class__ not in (str, int, float):
         raise Misfit(_QUANTITY_RULE)
-    return value if value.__class__ is str else str(value)
+    return _canonical(str(value))
 
 
 def _int_or_text(value: Any, path: str, found: Findings) -> Any:
     if value.__class__ is not str and (value.__class__ is not int or not -(1 << 31) <= value < 1 << 31):
-        raise _Inner(_type_name(value, exact=True), "int32")
+        raise _Inner(type_name(value, exact=True), "int32")
     return value
 
 
@@ -295,12 +295,11 @@ def _utc_micro(text: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _is_quantity(text: str) -> bool:
+def _canonical(text: str) -> str:
     try:
-        Quantity.parse(text)
+        return str(Quantity.parse(text))
     except ValueError:
-        return False
-    return True
+        raise Misfit(_QUANTITY_RULE) from None
 
 
 # What is wrong
@@ -319,8 +318,8 @@ class _Inner(Exception):
 
 def _wrong_type(value: Any, place: str, wanted: str) -> Exception:
     if "|" in place:
-        return _misfit(_type_name(value), place, wanted)
-    return _Inner(_type_name(value), wanted) if place else Misfit("json: cannot unmarshal into Go value of type struct")
+        return _misfit(type_name(value), place, wanted)
+    return _Inner(type_name(value), wanted) if place else Misfit("json: cannot unmarshal into Go value of type struct")
 
 
 def _misfit(given: str, place: str, wanted: str) -> Misfit:
@@ -330,7 +329,8 @@ def _misfit(given: str, place: str, wanted: str) -> Misfit:
     )
 
 
-def _type_name(value: Any, *, exact: bool = False) -> str:
+def type_name(value: Any, *, exact: bool = False) -> str:
+    """Return what JSON *value* is, in the words that clients know; *exact* names a number."""
     if value is None:
         return "null"
     if isinstance(value, bool):

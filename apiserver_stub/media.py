@@ -110,6 +110,8 @@ def read_json(body: bytes, what: str) -> Object:
     except (msgspec.DecodeError, RecursionError) as error:
         problem = "unexpected end of JSON input" if not body.strip() else str(error)
         raise _unrecognized(what, f"json parse error: {problem}", body) from error
+    if obj is None:
+        return {}
     if not isinstance(obj, dict):
         raise _unrecognized(what, "json parse error: json: cannot unmarshal into Go value of type struct", body)
     return obj

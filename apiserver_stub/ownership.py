@@ -41,8 +41,6 @@ class Entry:
             text += f' with subresource "{self.subresource}"'
         if self.operation == UPDATE:
             text += f" using {self.api_version}"
-            if self.time:
-                text += f" at {self.time}"
         return text
 
 

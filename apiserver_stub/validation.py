@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, invalid_value, required, too_long
+from apiserver_stub.status import Cause, forbidden_value, invalid_value, required, too_long
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
@@ -139,14 +139,29 @@ def _validate_expression(term: Object, where: str) -> list[Cause]:
     return causes
 
 
-def validate_metadata_update(new: Object, old: Object) -> list[Cause]:
-    """Return what is wrong with a change of metadata."""
+def validate_metadata_update(new: Object, old: Object, deletion: str | None = None) -> list[Cause]:
+    """Return what is wrong with a change of metadata; *deletion* is when the client says that the object goes."""
     detail = "field is immutable"
-    return [
+    causes = [
         invalid_value(f"metadata.{name}", new.get(name), detail)
         for name in ("name", "namespace", "uid", "creationTimestamp")
         if new.get(name) != old.get(name)
     ]
+    if deletion and deletion != old.get("deletionTimestamp"):
+        shown = deletion.replace("T", " ").replace("Z", " +0000 UTC")
+        causes.append(Cause("FieldValueInvalid", f"Invalid value: {shown}: {detail}", "metadata.deletionTimestamp"))
+    if "deletionTimestamp" in old:
+        causes += _validate_no_new_finalizers(new.get("finalizers") or [], old.get("finalizers") or [])
+    return causes
+
+
+def _validate_no_new_finalizers(new: list[str], old: list[str]) -> list[Cause]:
+    added = sorted(set(new) - set(old))
+    if not added:
+        return []
+    shown = ", ".join(f'"{name}"' for name in added)
+    detail = "no new finalizers can be added if the object is being deleted, found new finalizers "
+    return [forbidden_value("metadata.finalizers", f"{detail}[]string{{{shown}}}")]
 
 
 def _validate_annotations(annotations: Any) -> list[Cause]:
@@ -161,8 +176,8 @@ def _validate_annotations(annotations: Any) -> list[Cause]:
 
 def _validate_owners(owners: list[Object]) -> list[Cause]:
     return [
-        invalid_value(f"metadata.ownerReferences[{index}].{name}", owner.get(name) or "", f"{text} must not be empty")
-        for index, owner in enumerate(owners)
+        invalid_value(f"metadata.ownerReferences.{name}", owner.get(name) or "", f"{text} must not be empty")
+        for owner in owners
         for name, text in (("apiVersion", "version"), ("kind", "kind"), ("name", "name"), ("uid", "uid"))
         if not owner.get(name)
     ]

@@ -113,8 +113,8 @@ def resources(options: Options) -> list[Resource]:
     ]
 
 
-def _entries(obj: Object) -> str:
-    return str(len(obj.get("data") or {}) + len(obj.get("binaryData") or {}))
+def _entries(obj: Object) -> int:
+    return len(obj.get("data") or {}) + len(obj.get("binaryData") or {})
 
 
 def _check_keys(field: str, data: Any) -> list[Cause]:

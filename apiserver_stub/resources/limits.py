@@ -132,6 +132,7 @@ def resources(options: Options) -> list[Resource]:
             short_names=("limits",),
             strategy=LimitRangeStrategy(),
             columns=(NAME, CREATED_AT),
+            create_on_update=True,
         ),
     ]
 

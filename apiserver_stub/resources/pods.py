@@ -33,6 +33,8 @@ _FINISHED = ("Succeeded", "Failed")
 class PodStrategy(Strategy):
     """A pod belongs to its node once bound: it goes when the node says that it is gone."""
 
+    graceful = True
+
     def __init__(self, gates: FeatureGates, *, allow_privileged: bool = True) -> None:
         """With *allow_privileged* off no container gets all rights (spec: opt.allow-privileged)."""
         self._gates, self._allow_privileged = gates, allow_privileged

@@ -116,6 +116,7 @@ def resources(options: Options) -> list[Resource]:
             columns=(NAME, CREATED_AT),
             always={"rules": None},
             free_names=True,
+            create_on_update=True,
         )
 
     def binding(kind: str, *, namespaced: bool) -> Resource:
@@ -128,6 +129,7 @@ def resources(options: Options) -> list[Resource]:
             strategy=BindingStrategy(namespaced=namespaced),
             columns=_BINDING_COLUMNS,
             free_names=True,
+            create_on_update=True,
         )
 
     return [

@@ -70,6 +70,9 @@ class Strategy:
     reserves = False
     """Whether each object has something that only one may have, so that every write begins with :meth:`reserve`."""
 
+    graceful = False
+    """Whether deletions have a grace period; a deleted object then tells it even when it is gone at once."""
+
     async def reserve(
         self, store: Store, new: Object | None, old: Object | None, *, dry_run: bool = False
     ) -> Reservation:

@@ -45,7 +45,7 @@ def resources(options: Options) -> list[Resource]:
                     action=create_token,
                 ),
             ),
-            columns=(NAME, Column("Secrets", lambda obj: str(len(obj.get("secrets") or ()))), AGE),
+            columns=(NAME, Column("Secrets", lambda obj: len(obj.get("secrets") or ())), AGE),
             patch_schema=SERVICE_ACCOUNT,
             returns_deleted=True,
         )

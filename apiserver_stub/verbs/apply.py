@@ -51,9 +51,9 @@ async def apply(server: ApiServer, request: Request, resource: Resource) -> Repl
         if current is not None:
             merged["metadata"].setdefault("resourceVersion", live["metadata"]["resourceVersion"])
             merged = objects.decode(objects.encode(merged))
-            return await plan_update(server, request, resource, merged, current, entries=entries)
+            return await plan_update(server, request, resource, merged, current, patched=True, entries=entries)
         if uid := wanted["metadata"].get("uid"):
-            text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
+            text = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise conflict(resource.group, resource.plural, info.name, text)
         settle_namespace(request, resource, wanted["metadata"])
         wanted["metadata"].pop("resourceVersion", None)
@@ -74,22 +74,17 @@ def _read(request: Request, resource: Resource) -> Object:
     info = request.info
     config = media.read_yaml(request.body, resource.kind)
     version, kind = config.get("apiVersion") or "", config.get("kind") or ""
-    if not version or not kind:
-        group, _, short = version.rpartition("/")
-        shown = f"{group}/{short}, Kind={kind}" if version else f"/, Kind={kind or resource.kind}"
-        raise bad_request(f"invalid object type: {shown}")
     if (version, kind) != (resource.api_version, resource.kind):
-        raise bad_request(
-            f"error decoding patch: {kind} of {version} cannot be applied as {resource.kind} of {resource.api_version}"
-        )
+        shown = f"{version}, Kind={kind}" if "/" in version else f"/{version}, Kind={kind}"
+        raise bad_request(f"invalid object type: {shown}")
     try:
         found = check_types(config)
     except Misfit as error:
-        raise _untyped(resource, request, str(error)) from error
+        raise _untyped(resource, request, _namespace(config), str(error)) from error
     if found.unknown:
         lines = [f".{path}: field not declared in schema" for path in found.unknown]
         text = lines[0] if len(lines) == 1 else "errors:\n" + "\n".join(f"  {line}" for line in lines)
-        raise _untyped(resource, request, text)
+        raise _untyped(resource, request, _namespace(config), text)
     metadata = config["metadata"]
     if metadata.get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
@@ -102,8 +97,14 @@ def _read(request: Request, resource: Resource) -> Object:
     return config
 
 
-def _untyped(resource: Resource, request: Request, problem: str) -> ApiError:
-    place = f"{request.info.namespace}/{request.info.name}" if request.info.namespace else f"/{request.info.name}"
+def _namespace(config: Object) -> str:
+    """Return the namespace that *config* itself names."""
+    metadata = config.get("metadata")
+    return str(metadata.get("namespace") or "") if isinstance(metadata, dict) else ""
+
+
+def _untyped(resource: Resource, request: Request, namespace: str, problem: str) -> ApiError:
+    place = f"{namespace}/{request.info.name}"
     version = resource.api_version if resource.group else f"/{resource.version}"
     message = f"failed to create typed patch object ({place}; {version}, Kind={resource.kind}): {problem}"
     return ApiError(500, "", message)

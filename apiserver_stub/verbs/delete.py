@@ -10,7 +10,7 @@ from apiserver_stub import media, objects
 from apiserver_stub.admission import Call
 from apiserver_stub.objects import Object
 from apiserver_stub.reply import Reply
-from apiserver_stub.status import ApiError, details_of, not_found, success
+from apiserver_stub.status import ApiError, conflict, details_of, not_found, success
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.verbs import lists
 from apiserver_stub.verbs.reserving import give_back
@@ -121,8 +121,9 @@ async def remove(
         moment = datetime.now(UTC)
         if already and (started := objects.parse_time(metadata["deletionTimestamp"])):
             moment = started - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
-        metadata["deletionTimestamp"] = objects.format_time(moment + timedelta(seconds=grace))
-        metadata["deletionGracePeriodSeconds"] = grace
+        if lingers or strategy.graceful:
+            metadata["deletionTimestamp"] = objects.format_time(moment + timedelta(seconds=grace))
+            metadata["deletionGracePeriodSeconds"] = grace
         if lingers:
             strategy.prepare_delete(obj)
         if options["dryRun"]:
@@ -205,11 +206,10 @@ def check_preconditions(resource: Resource, options: Object, metadata: Object) -
         wanted = options["preconditions"].get(name)
         if wanted and wanted != metadata[name]:
             message = (
-                f'Operation cannot be fulfilled on {resource.kind} "{metadata["name"]}": the {text} in the '
-                f"precondition ({wanted}) does not match the {text} in record ({metadata[name]}). {ending}"
+                f"the {text} in the precondition ({wanted}) does not match the {text} in record "
+                f"({metadata[name]}). {ending}"
             )
-            details = details_of(resource.group, resource.kind, metadata["name"])
-            raise ApiError(409, "Conflict", message, details)
+            raise conflict(resource.group, resource.kind, metadata["name"], message)
 
 
 def _stays(obj: Object) -> bool:

@@ -103,7 +103,7 @@ def selection(request: Request, resource: Resource) -> Selection:
         try:
             resource.field_path(term.field)
         except KeyError:
-            raise bad_request(f"field label not supported: {term.field}") from None
+            raise bad_request(_unknown_field(resource, term.field)) from None
         if term.equal and term.field in ("spec.unschedulable", "spec.hostNetwork"):
             needles.clear()  # a value that may be there by being absent
     for requirement in labels.requirements:
@@ -112,6 +112,12 @@ def selection(request: Request, resource: Resource) -> Selection:
     pinned = fields.pinned("metadata.name")
     namespace = request.info.namespace if resource.namespaced else ""
     return Selection(labels, fields, resource, namespace, pinned, tuple(needles))
+
+
+def _unknown_field(resource: Resource, name: str) -> str:
+    if resource.fields:
+        return f"field label not supported: {name}"
+    return f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
 def select(server: ApiServer, request: Request, resource: Resource) -> Page:

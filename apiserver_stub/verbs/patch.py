@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from apiserver_stub import objects
-from apiserver_stub.checking import Misfit, count_members, repeated
+from apiserver_stub.checking import Misfit, count_members, repeated, type_name
 from apiserver_stub.objects import Object
 from apiserver_stub.patch import apply_json_patch, apply_merge_patch
 from apiserver_stub.reply import Reply
-from apiserver_stub.status import ApiError, bad_request, conflict, invalid_value, not_found
+from apiserver_stub.status import ApiError, bad_request, invalid_value, not_found
 from apiserver_stub.store import Outcome, Record
 from apiserver_stub.strategic import apply_strategic_patch
 from apiserver_stub.verbs.apply import apply
@@ -44,7 +44,8 @@ async def patch(server: ApiServer, request: Request, resource: Resource) -> Repl
     try:
         body = objects.decode(request.body)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise bad_request(f"error decoding patch: {error}") from error
+        problem = "unexpected end of JSON input" if "truncated" in str(error) else str(error)
+        raise bad_request(f"error decoding patch: {problem}") from error
     info = request.info
     warned = False
 
@@ -54,23 +55,25 @@ async def patch(server: ApiServer, request: Request, resource: Resource) -> Repl
             raise not_found(resource.group, resource.plural, info.name)
         old = resource.read(current)
         new = _apply(resource, media_type, old, body)
-        new["kind"], new["apiVersion"] = resource.kind, resource.api_version
+        _settle_type(resource, media_type, new)
         try:
             found = check_types(new)
         except Misfit as error:
             raise _wrong_result(new, str(error)) from error
         if not warned:
-            _report(request, media_type, body, found.unknown)
+            if problem := _report(request, media_type, body, found.unknown):
+                shown = body if media_type == _STRATEGIC_PATCH else _apply(resource, media_type, old, body)
+                raise _wrong_result(shown, problem)
             warned = True
         metadata, before = new["metadata"], old["metadata"]
+        if not metadata.get("name"):
+            raise bad_request(
+                f"the name of the object ({info.name} based on URL) was undeterminable: name must be provided"
+            )
         if resource.namespaced and metadata.get("namespace", info.namespace) != info.namespace:
-            raise bad_request("the namespace of the object does not match the namespace on the URL")
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
         if not metadata.get("resourceVersion"):
             metadata["resourceVersion"] = before["resourceVersion"]
-        if metadata.get("uid") != before["uid"] and media_type != _JSON_PATCH and "uid" in (body.get("metadata") or {}):
-            asked = metadata.get("uid") or ""
-            text = f"Precondition failed: UID in precondition: {asked}, UID in object meta: {before['uid']}"
-            raise conflict(resource.group, resource.plural, info.name, text)
         return await plan_update(server, request, resource, new, current, patched=True)
 
     try:
@@ -80,11 +83,20 @@ async def patch(server: ApiServer, request: Request, resource: Resource) -> Repl
     return Reply(200, record=record)
 
 
-def _report(request: Request, media_type: str, body: Any, unknown: list[str]) -> None:
-    """Tell of members that are unknown or given twice.
+def _settle_type(resource: Resource, media_type: str, new: Object) -> None:
+    """Say what *new* is where the patch took that away.
 
-    :raises ApiError: 422, there are some and the request wants none.
+    :raises ApiError: 422, the patch made it something else; strategic ones cannot.
     """
+    kind, version = new.get("kind") or resource.kind, new.get("apiVersion") or resource.api_version
+    if media_type != _STRATEGIC_PATCH and (kind, version) != (resource.kind, resource.api_version):
+        problem = f'no kind "{kind}" is registered for version "{version}" in scheme "apiserver_stub"'
+        raise _wrong_result(new, problem)
+    new["kind"], new["apiVersion"] = resource.kind, resource.api_version
+
+
+def _report(request: Request, media_type: str, body: Any, unknown: list[str]) -> str:
+    """Tell of members that are unknown or given twice; returns why the request is refused, or nothing."""
     twice = repeated(request.body, count_members(body))
     if media_type == _JSON_PATCH:
         unknown = unknown + [
@@ -93,8 +105,7 @@ def _report(request: Request, media_type: str, body: Any, unknown: list[str]) ->
             if isinstance(operation, dict)
             for name in operation.keys() - _OPERATION_MEMBERS
         ]
-    if problem := report(request, unknown, twice):
-        raise _wrong_result(body, problem)
+    return report(request, unknown, twice)
 
 
 def _apply(resource: Resource, media_type: str, old: Object, body: Any) -> Object:
@@ -105,8 +116,9 @@ def _apply(resource: Resource, media_type: str, old: Object, body: Any) -> Objec
     elif media_type == _STRATEGIC_PATCH:
         result = apply_strategic_patch(document, body, resource.patch_schema)
     elif not isinstance(body, dict):
+        given = type_name(body)
         raise bad_request(
-            "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
+            f"error decoding patch: json: cannot unmarshal {given} into Go value of type map[string]interface {{}}"
         )
     else:
         result = apply_merge_patch(document, body)
@@ -118,4 +130,4 @@ def _apply(resource: Resource, media_type: str, old: Object, body: Any) -> Objec
 def _wrong_result(result: Any, message: str) -> ApiError:
     cause = invalid_value("patch", objects.encode(result).decode(), message)
     details = {"causes": [{"reason": cause.reason, "message": cause.message, "field": cause.field}]}
-    return ApiError(422, "Invalid", f'" "" is invalid: patch: {cause.message}', details)
+    return ApiError(422, "Invalid", f' "" is invalid: patch: {cause.message}', details)

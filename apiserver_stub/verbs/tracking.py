@@ -20,6 +20,7 @@ _MANAGER_LIMIT = 128
 _CLIENT = "kubectl"
 _LAST_APPLIED = identity.current().label("last-applied-configuration", "kubectl")
 _FLAT_LIMIT = 4096
+_NOTHING = msgspec.Raw(b"{}")
 _flat: dict[tuple[Resource, tuple[str | tuple[str, ...] | None, ...]], msgspec.Raw] = {}
 
 
@@ -36,6 +37,8 @@ def track_create(request: Request, resource: Resource, obj: Object) -> None:
         return
     who = writer(request, resource)
     if not request.dry_run and (fields := _fields_of_flat(kind, resource, obj)) is not None:
+        if fields == _NOTHING:
+            return
         head = {"manager": who.manager, "operation": who.operation, "apiVersion": who.api_version, "time": who.time}
         obj["metadata"]["managedFields"] = [{**head, "fieldsType": "FieldsV1", "fieldsV1": fields}]
         return
@@ -81,6 +84,9 @@ def track_update(request: Request, resource: Resource, new: Object, old: Object)
     if kind is None:
         return
     entries = ownership.current(new, old, whole=not subresource)
+    if not entries:  # nobody was told from the start: only applying begins that later
+        put(new, [])
+        return
     put(new, ownership.updated(kind, old, new, entries, writer(request, resource)))
 
 

@@ -9,7 +9,7 @@ from apiserver_stub import media, objects, schema
 from apiserver_stub.admission import Call
 from apiserver_stub.checking import Findings, Misfit, check, repeated
 from apiserver_stub.objects import Object
-from apiserver_stub.status import ApiError, bad_request, conflict, invalid, modified
+from apiserver_stub.status import ApiError, Cause, bad_request, conflict, invalid, modified
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.validation import validate_metadata, validate_metadata_update
 from apiserver_stub.verbs.reserving import reserve
@@ -132,6 +132,10 @@ async def prepare_new(
     metadata["creationTimestamp"] = objects.now()
     strategy = resource.strategy
     strategy.default(obj)
+    if entries is None:  # before the server and admission add what is theirs: nobody owns that
+        track_create(request, resource, obj)
+    else:
+        put(obj, entries)
     strategy.prepare_create(obj)
     call = Call("CREATE", request, resource, obj, name=metadata.get("name") or "", dry_run=request.dry_run)
     await server.admission.admit(call)
@@ -145,10 +149,6 @@ async def prepare_new(
             resource.group, resource.kind, metadata.get("name") or "", causes, grouped=resource.group_in_errors
         )
     await server.admission.validate(call)
-    if entries is None:
-        track_create(request, resource, obj)
-    else:
-        put(obj, entries)
     return obj
 
 
@@ -198,12 +198,6 @@ async def plan_update(
     name = before["name"]
     if metadata.get("name", name) != name:
         raise bad_request(f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})")
-    version = metadata.get("resourceVersion") or ""
-    if version and version != "0":
-        if version != before["resourceVersion"]:
-            raise modified(resource.group, resource.plural, name)
-    elif not resource.unconditional_update:
-        raise must_have_version(resource, name)
     uid = metadata.get("uid")
     if uid and uid != before["uid"] and not patched:
         raise conflict(
@@ -214,34 +208,44 @@ async def plan_update(
             f"/registry/{resource.storage_key or resource.plural}/{current.key}, ResourceVersion: 0, "
             f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {before['uid']}",
         )
+    version = metadata.get("resourceVersion") or ""
+    if version and version != "0":
+        if version != before["resourceVersion"]:
+            raise modified(resource.group, resource.plural, name)
+    elif not resource.unconditional_update:
+        raise must_have_version(resource, name)
     metadata["name"] = name
-    metadata.setdefault("uid", before["uid"])
+    metadata["uid"] = uid or before["uid"]
     _leave_out_empty(metadata)
+    given = metadata.get("deletionTimestamp")
     for member in ("namespace", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
         if member in before:
             metadata[member] = before[member]
-        elif member != "generation":
+        else:
             metadata.pop(member, None)
     strategy = resource.strategy
     if not info.subresource:
         strategy.default(new)
+    if entries is None:
+        track_update(request, resource, new, old)
+    else:
+        put(new, entries)
+    owners = new["metadata"].get("managedFields")
     strategy.prepare_update(new, old, info.subresource)
+    if new["metadata"].get("managedFields") is not owners:  # rules that begin with the old object
+        new["metadata"] = {**new["metadata"], "managedFields": owners or []}
     call = Call("UPDATE", request, resource, new, old, name, dry_run=request.dry_run)
     await server.admission.admit(call)
     if strategy.reserves:
         goes = finished(new["metadata"], before)
         if goes or not info.subresource:
             await reserve(server, request, resource, None if goes else new, old)
-    causes = validate_metadata_update(new["metadata"], before)
+    causes = validate_metadata_update(new["metadata"], before, given)
     causes += validate_metadata(new["metadata"], label_names=resource.label_names, free_names=resource.free_names)
     causes += strategy.validate_update(new, old, info.subresource)
     if causes:
         raise invalid(resource.group, resource.kind, name, causes, grouped=resource.group_in_errors)
     await server.admission.validate(call)
-    if entries is None:
-        track_update(request, resource, new, old)
-    else:
-        put(new, entries)
     new["metadata"]["resourceVersion"] = before["resourceVersion"]
     if request.dry_run:
         raise DryRun(new)
@@ -260,23 +264,9 @@ def finished(new: Object, old: Object) -> bool:
 
 
 def must_have_version(resource: Resource, name: str) -> ApiError:
-    message = "metadata.resourceVersion: Invalid value: 0x0: must be specified for an update"
-    return ApiError(
-        422,
-        "Invalid",
-        f'{resource.plural} "{name}" is invalid: {message}',
-        {
-            "name": name,
-            "kind": resource.plural,
-            "causes": [
-                {
-                    "reason": "FieldValueInvalid",
-                    "message": "Invalid value: 0x0: must be specified for an update",
-                    "field": "metadata.resourceVersion",
-                }
-            ],
-        },
-    )
+    detail = "Invalid value: 0x0: must be specified for an update"
+    cause = Cause("FieldValueInvalid", detail, "metadata.resourceVersion")
+    return invalid(resource.group, resource.plural, name, [cause])
 
 
 def check_options(request: Request, kind: str) -> None:

@@ -1,0 +1,170 @@
+"""Who owns what after a write, what a patch may not do, and the forms in which values are kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .conftest import Api
+
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+
+def config_map(name: str, **data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+def test_nobody_owns_what_the_server_and_admission_add(api: Api, namespace: str) -> None:
+    spec = {"containers": [{"name": "c", "image": "busybox:1"}], "schedulerName": "none"}
+    pod = api.ok("POST", f"/api/v1/namespaces/{namespace}/pods", {"metadata": {"name": "p"}, "spec": spec})
+    owned = pod["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]
+    assert pod["spec"]["tolerations"]
+    assert "f:tolerations" not in owned
+    assert "f:restartPolicy" in owned  # a default is the sender's
+
+    service = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
+    service = api.ok("POST", f"/api/v1/namespaces/{namespace}/services", service)
+    assert service["spec"]["clusterIP"]
+    assert "f:clusterIP" not in service["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]
+
+
+def test_whoever_sets_nothing_owns_nothing(api: Api, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    empty = api.ok("POST", path, {"metadata": {"name": "e"}})
+    assert "managedFields" not in empty["metadata"]
+
+    changed = api.ok("PATCH", f"{path}/e", {"data": {"k": "1"}}, content_type=MERGE)
+    assert "managedFields" not in changed["metadata"]  # nobody was told from the start
+
+    applied = api.ok("PATCH", f"{path}/e?fieldManager=m", config_map("e", j="2"), content_type=APPLY)
+    managers = [entry["manager"] for entry in applied["metadata"]["managedFields"]]
+    assert managers == ["m", "before-first-apply"]
+
+
+def test_a_conflict_names_the_other_manager_without_its_time(api: Api, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    api.ok("POST", f"{path}?fieldManager=one", config_map("c", k="1"))
+
+    code, refused = api.call("PATCH", f"{path}/c?fieldManager=two", config_map("c", k="2"), content_type=APPLY)
+    assert code == 409
+    assert refused["message"] == 'Apply failed with 1 conflict: conflict with "one" using v1: .data.k'
+
+
+@pytest.mark.parametrize(
+    ("patch", "code", "message"),
+    [
+        ({"kind": "Other"}, 422, 'no kind "Other" is registered for version "v1"'),
+        ({"apiVersion": "v2"}, 422, 'no kind "ConfigMap" is registered for version "v2"'),
+        ({"metadata": {"uid": "x"}}, 422, 'metadata.uid: Invalid value: "x": field is immutable'),
+        ({"metadata": None}, 400, "the name of the object (p based on URL) was undeterminable"),
+        (
+            {"metadata": {"deletionTimestamp": "2020-01-01T00:00:00Z"}},
+            422,
+            "metadata.deletionTimestamp: Invalid value: 2",
+        ),
+        ({"metadata": {"namespace": "x"}}, 400, "the namespace of the provided object does not match"),
+        ([], 400, "json: cannot unmarshal array into Go value of type map[string]interface {}"),
+    ],
+)
+def test_what_a_merge_patch_may_not_do(api: Api, namespace: str, patch: Any, code: int, message: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    api.call("POST", path, config_map("p", k="1"))
+
+    refused = api.call("PATCH", f"{path}/p", patch, content_type=MERGE)
+    assert refused[0] == code
+    assert message in refused[1]["message"]
+
+
+def test_a_strategic_patch_leaves_the_kind_and_no_patch_the_generation(api: Api, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    api.ok("POST", path, config_map("p", k="1"))
+
+    assert api.ok("PATCH", f"{path}/p", {"kind": "Other"}, content_type=STRATEGIC)["kind"] == "ConfigMap"
+    patched = api.ok("PATCH", f"{path}/p", {"metadata": {"generation": 7}}, content_type=MERGE)
+    assert "generation" not in patched["metadata"]
+
+
+def test_a_strict_patch_is_refused_with_what_it_would_have_made(api: Api, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    api.ok("POST", path, config_map("p", k="1"))
+
+    code, refused = api.call("PATCH", f"{path}/p?fieldValidation=Strict", {"foo": 1}, content_type=MERGE)
+    assert code == 422
+    assert refused["message"].startswith(' "" is invalid: patch: Invalid value: "{')
+    assert refused["message"].endswith('": strict decoding error: unknown field "foo"')
+    assert '\\"data\\":{\\"k\\":\\"1\\"}' in refused["message"]
+
+
+def test_what_is_being_deleted_takes_no_new_finalizers(api: Api, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    waiting = config_map("f")
+    waiting["metadata"]["finalizers"] = ["example.com/one"]
+    api.ok("POST", path, waiting)
+    api.ok("DELETE", f"{path}/f")
+
+    more = {"metadata": {"finalizers": ["example.com/one", "example.com/two"]}}
+    code, refused = api.call("PATCH", f"{path}/f", more, content_type=MERGE)
+    assert code == 422
+    assert 'found new finalizers []string{"example.com/two"}' in refused["message"]
+    api.ok("PATCH", f"{path}/f", {"metadata": {"finalizers": None}}, content_type=MERGE)
+    assert api.call("GET", f"{path}/f")[0] == 404
+
+
+def test_quantities_are_kept_in_their_canonical_form(api: Api, namespace: str) -> None:
+    hard = {"requests.cpu": "2000m", "requests.memory": "1024Mi", "pods": 5, "limits.cpu": "0.5"}
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": hard}}
+    kept = api.ok("POST", f"/api/v1/namespaces/{namespace}/resourcequotas?dryRun=All", quota)["spec"]["hard"]
+    assert kept == {"requests.cpu": "2", "requests.memory": "1Gi", "pods": "5", "limits.cpu": "500m"}
+
+
+@pytest.mark.parametrize(
+    ("plural", "group", "body"),
+    [
+        ("limitranges", "/api/v1", {"spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}}),
+        ("roles", "/apis/rbac.authorization.k8s.io/v1", {"rules": []}),
+    ],
+)
+def test_a_put_creates_where_the_kind_allows_it(
+    api: Api, namespace: str, plural: str, group: str, body: dict[str, Any]
+) -> None:
+    path = f"{group}/namespaces/{namespace}/{plural}/new"
+    code, created = api.call("PUT", path, {"metadata": {"name": "new"}, **body})
+    assert (code, created["metadata"]["name"]) == (201, "new")
+
+
+def test_another_uid_is_a_conflict_before_a_missing_version_is_found(api: Api, namespace: str) -> None:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+    api.ok("POST", path, {"metadata": {"name": "l"}})
+
+    code, refused = api.call("PUT", f"{path}/l", {"metadata": {"name": "l", "uid": "x"}})
+    assert (code, refused["reason"]) == (409, "Conflict")
+    code, refused = api.call("PUT", f"{path}/l", {"metadata": {"name": "l"}})
+    assert code == 422
+    assert refused["message"].startswith('leases.coordination.k8s.io "l" is invalid: metadata.resourceVersion')
+    wrong = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "x"}}
+    code, refused = api.call("DELETE", f"{path}/l", wrong)
+    assert (code, refused["details"]["group"]) == (409, "coordination.k8s.io")
+    assert refused["message"].startswith('Operation cannot be fulfilled on Lease.coordination.k8s.io "l": the UID')
+
+
+def test_what_goes_at_once_without_grace_is_answered_as_it_was(api: Api, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    api.ok("POST", path, {"metadata": {"name": "a"}})
+    gone = api.ok("DELETE", f"{path}/a")
+    assert gone["kind"] == "ServiceAccount"
+    assert "deletionTimestamp" not in gone["metadata"]
+
+
+def test_counts_in_tables_are_numbers_and_unknown_fields_are_named(api: Api, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    api.ok("POST", path, config_map("t", k="1"))
+    table = api.ok("GET", f"{path}/t", headers={"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"})
+    assert table["rows"][0]["cells"][1] == 1
+
+    code, refused = api.call("GET", f"{path}?fieldSelector=data.k=1")
+    assert code == 400
+    known = 'only "metadata.name", "metadata.namespace"'
+    assert refused["message"] == f'"data.k" is not a known field selector: {known}'
