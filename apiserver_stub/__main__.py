@@ -66,7 +66,7 @@ async def _serve(options: Options) -> int:
     from apiserver_stub.authn.build import AuthenticationError
     from apiserver_stub.authz.build import AuthorizationError
     from apiserver_stub.encryption import EncryptionError
-    from apiserver_stub.launch import start_with
+    from apiserver_stub.launch import start
     from apiserver_stub.nodes.egress import EgressError
     from apiserver_stub.store import StoreUnavailable
     from apiserver_stub.tracing import TracingError
@@ -85,7 +85,7 @@ async def _serve(options: Options) -> int:
     with contextlib.suppress(OSError):
         ready.unlink(missing_ok=True)
     try:
-        running = await start_with(options)
+        running = await start(options)
     except (
         OSError,
         StoreUnavailable,

@@ -10,7 +10,7 @@ import secrets
 import socket
 import ssl
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -89,8 +89,8 @@ class Running:
         await self.resources.aclose()
 
 
-async def start(data_dir: Path, *, port: int = 0, options: Options | None = None) -> Running:
-    """Start a server with its files in *data_dir* on *port* (0: a free one) and return once it serves.
+async def start(options: Options) -> Running:
+    """Start the server that *options* describe and return once it serves.
 
     :raises StoreUnavailable: the database cannot be opened, or its servers do not answer.
     :raises EncryptionError: the configuration of encryption at rest is no good.
@@ -103,14 +103,10 @@ async def start(data_dir: Path, *, port: int = 0, options: Options | None = None
     :raises AuditError: the audit policy or a destination of audit events is no good.
     :raises OSError: the port or a directory cannot be used.
     """
-    return await start_with(replace(options or Options(), data_dir=data_dir, secure_port=port))
-
-
-async def start_with(options: Options) -> Running:
-    """Start the server that *options* describe; see :func:`start`."""
     data = options.data_dir
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    certificates = await asyncio.to_thread(Certificates, options)
+    host = await asyncio.to_thread(_advertised, options)
+    certificates = await asyncio.to_thread(Certificates, options, host)
     tokens_file = await asyncio.to_thread(_own_tokens, data / "tokens.csv", options.node_name)
     async with AsyncExitStack() as stack:
         registry = build_registry(options)
@@ -185,7 +181,6 @@ async def start_with(options: Options) -> Running:
             named.attach(certificates.context)
             tasks.start(named.keep_current(), "named-certificates")
         listener, port = await _listen(server, stack, certificates.context)
-        host = await asyncio.to_thread(_advertised, options)
         server.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         await own_service.announce(server)
         tasks.start(own_service.keep_announced(server), "own-service")

@@ -12,6 +12,7 @@ from apiserver_stub.authn.certificates import Authorities
 from apiserver_stub.handshake import ask_for_certificates
 from apiserver_stub.http2.negotiation import offer_http2
 from apiserver_stub.options import Options
+from apiserver_stub.options.serving import EVERYWHERE
 from nodeagent.base.stamps import Stamp, stamps
 from nodeagent.base.tls import (
     INSECURE_CIPHERS,
@@ -35,10 +36,11 @@ _WEAK = ":@SECLEVEL=0"
 class Certificates:
     """The files of the serving certificate and the TLS context made from them.
 
+    :param host: the address that clients are told, which a generated certificate names.
     :raises TlsError: the files are no good.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, host: str) -> None:
         self._options = options
         bundles = {"client-ca-bundle": options.client_ca_file, "request-header": options.requestheader_client_ca_file}
         self._authorities = {path: label for label, path in bundles.items() if path is not None}
@@ -49,7 +51,7 @@ class Certificates:
         else:
             self._certificate, self._key = directory / "apiserver.crt", directory / "apiserver.key"
             self.authority = directory / "ca.crt"
-            _generate(options, directory)
+            _generate(options, host, directory)
         self._stamps = self._read_stamps()
         self.context = self._build()
 
@@ -134,7 +136,7 @@ def _offered(cipher: str) -> bool:
     return True
 
 
-def _generate(options: Options, directory: Path) -> None:
+def _generate(options: Options, host: str, directory: Path) -> None:
     authority_file, authority_key = directory / "ca.crt", directory / "ca.key"
     if authority_file.exists() and authority_key.exists():
         authority = KeyPair(authority_file.read_bytes(), authority_key.read_bytes())
@@ -143,8 +145,7 @@ def _generate(options: Options, directory: Path) -> None:
         write_private(authority_key, authority.key)
         write_private(authority_file, authority.certificate, mode=0o644)
     names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "::1"]
-    addresses = (options.bind_address, options.advertise_address, options.external_hostname)
-    names += [name for name in addresses if name and name not in ("0.0.0.0", "::")]  # noqa: S104 - compared, not bound
+    names += {host, options.bind_address, options.external_hostname} - {*names, *EVERYWHERE}
     certificate, key = directory / "apiserver.crt", directory / "apiserver.key"
     if certificate.exists() and key.exists() and covers(certificate.read_bytes(), names):
         return

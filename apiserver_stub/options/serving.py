@@ -18,8 +18,7 @@ _MOST_STREAMS = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class ServingOptions:
-    bind_address: str = "127.0.0.1"
-    """Not ``0.0.0.0`` as document 2 has it: what is started without options is for this machine alone."""
+    bind_address: str = "0.0.0.0"  # noqa: S104 - as document 2 has it; what is started here names its own
     advertise_address: str = ""
     secure_port: int = 6443
     """0 takes a free port."""
@@ -34,7 +33,7 @@ class ServingOptions:
 
 
 def declare(group: Group) -> None:
-    group.add("bind-address", _address_or_blank, "IP address of the secure port. Default 127.0.0.1; 0.0.0.0 means all.")
+    group.add("bind-address", _address_or_blank, "IP address of the secure port. Default 0.0.0.0: all.")
     group.add("secure-port", values.integer, "HTTPS port; 0 takes a free one. Default 6443.")
     group.add(
         "advertise-address",

@@ -85,7 +85,7 @@ def started_apiserver(*options: str, data_dir: Path | None = None) -> Iterator[A
         data.mkdir(parents=True, exist_ok=True)
         ready, log = data / "ready.json", Path(temporary) / "log"
         ready.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "apiserver_stub", f"--data-dir={data}", "--secure-port=0", *options]
+        command = [sys.executable, "-m", "apiserver_stub", *usual_options(data, *options)]
         with log.open("wb") as output:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         try:
@@ -98,6 +98,11 @@ def started_apiserver(*options: str, data_dir: Path | None = None) -> Iterator[A
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def usual_options(data_dir: Path, *options: str) -> list[str]:
+    """Return the command line of a server for tests: on a free port, for this machine alone, then *options*."""
+    return [f"--data-dir={data_dir}", "--bind-address=127.0.0.1", "--secure-port=0", *options]
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ from typing import Any
 
 import yaml
 
+from nodeagent.testing.apiserver import usual_options
+
 START_SECONDS = 30.0
 IMAGE = "docker.io/library/busybox:1.36"
 
@@ -114,7 +116,7 @@ class ApiServer(Program):
         ready = self.data / "ready.json"
         ready.unlink(missing_ok=True)
         self.data.mkdir(exist_ok=True)
-        self.launch("apiserver_stub", "--data-dir", str(self.data), "--secure-port", str(self._port), *options)
+        self.launch("apiserver_stub", *usual_options(self.data, f"--secure-port={self._port}", *options))
 
         def serves() -> bool:
             assert self.alive(), self.tail()

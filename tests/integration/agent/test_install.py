@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.testing.apiserver import usual_options
+
 pytestmark = pytest.mark.integration
 CHECKOUT = Path(__file__).parents[3]
 PACKAGES = {
@@ -132,7 +134,7 @@ def test_what_may_hold_secrets_is_roots_alone_and_kubeconfigs_are_in_place(stage
     links = {name: os.readlink(etc / name) for name in ("kubeconfig", "admin.kubeconfig")}
     assert all(target.startswith("/var/lib/nodeagent-apiserver/") for target in links.values())
     process = subprocess.Popen(
-        [sys.executable, "-m", "apiserver_stub", "--data-dir", str(data), "--secure-port", "0"],
+        [sys.executable, "-m", "apiserver_stub", *usual_options(data)],
         stdout=subprocess.PIPE,
         text=True,
         umask=0o022,

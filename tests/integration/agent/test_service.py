@@ -182,7 +182,7 @@ def test_a_service_that_hangs_falls_silent_and_its_containers_outlive_its_end(ma
 def test_the_api_server_tells_where_it_serves_by_a_path_too(tmp_path: Path) -> None:
     notify = NotifySocket(str(tmp_path / "notify"))
     unit = Unit("nodeagent-apiserver.service")
-    flags = {"NODEAGENT_APISERVER_FLAGS": "--secure-port=0"}
+    flags = {"NODEAGENT_APISERVER_FLAGS": "--bind-address=127.0.0.1 --secure-port=0"}
     command = unit.command(flags, {"/var/lib/nodeagent-apiserver": str(tmp_path / "data")})
     process = subprocess.Popen(command, env={**os.environ, "NOTIFY_SOCKET": notify.address}, stdout=subprocess.DEVNULL)
     try:

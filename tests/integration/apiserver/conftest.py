@@ -18,6 +18,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from nodeagent.testing.apiserver import usual_options
+
 START_SECONDS = 20.0
 
 
@@ -107,10 +109,8 @@ class Server:
         """Start the process and wait until it serves."""
         ready = self.data_dir / "ready.json"
         ready.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "apiserver_stub", "--data-dir", str(self.data_dir), "--secure-port", "0"]
-        self.process = subprocess.Popen(
-            [*command, *self._arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
+        command = [sys.executable, "-m", "apiserver_stub", *usual_options(self.data_dir, *self._arguments)]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         end = time.monotonic() + START_SECONDS
         while not ready.exists():
             assert self.process.poll() is None, self.process.stderr and self.process.stderr.read()

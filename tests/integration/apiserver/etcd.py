@@ -12,12 +12,11 @@ from pathlib import Path
 
 import aiohttp
 
-from apiserver_stub import launch
-from apiserver_stub.options import parse
 from apiserver_stub.store import StoreUnavailable
 from apiserver_stub.store.etcd.client import EtcdClient, TlsFiles, prefix_end
 from apiserver_stub.store.etcd.proto.kv_pb2 import KeyValue
 
+from .in_process import start
 from .test_limits import Client
 
 START_SECONDS = 20.0
@@ -106,7 +105,7 @@ async def running_etcd(directory: Path, *arguments: str, files: TlsFiles | None 
 @asynccontextmanager
 async def serving(data: Path, *arguments: str) -> AsyncIterator[Client]:
     """Yield an admin's client of a server with *arguments*."""
-    running = await launch.start(data, options=parse(list(arguments)))
+    running = await start(data, *arguments)
     try:
         async with aiohttp.ClientSession() as session:
             yield Client(running, session, running.token)

@@ -17,8 +17,9 @@ import aiohttp
 import pytest
 
 from apiserver_stub.audit.policy import AuditError
-from apiserver_stub.launch import Running, start
-from apiserver_stub.options import parse
+from apiserver_stub.launch import Running
+
+from .in_process import start
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 EVERYTHING = {"level": "RequestResponse"}
@@ -48,7 +49,7 @@ class Caller:
 
 @asynccontextmanager
 async def serving(data: Path, *arguments: str) -> AsyncIterator[Caller]:
-    running = await start(data, options=parse(arguments))
+    running = await start(data, *arguments)
     try:
         async with aiohttp.ClientSession() as session:
             yield Caller(running, session, ssl.create_default_context(cafile=str(running.ca_file)))
@@ -372,4 +373,4 @@ async def test_a_start_with_files_that_are_no_good_fails(tmp_path: Path) -> None
         ([good, "--audit-log-path=/proc/nope/audit.log"], "/proc/nope"),
     ):
         with pytest.raises(AuditError, match=message):
-            await start(tmp_path / "data", options=parse(arguments))
+            await start(tmp_path / "data", *arguments)

@@ -19,7 +19,8 @@ import aiohttp
 import pytest
 
 from apiserver_stub import launch, listener, wire
-from apiserver_stub.options import parse
+
+from .in_process import start
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 MIB = 1 << 20
@@ -72,7 +73,7 @@ class Site:
 
 @asynccontextmanager
 async def serving(data: Path, *arguments: str) -> AsyncIterator[Site]:
-    running = await launch.start(data, options=parse(arguments))
+    running = await start(data, *arguments)
     headers = {"Authorization": f"Bearer {running.token}"}
     try:
         connector = aiohttp.TCPConnector(limit=0)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.store import open as module
+from nodeagent.testing.apiserver import usual_options
 
 from .etcd import running_etcd, serving
 from .test_limits import Client, until
@@ -114,11 +115,10 @@ def _both() -> str:
 def test_a_server_with_bad_keys_tells_everything_and_does_not_start(tmp_path: Path) -> None:
     file = tmp_path / "keys.yaml"
     file.write_text(config("k").replace('"secrets"', '"Secrets"').replace('"name": "k"', '"name": ""'))
-    command = [sys.executable, "-m", "apiserver_stub", "--data-dir", str(tmp_path), "--secure-port=0"]
+    options = usual_options(tmp_path, f"--encryption-provider-config={file}")
+    command = [sys.executable, "-m", "apiserver_stub", *options]
 
-    result = subprocess.run(
-        [*command, f"--encryption-provider-config={file}"], capture_output=True, text=True, timeout=30, check=False
-    )
+    result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
 
     assert result.returncode == 1
     for part in ("error while parsing file: ", "should not contain capital letters", "name is a mandatory field"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import aiohttp
 
-from apiserver_stub.launch import start
+from .in_process import start
 
 
 async def test_start_serve_stop(tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from apiserver_stub.launch import Running, start
-from apiserver_stub.options import Options, parse
+from apiserver_stub.launch import Running
 
 from .conftest import Api, Server
+from .in_process import start
 
 CHECKS = ["ping", "etcd", "poststarthook/start-system-namespaces-controller"]
 
@@ -45,9 +45,9 @@ def test_health_has_named_checks(server: Server, path: str) -> None:
 
 
 @pytest.mark.row("path.apiserver./livez", "opt.livez-grace-period")
-@pytest.mark.parametrize(("grace", "code"), [(60.0, 200), (0.0, 500)])
-async def test_an_unfinished_start_is_alive_within_its_grace(tmp_path: Path, grace: float, code: int) -> None:
-    running = await start(tmp_path / "data", options=Options(livez_grace_seconds=grace))
+@pytest.mark.parametrize(("grace", "code"), [("1m", 200), ("0s", 500)])
+async def test_an_unfinished_start_is_alive_within_its_grace(tmp_path: Path, grace: str, code: int) -> None:
+    running = await start(tmp_path / "data", f"--livez-grace-period={grace}")
     try:
         running.server.ready = False
         assert await status(running, "/livez") == code
@@ -89,7 +89,7 @@ def test_during_the_delay_requests_are_served_and_only_readyz_fails(tmp_path: Pa
 
 @pytest.mark.row("apiserver.error.shutdown-delay-window", "path.apiserver./readyz")
 async def test_readiness_fails_from_the_moment_a_stop_is_asked_for(tmp_path: Path) -> None:
-    running = await start(tmp_path / "data", options=Options(shutdown_delay_seconds=3600.0))
+    running = await start(tmp_path / "data", "--shutdown-delay-duration=1h")
     stopping = asyncio.create_task(running.stop())
     try:
         assert await status(running, "/readyz") == 500
@@ -175,9 +175,8 @@ def test_profiles_are_for_those_who_may(server: Server, api: Api, tmp_path: Path
 
 @pytest.mark.row("path.apiserver./debug/pprof/", "opt.profiling")
 async def test_profiling_can_be_switched_off(tmp_path: Path) -> None:
-    options = parse(["--profiling=false", "--authorization-mode=AlwaysAllow"])
-    for options_, code in ((options, 404), (parse(["--authorization-mode=AlwaysAllow"]), 200)):
-        running = await start(tmp_path / str(code), options=options_)
+    for options, code in ((["--profiling=false"], 404), ([], 200)):
+        running = await start(tmp_path / str(code), *options)
         try:
             context = ssl.create_default_context(cafile=str(running.ca_file))
             headers = {"Authorization": f"Bearer {running.token}"}
@@ -218,7 +217,7 @@ def test_the_issuer_is_documented_with_its_keys(server: Server, api: Api) -> Non
 async def test_the_keys_may_be_elsewhere_and_need_an_https_issuer(tmp_path: Path) -> None:
     elsewhere = "--service-account-jwks-uri=https://keys.example/jwks"
     for arguments, expected in (([elsewhere], "https://keys.example/jwks"), (["--service-account-issuer=me"], None)):
-        running = await start(tmp_path / str(expected is None), options=parse(arguments))
+        running = await start(tmp_path / str(expected is None), *arguments)
         try:
             context = ssl.create_default_context(cafile=str(running.ca_file))
             url = f"{running.url}/.well-known/openid-configuration"
@@ -231,13 +230,11 @@ async def test_the_keys_may_be_elsewhere_and_need_an_https_issuer(tmp_path: Path
 
 
 async def test_gates_and_switched_off_groups_change_what_is_served(tmp_path: Path) -> None:
-    options = parse(
-        [
-            "--feature-gates=StorageVersionHash=false,AggregatedDiscoveryEndpoint=false,APIResponseCompression=false",
-            "--runtime-config=coordination.k8s.io/v1=false",
-        ]
+    running = await start(
+        tmp_path / "data",
+        "--feature-gates=StorageVersionHash=false,AggregatedDiscoveryEndpoint=false,APIResponseCompression=false",
+        "--runtime-config=coordination.k8s.io/v1=false",
     )
-    running = await start(tmp_path / "data", options=options)
     try:
         context = ssl.create_default_context(cafile=str(running.ca_file))
         headers = {"Authorization": f"Bearer {running.token}"}

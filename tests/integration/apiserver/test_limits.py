@@ -20,6 +20,8 @@ from apiserver_stub.options import OptionsError, parse
 from apiserver_stub.options.metrics import parse_pairs
 from apiserver_stub.pipeline import limits as pipeline_limits
 
+from .in_process import start
+
 MAPS = "/api/v1/namespaces/default/configmaps"
 TOO_MANY = b"Too many requests, please try again later.\n"
 
@@ -51,7 +53,7 @@ async def serving(data: Path, *arguments: str) -> AsyncIterator[tuple[Client, Cl
     data.mkdir(parents=True, exist_ok=True)
     tokens = data / "users.csv"
     tokens.write_text('alice-token,alice,alice,"dev"\n')
-    running = await launch.start(data, options=parse([*arguments, f"--token-auth-file={tokens}"]))
+    running = await start(data, *arguments, f"--token-auth-file={tokens}")
     try:
         async with aiohttp.ClientSession() as session:
             yield Client(running, session, running.token), Client(running, session, "alice-token")
@@ -267,8 +269,7 @@ async def test_a_long_answer_goes_no_faster_than_it_may(tmp_path: Path, rate: in
 async def test_watches_get_their_grace_at_a_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grace: str, clean: bool
 ) -> None:
-    options = parse([f"--shutdown-watch-termination-grace-period={grace}"])
-    running = await launch.start(tmp_path / "data", options=options)
+    running = await start(tmp_path / "data", f"--shutdown-watch-termination-grace-period={grace}")
     left: list[int] = []
     real = running.server.end_watches
 

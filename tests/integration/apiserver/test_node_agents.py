@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from nodeagent.testing.apiserver import usual_options
+
 from .agents import ACCEPTED, Pki, ProxyServer, agent, backend, proxy
 from .conftest import Api, Server
 
@@ -315,7 +317,7 @@ def test_services_and_pods_are_reached_through_their_proxies(
 )
 @pytest.mark.row("opt.nodeagent-certificate-authority", "opt.egress-selector-config-file", "opt.nodeagent-client-key")
 def test_bad_files_stop_the_start(tmp_path: Path, option: str, message: str) -> None:
-    command = [sys.executable, "-m", "apiserver_stub", "--data-dir", str(tmp_path), "--secure-port", "0", option]
+    command = [sys.executable, "-m", "apiserver_stub", *usual_options(tmp_path, option)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
 
     assert result.returncode in (1, 2)

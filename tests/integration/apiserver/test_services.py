@@ -12,10 +12,9 @@ import aiohttp
 import pytest
 
 from apiserver_stub.controllers import own_service
-from apiserver_stub.launch import start
-from apiserver_stub.options import parse
 
 from .conftest import Api, Server
+from .in_process import start
 
 SERVICES = "/api/v1/namespaces/default/services"
 OWN = "/api/v1/namespaces/default/endpoints/kubernetes"
@@ -112,7 +111,7 @@ def test_endpoints_are_kept_as_asked(server: Server, kind: str) -> None:
 
 async def test_what_was_deleted_of_the_own_service_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_service, "_RENEW_SECONDS", 0.05)
-    running = await start(tmp_path / "data", options=parse(["--bind-address=127.0.0.1"]))
+    running = await start(tmp_path / "data")
     context = ssl.create_default_context(cafile=str(running.ca_file))
     headers = {"Authorization": f"Bearer {running.token}"}
     try:

@@ -18,20 +18,18 @@ import pytest
 from cryptography import x509
 
 from apiserver_stub import __main__ as program
-from apiserver_stub.launch import Running, start
+from apiserver_stub import launch
+from apiserver_stub.launch import Running
 from apiserver_stub.options import OptionsError, parse
 from nodeagent.base.tls import KeyPair, TlsError, generate_ca, issue
 
 from .conftest import Server
+from .in_process import start
 
 
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
-
-
-async def started(data: Path, *arguments: str) -> Running:
-    return await start(data, options=parse(arguments))
 
 
 async def ask(running: Running, method: str, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
@@ -73,8 +71,8 @@ def files(directory: Path, name: str, *names: str, authority: KeyPair | None = N
 @pytest.mark.row("opt.bind-address", "opt.secure-port", "opt.advertise-address")
 async def test_it_listens_where_it_is_told_and_tells_what_it_is_told(tmp_path: Path) -> None:
     port = free_port()
-    options = parse([f"--secure-port={port}", "--bind-address=127.0.0.2", "--advertise-address=127.0.0.9"])
-    running = await start(tmp_path / "data", port=port, options=options)
+    options = (f"--secure-port={port}", "--bind-address=127.0.0.2", "--advertise-address=127.0.0.9")
+    running = await start(tmp_path / "data", *options)
     try:
         assert running.url == f"https://127.0.0.9:{port}"
         certificate = await asyncio.to_thread(shown, port, None, "127.0.0.2")
@@ -88,13 +86,14 @@ async def test_it_listens_where_it_is_told_and_tells_what_it_is_told(tmp_path: P
 
 
 @pytest.mark.row("opt.bind-address", "opt.advertise-address")
-@pytest.mark.parametrize("address", ["", "0.0.0.0"])
-async def test_everywhere_is_everywhere_and_told_as_the_address_that_leads_out(tmp_path: Path, address: str) -> None:
-    port = free_port()
-    running = await start(tmp_path / "data", port=port, options=parse([f"--bind-address={address}"]))
+@pytest.mark.parametrize("options", [(), ("--bind-address=",), ("--bind-address=0.0.0.0",)])
+async def test_everywhere_is_the_default_and_told_as_the_address_that_leads_out(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    running = await launch.start(parse([f"--data-dir={tmp_path}", "--secure-port=0", *options]))
     try:
         for local in ("127.0.0.1", "127.0.0.3"):
-            await asyncio.to_thread(shown, port, None, local)
+            await asyncio.to_thread(shown, port_of(running), None, local)
         told = running.url.removeprefix("https://").rpartition(":")[0]
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             try:
@@ -103,8 +102,40 @@ async def test_everywhere_is_everywhere_and_told_as_the_address_that_leads_out(t
             except OSError:
                 expected = "127.0.0.1"
         assert told == expected
+        assert (await ask(running, "GET", "/api/v1/nodes"))[0] == 200  # its certificate is for that address too
     finally:
         await running.stop()
+
+
+@pytest.mark.row("opt.advertise-address")
+async def test_the_certificate_for_the_address_found_is_made_once(tmp_path: Path) -> None:
+    options = parse([f"--data-dir={tmp_path}", "--secure-port=0"])
+    seen = []
+    for _ in range(2):
+        running = await launch.start(options)
+        seen.append((tmp_path / "certs" / "apiserver.crt").read_bytes())
+        await running.stop()
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.row("opt.advertise-address")
+def test_without_a_network_it_is_told_as_the_loopback_address(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "apiserver_stub", f"--data-dir={tmp_path}", "--secure-port=0"]
+    alone = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+    process = subprocess.Popen([*alone, *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().removeprefix("Serving on ").strip()
+        assert url.startswith("https://127.0.0.1:")
+        token = json.loads((tmp_path / "ready.json").read_text())["token"]
+        curl = ["curl", "--silent", "--fail", "--cacert", str(tmp_path / "certs" / "ca.crt")]
+        inside = ["nsenter", f"--target={process.pid}", "--net"]
+        subprocess.run(
+            [*inside, *curl, "--header", f"Authorization: Bearer {token}", f"{url}/readyz"], timeout=30, check=True
+        )
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
 
 
 @pytest.mark.row("opt.secure-port")
@@ -115,7 +146,7 @@ def test_a_port_that_is_none_is_refused() -> None:
 
 @pytest.mark.row("opt.external-hostname")
 async def test_the_external_name_is_in_the_certificate_and_in_addresses_for_others(tmp_path: Path) -> None:
-    running = await started(tmp_path / "data", "--external-hostname=api.example")
+    running = await start(tmp_path / "data", "--external-hostname=api.example")
     try:
         assert "api.example" in names_in(await asyncio.to_thread(shown, port_of(running), None))
         _, _, body = await ask(running, "GET", "/.well-known/openid-configuration")
@@ -138,21 +169,21 @@ async def test_two_servers_share_a_port_only_where_it_is_permitted(
         port = free_port()
         sharing = f"--permit-{option}-sharing={str(permitted).lower()}"
         data = tmp_path / str(permitted)
-        one = await start(data / "one", port=port, options=parse([f"--bind-address={first}", sharing]))
+        options = (f"--secure-port={port}", sharing)
+        one = await start(data / "one", f"--bind-address={first}", *options)
         try:
-            other = parse([f"--bind-address={second}", sharing])
             if permitted:
-                await (await start(data / "two", port=port, options=other)).stop()
+                await (await start(data / "two", f"--bind-address={second}", *options)).stop()
             else:
                 with pytest.raises(OSError, match="in use"):
-                    await start(data / "two", port=port, options=other)
+                    await start(data / "two", f"--bind-address={second}", *options)
         finally:
             await one.stop()
 
 
 @pytest.mark.row("opt.cors-allowed-origins")
 async def test_pages_from_allowed_origins_may_call(tmp_path: Path) -> None:
-    running = await started(tmp_path / "data", r"--cors-allowed-origins=//app[.]example(:\d+)?$")
+    running = await start(tmp_path / "data", r"--cors-allowed-origins=//app[.]example(:\d+)?$")
     try:
         origin = "https://app.example:8443"
         code, headers, body = await ask(running, "OPTIONS", "/api/v1/pods", Origin=origin, Authorization="")
@@ -178,7 +209,7 @@ def test_an_origin_that_is_not_pinned_is_refused(origin: str) -> None:
 
 @pytest.mark.row("opt.strict-transport-security-directives")
 async def test_every_answer_has_the_hsts_directives(tmp_path: Path) -> None:
-    running = await started(tmp_path / "data", "--strict-transport-security-directives=max-age=3600,includeSubDomains")
+    running = await start(tmp_path / "data", "--strict-transport-security-directives=max-age=3600,includeSubDomains")
     try:
         for path in ("/api/v1/pods", "/nope", "/healthz", "/api/v1/pods?watch=1&timeoutSeconds=1"):
             _, headers, _ = await ask(running, "GET", path)
@@ -202,7 +233,7 @@ async def test_clients_see_the_certificate_that_they_ask_for(tmp_path: Path) -> 
         ),
     ]
     options = [f"--tls-sni-cert-key={certificate},{key}{names}" for certificate, key, names in pairs]
-    running = await started(tmp_path / "data", *options)
+    running = await start(tmp_path / "data", *options)
     try:
         for asked, expected in (
             ("a.example.com", "wild"),
@@ -233,13 +264,13 @@ async def test_a_named_pair_that_is_no_good_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionsError, match="expected comma separated certificate and key file paths"):
         parse(["--tls-sni-cert-key=one"])
     with pytest.raises(TlsError, match="failed to load SNI cert and key"):
-        await started(tmp_path / "data", "--tls-sni-cert-key=nope,nope")
+        await start(tmp_path / "data", "--tls-sni-cert-key=nope,nope")
 
 
 @pytest.mark.row("opt.tls-cert-file", "opt.tls-private-key-file")
 async def test_the_given_certificate_is_the_one_that_is_shown(tmp_path: Path) -> None:
     certificate, key = files(tmp_path, "mine", "127.0.0.1")
-    running = await started(
+    running = await start(
         tmp_path / "data", f"--tls-cert-file={certificate}", f"--tls-private-key-file={key}", "--cert-dir=/proc/nope"
     )
     try:
@@ -253,14 +284,14 @@ async def test_the_given_certificate_is_the_one_that_is_shown(tmp_path: Path) ->
         parse([f"--tls-private-key-file={key}"])
     _, other = files(tmp_path, "other", "127.0.0.1")
     with pytest.raises(TlsError):
-        await started(tmp_path / "data", f"--tls-cert-file={certificate}", f"--tls-private-key-file={other}")
+        await start(tmp_path / "data", f"--tls-cert-file={certificate}", f"--tls-private-key-file={other}")
 
 
 @pytest.mark.row("opt.cert-dir")
 async def test_the_generated_pair_is_kept_and_used_again(tmp_path: Path) -> None:
     seen = []
     for number in range(2):
-        running = await started(tmp_path / str(number), f"--cert-dir={tmp_path}/certs")
+        running = await start(tmp_path / str(number), f"--cert-dir={tmp_path}/certs")
         try:
             seen.append(await asyncio.to_thread(shown, port_of(running), None))
         finally:
@@ -282,7 +313,7 @@ class UnixConnection(http.client.HTTPConnection):
 @pytest.mark.row("opt.debug-socket-path")
 async def test_profiles_are_served_on_a_socket_without_credentials(tmp_path: Path) -> None:
     path = tmp_path / "debug.sock"
-    running = await started(tmp_path / "data", f"--debug-socket-path={path}")
+    running = await start(tmp_path / "data", f"--debug-socket-path={path}")
 
     def get(url: str) -> tuple[int, bytes]:
         connection = UnixConnection(path)
@@ -304,7 +335,7 @@ async def test_profiles_are_served_on_a_socket_without_credentials(tmp_path: Pat
 @pytest.mark.row("opt.contention-profiling")
 async def test_what_holds_the_loop_up_is_in_the_block_profile(tmp_path: Path) -> None:
     for option, found in (("--contention-profiling", True), ("--contention-profiling=false", False)):
-        running = await started(tmp_path / "data", option)
+        running = await start(tmp_path / "data", option)
         try:
             hold_the_loop_up()
             await asyncio.sleep(0.05)
@@ -336,7 +367,7 @@ async def test_the_version_is_printed_or_set(tmp_path: Path, capsys: pytest.Capt
     assert code == 2
     assert 'version "v1.2.3" must match major/minor/patch of default version "v1.29.1"' in printed.err
     assert run(capsys, "--version=maybe")[0] == 2
-    running = await started(tmp_path / "data", "--version=v1.29.1-mine")
+    running = await start(tmp_path / "data", "--version=v1.29.1-mine")
     try:
         assert json.loads((await ask(running, "GET", "/version"))[2])["gitVersion"] == "v1.29.1-mine"
     finally:

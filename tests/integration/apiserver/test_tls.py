@@ -16,10 +16,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from apiserver_stub.launch import start
-from apiserver_stub.options import Options, OptionsError, parse, warnings
+from apiserver_stub.options import OptionsError, parse, warnings
 
 from .conftest import Server
+from .in_process import start
 
 TLS13 = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
 PREFERRED = {
@@ -118,9 +118,9 @@ def suites(names: dict[str, str]) -> list[object]:
 async def test_a_suite_that_is_named_is_the_one_that_is_spoken(tmp_path: Path, name: str, cipher: str) -> None:
     key_type = "ECDSA" if "ECDSA" in name else "RSA"
     certificate, key = pair(tmp_path, key_type)
-    options = parse([f"--tls-cipher-suites={name}", f"--tls-cert-file={certificate}", f"--tls-private-key-file={key}"])
-    assert any("insecure" in text for text in warnings(options)) is (name in INSECURE)
-    running = await start(tmp_path / "data", options=options)
+    options = [f"--tls-cipher-suites={name}", f"--tls-cert-file={certificate}", f"--tls-private-key-file={key}"]
+    assert any("insecure" in text for text in warnings(parse(options))) is (name in INSECURE)
+    running = await start(tmp_path / "data", *options)
     try:
         port = int(running.url.rpartition(":")[2])
         if offered(cipher):
@@ -137,7 +137,7 @@ async def test_a_suite_that_is_named_is_the_one_that_is_spoken(tmp_path: Path, n
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.row(f"tls.suite.{name}")) for name in TLS13])
 async def test_suites_of_tls_1_3_are_always_on(tmp_path: Path, name: str) -> None:
-    running = await start(tmp_path / "data", options=parse([f"--tls-cipher-suites={name}"]))
+    running = await start(tmp_path / "data", f"--tls-cipher-suites={name}")
     try:
         port = int(running.url.rpartition(":")[2])
         assert [await asyncio.to_thread(spoken_1_3, port, suite) for suite in TLS13] == list(TLS13)
@@ -153,7 +153,7 @@ def test_a_suite_that_does_not_exist_is_refused() -> None:
 
 @pytest.mark.row("opt.tls-min-version")
 async def test_the_oldest_version_is_the_one_asked_for(tmp_path: Path) -> None:
-    running = await start(tmp_path / "data", options=Options(tls_min_version="VersionTLS13"))
+    running = await start(tmp_path / "data", "--tls-min-version=VersionTLS13")
     try:
         port = int(running.url.rpartition(":")[2])
         assert (await asyncio.to_thread(negotiate, port))[1] == "TLSv1.3"

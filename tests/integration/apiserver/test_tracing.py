@@ -9,10 +9,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from apiserver_stub.launch import start
-from apiserver_stub.options import parse
 from apiserver_stub.tracing import TracingError
 from tests.integration.collector import Collector, collecting
+
+from .in_process import start
 
 _TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
@@ -31,7 +31,7 @@ def config(path: Path, *lines: str) -> str:
 
 async def calls(data: Path, *arguments: str) -> None:
     """Call a server twice and stop it, which sends what is left."""
-    running = await start(data, options=parse(arguments))
+    running = await start(data, *arguments)
     try:
         tls = ssl.create_default_context(cafile=str(running.ca_file))
         headers = {"Authorization": f"Bearer {running.token}", "traceparent": f"00-{_TRACE}-00f067aa0ba902b7-01"}
@@ -81,6 +81,6 @@ async def test_without_a_rate_or_the_gate_nothing_is_traced(tmp_path: Path, coll
 )
 async def test_a_configuration_that_is_no_good_stops_the_start(tmp_path: Path, lines: list[str], message: str) -> None:
     with pytest.raises(TracingError, match=message):
-        await start(tmp_path / "data", options=parse([config(tmp_path / "t", *lines)]))
+        await start(tmp_path / "data", config(tmp_path / "t", *lines))
     with pytest.raises(TracingError, match="unable to read tracing configuration from"):
-        await start(tmp_path / "data", options=parse([f"--tracing-config-file={tmp_path}/nope"]))
+        await start(tmp_path / "data", f"--tracing-config-file={tmp_path}/nope")

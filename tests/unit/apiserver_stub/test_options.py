@@ -9,11 +9,11 @@ import pytest
 from apiserver_stub.options import Options, OptionsError, parse, warnings
 
 
-def test_without_options_the_server_is_for_this_machine() -> None:
+def test_without_options_the_server_is_there_for_all() -> None:
     options = parse([])
 
     assert options == Options()
-    assert (options.bind_address, options.secure_port, options.event_ttl_seconds) == ("127.0.0.1", 6443, 3600)
+    assert (options.bind_address, options.secure_port, options.event_ttl_seconds) == ("0.0.0.0", 6443, 3600)
 
 
 def test_values_are_typed() -> None:

@@ -1,0 +1,15 @@
+"""A server inside the test's own process, for tests that look into it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from apiserver_stub import launch
+from apiserver_stub.launch import Running
+from apiserver_stub.options import parse
+from nodeagent.testing.apiserver import usual_options
+
+
+async def start(data: Path, *options: str) -> Running:
+    """Start a server with its files in *data*, on a free port of this machine unless *options* say otherwise."""
+    return await launch.start(parse(usual_options(data, *options)))
