@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from apiserver_stub.authz import AlwaysAllow, AlwaysDeny, Authorizer, Chain
 from apiserver_stub.authz import config as authorization_config
 from apiserver_stub.authz.abac import Abac, PolicyError
-from apiserver_stub.authz.builtin import Builtin
 from apiserver_stub.authz.config import AuthorizationConfigError, AuthorizerConfig
 from apiserver_stub.authz.node import NodeAuthorizer
 from apiserver_stub.authz.rbac import Rbac
@@ -89,8 +88,8 @@ class _Builder:
                 return nodes
             case "Webhook":
                 return await self._webhook(config)
-            case _:
-                return Builtin()
+            case mode:
+                raise AuthorizationError(f'authorization-mode "{mode}" is not a valid mode')
 
     async def _webhook(self, config: AuthorizerConfig) -> WebhookAuthorizer:
         if config.connection is None:

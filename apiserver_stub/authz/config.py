@@ -16,7 +16,7 @@ import msgspec
 from apiserver_stub import cel
 from apiserver_stub.authz.webhook import WebhookSettings
 from apiserver_stub.cel import CelError, Expression
-from apiserver_stub.options.authorization import REFERENCE_MODES
+from apiserver_stub.options.authorization import MODES
 from apiserver_stub.status import Cause, duplicate, invalid_value, not_supported, quote, required
 from apiserver_stub.validation import subdomain_problems
 from nodeagent.base import identity, yamlsafe
@@ -122,8 +122,8 @@ class _Reader:
             where = f"authorizers[{index}]"
             if not item.type:
                 self._add(required(f"{where}.type"))
-            elif item.type not in REFERENCE_MODES:
-                self._add(not_supported(f"{where}.type", item.type, sorted(REFERENCE_MODES)))
+            elif item.type not in MODES:
+                self._add(not_supported(f"{where}.type", item.type, sorted(MODES)))
             elif item.type in modes and item.type != "Webhook":
                 self._add(duplicate(f"{where}.type", item.type))
             else:

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from apiserver_stub.options.command_line import Options
 
 TITLE = "Authorization"
-REFERENCE_MODES = ("AlwaysAllow", "AlwaysDeny", "ABAC", "Webhook", "RBAC", "Node")
-BUILTIN = "Builtin"
+MODES = ("AlwaysAllow", "AlwaysDeny", "ABAC", "Webhook", "RBAC", "Node")
 WEBHOOK_VERSIONS = ("v1", "v1beta1")
+_EVERYTHING = "AlwaysAllow"
+_ADVICE = "--authorization-mode=Node,RBAC"
 _GATE = "StructuredAuthorizationConfiguration"
 _GIVEN = (
     "authorization_mode_given",
@@ -40,10 +41,10 @@ class AuthorizationOptions:
 
     @property
     def authorization_mode(self) -> tuple[str, ...]:
-        """The modes in order; asked for by name and with none, everything is allowed."""
-        if self.authorization_mode_given is None:
-            return (BUILTIN,)
-        return self.authorization_mode_given or ("AlwaysAllow",)
+        """The modes in order; none where a file says who decides, and without either everything is allowed."""
+        if self.authorization_config is not None:
+            return ()
+        return self.authorization_mode_given or (_EVERYTHING,)
 
     @property
     def authorization_webhook_version(self) -> str:
@@ -61,11 +62,11 @@ class AuthorizationOptions:
 
 
 def declare(group: Group) -> None:
-    modes = ", ".join(REFERENCE_MODES)
     group.add(
         "authorization-mode",
         values.strings,
-        f"In order: {modes}. Default: {BUILTIN}, which allows nodes and system:masters everything.",
+        f"In order: {', '.join(MODES)}. Default without --authorization-config: {_EVERYTHING}, for everybody with "
+        f"credentials; {_ADVICE} lets nodes and roles decide.",
         dest="authorization_mode_given",
         action=Extend,
     )
@@ -99,7 +100,7 @@ def check(options: Options) -> Iterator[str]:
         return
     modes = options.authorization_mode
     for mode in modes:
-        if mode not in (*REFERENCE_MODES, BUILTIN):
+        if mode not in MODES:
             yield f'authorization-mode "{mode}" is not a valid mode'
     for mode, what, name in (
         ("ABAC", "policy", "authorization_policy_file"),
@@ -119,3 +120,8 @@ def check(options: Options) -> Iterator[str]:
     for name in ("authorized", "unauthorized"):
         if getattr(options, f"authorization_webhook_cache_{name}_ttl_seconds") < 0:
             yield f"--authorization-webhook-cache-{name}-ttl must not be negative"
+
+
+def warnings(options: AuthorizationOptions) -> Iterator[str]:
+    if _EVERYTHING in options.authorization_mode:
+        yield f"Everybody with credentials may do everything; to let nodes and roles decide, start with {_ADVICE}"

@@ -74,8 +74,8 @@ def start_api_server(directory: Path, port: int, node: str) -> tuple[Program, di
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     ready = directory / "ready.json"
     ready.unlink(missing_ok=True)
-    arguments = ["apiserver_stub", "--data-dir", str(directory), "--bind-address=127.0.0.1", f"--secure-port={port}"]
-    arguments += ["--node-name", node]
+    arguments = ["apiserver_stub", f"--data-dir={directory}", "--bind-address=127.0.0.1", f"--secure-port={port}"]
+    arguments += ["--authorization-mode=Node,RBAC", f"--node-name={node}"]
     program = Program.start("API server", arguments, directory / "apiserver.log")
     try:
         _wait(program, ready.exists)

@@ -101,8 +101,14 @@ def started_apiserver(*options: str, data_dir: Path | None = None) -> Iterator[A
 
 
 def usual_options(data_dir: Path, *options: str) -> list[str]:
-    """Return the command line of a server for tests: on a free port, for this machine alone, then *options*."""
-    return [f"--data-dir={data_dir}", "--bind-address=127.0.0.1", "--secure-port=0", *options]
+    """Return the command line of a server for tests, *options* last.
+
+    It listens on a free port of the loopback interface, and nodes and roles decide unless *options* say who does.
+    """
+    usual = [f"--data-dir={data_dir}", "--bind-address=127.0.0.1", "--secure-port=0"]
+    if not any(option.startswith(("--authorization-mode", "--authorization-config")) for option in options):
+        usual.append("--authorization-mode=Node,RBAC")
+    return usual + list(options)
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ import yaml
 from nodeagent.testing.apiserver import usual_options
 
 START_SECONDS = 30.0
+NODE = "node-1"
 IMAGE = "docker.io/library/busybox:1.36"
 
 
@@ -116,7 +117,8 @@ class ApiServer(Program):
         ready = self.data / "ready.json"
         ready.unlink(missing_ok=True)
         self.data.mkdir(exist_ok=True)
-        self.launch("apiserver_stub", *usual_options(self.data, f"--secure-port={self._port}", *options))
+        named = (f"--secure-port={self._port}", f"--node-name={NODE}")
+        self.launch("apiserver_stub", *usual_options(self.data, *named, *options))
 
         def serves() -> bool:
             assert self.alive(), self.tail()
@@ -164,7 +166,7 @@ class ApiServer(Program):
 class NodeAgent(Program):
     """The agent on a runtime, with or without an API server."""
 
-    def __init__(self, directory: Path, endpoint: str, api: ApiServer | None = None, node: str = "node-1") -> None:
+    def __init__(self, directory: Path, endpoint: str, api: ApiServer | None = None, node: str = NODE) -> None:
         super().__init__("nodeagent", directory)
         self.endpoint, self.api, self.node = endpoint, api, node
         self.manifests = directory / "manifests"

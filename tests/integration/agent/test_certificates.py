@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import ssl
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +19,7 @@ from cryptography import x509
 
 from nodeagent.base.tls import KeyPair, certify, generate_ca, issue
 from tests.integration.containerd import Containerd
+from tests.integration.docs.blocks import blocks
 from tests.integration.programs import ApiServer, NodeAgent, wait_until
 
 CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
@@ -57,6 +60,13 @@ class Joined:
         )
 
 
+def let_nodes_join(api: ApiServer) -> None:
+    """Run what the page says."""
+    (script,) = (block.text for block in blocks("docs/joining-a-cluster.md") if "clusterrolebinding" in block.text)
+    environment = {**os.environ, "KUBECONFIG": api.facts["kubeconfig"]}
+    subprocess.run(["bash", "-euc", script], env=environment, timeout=60, check=True)
+
+
 @pytest.fixture(scope="module")
 def joined(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Joined]:
     directory = tmp_path_factory.mktemp("joined")
@@ -77,6 +87,7 @@ def joined(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> 
             "stringData": data,
         }
         assert api.request("POST", "/api/v1/namespaces/kube-system/secrets", secret)["kind"] == "Secret"
+        let_nodes_join(api)
         bootstrap = yaml.safe_load(Path(api.facts["kubeconfig"]).read_text())
         bootstrap["users"][0]["user"] = {"token": "abcdef.0123456789abcdef"}
         (directory / "bootstrap.kubeconfig").write_text(json.dumps(bootstrap))

@@ -19,7 +19,7 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     program = new_api_server(tmp_path_factory.mktemp("apiclient"))
-    program.start("--node-name", "node-1")
+    program.start()
     yield program
     program.stop()
 

@@ -158,7 +158,7 @@ async def test_goes_on_after_the_server_was_away(client: Client, server: ApiServ
         await following
     with pytest.raises(ApiUnavailable):
         await client.get(CONFIG_MAPS, name, "default", into=dict)
-    await asyncio.to_thread(server.start, "--node-name", "node-1")
+    await asyncio.to_thread(server.start)
     found = await client.get(CONFIG_MAPS, name, "default", into=dict)
 
     assert found["metadata"]["name"] == name

@@ -81,7 +81,6 @@ def server(tmp_path_factory: pytest.TempPathFactory, provider: Provider) -> Iter
         f"--admission-control-config-file={directory / 'admission.yaml'}",
         "--feature-gates=SecurityContextDeny=true,ValidatingAdmissionPolicy=true,ClusterTrustBundle=true",
         "--runtime-config=admissionregistration.k8s.io/v1beta1=true,certificates.k8s.io/v1alpha1=true",
-        "--authorization-mode=Builtin,RBAC",
         f"--token-auth-file={directory / 'users.csv'}",
         "--node-name=n1",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from apiserver_stub import launch
+from apiserver_stub.options import parse
 from tests.integration.apiserver.conftest import Api, Server
 from tests.integration.apiserver.provider import Provider
 
@@ -345,6 +348,28 @@ def test_roles_that_were_changed_are_completed_at_the_next_start(tmp_path: Path)
 
 
 # The other modes
+
+
+@pytest.mark.row("opt.authorization-mode")
+async def test_without_a_mode_everybody_known_may_do_everything_and_nobody_else_anything(tmp_path: Path) -> None:
+    options = parse([f"--data-dir={tmp_path}", "--bind-address=127.0.0.1", "--secure-port=0"])
+    running = await launch.start(options)
+
+    def ask() -> None:
+        admin, nobody = (Api(running.url, str(running.ca_file), token) for token in (running.token, None))
+        made = admin.ok("POST", "/api/v1/namespaces/default/serviceaccounts/default/token", {"spec": {}})
+        account = Api(running.url, str(running.ca_file), made["status"]["token"])
+        assert account.call("GET", "/api/v1/secrets")[0] == 200
+        assert account.call("POST", "/api/v1/namespaces", {"metadata": {"name": "made"}})[0] == 201
+        assert account.call("DELETE", "/api/v1/namespaces/made")[0] == 200
+        assert [nobody.call("GET", path)[0] for path in ("/api/v1/secrets", "/healthz")] == [401, 401]
+        for client in (admin, nobody, account):
+            client.close()
+
+    try:
+        await asyncio.to_thread(ask)
+    finally:
+        await running.stop()
 
 
 @pytest.mark.row("opt.authorization-mode", "opt.authorization-policy-file")

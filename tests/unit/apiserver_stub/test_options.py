@@ -25,7 +25,8 @@ def test_values_are_typed() -> None:
             "--event-ttl=90m",
             "--anonymous-auth=false",
             "--permit-port-sharing",
-            "--authorization-mode=Builtin,AlwaysAllow",
+            "--authorization-mode=ABAC,RBAC",
+            "--authorization-policy-file=/p",
             "--request-timeout=1m30s",
             "-v=4",
         ]
@@ -35,7 +36,7 @@ def test_values_are_typed() -> None:
     assert options.certificates == Path("/d/certs")
     assert (options.bind_address, options.event_ttl_seconds, options.anonymous_auth) == ("::1", 5400, False)
     assert options.permit_port_sharing
-    assert options.authorization_mode == ("Builtin", "AlwaysAllow")
+    assert options.authorization_mode == ("ABAC", "RBAC")
     assert (options.request_timeout_seconds, options.verbosity) == (90.0, 4)
 
 
@@ -95,9 +96,19 @@ def test_a_bad_value_is_named(argument: str, message: str) -> None:
 
 
 def test_insecure_choices_are_warned_of() -> None:
-    options = parse(["--tls-cipher-suites=TLS_RSA_WITH_RC4_128_SHA", "--authorization-mode=AlwaysAllow"])
+    everything = [
+        "Everybody with credentials may do everything; to let nodes and roles decide, start with "
+        "--authorization-mode=Node,RBAC",
+        "AnonymousAuth is not allowed with the AlwaysAllow authorizer. Resetting AnonymousAuth to false.",
+    ]
+    roles = "--authorization-mode=Node,RBAC"
+    file = ["--authorization-config=x", "--feature-gates=StructuredAuthorizationConfiguration=true"]
 
-    assert len(warnings(options)) == 2
+    assert warnings(parse([])) == warnings(parse(["--authorization-mode=AlwaysAllow"])) == everything
+    assert warnings(parse(["--anonymous-auth=false"])) == everything[:1]
+    assert warnings(parse([roles])) == warnings(parse(file)) == []
+    insecure = ["Use of insecure cipher 'TLS_RSA_WITH_RC4_128_SHA' detected."]
+    assert warnings(parse([roles, "--tls-cipher-suites=TLS_RSA_WITH_RC4_128_SHA"])) == insecure
 
 
 @pytest.mark.parametrize(

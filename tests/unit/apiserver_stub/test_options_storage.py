@@ -84,7 +84,7 @@ def test_what_makes_no_sense_is_refused(arguments: list[str], text: str) -> None
 
 
 def test_what_only_servers_can_do_is_told_without_any() -> None:
-    arguments = ["--store-prefix=/x", "--lease-reuse-duration-seconds=5"]
+    arguments = ["--authorization-mode=RBAC", "--store-prefix=/x", "--lease-reuse-duration-seconds=5"]
 
     told = warnings(parse(arguments))
 

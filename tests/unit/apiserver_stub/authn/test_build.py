@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ def own_tokens(tmp_path: Path) -> Path:
 
 
 async def build(store: Objects, own_tokens: Path, stack: AsyncExitStack, *arguments: str) -> Authentication:
-    options = replace(parse(arguments), data_dir=own_tokens.parent)
+    options = parse([f"--data-dir={own_tokens.parent}", "--authorization-mode=RBAC", *arguments])
     return await build_authentication(options, store, own_tokens, stack)  # type: ignore[arg-type]
 
 

@@ -73,7 +73,7 @@ def test_lists_add_up() -> None:
 
 
 def test_extension_beyond_the_maximum_is_warned_of() -> None:
-    asked = ["--service-account-max-token-expiration=1h"]
+    asked = ["--service-account-max-token-expiration=1h", "--authorization-mode=RBAC"]
 
     assert len([text for text in warnings(parse(asked)) if "extend-token-expiration" in text]) == 2
     assert not warnings(parse([*asked, "--service-account-extend-token-expiration=false"]))
