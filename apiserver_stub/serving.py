@@ -22,6 +22,7 @@ from nodeagent.base.tls import (
     covers,
     generate_ca,
     issue,
+    names_of,
     server_context,
     write_private,
 )
@@ -29,6 +30,7 @@ from nodeagent.base.tls import (
 _log = logging.getLogger(__name__)
 
 POLL_SECONDS = 2.0
+_NAME = "nodeagent-apiserver"
 _WEAK = ":@SECLEVEL=0"
 """Lets the library offer what was asked for by name although it finds it too weak."""
 
@@ -44,23 +46,19 @@ class Certificates:
         self._options = options
         bundles = {"client-ca-bundle": options.client_ca_file, "request-header": options.requestheader_client_ca_file}
         self._authorities = {path: label for label, path in bundles.items() if path is not None}
-        directory = options.certificates
         if options.tls_cert_file is not None and options.tls_private_key_file is not None:
             self._certificate, self._key = options.tls_cert_file, options.tls_private_key_file
             self.authority = self._certificate
         else:
-            self._certificate, self._key = directory / "apiserver.crt", directory / "apiserver.key"
-            self.authority = directory / "ca.crt"
-            _generate(options, host, directory)
+            self._certificate, self._key = (options.certificates / f"apiserver.{kind}" for kind in ("crt", "key"))
+            self.authority = _generate(options, host, self._certificate, self._key)
         self._stamps = self._read_stamps()
         self.context = self._build()
 
     def own_authority(self) -> KeyPair | None:
         """Return the authority that this server made, ``None`` when its certificate was given. Reads the disk."""
-        directory = self._options.certificates
-        if self.authority != directory / "ca.crt":
-            return None
-        return KeyPair(self.authority.read_bytes(), (directory / "ca.key").read_bytes())
+        directory = self._options.authorities
+        return _own_authority(directory) if self.authority == directory / "ca.crt" else None
 
     def believes_own_clients(self) -> bool:
         """Return whether clients are believed that the own authority vouches for. Reads the disk."""
@@ -136,19 +134,55 @@ def _offered(cipher: str) -> bool:
     return True
 
 
-def _generate(options: Options, host: str, directory: Path) -> None:
-    authority_file, authority_key = directory / "ca.crt", directory / "ca.key"
-    if authority_file.exists() and authority_key.exists():
-        authority = KeyPair(authority_file.read_bytes(), authority_key.read_bytes())
-    else:
-        authority = generate_ca("nodeagent-apiserver-ca")
-        write_private(authority_key, authority.key)
-        write_private(authority_file, authority.certificate, mode=0o644)
+def _generate(options: Options, host: str, certificate: Path, key: Path) -> Path:
+    """See to it that the pair is there, and return the file of the authority that vouches for it.
+
+    A pair that others put there is used as it is; one that was made here is made anew when it no longer fits.
+
+    :raises TlsError: it cannot be written.
+    """
+    found = _read_pair(certificate, key)
+    if found and not _made_here(found):
+        _log.info("Serves with a certificate that others put there", extra={"certificate": str(certificate)})
+        return certificate
+    authority = _own_authority(options.authorities)
     names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "127.0.0.1", "::1"]
     names += {host, options.bind_address, options.external_hostname} - {*names, *EVERYWHERE}
-    certificate, key = directory / "apiserver.crt", directory / "apiserver.key"
-    if certificate.exists() and key.exists() and covers(certificate.read_bytes(), names):
-        return
-    pair = issue(authority, "nodeagent-apiserver", names=names, server=True)
-    write_private(key, pair.key)
-    write_private(certificate, pair.certificate + authority.certificate, mode=0o644)
+    if authority.certificate not in found or not covers(found, names):
+        pair = issue(authority, _NAME, names=names, server=True)
+        try:
+            write_private(key, pair.key)
+            write_private(certificate, pair.certificate + authority.certificate, mode=0o644)
+        except OSError as error:
+            raise TlsError(
+                f"cannot write the serving certificate to {certificate.parent}: {error.strerror}: "
+                "name a directory that this server may write to with --cert-dir"
+            ) from error
+    return options.authorities / "ca.crt"
+
+
+def _read_pair(certificate: Path, key: Path) -> bytes:
+    """Return the certificates of the pair, nothing unless both files can be read."""
+    try:
+        key.read_bytes()
+        return certificate.read_bytes()
+    except OSError:
+        return b""
+
+
+def _made_here(certificate: bytes) -> bool:
+    try:
+        return _NAME in names_of(certificate)
+    except ValueError:
+        return True
+
+
+def _own_authority(directory: Path) -> KeyPair:
+    """Return the authority in *directory*, made at the first start."""
+    certificate, key = directory / "ca.crt", directory / "ca.key"
+    if certificate.exists() and key.exists():
+        return KeyPair(certificate.read_bytes(), key.read_bytes())
+    authority = generate_ca(f"{_NAME}-ca")
+    write_private(key, authority.key)
+    write_private(certificate, authority.certificate, mode=0o644)
+    return authority

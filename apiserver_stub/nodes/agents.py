@@ -82,7 +82,7 @@ class NodeAgents:
         self.client_authority: Path | None = None
         """What an agent has to trust to know this server; ``None`` when the operator gave the certificate."""
         if certificate is None or key is None:
-            certificate, key, self.client_authority = own_pair(options.data_dir / "certs")
+            certificate, key, self.client_authority = own_pair(options.authorities)
         try:
             self._unverified = client_context(None, certificate, key, verify=False)
             self._trusting = client_context(authority, certificate, key) if authority is not None else self._unverified

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -93,8 +94,15 @@ class Options(
 
     @property
     def certificates(self) -> Path:
-        """The directory of generated certificates."""
-        return self.cert_dir or self.data_dir / "certs"
+        """The directory of the generated serving certificate.
+
+        Servers of one machine that keep their data apart must not overwrite one another's.
+        """
+        if self.cert_dir is not None:
+            return self.cert_dir
+        if self.data_dir_given is None and os.geteuid() == 0:
+            return Path("/var/run") / self.platform_dir
+        return self.authorities
 
 
 def parse(arguments: Sequence[str]) -> Options:

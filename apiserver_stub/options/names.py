@@ -17,6 +17,7 @@ class NameOptions:
     api_domain: str = _USUAL.api_domain
     label_domain: str = _USUAL.label_domain
     media_domain: str = _USUAL.media_domain
+    platform_dir: str = _USUAL.platform_dir
     system_namespace: str = _USUAL.system_namespace
     node_lease_namespace: str = _USUAL.node_lease_namespace
 
@@ -27,6 +28,7 @@ class NameOptions:
             api_domain=self.api_domain,
             label_domain=self.label_domain,
             media_domain=self.media_domain,
+            platform_dir=self.platform_dir,
             system_namespace=self.system_namespace,
             node_lease_namespace=self.node_lease_namespace,
         )
@@ -36,6 +38,7 @@ def declare(group: Group) -> None:
     group.add("api-domain", str, f"Domain part of API groups. Default {_USUAL.api_domain}.")
     group.add("label-domain", str, f"Domain of labels and annotations. Default {_USUAL.label_domain}.")
     group.add("media-domain", str, f"Name in media types. Default {_USUAL.media_domain}.")
+    group.add("platform-dir", str, f"Name in file system paths. Default {_USUAL.platform_dir}.")
     group.add("system-namespace", str, f"Namespace of the system's objects. Default {_USUAL.system_namespace}.")
     group.add("node-lease-namespace", str, f"Namespace of node leases. Default {_USUAL.node_lease_namespace}.")
 
@@ -45,6 +48,7 @@ def check(options: NameOptions) -> Iterator[str]:
         ("api-domain", options.api_domain),
         ("label-domain", options.label_domain),
         ("media-domain", options.media_domain),
+        ("platform-dir", options.platform_dir),
         ("system-namespace", options.system_namespace),
         ("node-lease-namespace", options.node_lease_namespace),
     ):

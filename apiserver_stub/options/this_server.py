@@ -28,17 +28,26 @@ def _default_data_dir() -> Path:
 
 @dataclass(frozen=True)
 class ServerOptions:
-    data_dir: Path = field(default_factory=_default_data_dir)
+    data_dir_given: Path | None = None
     node_name: str = field(default_factory=lambda: socket.gethostname().lower())
     bind_pods_to_single_node: bool = True
     serve_page: bool = True
     sign_node_certificates: bool = True
     node_certificate_seconds: float = 365 * 86400.0
 
+    @property
+    def data_dir(self) -> Path:
+        return self.data_dir_given or _default_data_dir()
+
+    @property
+    def authorities(self) -> Path:
+        """The directory of what this server made to be known and believed by, which others keep copies of."""
+        return self.data_dir / "certs"
+
 
 def declare(group: Group) -> None:
     text = "Database, keys and kubeconfig files. Default /var/lib/nodeagent-apiserver, for users other than root "
-    group.add("data-dir", Path, text + "~/.local/state/nodeagent-apiserver.")
+    group.add("data-dir", Path, text + "~/.local/state/nodeagent-apiserver.", dest="data_dir_given")
     group.add("node-name", str, "Node whose identity the written node kubeconfig has. Default: the host name.")
     group.add(
         "bind-pods-to-single-node",

@@ -29,7 +29,7 @@ class TlsOptions:
     tls_cert_file: Path | None = None
     tls_private_key_file: Path | None = None
     cert_dir: Path | None = None
-    """``None`` means ``certs`` in the data directory."""
+    """``None``: see :attr:`~apiserver_stub.options.command_line.Options.certificates`."""
     tls_sni_cert_key: tuple[NamedPair, ...] = ()
     tls_min_version: str = ""
     tls_cipher_suites: tuple[str, ...] = ()
@@ -38,7 +38,12 @@ class TlsOptions:
 def declare(group: Group) -> None:
     group.add("tls-cert-file", Path, "Certificate, followed by its chain. Default: generated in --cert-dir.")
     group.add("tls-private-key-file", Path, "Key of --tls-cert-file.")
-    group.add("cert-dir", Path, "Directory of generated certificates. Default: certs in --data-dir.")
+    group.add(
+        "cert-dir",
+        Path,
+        "Directory of the generated certificate and key. Default /var/run/<platform dir>; with --data-dir, and for "
+        "users other than root, certs in the data directory.",
+    )
     group.add(
         "tls-sni-cert-key",
         _named_pair,

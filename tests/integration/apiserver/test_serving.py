@@ -22,6 +22,7 @@ from apiserver_stub import launch
 from apiserver_stub.launch import Running
 from apiserver_stub.options import OptionsError, parse
 from nodeagent.base.tls import KeyPair, TlsError, generate_ca, issue
+from nodeagent.testing.apiserver import usual_options
 
 from .conftest import Server
 from .in_process import start
@@ -288,16 +289,74 @@ async def test_the_given_certificate_is_the_one_that_is_shown(tmp_path: Path) ->
 
 
 @pytest.mark.row("opt.cert-dir")
-async def test_the_generated_pair_is_kept_and_used_again(tmp_path: Path) -> None:
-    seen = []
-    for number in range(2):
-        running = await start(tmp_path / str(number), f"--cert-dir={tmp_path}/certs")
+async def test_the_generated_pair_is_kept_and_used_again_and_its_authority_stays_with_the_data(tmp_path: Path) -> None:
+    certs, seen = tmp_path / "certs", []
+    for data in ("data", "data", "other"):
+        running = await start(tmp_path / data, f"--cert-dir={certs}")
         try:
+            assert (await ask(running, "GET", "/readyz"))[0] == 200  # it is known by the authority of its own data
             seen.append(await asyncio.to_thread(shown, port_of(running), None))
         finally:
             await running.stop()
-    assert seen[0] == seen[1] == x509.load_pem_x509_certificate((tmp_path / "certs" / "apiserver.crt").read_bytes())
-    assert (tmp_path / "certs" / "apiserver.key").stat().st_mode & 0o777 == 0o600
+        chain = x509.load_pem_x509_certificates((certs / "apiserver.crt").read_bytes())
+        authority = x509.load_pem_x509_certificate((tmp_path / data / "certs" / "ca.crt").read_bytes())
+        assert chain == [seen[-1], authority]
+        assert running.ca_file == tmp_path / data / "certs" / "ca.crt"
+    assert seen[0] == seen[1] != seen[2]
+    assert {path.name for path in certs.iterdir()} == {"apiserver.crt", "apiserver.key"}
+    assert (certs / "apiserver.key").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.row("opt.cert-dir")
+async def test_a_pair_that_others_put_there_is_used(tmp_path: Path) -> None:
+    for path, name in zip(files(tmp_path, "mine", "127.0.0.1"), ("apiserver.crt", "apiserver.key"), strict=True):
+        path.rename(tmp_path / name)
+    running = await start(tmp_path / "data", f"--cert-dir={tmp_path}")
+    try:
+        found = await asyncio.to_thread(shown, port_of(running), None)
+        assert found == x509.load_pem_x509_certificate((tmp_path / "apiserver.crt").read_bytes())
+        assert names_in(found) == ["127.0.0.1"]
+    finally:
+        await running.stop()
+
+
+@pytest.mark.row("opt.cert-dir")
+def test_a_directory_that_cannot_be_written_is_told_in_a_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "apiserver_stub", *usual_options(tmp_path, "--cert-dir=/proc/nope")]
+
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    assert "cannot write the serving certificate to /proc/nope: No such file or directory" in line
+    assert "--cert-dir" in line
+
+
+@pytest.mark.row("opt.cert-dir")
+def test_without_options_the_pair_is_where_the_machine_has_such(tmp_path: Path) -> None:
+    """In a file system of its own, where nothing of this machine is changed."""
+    apart = 'mount -t tmpfs none /var/lib && mount -t tmpfs none /run && exec "$@"'
+    command = [sys.executable, "-m", "apiserver_stub", "--bind-address=127.0.0.1", "--secure-port=0"]
+    process = subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", apart, "sh", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        url = process.stdout.readline().removeprefix("Serving on ").strip()
+        inside = Path(f"/proc/{process.pid}/root")
+        found = shown(int(url.rpartition(":")[2]), None)
+        assert found == x509.load_pem_x509_certificate((inside / "run/kubernetes/apiserver.crt").read_bytes())
+        assert {path.name for path in (inside / "run/kubernetes").iterdir()} == {"apiserver.crt", "apiserver.key"}
+        data = inside / "var/lib/nodeagent-apiserver"
+        assert json.loads((data / "ready.json").read_text())["caFile"] == "/var/lib/nodeagent-apiserver/certs/ca.crt"
+        assert {path.name for path in (data / "certs").iterdir()} > {"ca.crt", "ca.key"}
+        assert not (data / "certs" / "apiserver.crt").exists()
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
 
 
 class UnixConnection(http.client.HTTPConnection):

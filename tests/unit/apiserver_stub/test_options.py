@@ -143,6 +143,22 @@ def test_audit_options_are_checked_where_their_backend_is_used(arguments: str, m
         parse([*given, "--audit-log-path=-", "--audit-webhook-config-file=x"])
 
 
+@pytest.mark.row("opt.cert-dir")
+def test_the_pair_is_where_the_machine_has_such_unless_the_data_or_the_user_is_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert parse([]).certificates == Path("/var/run/kubernetes")
+    assert parse([]).authorities == Path("/var/lib/nodeagent-apiserver/certs")
+    assert parse(["--platform-dir=other"]).certificates == Path("/var/run/other")
+    assert parse(["--data-dir=/var/lib/nodeagent-apiserver"]).certificates == Path("/var/lib/nodeagent-apiserver/certs")
+    assert parse(["--data-dir=/d", "--cert-dir=/c"]).certificates == Path("/c")
+
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert parse([]).certificates == parse([]).data_dir / "certs"
+    assert parse(["--cert-dir=/c"]).certificates == Path("/c")
+
+
 def test_the_directory_of_a_user_is_in_the_home_of_that_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setenv("HOME", "/home/ann")
