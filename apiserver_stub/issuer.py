@@ -21,9 +21,9 @@ _CACHED = {"Cache-Control": "public, max-age=3600"}
 
 
 def answer(server: ApiServer, request: Request) -> Reply | None:
-    """Answer the two paths, ``None`` for any other; without an issuer that is an HTTPS address there are none."""
+    """Answer the two paths, ``None`` for any other; without an issuer that others can look up there are none."""
     path = request.info.path
-    if path not in (DOCUMENT_PATH, KEYS_PATH) or not _is_https(server.tokens.issuer):
+    if path not in (DOCUMENT_PATH, KEYS_PATH) or not _can_be_looked_up(server.tokens.issuer):
         return None
     if path == KEYS_PATH:
         body = objects.encode({"keys": [key.jwk() for key in server.tokens.keys]})
@@ -43,6 +43,7 @@ def _own_keys(server: ApiServer) -> str:
     return f"https://{f'{name}:{port}' if name else server.address}{KEYS_PATH}"
 
 
-def _is_https(issuer: str) -> bool:
+def _can_be_looked_up(issuer: str) -> bool:
+    """Tell whether *issuer* is an HTTPS address to which a path can be appended."""
     parts = urlsplit(issuer)
-    return parts.scheme == "https" and bool(parts.netloc)
+    return parts.scheme == "https" and bool(parts.netloc) and not (parts.query or parts.fragment)
