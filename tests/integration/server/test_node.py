@@ -131,7 +131,9 @@ async def test_who_has_no_right_gets_nothing(node):
 
 async def test_forwarded_ports_reach_the_pod(node):
     async with node.session() as session:
-        await run(session, "sh", "-c", "(echo pong | nc -l -p 7777 >/dev/null) >/dev/null 2>&1 </dev/null & sleep 0.3")
+        serve = "(echo pong | nc -l -p 7777 >/dev/null) >/dev/null 2>&1 </dev/null &"
+        listens = "until grep -q ':1E61 0*:0000 0A' /proc/net/tcp /proc/net/tcp6; do sleep 0.05; done"
+        await run(session, "sh", "-c", f"{serve} {listens}")
         got = b""
         async with session.ws_connect(
             "/portForward/default/talker", params={"port": "7777"}, protocols=["v4.channel.k8s.io"]
