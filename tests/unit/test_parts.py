@@ -5,6 +5,7 @@ import pytest
 from nodeagent import hookimpl
 from nodeagent.contracts.pods import KillReason, SyncOutcome
 from nodeagent.contracts.runtime import Credentials
+from nodeagent.model.pod import ContainerKind
 from nodeagent.parts import (
     provide_access,
     provide_loops,
@@ -14,7 +15,7 @@ from nodeagent.parts import (
     provide_sources,
 )
 from nodeagent.pluginmanager import PluginManager
-from nodeagent.testing import make_config, make_context, make_pod
+from nodeagent.testing import make_config, make_container, make_context, make_pod
 from nodeagent.testing.parts import FakePodDirectory
 
 
@@ -272,7 +273,8 @@ async def test_a_third_party_brings_pod_sync_cgroups_eviction_image_collection_a
     plugins.register(House(), name="house", origin="house")
     fakes = make_context(tmp_path)
     fakes.images.add("registry.test/old:1")
-    pod = make_pod("web")
+    fakes.images.serve("registry.test/private:1", ("user", "word"))
+    pod = make_pod("web", containers=[make_container("main", "registry.test/private:1")])
     directory = FakePodDirectory(pod)
     context = make_context(tmp_path, config=make_config(container_runtime_endpoint="unix:///run/none.sock"))
     try:
@@ -280,6 +282,7 @@ async def test_a_third_party_brings_pod_sync_cgroups_eviction_image_collection_a
         loops = {loop.name: loop for plugin, loop in provide_loops(context, plugins) if plugin == "house"}
         context.images = fakes.images
 
+        pulled = await context.puller.ensure(pod, ContainerKind.REGULAR, pod.spec.containers[0])
         await loops["eviction"].run()
         await loops["image collection"].run()
     finally:
@@ -288,5 +291,6 @@ async def test_a_third_party_brings_pod_sync_cgroups_eviction_image_collection_a
 
     assert isinstance(context.syncer, House.Syncer)
     assert context.cgroups.parent_of(pod) == "/house"
+    assert "registry.test/private:1" in pulled.image.repo_tags
     assert [kill.reason for kill in directory.kills] == [KillReason.EVICTED]
     assert list(await fakes.images.list_images()) == []

@@ -24,6 +24,15 @@ def test_one_group_version() -> None:
     assert registry.find("authentication.k8s.io", "v1", "selfsubjectreviews") is not None
 
 
+@pytest.mark.row("runtime-config.group-version")
+@pytest.mark.parametrize(
+    ("text", "on"),
+    [*((text, True) for text in ("", "1", "t", "True")), *((text, False) for text in ("0", "f", "FALSE"))],
+)
+def test_a_value_is_a_truth_in_any_of_its_spellings(text: str, on: bool) -> None:
+    assert (("events.k8s.io", "v1") in served(f"events.k8s.io/v1={text}")) is on
+
+
 @pytest.mark.row("runtime-config.v1")
 @pytest.mark.parametrize("key", ["v1", "api/v1"])
 def test_the_core_group_stays(key: str) -> None:
@@ -45,12 +54,16 @@ def test_what_is_stable() -> None:
     assert served("api/ga=false", "v1=true") == {("", "v1")}
     assert not enabled({"api/all": "true", "api/ga": "false"}, *EVENTS)
     assert enabled({"api/ga": "false", "events.k8s.io/v1": "true"}, *EVENTS)
+    assert enabled({}, *EVENTS)
+    assert [enabled(settings, "autoscaling", "v2", "x") for settings in ({}, {"api/ga": "false"})] == [True, False]
+    assert enabled({"api/ga": "false", "api/beta": "true"}, "storage.k8s.io", "v1beta1", "x")
 
 
 @pytest.mark.row("runtime-config.api-beta")
 def test_what_is_beta() -> None:
     assert not enabled({}, "storage.k8s.io", "v1beta1", "csistoragecapacities")
     assert enabled({"api/beta": "true"}, "storage.k8s.io", "v1beta1", "csistoragecapacities")
+    assert enabled({"api/beta": "true"}, "flowcontrol.apiserver.k8s.io", "v12beta34", "x")
     assert not enabled({"api/beta": "true"}, "storage.k8s.io", "v1alpha1", "x")
     assert served("api/beta=true") == served()
 
@@ -59,6 +72,8 @@ def test_what_is_beta() -> None:
 def test_what_is_alpha() -> None:
     assert not enabled({}, "storage.k8s.io", "v1alpha1", "x")
     assert enabled({"api/alpha": "true"}, "storage.k8s.io", "v1alpha1", "x")
+    assert enabled({"api/alpha": "true"}, "resource.k8s.io", "v12alpha34", "x")
+    assert not enabled({"api/alpha": "true"}, "storage.k8s.io", "v1beta1", "x")
     assert served("api/alpha=true") == served()
 
 

@@ -94,7 +94,11 @@ def test_unknown_fields_are_ignored_with_a_warning(native):
         ("defaultCacheDuration: 12h", "", "providers[0].defaultCacheDuration", "must be given"),
         ("Duration: 12h", "Duration: -1s", "providers[0].defaultCacheDuration", "must not be negative"),
         ("io/v1\n", "io/v2\n", "providers[0].apiVersion", "must be one of credentialprovider.kubelet.k8s.io/v1alpha1"),
+        ("name: ecr", r'name: "e\0r"', "providers[0].name", "must be a file name"),
         ("name: A", "name: ''", "providers[0].env[0].name", "must be the name of an environment variable"),
+        ("name: A", "name: A=B", "providers[0].env[0].name", "must be the name of an environment variable"),
+        ("name: A", r'name: "A\0"', "providers[0].env[0].name", "must be the name of an environment variable"),
+        ("value: b", r'value: "b\0"', "providers[0].env[0].name", "must be the name of an environment variable"),
         ("args: [get]", "args: get", "providers[0].args", "must be an array"),
     ],
 )

@@ -31,12 +31,13 @@ async def ask(provider: ExecProvider, *images: str) -> list[CredentialInquiry]:
         ("registry.io:8080/other/img", ()),
         ("a.b.registry.io/x", ()),
         ("a.other.com/x", ("*.other.*",)),
+        ("globs.io/team/img", ()),
     ],
 )
 async def test_runs_only_when_a_pattern_matches(
     make_provider: MakeProvider, programs: Programs, image: str, matching: tuple[str, ...]
 ) -> None:
-    provider = make_provider(match_images=("*.registry.io", "registry.io:8080/path", "*.other.*"))
+    provider = make_provider(match_images=("*.registry.io", "registry.io:8080/path", "*.other.*", "globs.io/*/img"))
 
     (inquiry,) = await ask(provider, image)
 
@@ -52,10 +53,11 @@ async def test_runs_with_its_arguments_in_the_hosts_environment_and_its_own(
     monkeypatch.setenv("BOTH", "host")
     provider = make_provider(args=("get", "--region=a b; exit"), env={"BOTH": "own", "OWN": "x"})
 
-    await ask(provider, "reg.io/x")
+    (inquiry,) = await ask(provider, "reg.io/x")
 
     assert programs.last is not None
     assert programs.last.arguments == ("get", "--region=a b; exit")
+    assert inquiry.command[1:] == programs.last.arguments
     environment = programs.last.environment
     assert [environment[name] for name in ("FROM_HOST", "BOTH", "OWN")] == ["host", "own", "x"]
 
