@@ -32,7 +32,8 @@ def declare(group: Group) -> None:
     group.add(
         "nodeagent-client-certificate",
         Path,
-        "Client certificate shown to agents. Default: one of an authority in --cert-dir, nodeagent-client-ca.crt.",
+        "Client certificate shown to agents. Default: one of an authority that this server made, in --data-dir "
+        "certs/nodeagent-client-ca.crt.",
     )
     group.add("nodeagent-client-key", Path, "Key of that certificate.")
     group.add(
