@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
 from apiserver_stub.authn.certificates import Authorities
+from apiserver_stub.followed_files import FollowedFiles
 from apiserver_stub.handshake import ask_for_certificates
 from apiserver_stub.http2.negotiation import offer_http2
 from apiserver_stub.options import Options
 from apiserver_stub.options.serving import EVERYWHERE
-from nodeagent.base.stamps import Stamp, stamps
 from nodeagent.base.tls import (
     INSECURE_CIPHERS,
     PREFERRED_CIPHERS,
@@ -29,13 +28,12 @@ from nodeagent.base.tls import (
 
 _log = logging.getLogger(__name__)
 
-POLL_SECONDS = 2.0
 _NAME = "nodeagent-apiserver"
 _WEAK = ":@SECLEVEL=0"
 """Lets the library offer what was asked for by name although it finds it too weak."""
 
 
-class Certificates:
+class Certificates(FollowedFiles):
     """The files of the serving certificate and the TLS context made from them.
 
     :param host: the address that clients are told, which a generated certificate names.
@@ -52,7 +50,7 @@ class Certificates:
         else:
             self._certificate, self._key = (options.certificates / f"apiserver.{kind}" for kind in ("crt", "key"))
             self.authority = _generate(options, host, self._certificate, self._key)
-        self._stamps = self._read_stamps()
+        super().__init__("serving certificate", (self._certificate, self._key, *self._authorities))
         self.context = self._build()
 
     def own_authority(self) -> KeyPair | None:
@@ -65,31 +63,11 @@ class Certificates:
         bundle = self._options.client_ca_file
         return bundle is not None and self.authority.read_bytes().strip() in bundle.read_bytes()
 
-    async def keep_current(self) -> None:
-        """Take up changed files until cancelled; a pair that does not fit is told and the one in use stays."""
-        while True:
-            await asyncio.sleep(POLL_SECONDS)
-            await asyncio.to_thread(self.reload)
-
-    def reload(self) -> bool:
-        """Take up the files if they changed; returns whether new connections see another certificate."""
-        found = self._read_stamps()
-        if found == self._stamps:
-            return False
-        self._stamps = found
-        try:
-            self._build()  # first aside: loading half a pair would spoil the context in use
-            self.context.load_cert_chain(self._certificate, self._key)
-            for path in self._authorities:
-                self.context.load_verify_locations(path)
-        except (TlsError, OSError, ssl.SSLError) as error:
-            _log.error("Changed certificate files are not taken up", extra={"err": error})
-            return False
-        _log.info("Took up changed certificate files", extra={"certificate": str(self._certificate)})
-        return True
-
-    def _read_stamps(self) -> tuple[Stamp | None, ...]:
-        return stamps((self._certificate, self._key, *self._authorities))
+    def _take_up(self) -> None:
+        self._build()  # first aside: loading half a pair would spoil the context in use
+        self.context.load_cert_chain(self._certificate, self._key)
+        for path in self._authorities:
+            self.context.load_verify_locations(path)
 
     def _build(self) -> ssl.SSLContext:
         options = self._options

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import ssl
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from apiserver_stub.followed_files import FollowedFiles
 from apiserver_stub.options.tls import NamedPair
-from nodeagent.base.stamps import Stamp, stamps
 from nodeagent.base.tls import TlsError, is_ip, names_of
 
-_log = logging.getLogger(__name__)
-
-POLL_SECONDS = 2.0
 Build = Callable[[Path, Path], ssl.SSLContext]
 
 
-class NamedCertificates:
+class NamedCertificates(FollowedFiles):
     """Chooses among several certificates; changed files are taken up.
 
     An exact name wins over a wildcard, a name from the options over one from a certificate, the first pair over later
@@ -31,7 +26,7 @@ class NamedCertificates:
 
     def __init__(self, pairs: Sequence[NamedPair], build: Build, *, address: str = "") -> None:
         self._pairs, self._build, self._address = pairs, build, address
-        self._stamps = self._read_stamps()
+        super().__init__("certificates by name", (file for pair in pairs for file in (pair.certificate, pair.key)))
         self._table = self._read()
 
     def attach(self, context: ssl.SSLContext) -> None:
@@ -51,24 +46,8 @@ class NamedCertificates:
         name = name.lower().rstrip(".")
         return self._table.get(name) or self._table.get("*." + name.partition(".")[2])
 
-    async def keep_current(self) -> None:
-        """Take up changed files until cancelled; pairs that do not fit are told and those in use stay."""
-        while True:
-            await asyncio.sleep(POLL_SECONDS)
-            await asyncio.to_thread(self.reload)
-
-    def reload(self) -> bool:
-        """Take up the files if they changed; returns whether new connections see others."""
-        found = self._read_stamps()
-        if found == self._stamps:
-            return False
-        self._stamps = found
-        try:
-            self._table = self._read()
-        except TlsError as error:
-            _log.error("Changed certificate files are not taken up", extra={"err": error})
-            return False
-        return True
+    def _take_up(self) -> None:
+        self._table = self._read()
 
     def _read(self) -> dict[str, ssl.SSLContext]:
         table: dict[str, ssl.SSLContext] = {}
@@ -85,6 +64,3 @@ class NamedCertificates:
                 if not is_ip(name):
                     taken.setdefault(name.lower(), context)
         return {**taken, **table}
-
-    def _read_stamps(self) -> tuple[Stamp | None, ...]:
-        return stamps(file for pair in self._pairs for file in (pair.certificate, pair.key))

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import logging
 import ssl
 from pathlib import Path
 
-from nodeagent.base.stamps import Stamp, stamps
+from apiserver_stub.followed_files import FollowedFiles
 from nodeagent.base.tls import TlsError
 
-_log = logging.getLogger(__name__)
-
-POLL_SECONDS = 2.0
 _MOST_CONTEXTS = 100
 
 
-class ClientPair:
+class ClientPair(FollowedFiles):
     """Makes the TLS contexts of connections to services; without files they show no certificate. Reads the disk.
 
     :raises TlsError: the files are no good.
@@ -25,7 +21,7 @@ class ClientPair:
 
     def __init__(self, certificate: Path | None, key: Path | None) -> None:
         self._certificate, self._key = certificate, key
-        self._stamps = self._read_stamps()
+        super().__init__("proxy client certificate", (path for path in (certificate, key) if path is not None))
         self._contexts: dict[tuple[str, bool], ssl.SSLContext] = {}
         try:
             self._build("", verify=False)
@@ -48,29 +44,9 @@ class ClientPair:
             self._contexts[bundle, verify] = found
         return found
 
-    async def keep_current(self) -> None:
-        """Take up changed files until cancelled; a pair that does not fit is told and the one in use stays."""
-        while self._certificate is not None:
-            await asyncio.sleep(POLL_SECONDS)
-            await asyncio.to_thread(self.reload)
-
-    def reload(self) -> bool:
-        """Take up the files if they changed; returns whether new connections show another certificate."""
-        found = self._read_stamps()
-        if found == self._stamps:
-            return False
-        self._stamps = found
-        try:
-            self._build("", verify=False)
-        except OSError as error:
-            _log.error("Changed proxy client certificate files are not taken up", extra={"err": error})
-            return False
+    def _take_up(self) -> None:
+        self._build("", verify=False)
         self._contexts.clear()
-        _log.info("Took up changed proxy client certificate files", extra={"certificate": str(self._certificate)})
-        return True
-
-    def _read_stamps(self) -> tuple[Stamp | None, ...]:
-        return stamps(path for path in (self._certificate, self._key) if path is not None)
 
     def _build(self, bundle: str, *, verify: bool) -> ssl.SSLContext:
         text = base64.b64decode(bundle).decode() if bundle and verify else None

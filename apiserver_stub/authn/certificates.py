@@ -6,8 +6,6 @@ changed bundle counts for connections that are open already. A chain is verified
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -17,16 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub.authn.methods import Rejected
+from apiserver_stub.followed_files import FollowedFiles
 from apiserver_stub.request import User
-from nodeagent.base.stamps import stamp
 from nodeagent.base.tls import TlsError
 
 if TYPE_CHECKING:
     from cryptography import x509
 
-_log = logging.getLogger(__name__)
-
-POLL_SECONDS = 2.0
 _MAX_CHAIN = 8
 
 
@@ -47,7 +42,7 @@ class Subject:
     expires_at: float
 
 
-class Authorities:
+class Authorities(FollowedFiles):
     """A bundle of authorities in *path*, taken up again when the file changes."""
 
     def __init__(self, path: Path, label: str, *, now: Callable[[], float] = time.time) -> None:
@@ -57,7 +52,7 @@ class Authorities:
         :raises TlsError: it holds no usable certificate.
         """
         self._path, self._name, self._now = path, f"{label}::{path}", now
-        self._stamp = stamp(path)
+        super().__init__("CA bundle", [path])
         self._generation = 0
         self._store, self.pem = self._load()
 
@@ -81,26 +76,9 @@ class Authorities:
             raise Rejected("x509: certificate has expired or is not yet valid")
         return verdict
 
-    async def keep_current(self) -> None:
-        """Take up changed files until cancelled."""
-        while True:
-            await asyncio.sleep(POLL_SECONDS)
-            await asyncio.to_thread(self.reload)
-
-    def reload(self) -> bool:
-        """Take up the file if it changed; one that is no good is told and the bundle in use stays."""
-        found = stamp(self._path)
-        if found == self._stamp:
-            return False
-        self._stamp = found
-        try:
-            self._store, self.pem = self._load()
-        except TlsError as error:
-            _log.error("Changed CA bundle is not taken up", extra={"err": error})
-            return False
+    def _take_up(self) -> None:
+        self._store, self.pem = self._load()
         self._generation += 1
-        _log.info("Took up a changed CA bundle", extra={"bundle": self._name})
-        return True
 
     def _load(self) -> tuple[Any, str]:
         from cryptography import x509
