@@ -113,6 +113,9 @@ class Kubeconfig:
             except (OSError, ValueError) as error:
                 raise self._fault("certificate-authority", f"holds no usable certificate: {_say(error)}") from error
         if self.client_certificate:
+            for path, material in (("client-certificate", self.client_certificate), ("client-key", self.client_key)):
+                if material.file is not None and not material.file.exists():
+                    raise self._fault(path, f"{material.file} is not there")
             try:
                 _load_key_pair(context, self.client_certificate, self.client_key)
             except (OSError, ValueError) as error:

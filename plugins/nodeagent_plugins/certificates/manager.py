@@ -137,7 +137,9 @@ class CertificateManager:
         try:
             async with self._connect(usable) as api:
                 name, uid = await post(api, request, wanted, named=resumes)
-                _log.info(f"{self._what.capitalize()} is requested", extra={"request": name})
+                _log.info(
+                    f"{self._what.capitalize()} is requested, somebody has to approve it", extra={"request": name}
+                )
                 certificate = await self._wait(api, name, uid, wanted)
         except Refused:
             await asyncio.to_thread(self._store.keep_pending_key, "")  # the next request is another one

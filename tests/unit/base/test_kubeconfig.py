@@ -67,6 +67,20 @@ def test_files_lie_beside_the_kubeconfig(tmp_path: Path, authority: tls.KeyPair)
     assert found.files() == [tmp_path / "ca.crt", tmp_path / "n.crt", tmp_path / "n.key"]
 
 
+@pytest.mark.parametrize(
+    ("present", "text"),
+    [((), "client-certificate: .*/n.crt is not there"), (("n.crt",), "client-key: .*/n.key is not")],
+)
+def test_a_pair_that_is_not_there_is_named(tmp_path: Path, present: tuple[str, ...], text: str) -> None:
+    for name in present:
+        (tmp_path / name).touch()
+    user = {"client-certificate": "n.crt", "client-key": "n.key"}
+    found = kubeconfig.load(write(tmp_path, {"server": "https://a"}, user))
+
+    with pytest.raises(kubeconfig.KubeconfigError, match=text):
+        found.ssl_context()
+
+
 def test_a_client_certificate_may_be_inline(tmp_path: Path, authority: tls.KeyPair) -> None:
     pair = tls.issue(authority, "system:node:n", client=True)
     user = {"client-certificate-data": b64(pair.certificate), "client-key-data": b64(pair.key)}
