@@ -13,15 +13,18 @@ import importlib.metadata
 import inspect
 import logging
 import time
+import traceback
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pluggy
 
 from nodeagent import hookspecs
 from nodeagent.errors import NodeAgentError, PluginError
+from nodeagent.hookanswers import fault_of
 
 GROUP = "nodeagent"
 MOMENT_DEADLINE_SECONDS = 10.0
@@ -177,11 +180,14 @@ class PluginManager:
     def _call(self, hook: str, implementation: pluggy.HookImpl, arguments: Mapping[str, Any]) -> Any:
         name = implementation.plugin_name
         try:
-            return implementation.function(*(arguments[argument] for argument in implementation.argnames))
+            answer = implementation.function(*(arguments[argument] for argument in implementation.argnames))
         except NodeAgentError:
             raise
         except Exception as error:
-            raise PluginError(name, f"{hook} failed: {error!r}") from error
+            raise PluginError(name, f"{hook} failed: {error!r}{_place(error)}") from error
+        if fault := fault_of(hook, answer):
+            raise PluginError(name, f"{hook} {fault}")
+        return answer
 
     # --- moment hooks -------------------------------------------------------------------------------------
 
@@ -266,17 +272,20 @@ class PluginManager:
         started = time.monotonic()
         stats.calls += 1
         try:
-            async with asyncio.timeout(self._deadline):
+            async with asyncio.timeout(self._deadline) as limit:
                 function: Callable[..., Awaitable[Any]] = implementation.function  # type: ignore[assignment]
-                return await function(*(arguments[name] for name in implementation.argnames))
-        except TimeoutError as error:
-            stats.failures += 1
-            raise PluginError(plugin, f"{hook} took longer than {self._deadline:g} s") from error
+                answer = await function(*(arguments[name] for name in implementation.argnames))
         except Exception as error:
             stats.failures += 1
-            raise PluginError(plugin, f"{hook} failed: {error!r}") from error
+            if limit.expired():
+                raise PluginError(plugin, f"{hook} took longer than {self._deadline:g} s") from error
+            raise PluginError(plugin, f"{hook} failed: {error!r}{_place(error)}") from error
         finally:
             stats.seconds += time.monotonic() - started
+        if fault := fault_of(hook, answer):
+            stats.failures += 1
+            raise PluginError(plugin, f"{hook} {fault}")
+        return answer
 
     # --- helpers ------------------------------------------------------------------------------------------
 
@@ -293,6 +302,16 @@ class PluginManager:
         if foreign_first:
             middle.sort(key=lambda i: self._infos[i.plugin_name].origin == "nodeagent")
         return [*first, *middle, *last]
+
+
+def _place(error: Exception) -> str:
+    """Return where in the plugin *error* came about: the deepest line beside the hook's own file; empty if unknown."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+    if not frames:
+        return ""
+    home = Path(frames[0].filename).parent
+    deepest = [frame for frame in frames if Path(frame.filename).is_relative_to(home)][-1]
+    return f" in {Path(deepest.filename).relative_to(home)}:{deepest.lineno}"
 
 
 def _by_name(entries: Iterable[importlib.metadata.EntryPoint]) -> dict[str, importlib.metadata.EntryPoint]:

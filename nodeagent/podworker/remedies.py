@@ -41,7 +41,7 @@ REMEDIES: Mapping[str, str] = {
     "CreateContainerError": "the runtime refuses the container: read the cause",
     "RunContainerError": "the container's command cannot be started: check command, mounts and security context",
     "PostStartHookError": "the postStart hook failed: its command or URL, and what it needs",
-    "PreCreateHookError": "a plugin refused the container; `nodeagent plugins list` shows its decisions",
+    "PreCreateHookError": "a plugin refused the container or failed; mend it or leave it out: `--disable-plugin NAME`",
     # ready
     "Unhealthy": "the probe fails: ask what it asks from inside the pod, then check port, path and delays",
     "ReadinessGatesNotReady": "whoever owns the readiness gate has not set its condition yet",

@@ -85,6 +85,9 @@ class LocalServer:
             return LocalAnswer(answer=msgspec.Raw(msgspec.json.encode(await question.answer(arguments))))
         except (msgspec.DecodeError, ValueError, NodeAgentError) as error:
             return LocalAnswer(error=str(error))
+        except Exception as error:  # a plugin's answer or our own slip: who asked shall not take it for a hanging agent
+            _log.exception("Command failed unexpectedly", extra={"err": str(error)})
+            return LocalAnswer(error=f"the agent failed at it: {error!r}; its log tells where")
 
 
 def _listen(path: Path) -> socket.socket:

@@ -3,8 +3,10 @@
 import pytest
 
 from nodeagent import hookimpl
+from nodeagent.contracts.local import LocalQuestion, NoArguments
 from nodeagent.contracts.pods import KillReason, SyncOutcome
 from nodeagent.contracts.runtime import Credentials
+from nodeagent.contracts.server import Route
 from nodeagent.model.pod import ContainerKind
 from nodeagent.parts import (
     provide_access,
@@ -17,6 +19,13 @@ from nodeagent.parts import (
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.testing import make_config, make_container, make_context, make_pod
 from nodeagent.testing.parts import FakePodDirectory
+
+
+async def _nothing(_):
+    return None
+
+
+BUNDLED_ROUTE, OWN_ROUTE = Route("GET", "/bundled", _nothing), Route("GET", "/mine", _nothing)
 
 
 class Everything:
@@ -84,7 +93,7 @@ class Everything:
 
     @hookimpl
     def nodeagent_provide_routes(self):
-        return ["bundled route"]
+        return [BUNDLED_ROUTE]
 
 
 def assemble(tmp_path, foreign):
@@ -188,15 +197,16 @@ def test_hook_provide_authorizer(tmp_path):
 
 
 def test_hook_provide_routes(tmp_path):
-    context, plugins = assemble(tmp_path, replacing("nodeagent_provide_routes", ["mine"]))
+    context, plugins = assemble(tmp_path, replacing("nodeagent_provide_routes", [OWN_ROUTE]))
 
-    assert provide_routes(context, plugins) == ["bundled route", "mine"]
+    assert provide_routes(context, plugins) == [BUNDLED_ROUTE, OWN_ROUTE]
 
 
 def test_hook_provide_local_questions(tmp_path):
-    context, plugins = assemble(tmp_path, replacing("nodeagent_provide_local_questions", ["mine"]))
+    question = LocalQuestion("mine", NoArguments, answer=_nothing)
+    context, plugins = assemble(tmp_path, replacing("nodeagent_provide_local_questions", [question]))
 
-    assert provide_questions(context, plugins) == ["mine"]
+    assert provide_questions(context, plugins) == [question]
 
 
 def test_hook_configure(tmp_path):

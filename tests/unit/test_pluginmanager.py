@@ -1,13 +1,18 @@
 """Plugins are found, checked, ordered and called by name; a bad one harms nobody else."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from nodeagent import hookimpl
+from nodeagent.contracts.node import NodeReport
 from nodeagent.contracts.pods import Rejection
+from nodeagent.contracts.runtime import SandboxConfig
 from nodeagent.errors import PluginError
 from nodeagent.pluginmanager import PluginManager
+
+SANDBOX = SandboxConfig("web", "uid-web", "default", hostname="x")
 
 
 def admits(answer=None, error=None, order=None, name=""):
@@ -70,6 +75,59 @@ async def test_an_error_in_a_question_names_the_plugin_and_is_counted():
     assert (stats.calls, stats.failures) == (1, 1)
 
 
+async def test_a_failure_is_told_with_its_place_in_the_plugin():
+    manager = PluginManager()
+    manager.register(admits(error=OSError("boom")), name="bad")
+
+    with pytest.raises(PluginError, match=r"OSError\('boom'\) in test_pluginmanager\.py:\d+$"):
+        await manager.ask("nodeagent_admit_pod", pod=None, active=())
+
+
+async def test_an_answer_of_another_kind_is_told_with_the_plugin_s_name():
+    manager = PluginManager()
+    manager.register(admits(answer=False), name="slip")
+
+    with pytest.raises(PluginError, match="plugin slip: nodeagent_admit_pod answered False, which is no Rejection"):
+        await manager.ask("nodeagent_admit_pod", pod=None, active=())
+
+    assert manager.plugins()[0].stats["nodeagent_admit_pod"].failures == 1
+
+
+async def test_an_answer_of_another_kind_does_not_reach_who_asks_tolerantly():
+    class Slips:
+        @hookimpl
+        async def nodeagent_rank_pods_for_eviction(self, candidates):
+            return [7]
+
+    manager = PluginManager()
+    manager.register(Slips(), name="slip")
+
+    order = await manager.fold("nodeagent_rank_pods_for_eviction", "candidates", (), tolerant=True, signal="s")
+
+    assert order == ()
+
+
+def test_one_where_a_sequence_is_wanted_is_told_with_the_plugin_s_name():
+    class Slips:
+        @hookimpl
+        def nodeagent_provide_volume_kinds(self):
+            return object()
+
+    manager = PluginManager()
+    manager.register(Slips(), name="slip")
+
+    with pytest.raises(PluginError, match=r"plugin slip: .* answered <object .*, which is no sequence of VolumeKind"):
+        manager.provide_all("nodeagent_provide_volume_kinds", context=None)
+
+
+async def test_a_time_limit_of_the_plugin_s_own_is_not_taken_for_the_deadline():
+    manager = PluginManager()
+    manager.register(admits(error=TimeoutError("its database does not answer")), name="slow")
+
+    with pytest.raises(PluginError, match=r"failed: .*its database does not answer"):
+        await manager.ask("nodeagent_admit_pod", pod=None, active=())
+
+
 async def test_a_failing_listener_does_not_keep_an_announcement_from_the_others():
     heard = []
 
@@ -110,7 +168,7 @@ async def test_each_plugin_changes_what_the_one_before_returned():
         class Plugin:
             @hookimpl
             async def nodeagent_change_sandbox(self, sandbox):
-                return sandbox + text if text else None
+                return replace(sandbox, hostname=sandbox.hostname + text) if text else None
 
         return Plugin()
 
@@ -118,7 +176,9 @@ async def test_each_plugin_changes_what_the_one_before_returned():
     for name in ("a", "", "b"):
         manager.register(adds(name), name=f"plugin{name}")
 
-    assert await manager.fold("nodeagent_change_sandbox", "sandbox", "x", pod=None) == "xab"
+    changed = await manager.fold("nodeagent_change_sandbox", "sandbox", SANDBOX, pod=None)
+
+    assert changed.hostname == "xab"
 
 
 async def test_a_tolerant_question_passes_over_a_plugin_that_fails():
@@ -141,17 +201,17 @@ async def test_a_tolerant_change_leaves_out_a_plugin_that_fails_and_names_its_su
     class Adds:
         @hookimpl
         async def nodeagent_change_sandbox(self, sandbox):
-            return sandbox + "a"
+            return replace(sandbox, hostname="xa")
 
     manager = PluginManager()
     manager.register(Breaks(), name="broken")
     manager.register(Adds(), name="good")
 
     changed = await manager.fold(
-        "nodeagent_change_sandbox", "sandbox", "x", subject="default/web", tolerant=True, pod=None
+        "nodeagent_change_sandbox", "sandbox", SANDBOX, subject="default/web", tolerant=True, pod=None
     )
 
-    assert changed == "xa"
+    assert changed.hostname == "xa"
     assert [(d.plugin, d.subject) for d in manager.decisions] == [("good", "default/web")]
 
 
@@ -159,12 +219,14 @@ async def test_answers_are_gathered_with_the_names_of_their_plugins():
     class Reports:
         @hookimpl
         async def nodeagent_report_node(self):
-            return {"cpu": 1}
+            return NodeReport(capacity={"cpu": "1"})
 
     manager = PluginManager()
     manager.register(Reports(), name="stats")
 
-    assert [(a.plugin, a.value) for a in await manager.gather("nodeagent_report_node")] == [("stats", {"cpu": 1})]
+    (answer,) = await manager.gather("nodeagent_report_node")
+
+    assert (answer.plugin, answer.value.capacity) == ("stats", {"cpu": "1"})
 
 
 def test_an_unknown_hook_is_refused_at_load():

@@ -26,6 +26,8 @@ async def serving(root: Path):
     async def greet(request: Greeting) -> Greeting:
         if request.name == "nobody":
             raise ValueError("is nobody")
+        if request.name == "everybody":
+            raise RuntimeError("too many")
         return Greeting(f"hello {request.name}")
 
     async with TaskOwner("test") as tasks:
@@ -49,6 +51,7 @@ async def test_what_cannot_be_answered_is_said(tmp_path: Path):
     async with serving(tmp_path):
         for question, arguments, text in (
             ("greet", Greeting("nobody"), "is nobody"),
+            ("greet", Greeting("everybody"), r"the agent failed at it: RuntimeError\('too many'\)"),
             ("greet", {"name": 7}, "Expected `str`"),
             ("dance", {}, r'does not know the question "dance" \(it knows greet\)'),
         ):
