@@ -17,7 +17,7 @@ from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json
 from nodeagent.config.settings import NodeSettings
-from nodeagent.contracts.answers import STATUS_QUESTION, ConditionLine, GaugeLine, NodeOverview, PodLine
+from nodeagent.contracts.answers import STATUS_QUESTION, ConditionLine, GaugeLine, NodeOverview, PodLine, PullLine
 from nodeagent.contracts.local import NoArguments
 from nodeagent.model.wire import to_wire
 
@@ -81,10 +81,7 @@ def render(found: NodeOverview, width: int, height: int = 0) -> Text:
     before = [*_head(found), *_gauges(found.gauges, width)]
     bad = [f"loop {loop.name}: {loop.problem}" for loop in found.loops if loop.problem]
     after = [
-        *(
-            Text(f"pull {p.image} {'waits' if p.waits else 'runs'} {p.seconds:.0f} s for {', '.join(p.pods)}", "cyan")
-            for p in found.pulls
-        ),
+        *(Text(f"pull {p.image} {_doing(p)} {p.seconds:.0f} s for {', '.join(p.pods)}", "cyan") for p in found.pulls),
         *(Text(line, "bold red") for line in bad),
     ]
     if not bad:
@@ -197,6 +194,10 @@ def _console() -> Console:
     from rich.console import Console
 
     return Console(markup=False, highlight=False, soft_wrap=True)
+
+
+def _doing(pull: PullLine) -> str:
+    return "asks for credentials" if pull.asks else "waits" if pull.waits else "runs"
 
 
 def _wrong(condition: ConditionLine) -> bool:

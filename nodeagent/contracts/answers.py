@@ -130,6 +130,8 @@ class PullLine(WireStruct, frozen=True, omit_defaults=False):
     pods: list[str]
     seconds: float
     waits: bool = False
+    asks: bool = False
+    """Whether its credentials are asked for still."""
 
 
 class LoopLine(WireStruct, frozen=True, omit_defaults=False):

@@ -45,6 +45,8 @@ class PullUnderWay:
     """Whether other pulls go first."""
     pods: tuple[str, ...] = ()
     """Full names of the pods that wait for it."""
+    asks: bool = False
+    """Whether pull secrets and credential providers are asked still, and nothing is pulled yet."""
 
 
 @runtime_checkable

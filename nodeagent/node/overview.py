@@ -75,7 +75,9 @@ class Overview:
             gauges=gauges,
             pods=list(self._pods()),
             pulls=[
-                PullLine(image=pull.image, pods=list(pull.pods), seconds=now - pull.since, waits=pull.waits)
+                PullLine(
+                    image=pull.image, pods=list(pull.pods), seconds=now - pull.since, waits=pull.waits, asks=pull.asks
+                )
                 for pull in (puller.pulls() if isinstance(puller, TellingImagePuller) else ())
             ],
             loops=list(self._loops()),

@@ -43,6 +43,8 @@ class PodFacts:
     journal: Sequence[JournalEntry] = ()
     pulling: Mapping[str, tuple[float, bool]] = field(default_factory=dict)
     """Images on their way that this pod waits for: for how many seconds, and whether others go first."""
+    asking: Mapping[str, float] = field(default_factory=dict)
+    """Images whose credentials are asked for still: for how many seconds."""
     pending_volumes: Mapping[str, float] = field(default_factory=dict)
     """Volumes being prepared: for how many seconds."""
     working_seconds: float | None = None
@@ -178,6 +180,10 @@ def _pull(facts: PodFacts) -> StageReport:
             detail=waiting.message or waiting.reason,
             containers=[status.name for status, _ in failing],
         )
+    if facts.asking and not facts.pulling:
+        parts = [f"{image} for {seconds:.0f} s" for image, seconds in facts.asking.items()]
+        text = f"asking pull secrets and credential providers about {', '.join(parts)}"
+        return StageReport(stage=Stage.PULL, state=WORKING, detail=text)
     if facts.pulling:
         parts = [
             f"{image} waits for {seconds:.0f} s until other pulls are done" if waits else f"{image} for {seconds:.0f} s"

@@ -84,6 +84,8 @@ class Puller:
         self._rate = TokenBucket(config.registry_pull_qps, config.registry_burst, context.clock)
         self._slots = _slots(config.serialize_image_pulls, config.max_parallel_image_pulls)
         self._under_way: dict[Hashable, _Shared] = {}
+        self._asking: dict[object, PullUnderWay] = {}
+        """One for each pull whose credentials are not known yet."""
         self._access = ImageAccess(context.root_dir) if verify_cached else None
 
     async def ensure(
@@ -115,10 +117,11 @@ class Puller:
 
     def pulls(self) -> Sequence[PullUnderWay]:
         """Return the pulls under way, the oldest first."""
-        return [
+        pulls = [
             PullUnderWay(one.image, one.since, not one.began.is_set(), tuple(dict.fromkeys(one.waiters)))
             for one in self._under_way.values()
         ]
+        return sorted([*pulls, *self._asking.values()], key=lambda pull: pull.since)
 
     def held_back_seconds(self, pod: Pod, container: Container) -> float:
         """Return how long the back-off after failed pulls of the container's image goes on."""
@@ -144,7 +147,8 @@ class Puller:
         started = self._context.clock.now()
         progress = self._context.tasks.start(self._tell_progress(regarding, pod, shown, image), f"pulling/{image}")
         try:
-            pulled = await self._shared_pull(pod, image, await self._credentials(pod, name), sandbox)
+            credentials = await self._ask_credentials(pod, image, name)
+            pulled = await self._shared_pull(pod, image, credentials, sandbox)
         except ValueError as error:  # a pull secret that cannot be read
             pulled = _Pulled(error=str(error))
         finally:
@@ -219,6 +223,15 @@ class Puller:
         except NodeAgentError as error:
             text = f'Failed to inspect image "{image}": {error}'
             self._fail(regarding, "InspectFailed", text, ImageError(text, reason="ImageInspectError"), error)
+
+    async def _ask_credentials(self, pod: Pod, image: str, name: ImageName) -> tuple[Credentials, ...]:
+        """Return what to try, and show meanwhile that it is asked for: a provider may take its time."""
+        asking = object()
+        self._asking[asking] = PullUnderWay(image, self._context.clock.now(), False, (pod.full_name,), asks=True)
+        try:
+            return await self._credentials(pod, name)
+        finally:
+            del self._asking[asking]
 
     async def _credentials(self, pod: Pod, name: ImageName) -> tuple[Credentials, ...]:
         """Return what to try, in order: the pod's pull secrets, then the providers.

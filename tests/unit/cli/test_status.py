@@ -114,6 +114,14 @@ def test_a_pull_under_way_is_shown():
     )
 
 
+def test_a_pull_whose_credentials_are_asked_for_is_shown():
+    pull = PullLine(image="docker.io/library/big:1", pods=["default/web"], seconds=12.6, asks=True)
+
+    assert "pull docker.io/library/big:1 asks for credentials 13 s for default/web" in shown(
+        msgspec.structs.replace(WELL, pulls=[pull])
+    )
+
+
 def test_a_terminal_of_80_by_24_shows_everything_that_matters():
     pods = [HELD, *(pod(f"a-pod-with-quite-a-long-name-number-{number:03}") for number in range(100))]
     crowded = msgspec.structs.replace(WELL, pods=pods)

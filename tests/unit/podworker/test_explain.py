@@ -218,12 +218,17 @@ async def test_an_image_that_cannot_be_had_tells_when_it_is_tried_again(clock, t
 
 
 @pytest.mark.parametrize(
-    ("waits", "text"), [(True, "waits for 25 s until other pulls are done"), (False, "i for 25 s")]
+    ("facts", "text"),
+    [
+        ({"waits": True}, "waits for 25 s until other pulls are done"),
+        ({"waits": False}, "being pulled: i for 25 s"),
+        ({"waits": False, "asks": True}, "asking pull secrets and credential providers about i for 25 s"),
+    ],
 )
-async def test_a_pull_under_way_is_told(clock, tmp_path, waits, text):
+async def test_a_pull_under_way_is_told(clock, tmp_path, facts, text):
     house, pod = Answers(clock, tmp_path), make_pod()
     house.syncer.hang = True
-    pull = PullUnderWay("i", clock.now(), waits, ("default/web",))
+    pull = PullUnderWay("i", clock.now(), pods=("default/web",), **facts)
     house.context.puller.pulls = lambda: (pull,)
     house.context.puller.held_back_seconds = lambda pod, container: 0.0
     observe(house, pod)

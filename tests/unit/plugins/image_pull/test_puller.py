@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.contracts.images import CredentialAnswer, CredentialInquiry, PulledImage
+from nodeagent.contracts.images import CredentialAnswer, CredentialInquiry, PulledImage, PullUnderWay
 from nodeagent.contracts.runtime import Credentials, Transfer
 from nodeagent.errors import ApiUnavailable, ImageError, RuntimeFailure, RuntimeUnavailable
 from nodeagent.model.pod import ContainerKind, Pod
@@ -169,6 +169,25 @@ async def test_a_failed_pull_backs_off_from_10_seconds_to_300(
         await clock.advance(1)
         assert (await refusal(puller, pod))[0] == "ErrImagePull"
         recorder.events.clear()
+
+
+async def test_tells_whose_credentials_are_asked_for_and_since_when(
+    make_puller: MakePuller, images: FakeImages, clock: FakeClock
+) -> None:
+    class Slow(Provider):
+        async def credentials(self, image: str) -> tuple[Credentials, ...]:
+            await clock.sleep(60)
+            return ()
+
+    images.serve(APP)
+    puller, asked_at = make_puller([Slow()]), clock.now()
+    pulling = asyncio.create_task(ensure(puller, pod_of()))
+    await clock.advance(30)
+
+    assert puller.pulls() == [PullUnderWay(APP, asked_at, False, ("default/web",), asks=True)]
+    await clock.advance(30)
+    await pulling
+    assert puller.pulls() == []
 
 
 async def test_one_pod_does_not_wait_for_the_back_off_of_another(make_puller: MakePuller, images: FakeImages) -> None:
