@@ -180,7 +180,7 @@ async def test_tells_whose_credentials_are_asked_for_and_since_when(
             return ()
 
     images.serve(APP)
-    puller, asked_at = make_puller([Slow()]), clock.now()
+    puller, asked_at = make_puller(Slow()), clock.now()
     pulling = asyncio.create_task(ensure(puller, pod_of()))
     await clock.advance(30)
 
