@@ -128,8 +128,7 @@ class Agent:
             runtime_name=lambda: self._node.runtime_name,
             is_static=is_static,
             mirror_of=self._mirrors.of,
-            sandbox_condition=loaded.gates.enabled("PodReadyToStartContainersCondition"),
-            disruption_condition=loaded.gates.enabled("PodDisruptionConditions"),
+            gates=loaded.gates,
             note=self._explainer.note,
         )
         if context.api is not None:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from nodeagent.base.aio import Backoff, Clock, TaskOwner
+from nodeagent.base.gates import FeatureGates
 from nodeagent.base.metrics import Histogram
 from nodeagent.contracts.api import PODS, Api
 from nodeagent.contracts.pods import WaitingReason
@@ -58,6 +59,8 @@ class StatusManager:
 
     :param api: returns the client, ``None`` in standalone mode.
     :param mirror_of: returns the mirror pod of a static pod, if there is one.
+    :param gates: ``PodReadyToStartContainersCondition`` and ``PodDisruptionConditions`` switch the conditions of their
+        names.
     :param note: returns what has kept a pod, given with its last status, from being ready for long.
     """
 
@@ -72,14 +75,14 @@ class StatusManager:
         runtime_name: Callable[[], str],
         is_static: Callable[[Pod], bool],
         mirror_of: Callable[[Pod], Pod | None],
-        sandbox_condition: bool = True,
-        disruption_condition: bool = True,
+        gates: FeatureGates,
         note: Callable[[Pod], str] = lambda _: "",
     ) -> None:
         self._api, self._clock, self._plugins = api, clock, plugins
         self._probes, self._host_ips, self._runtime_name = probes, host_ips, runtime_name
         self._is_static, self._mirror_of = is_static, mirror_of
-        self._sandbox_condition, self._disruption_condition = sandbox_condition, disruption_condition
+        self._sandbox_condition = gates.enabled("PodReadyToStartContainersCondition")
+        self._disruption_condition = gates.enabled("PodDisruptionConditions")
         self._note = note
         self._entries: dict[str, _Entry] = {}
         self._dirty: dict[str, None] = {}

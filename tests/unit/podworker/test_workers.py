@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from nodeagent import hookimpl
+from nodeagent.config.features import build_gates
 from nodeagent.contracts.pods import KillReason, Rejection, SyncOutcome
 from nodeagent.errors import RuntimeUnavailable
 from nodeagent.pleg.cache import PodCache
@@ -76,6 +77,7 @@ class House:
             runtime_name=lambda: "fake",
             is_static=is_static,
             mirror_of=lambda pod: None,
+            gates=build_gates({}),
         )
 
     def parts(self):

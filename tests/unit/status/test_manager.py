@@ -1,9 +1,12 @@
-"""A status that reached the API server is timed from the first change that it holds."""
+"""A status holds the conditions that gates leave on, and is timed until it reached the API server."""
 
 from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from nodeagent.config.features import build_gates
 from nodeagent.contracts.api import PODS
 from nodeagent.errors import ApiUnavailable
 from nodeagent.pluginmanager import PluginManager
@@ -15,10 +18,8 @@ def total():
     return next(value for suffix, _, value, _ in SYNC_DURATION.family().rows if suffix == "_sum")
 
 
-async def test_the_time_of_a_change_is_kept_while_the_api_server_is_away(clock):
-    api, runtime, pod = FakeApi(), FakeRuntime(clock), make_pod("web")
-    await api.create(PODS, {"metadata": {"name": "web", "uid": pod.uid}}, "default")
-    manager = StatusManager(
+def make_manager(clock, api=None, **gates):
+    return StatusManager(
         api=lambda: api,
         clock=clock,
         plugins=PluginManager(),
@@ -27,7 +28,14 @@ async def test_the_time_of_a_change_is_kept_while_the_api_server_is_away(clock):
         runtime_name=lambda: "fake",
         is_static=lambda pod: False,
         mirror_of=lambda pod: None,
+        gates=build_gates(gates),
     )
+
+
+async def test_the_time_of_a_change_is_kept_while_the_api_server_is_away(clock):
+    api, runtime, pod = FakeApi(), FakeRuntime(clock), make_pod("web")
+    await api.create(PODS, {"metadata": {"name": "web", "uid": pod.uid}}, "default")
+    manager = make_manager(clock, api)
     runtime.start("main", pod)
     count, seconds = SYNC_DURATION.count(), total()
     api.fail("patch", ApiUnavailable("away"), times=1)
@@ -42,3 +50,27 @@ async def test_the_time_of_a_change_is_kept_while_the_api_server_is_away(clock):
     assert 0 < total() - seconds <= 20
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("gate", "type_"),
+    [
+        pytest.param(gate, type_, marks=pytest.mark.row(f"gate.{gate}"))
+        for gate, type_ in (
+            ("PodReadyToStartContainersCondition", "PodReadyToStartContainers"),
+            ("PodDisruptionConditions", "DisruptionTarget"),
+        )
+    ],
+)
+async def test_conditions_that_gates_switch_are_there_unless_switched_off(clock, gate, type_):
+    runtime, pod = FakeRuntime(clock), make_pod("web")
+    runtime.start("main", pod)
+
+    shown = []
+    for gates in ({}, {gate: False}):
+        manager = make_manager(clock, **gates)
+        manager.update(pod, runtime.pod(pod.uid))
+        status = manager.update(pod, runtime.pod(pod.uid), failed=("Evicted", "no room"), disrupted=True)
+        shown.append(type_ in [condition.type for condition in status.conditions])
+
+    assert shown == [True, False]
