@@ -256,19 +256,21 @@ FLAGS_ROWS = pytest.mark.row("path.agent./debug/flags/v", "config.enableDebugFla
 @pytest.mark.parametrize(
     ("switch", "path", "method", "text"),
     [
-        pytest.param(
-            "enable_profiling_handler",
-            "/debug/pprof/",
-            "GET",
-            "profiling endpoint is disabled.\n",
-            marks=PROFILING_ROWS,
-        ),
-        pytest.param(
-            "enable_profiling_handler",
-            "/debug/pprof/profile",
-            "GET",
-            "profiling endpoint is disabled.\n",
-            marks=PROFILING_ROWS,
+        *(
+            pytest.param(
+                "enable_profiling_handler",
+                f"/debug/pprof{name}",
+                method,
+                "profiling endpoint is disabled.\n",
+                marks=PROFILING_ROWS,
+            )
+            for name, method in (
+                ("", "GET"),
+                ("/", "GET"),
+                ("/profile", "GET"),
+                ("/symbol", "GET"),
+                ("/symbol", "POST"),
+            )
         ),
         pytest.param(
             "enable_debug_flags_handler", "/debug/flags/v", "PUT", "flags endpoint is disabled.\n", marks=FLAGS_ROWS
@@ -293,6 +295,7 @@ async def test_without_debugging_handlers_profiles_are_off_and_configz_is_not_th
                 "/containerLogs/a/b/c",
                 "/logs/",
                 "/runningpods/",
+                "/debug/flags/v",
                 "/configz",
                 "/healthz",
                 "/pods",
@@ -304,6 +307,7 @@ async def test_without_debugging_handlers_profiles_are_off_and_configz_is_not_th
         "/containerLogs/a/b/c": 405,
         "/logs/": 405,
         "/runningpods/": 405,
+        "/debug/flags/v": 404,
         "/configz": 404,
         "/healthz": 200,
         "/pods": 200,

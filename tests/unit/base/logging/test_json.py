@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import logging
+import sys
 from datetime import timedelta
 
 import pytest
 
-from nodeagent.base.logging import JSONOptions, v_level
+from nodeagent.base.logging import JSONOptions, LoggingOptions, formats, v_level
+from nodeagent.base.logging.writer import LineWriter
 
 log = logging.getLogger(__name__)
 
@@ -107,10 +109,6 @@ def test_options_of_a_format_not_chosen_change_nothing(streams):
 
 @pytest.mark.row("type.LoggingOptions.ErrorStream", "type.LoggingOptions.InfoStream")
 def test_without_other_streams_the_ones_of_the_process_are_used(streams, monkeypatch):
-    import sys
-
-    from nodeagent.base.logging import LoggingOptions
-
     out, err = io.BytesIO(), io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out))
     monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(err))
@@ -123,3 +121,44 @@ def test_without_other_streams_the_ones_of_the_process_are_used(streams, monkeyp
 
     assert b'"one"' in out.getvalue()
     assert b'"two"' in err.getvalue()
+
+
+@pytest.mark.row("type.LoggingOptions.ErrorStream", "type.LoggingConfiguration.format")
+def test_text_goes_to_the_standard_error_of_the_process(streams, monkeypatch):
+    out, err = io.BytesIO(), io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out))
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(err))
+    streams.options = LoggingOptions()
+    handle = streams.configure()
+
+    log.info("one")
+    handle.flush()
+
+    assert b'"one"' in err.getvalue()
+    assert out.getvalue() == b""
+
+
+@pytest.mark.row(
+    "type.JSONOptions.splitStream", "type.JSONOptions.infoBufferSize", "type.LoggingConfiguration.flushFrequency"
+)
+@pytest.mark.parametrize(
+    ("format_", "split", "made"),
+    [
+        ("text", True, [("err", 0)]),
+        ("json", False, [("out", 0)]),
+        ("json", True, [("err", 0), ("out", 1000)]),
+    ],
+)
+def test_only_what_is_no_error_is_buffered_and_only_when_split(streams, monkeypatch, format_, split, made):
+    found = []
+
+    def make(stream, *, buffer_bytes=0, flush_seconds=0.0, **others):
+        found.append((stream, buffer_bytes, flush_seconds))
+        return LineWriter(stream, buffer_bytes=buffer_bytes, flush_seconds=flush_seconds, **others)
+
+    monkeypatch.setattr(formats, "LineWriter", make)
+    streams.configure(format=format_, flush_seconds=7.5, json=JSONOptions(split_stream=split, info_buffer_bytes=1000))
+
+    names = {id(streams.err): "err", id(streams.out): "out"}
+    assert [(names[id(stream)], size) for stream, size, _ in found] == made
+    assert all(seconds == 7.5 for _, size, seconds in found if size)

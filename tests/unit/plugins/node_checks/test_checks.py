@@ -121,6 +121,14 @@ async def test_another_cgroup_driver_is_found_however_the_runtime_tells_it(looks
     assert one(await looks.cgroup_driver(), PROBLEM, "the agent makes cgroups with cgroupfs, the runtime with systemd")
 
 
+async def test_another_cgroup_driver_is_fine_where_the_agent_asks_the_runtime_for_it(tmp_path, runtime):
+    runtime.driver = "systemd"
+    gates = {"NodeAgentCgroupDriverFromCRI": True}
+    config = make_config(cgroup_driver="cgroupfs", feature_gates=gates)
+
+    assert await RuntimeChecks(make_context(tmp_path, runtime=runtime, config=config)).cgroup_driver() == []
+
+
 @pytest.mark.parametrize(("options", "driver"), [({"SystemdCgroup": False}, "cgroupfs"), ({}, "")])
 def test_a_set_up_may_say_nothing_of_cgroups(options, driver):
     setup = {"containerd": {"defaultRuntimeName": "runc", "runtimes": {"runc": {"options": options}}}}

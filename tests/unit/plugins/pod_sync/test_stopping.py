@@ -58,6 +58,18 @@ async def test_the_time_of_the_pre_stop_hook_is_deducted(make_bench, clock):
     assert graces(bench) == {"main": 18}
 
 
+@pytest.mark.row("gate.PodLifecycleSleepAction")
+async def test_without_its_gate_a_sleep_is_no_action(make_bench):
+    bench = make_bench(feature_gates={"PodLifecycleSleepAction": False})
+    pod = make_pod(containers=[make_container("main", lifecycle={"preStop": {"sleep": {"seconds": 12}}})])
+    await bench.sync(pod)
+
+    await bench.terminate(pod, 30)
+
+    assert graces(bench) == {"main": 30}
+    assert bench.notes("FailedPreStopHook") == ["PreStopHook failed"]
+
+
 async def test_a_pre_stop_hook_that_does_not_end_is_cut_off(bench, clock):
     pod = make_pod(containers=[make_container("main", lifecycle=HOOK)])
     await bench.sync(pod)

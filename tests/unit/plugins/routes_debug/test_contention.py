@@ -7,10 +7,12 @@ import threading
 import time
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
 
 from nodeagent.testing import load_plugin, make_config, make_context
 from nodeagent_plugins import routes_debug
 from nodeagent_plugins.routes_debug.contention import ContentionProfile
+from nodeagent_plugins.routes_debug.profile import Frame
 
 
 def hold_the_loop_up():
@@ -56,3 +58,19 @@ def test_it_is_off_unless_asked_for(tmp_path, fields):
 
     assert answer.value == ()
     assert ContentionProfile().stacks() == {}
+
+
+@pytest.mark.row("config.enableContentionProfiling", "path.agent./debug/pprof/")
+@pytest.mark.parametrize("asked", [True, False])
+async def test_its_path_tells_what_held_the_loop_up(tmp_path, monkeypatch, asked):
+    stack = (Frame("hold_the_loop_up", "loop.py", 7),)
+    monkeypatch.setattr(ContentionProfile, "stacks", lambda self: {stack: (1, 400_000_000)})
+    context = make_context(tmp_path, config=make_config(enable_contention_profiling=asked))
+    manager = load_plugin(routes_debug, name="routes_debug", context=context)
+    (answer,) = manager.provide_all("nodeagent_provide_routes", context=context, plugins=manager)
+    (route,) = [route for route in answer.value if route.path == "/debug/pprof/{profile}"]
+
+    request = make_mocked_request("GET", "/debug/pprof/block?debug=1", match_info={"profile": "block"})
+    text = (await route.handler(request)).text
+
+    assert text == ("0.400 s in 1 delays\n\thold_the_loop_up\tloop.py:7\n" if asked else "")
