@@ -115,7 +115,10 @@ async def run(check: NodeCheck) -> _Result:
     """Return what *check* found; that it failed itself is a finding too."""
     try:
         async with asyncio.timeout(CHECK_SECONDS):
-            return check.name, await check.run()
+            findings = await check.run()
+        if not isinstance(findings, Sequence) or not all(isinstance(each, Finding) for each in findings):
+            raise TypeError(f"answered {findings!r:.80}, which is no sequence of Finding")
+        return check.name, findings
     except NotKnown:
         return check.name, None
     except TimeoutError:

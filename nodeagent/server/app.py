@@ -115,10 +115,14 @@ def _handler(route: Route) -> Handler:
         if route.refusal:
             return web.Response(status=405, text=route.refusal + "\n")
         try:
-            return await route.handler(request)
+            answer = await route.handler(request)
         except NodeAgentError as error:
             status = 404 if error.reason == "NotFound" else 500
             return web.Response(status=status, text=f"{error}\n")
+        if not isinstance(answer, web.StreamResponse):
+            name = getattr(route.handler, "__qualname__", route.handler)
+            raise TypeError(f"{name} of {route.path} answered {answer!r:.80}, which is no web.Response")
+        return answer
 
     return handle
 

@@ -123,6 +123,8 @@ class Manager:
         try:
             async with asyncio.timeout(SETUP_SECONDS):
                 mounted = await kind.setup(pod, volume, directory)
+            if not isinstance(mounted, MountedVolume):
+                raise TypeError(f"setup answered {mounted!r:.80}, which is no MountedVolume")
             failed = False
             self._ready.setdefault(pod.uid, {})[volume.name] = kind.name
             return mounted
@@ -130,6 +132,9 @@ class Manager:
             return f"not ready after {SETUP_SECONDS:.0f} s"
         except (NodeAgentError, OSError) as error:
             return _text(error)
+        except Exception as error:  # a slip of a third party's kind: the pod waits and says whose it is
+            _log.exception("Kind of volume failed", extra={"kind": kind.name, "volume": volume.name, "err": str(error)})
+            return f"kind {kind.name} failed: {error!r}"
         finally:
             observe(kind.name, MOUNT, failed, self._context.clock.now() - began)
             del pending[volume.name]

@@ -295,6 +295,22 @@ async def test_hook_provide_routes_adds_guarded_paths(pki, tmp_path):
     assert (scraper, nobody) == (403, 401)
 
 
+async def test_a_handler_that_answers_nothing_is_named_in_the_log(pki, tmp_path, caplog):
+    async def forgot(request):
+        pass
+
+    class Foreign:
+        @hookimpl
+        def nodeagent_provide_routes(self):
+            return [Route("GET", "/hello", forgot)]
+
+    async with serving(pki, tmp_path, plugins=[Foreign()]) as node:
+        status, *_ = await node.ask("/hello", token="admin-token")
+
+    assert status == 500
+    assert "forgot of /hello answered None, which is no web.Response" in caplog.text
+
+
 @pytest.mark.row("config.enableServer")
 async def test_a_lone_node_does_not_serve_what_it_cannot_guard_and_says_what_to_set(pki, tmp_path, caplog):
     async with serving(pki, tmp_path, standalone=True) as node:

@@ -102,11 +102,15 @@ async def test_a_check_that_fails_or_hangs_is_a_finding(monkeypatch):
     async def fails():
         raise ZeroDivisionError("oh")
 
+    async def slips():
+        return 5
+
     monkeypatch.setattr(doctor, "CHECK_SECONDS", 0.01)
-    results = [await doctor.run(NodeCheck("x", run)) for run in (fails, asyncio.Event().wait)]
+    results = [await doctor.run(NodeCheck("x", run)) for run in (fails, slips, asyncio.Event().wait)]
 
     assert [findings[0].text for _, findings in results] == [
         "could not be done: ZeroDivisionError('oh')",
+        "could not be done: TypeError('answered 5, which is no sequence of Finding')",
         "gave no answer within 0.01 s",
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,28 @@ async def test_a_kind_that_hangs_is_given_up(
 
     with pytest.raises(VolumeError, match="v: not ready after 0 s"):
         await manager.prepare(pod_with({"name": "v", "emptyDir": {}}))
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (None, "v: kind slip failed: TypeError('setup answered None, which is no MountedVolume')"),
+        (KeyError("x"), "v: kind slip failed: KeyError('x')"),
+    ],
+)
+async def test_a_slip_of_a_kind_is_told_with_its_name(
+    context: AgentContext, mounter: FakeMounter, answer: Exception | None, text: str
+) -> None:
+    class Slips(Slow):
+        name = "slip"
+
+        async def setup(self, pod: Pod, volume: Volume, directory: Path) -> MountedVolume:
+            if answer is not None:
+                raise answer
+            return None  # type: ignore[return-value]
+
+    with pytest.raises(VolumeError, match=re.escape(text)):
+        await Manager(context, [Slips()], mounter).prepare(pod_with({"name": "v", "emptyDir": {}}))
 
 
 class Slow:
