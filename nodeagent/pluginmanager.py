@@ -75,6 +75,16 @@ class PluginInfo:
     stats: dict[str, HookStats] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class AtWork:
+    """A plugin that has been called and has not answered yet."""
+
+    plugin: str
+    hook: str
+    since: float
+    """Monotonic time of the call."""
+
+
 class PluginManager:
     """The plugins of one agent.
 
@@ -87,6 +97,7 @@ class PluginManager:
         self._infos: dict[str, PluginInfo] = {}
         self._deadline = deadline_seconds
         self._failing: set[tuple[str, str]] = set()
+        self._at_work: dict[object, AtWork] = {}
         self.decisions: deque[Decision] = deque(maxlen=_KEPT_DECISIONS)
         self.decided = asyncio.Event()
         """Set at each decision."""
@@ -146,6 +157,11 @@ class PluginManager:
     def failing(self) -> list[tuple[str, str]]:
         """Plugins that failed when they were last told of something, each with the hook."""
         return sorted(self._failing)
+
+    @property
+    def at_work(self) -> Sequence[AtWork]:
+        """What moment hooks are being waited for now, the longest first."""
+        return list(self._at_work.values())
 
     def plugins(self) -> Sequence[PluginInfo]:
         """Return every plugin that was found, in order of name."""
@@ -271,6 +287,8 @@ class PluginManager:
         stats = self._infos[plugin].stats.setdefault(hook, HookStats())
         started = time.monotonic()
         stats.calls += 1
+        mark = object()
+        self._at_work[mark] = AtWork(plugin, hook, started)
         try:
             async with asyncio.timeout(self._deadline) as limit:
                 function: Callable[..., Awaitable[Any]] = implementation.function  # type: ignore[assignment]
@@ -282,6 +300,7 @@ class PluginManager:
             raise PluginError(plugin, f"{hook} failed: {error!r}{_place(error)}") from error
         finally:
             stats.seconds += time.monotonic() - started
+            del self._at_work[mark]
         if fault := fault_of(hook, answer):
             stats.failures += 1
             raise PluginError(plugin, f"{hook} {fault}")

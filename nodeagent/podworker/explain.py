@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -32,6 +33,7 @@ from nodeagent.podworker.workers import PodWorkers
 LONG_SECONDS = 30.0
 """How long a pod is not ready before its conditions say why: most waits are over by then."""
 NOTE_CHARACTERS = 512
+_ADMITTING = frozenset({"nodeagent_admit_pod", "nodeagent_pod_admitted"})
 
 
 class Explainer:
@@ -140,11 +142,21 @@ class Explainer:
             worker=worker,
             journal=self._journal.of(pod.uid),
             pulling={p.image: (now - p.since, p.waits) for p in pulls if pod.full_name in p.pods and not p.asks},
+            deciding=self._deciding() if worker is None else "",
             asking={p.image: now - p.since for p in pulls if pod.full_name in p.pods and p.asks},
             pending_volumes={name: now - began for name, began in pending.items()},
             working_seconds=None if since is None else now - since,
             now=context.clock.wall(),
         )
+
+    def _deciding(self) -> str:
+        """Return which plugin keeps pods from being admitted; they are asked about one pod after the other."""
+        for each in self._plugins.at_work:
+            if each.hook in _ADMITTING:
+                return (
+                    f"plugin {each.plugin} takes its time ({each.hook}, {time.monotonic() - each.since:.0f} s by now)"
+                )
+        return ""
 
     def _next_try(self, facts: PodFacts, at: StageReport) -> float | None:
         worker = facts.worker

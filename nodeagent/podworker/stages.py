@@ -43,6 +43,8 @@ class PodFacts:
     journal: Sequence[JournalEntry] = ()
     pulling: Mapping[str, tuple[float, bool]] = field(default_factory=dict)
     """Images on their way that this pod waits for: for how many seconds, and whether others go first."""
+    deciding: str = ""
+    """Which plugin is being asked or told about a pod that is not admitted yet."""
     asking: Mapping[str, float] = field(default_factory=dict)
     """Images whose credentials are asked for still: for how many seconds."""
     pending_volumes: Mapping[str, float] = field(default_factory=dict)
@@ -109,7 +111,8 @@ def _only_the_first_works(found: dict[Stage, StageReport]) -> None:
 def _admit(facts: PodFacts) -> StageReport:
     worker = facts.worker
     if worker is None:
-        return StageReport(stage=Stage.ADMIT, state=WORKING, detail="the node is still deciding about the pod")
+        text = "the node is still deciding about the pod" + (f", {facts.deciding}" if facts.deciding else "")
+        return StageReport(stage=Stage.ADMIT, state=WORKING, detail=text)
     if worker.queued:
         text = "a pod of the same name still ends; this one starts after it"
         return StageReport(stage=Stage.ADMIT, state=WORKING, detail=text)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import re
 from datetime import UTC, datetime
 
 import msgspec
@@ -98,6 +100,22 @@ async def test_a_pod_that_serves_has_every_stage_behind_it(clock, tmp_path):
     assert found.ready and found.blocking is None and not found.cause
     assert set(states(found).values()) == {StageState.DONE}
     assert list(states(found)) == [Stage.ADMIT, Stage.VOLUMES, Stage.PULL, Stage.SANDBOX, Stage.START, Stage.READY]
+
+
+async def test_a_plugin_that_keeps_pods_waiting_is_named(clock, tmp_path):
+    class Slow:
+        @hookimpl
+        async def nodeagent_admit_pod(self, pod):
+            await asyncio.Event().wait()
+
+    house = Answers(clock, tmp_path, Slow())
+    async with living(house):
+        await house.publish(make_pod())
+
+        found = await house.why()
+
+    assert (found.blocking, found.blocked) == (Stage.ADMIT, False)
+    assert re.search(r"still deciding about the pod, plugin \S+ takes its time \(nodeagent_admit_pod, ", found.cause)
 
 
 async def test_a_pod_that_was_refused_names_the_plugin(clock, tmp_path):
