@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from apiserver_stub.admission.config import AdmissionError
 from tests.integration.apiserver.conftest import Api, Server
+from tests.integration.apiserver.in_process import start
 from tests.integration.apiserver.provider import Provider
 from tests.integration.apiserver.test_admission import pod, pods, refused
 
@@ -325,6 +327,12 @@ def test_pods_do_not_choose_whom_they_run_as(api: Api, namespace: str) -> None:
     containers[0]["securityContext"] = {"seLinuxOptions": {"level": "s0"}}
     text = refused(api, "POST", pods(namespace), pod(containers=containers))
     assert text.endswith("SecurityContext.SELinuxOptions is forbidden")
+
+
+@pytest.mark.row("admission.SecurityContextDeny", "gate.SecurityContextDeny")
+async def test_without_its_gate_the_plugin_that_denies_such_pods_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(AdmissionError, match="requires the SecurityContextDeny feature gate to be enabled"):
+        await start(tmp_path / "data", "--enable-admission-plugins=SecurityContextDeny")
 
 
 @pytest.mark.row("admission.CertificateApproval", "admission.CertificateSigning")

@@ -103,9 +103,10 @@ async def test_readiness_fails_from_the_moment_a_stop_is_asked_for(tmp_path: Pat
 @pytest.mark.row("apiserver.error.shutdown-with-shutdown-send-retry-after", "opt.shutdown-send-retry-after")
 def test_while_requests_end_new_ones_are_told_to_come_back(tmp_path: Path) -> None:
     server = Server(tmp_path / "data", "--shutdown-send-retry-after")
-    api, fresh = server.api(), server.api()
+    api, fresh, watcher = server.api(), server.api(), server.api()
+    endless = watcher.watch("/api/v1/namespaces/default/configmaps?watch=true", seconds=60)  # nobody waits for it
 
-    with under_way(server) as complete, stopping(server):
+    with under_way(server) as complete, endless, stopping(server):
         wait_until(lambda: api.raw("GET", "/version")[0] == 429)
         api.close()
         code, headers, body = fresh.raw("GET", "/api/v1/nodes")
