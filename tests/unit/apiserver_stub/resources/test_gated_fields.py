@@ -59,6 +59,11 @@ def affine(*, weighted: bool = False, **fields: Any) -> dict[str, Any]:
 SLEEP = {"sleep": {"seconds": 1}}
 POD_FIELDS = [
     ("ProcMountType", contained(securityContext={"procMount": "Unmasked"}), "Unmasked"),
+    (
+        "ProcMountType",
+        pod(initContainers=[{"name": "s", "image": "i", "securityContext": {"procMount": "Unmasked"}}]),
+        "Unmasked",
+    ),
     ("PodLifecycleSleepAction", contained(lifecycle={"preStop": SLEEP}), "sleep"),
     ("PodLifecycleSleepAction", contained(lifecycle={"postStart": SLEEP}), "sleep"),
     ("UserNamespacesSupport", pod(hostUsers=False), "hostUsers"),
@@ -87,10 +92,14 @@ POD_FIELDS = [
 ]
 STATUS_FIELDS = [
     ("InPlacePodVerticalScaling", {"resize": "Proposed"}, contained(resizePolicy=[{"resourceName": "cpu"}])),
-    (
-        "InPlacePodVerticalScaling",
-        {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "1"}}]},
-        contained(resizePolicy=[{"resourceName": "cpu"}]),
+    *(
+        (
+            "InPlacePodVerticalScaling",
+            {f"{kind}Statuses": [{"name": "c", field: {"cpu": "1"}}]},
+            contained(resizePolicy=[{"resourceName": "cpu"}]),
+        )
+        for kind in ("container", "initContainer", "ephemeralContainer")
+        for field in ("allocatedResources", "resources")
     ),
     ("DynamicResourceAllocation", {"resourceClaimStatuses": [{"name": "x"}]}, pod(resourceClaims=[{"name": "x"}])),
     ("PodHostIPs", {"hostIPs": [{"ip": "10.0.0.1"}]}, pod() | {"status": {"hostIPs": [{"ip": "10.0.0.2"}]}}),
