@@ -63,7 +63,7 @@ def lines(found: PodExplanation, now: datetime) -> list[str]:
         what = "Blocked at" if found.blocked else "Under way at"
         by = f" (plugin {found.plugin})" if found.plugin else ""
         text += ["", f"{what} {found.blocking}{by}: {found.cause}"]
-        if found.next_try_seconds is not None:
+        if found.next_try_seconds is not None and (found.blocked or found.next_try_seconds >= 1):
             text.append(f"Next try: {'now' if found.next_try_seconds < 1 else f'in {found.next_try_seconds:.0f} s'}")
         if found.remedy:
             text.append(f"Remedy: {found.remedy}")

@@ -6,10 +6,12 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from nodeagent.cli import local
 from nodeagent.cli.main import main
+from nodeagent.cli.why import lines
 from nodeagent.contracts.answers import PodEvent, PodExplanation, Stage, StageReport, StageState, WhyRequest
 
 AT = datetime(2024, 1, 1, 3, 0, tzinfo=UTC)
@@ -65,6 +67,12 @@ def test_cause_next_try_and_remedy_are_shown(asked, capsys):
         "Blocked at pull: main: registry answered 401\nNext try: in 14 s\nRemedy: check the pod's credentials" in output
     )
     assert "Warning Failed: Error: ErrImagePull (x3 since 03:00:00)" in output
+
+
+def test_what_is_being_tried_now_has_no_next_try():
+    working = msgspec.structs.replace(HELD, blocked=False, next_try_seconds=0.0, remedy="")
+
+    assert not [line for line in lines(working, AT) if line.startswith("Next try")]
 
 
 def test_the_answer_is_data(asked, capsys):
