@@ -26,10 +26,14 @@ def read_pins(root: Path) -> frozenset[str]:
     except FileNotFoundError:
         return frozenset()
     except (OSError, ValueError) as error:
-        raise NodeAgentError(f"read pinned images from {path}: {error}") from error
+        raise NodeAgentError(
+            f"read pinned images from {path}: {error}; mend the file, or remove it and pin anew"
+        ) from error
     images = content.get("images") if isinstance(content, dict) else None
     if not isinstance(images, list) or not all(isinstance(image, str) for image in images):
-        raise NodeAgentError(f"read pinned images from {path}: it has no list of images")
+        raise NodeAgentError(
+            f"read pinned images from {path}: it has no list of images; mend the file, or remove it and pin anew"
+        )
     return frozenset(images)
 
 

@@ -28,7 +28,7 @@ def test_without_a_file_nothing_is_pinned(tmp_path):
 def test_another_file_is_refused(tmp_path, content):
     (tmp_path / "image_pins.json").write_text(content, encoding="latin-1")
 
-    with pytest.raises(NodeAgentError, match="read pinned images"):
+    with pytest.raises(NodeAgentError, match=r"read pinned images .*remove it and pin anew"):
         read_pins(tmp_path)
 
 
