@@ -192,11 +192,13 @@ GATES_IN_USE = frozenset(
         "MinDomainsInPodTopologySpread",
         "NodeInclusionPolicyInPodTopologySpread",
         "PDBUnhealthyPodEvictionPolicy",
+        "PersistentVolumeLastPhaseTransitionTime",
         "PodDisruptionConditions",
         "PodHostIPs",
         "PodLifecycleSleepAction",
         "PodSchedulingReadiness",
         "ProcMountType",
+        "SELinuxMountReadWriteOncePod",
         "SecurityContextDeny",
         "ServiceAccountTokenJTI",
         "ServiceAccountTokenNodeBinding",
@@ -209,6 +211,7 @@ GATES_IN_USE = frozenset(
         "UnauthenticatedHTTP2DOSMitigation",
         "UserNamespacesSupport",
         "ValidatingAdmissionPolicy",
+        "VolumeAttributesClass",
         "WatchList",
     }
 )

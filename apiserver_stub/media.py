@@ -108,7 +108,9 @@ def read_json(body: bytes, what: str) -> Object:
     try:
         obj = objects.decode(body)
     except (msgspec.DecodeError, RecursionError) as error:
-        problem = "unexpected end of JSON input" if not body.strip() else str(error)
+        problem = str(error)
+        if not body.strip() or "truncated" in problem:
+            problem = "unexpected end of JSON input"
         raise _unrecognized(what, f"json parse error: {problem}", body) from error
     if obj is None:
         return {}

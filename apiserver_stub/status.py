@@ -146,7 +146,7 @@ def invalid(group: str, kind: str, name: str, causes: Sequence[Cause], *, groupe
     """Return the 422 that names every cause; *grouped* says whether the message names the group."""
     texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    details = details_of(group, kind, name)
+    details = details_of(group if grouped else "", kind, name)
     details["causes"] = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
     label = qualified(kind, group) if grouped else kind
     return ApiError(422, "Invalid", f'{label} "{name}" is invalid: {text}', details)

@@ -33,9 +33,10 @@ def include_object(query: Query) -> str:
     return mode or "Metadata"
 
 
-def table(resource: Resource, items: Sequence[Object], metadata: Object, mode: str, version: str) -> Object:
-    """Return a Table of *items*."""
-    columns = resource.columns
+def table(
+    resource: Resource, items: Sequence[Object], metadata: Object, mode: str, version: str, *, columns: bool = True
+) -> Object:
+    """Return a Table of *items*; later ones of a watch go without *columns*, which it told before."""
     return {
         "kind": "Table",
         "apiVersion": f"{identity.current().group('meta')}/{version}",
@@ -48,8 +49,10 @@ def table(resource: Resource, items: Sequence[Object], metadata: Object, mode: s
                 "description": column.description,
                 "priority": 1 if column.wide else 0,
             }
-            for column in columns
-        ],
+            for column in resource.columns
+        ]
+        if columns
+        else None,
         "rows": [row(resource, item, mode, version) for item in items],
     }
 

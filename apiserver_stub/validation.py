@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from apiserver_stub.objects import Object
@@ -10,8 +11,11 @@ from apiserver_stub.status import Cause, forbidden_value, invalid_value, require
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_SERVICE_NAME = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 _NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_label, _subdomain, _name = (re.compile(pattern) for pattern in (_LABEL, _SUBDOMAIN, _NAME))
+_label, _service_name, _subdomain, _name = (
+    re.compile(pattern) for pattern in (_LABEL, _SERVICE_NAME, _SUBDOMAIN, _NAME)
+)
 
 SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
@@ -20,6 +24,11 @@ SUBDOMAIN_RULE = (
 LABEL_RULE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
     f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
+)
+SERVICE_NAME_RULE = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
+    f"'{_SERVICE_NAME}')"
 )
 NAME_RULE = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
@@ -45,6 +54,12 @@ def label_problems(value: str) -> list[str]:
     """Return why *value* is no DNS label."""
     problems = [] if len(value) <= 63 else ["must be no more than 63 characters"]
     return problems if _label.fullmatch(value) else [*problems, LABEL_RULE]
+
+
+def service_name_problems(value: str) -> list[str]:
+    """Return why *value* is no DNS label that begins with a letter."""
+    problems = [] if len(value) <= 63 else ["must be no more than 63 characters"]
+    return problems if _service_name.fullmatch(value) else [*problems, SERVICE_NAME_RULE]
 
 
 def path_problems(value: str) -> list[str]:
@@ -74,15 +89,22 @@ def qualified_name_problems(value: str) -> list[str]:
     return problems
 
 
+def finalizer_problems(value: str) -> list[str]:
+    """Return why *value* is no name of a finalizer."""
+    problems = qualified_name_problems(value)
+    if "/" not in value and value not in _STANDARD_FINALIZERS:
+        problems.append("name is neither a standard finalizer name nor is it fully qualified")
+    return problems
+
+
 def label_value_problems(value: str) -> list[str]:
     """Return why *value* cannot be the value of a label."""
     problems = [] if len(value) <= 63 else ["must be no more than 63 characters"]
     return problems if not value or _name.fullmatch(value) else [*problems, VALUE_RULE]
 
 
-def validate_metadata(metadata: Object, *, label_names: bool = False, free_names: bool = False) -> list[Cause]:
-    """Return what is wrong with the metadata of a new object or a changed one."""
-    problems_of = label_problems if label_names else path_problems if free_names else subdomain_problems
+def validate_metadata(metadata: Object, problems_of: Callable[[str], list[str]] = subdomain_problems) -> list[Cause]:
+    """Return what is wrong with the metadata of a new object or a changed one; *problems_of* judges names."""
     name = metadata.get("name") or ""
     causes = []
     if generate := metadata.get("generateName"):
@@ -99,10 +121,7 @@ def validate_metadata(metadata: Object, *, label_names: bool = False, free_names
     causes += _validate_owners(metadata.get("ownerReferences") or [])
     for index, finalizer in enumerate(metadata.get("finalizers") or []):
         field = f"metadata.finalizers[{index}]"
-        causes += [invalid_value(field, finalizer, problem) for problem in qualified_name_problems(finalizer)]
-        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
-            detail = "name is neither a standard finalizer name nor is it fully qualified"
-            causes.append(invalid_value(field, finalizer, detail))
+        causes += [invalid_value(field, finalizer, problem) for problem in finalizer_problems(finalizer)]
     return causes
 
 

@@ -33,6 +33,7 @@ def build_registry(options: Options) -> Registry:
         services,
         storage,
         trust_bundles,
+        volumes,
     )
 
     families = (
@@ -46,6 +47,7 @@ def build_registry(options: Options) -> Registry:
         coordination,
         scheduling,
         storage,
+        volumes,
         limits,
         networking,
         admission,

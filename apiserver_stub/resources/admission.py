@@ -32,6 +32,8 @@ _ACTIONS = ("Audit", "Deny", "Warn")
 class WebhookConfigurationStrategy(Strategy):
     """Webhooks have names of their own, a service, and rules."""
 
+    counted = ("webhooks",)
+
     def __init__(self, gates: FeatureGates, *, mutating: bool) -> None:
         self._gates, self._mutating = gates, mutating
 
@@ -69,6 +71,8 @@ class WebhookConfigurationStrategy(Strategy):
 
 class PolicyStrategy(Strategy):
     """Expressions compile; the status is the server's."""
+
+    counted = ("spec",)
 
     def default(self, new: Object) -> None:
         spec = new.setdefault("spec", {})
@@ -148,6 +152,7 @@ def resources(options: Options) -> list[Resource]:
             "v1",
             f"{word}WebhookConfiguration",
             f"{word.lower()}webhookconfigurations",
+            unconditional_update=False,
             namespaced=False,
             categories=("api-extensions",),
             strategy=WebhookConfigurationStrategy(options.gates, mutating=word == "Mutating"),

@@ -2,18 +2,49 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from typing import TYPE_CHECKING
 
+from apiserver_stub import objects
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
-from apiserver_stub.status import Cause, invalid_value, required
+from apiserver_stub.status import Cause, duplicate, forbidden_value, invalid_value, not_supported, required
+from apiserver_stub.validation import label_problems, path_problems, subdomain_problems
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options
 
 _DECISIONS = ("Approved", "Denied")
+_SHORTEST_SECONDS = 600
+_PEM_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----")
+_USAGES = (
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+)
 
 
 class SigningRequestStrategy(Strategy):
@@ -24,11 +55,20 @@ class SigningRequestStrategy(Strategy):
 
     def validate(self, new: Object) -> list[Cause]:
         spec = new.get("spec") or {}
-        causes = [required(f"spec.{name}") for name in ("request", "usages", "signerName") if not spec.get(name)]
-        signer = spec.get("signerName") or ""
-        if signer and "/" not in signer:
-            detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
-            causes.append(invalid_value("spec.signerName", signer, detail))
+        causes = _request_causes(spec.get("request") or "")
+        usages = spec.get("usages") or []
+        if not usages:
+            causes.append(required("spec.usages"))
+        for index, usage in enumerate(usages):
+            if usage not in _USAGES:
+                causes.append(not_supported(f"spec.usages[{index}]", usage, _USAGES))
+            if usage in usages[:index]:
+                causes.append(duplicate(f"spec.usages[{index}]", usage))
+        causes += _signer_causes(spec.get("signerName") or "")
+        seconds = spec.get("expirationSeconds")
+        if seconds is not None and seconds < _SHORTEST_SECONDS:
+            detail = "may not specify a duration less than 600 seconds (10 minutes)"
+            causes.append(invalid_value("spec.expirationSeconds", seconds, detail))
         return causes
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
@@ -36,12 +76,14 @@ class SigningRequestStrategy(Strategy):
         if not subresource:
             super().prepare_update(new, old, subresource)
         else:
-            given = status.get("conditions") or []
-            deciding = subresource == "approval"
-            conditions = [item for item in before.get("conditions") or () if (item["type"] in _DECISIONS) != deciding]
-            conditions += [item for item in given if (item.get("type") in _DECISIONS) == deciding]
-            merged = {**before, "conditions": conditions}
-            if not deciding and status.get("certificate"):
+            known = list(before.get("conditions") or ())
+            given = list(status.get("conditions") or ())
+            if subresource == "status":  # decisions are made elsewhere: who repeats them changes nothing
+                given = [next((one for one in known if _same_decision(one, item)), item) for item in given]
+            merged = {**before, "conditions": [_dated(item, known) for item in given]}
+            if not given:
+                del merged["conditions"]
+            if subresource == "status" and status.get("certificate"):
                 merged["certificate"] = status["certificate"]
             metadata = new["metadata"]
             new.clear()
@@ -49,16 +91,99 @@ class SigningRequestStrategy(Strategy):
         new["spec"] = old["spec"]
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        types = {item.get("type") for item in dig(new, ("status", "conditions")) or ()}
-        causes = []
-        if types.issuperset(_DECISIONS):
-            detail = "Approved and Denied conditions are mutually exclusive"
-            causes.append(invalid_value("status.conditions", "Denied", detail))
-        before = dig(old, ("status", "certificate"))
-        if before and dig(new, ("status", "certificate")) != before:
-            detail = "updates may not modify existing certificate content"
-            causes.append(invalid_value("status.certificate", "", detail))
+        after, before = (list(dig(item, ("status", "conditions")) or ()) for item in (new, old))
+        causes = _condition_causes(after)
+        for type_ in (*_DECISIONS, "Failed"):
+            count, counted = (sum(item.get("type") == type_ for item in items) for items in (after, before))
+            if count < counted:
+                detail = f'updates may not remove a condition of type "{type_}"'
+                causes.append(forbidden_value("status.conditions", detail))
+            elif count > counted and subresource != "approval" and type_ in _DECISIONS:
+                detail = f'updates may not add a condition of type "{type_}"'
+                causes.append(forbidden_value("status.conditions", detail))
+        signed, certificate = (dig(item, ("status", "certificate")) for item in (old, new))
+        if certificate and certificate != signed and not _PEM_CERTIFICATE.search(_decoded(certificate)):
+            detail = "must contain at least one CERTIFICATE PEM block"
+            causes.append(invalid_value("status.certificate", "<certificate data>", detail))
+        if signed and certificate != signed:
+            causes.append(forbidden_value("status.certificate", "updates may not modify existing certificate content"))
         return causes
+
+
+def _request_causes(request: str) -> list[Cause]:
+    """Return why *request* is no signing request in PEM."""
+    from cryptography import x509
+
+    text = _decoded(request)
+    problem = ""
+    if b"-----BEGIN CERTIFICATE REQUEST-----" not in text:
+        problem = "PEM block type must be CERTIFICATE REQUEST"
+    else:
+        try:
+            x509.load_pem_x509_csr(text)
+        except ValueError as error:
+            problem = str(error)
+    return [invalid_value("spec.request", request, problem)] if problem else []
+
+
+def _signer_causes(signer: str) -> list[Cause]:
+    field = "spec.signerName"
+    if not signer:
+        return [required(field)]
+    if signer == identity.current().label("legacy-unknown"):
+        return [invalid_value(field, signer, "the legacy signerName is not allowed via this API version")]
+    domain, slash, path = signer.partition("/")
+    if not slash or not path or "/" in path:
+        detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
+        return [invalid_value(field, signer, detail)]
+    if "." not in domain:
+        detail = "should be a domain with at least two segments separated by dots"
+        return [invalid_value(field, domain, detail)]
+    causes = [invalid_value(field, domain, problem) for problem in subdomain_problems(domain)]
+    return causes + [
+        invalid_value(field, part, f'validating label "{part}": {problem}')
+        for part in path.split(".")
+        for problem in label_problems(part)
+    ]
+
+
+def _condition_causes(conditions: list[Object]) -> list[Cause]:
+    causes: list[Cause] = []
+    seen: list[str] = []
+    for index, item in enumerate(conditions):
+        field, type_, status = f"status.conditions[{index}]", item.get("type") or "", item.get("status") or ""
+        allowed = ("True",) if type_ in (*_DECISIONS, "Failed") else ("False", "True", "Unknown")
+        if not type_:
+            causes.append(required(f"{field}.type"))
+        if not status:
+            causes.append(required(f"{field}.status"))
+        elif status not in allowed:
+            causes.append(not_supported(f"{field}.status", status, allowed))
+        if type_ in _DECISIONS and any(other in seen for other in _DECISIONS if other != type_):
+            detail = "Approved and Denied conditions are mutually exclusive"
+            causes.append(invalid_value(f"{field}.type", type_, detail))
+        if type_ in seen:
+            causes.append(duplicate(f"{field}.type", type_))
+        seen.append(type_)
+    return causes
+
+
+def _same_decision(known: Object, item: Object) -> bool:
+    return known.get("type") in _DECISIONS and known.get("type") == item.get("type")
+
+
+def _dated(item: Object, known: list[Object]) -> Object:
+    """Return a condition with its times: the change is as old as the same status that was known."""
+    now = objects.now()
+    same = [one for one in known if (one.get("type"), one.get("status")) == (item.get("type"), item.get("status"))]
+    changed = next((time for one in same if (time := one.get("lastTransitionTime"))), now)
+    return {"lastUpdateTime": now, "lastTransitionTime": changed} | {
+        name: value for name, value in item.items() if value
+    }
+
+
+def _decoded(text: str) -> bytes:
+    return base64.b64decode(text)  # its alphabet was checked with the types
 
 
 def resources(options: Options) -> list[Resource]:
@@ -70,7 +195,7 @@ def resources(options: Options) -> list[Resource]:
             "certificatesigningrequests",
             namespaced=False,
             short_names=("csr",),
-            free_names=True,
+            name_problems=path_problems,
             strategy=SigningRequestStrategy(),
             subresources=(Subresource("approval"), Subresource("status")),
             columns=(
@@ -94,6 +219,7 @@ def _duration(obj: Object) -> str:
 
 
 def _condition(obj: Object) -> str:
-    types = [item["type"] for item in dig(obj, ("status", "conditions")) or ()]
-    words = types or ["Pending"]
+    types = {item["type"] for item in dig(obj, ("status", "conditions")) or ()}
+    words = ["Denied" if "Denied" in types else "Approved" if "Approved" in types else "Pending"]
+    words += ["Failed"] * ("Failed" in types)
     return ",".join(words + ["Issued"] * bool(dig(obj, ("status", "certificate"))))

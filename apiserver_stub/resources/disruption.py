@@ -10,7 +10,7 @@ from apiserver_stub.admission.webhooks.matching import read_selector
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.gated_fields import drop_from_budget
-from apiserver_stub.resources.registry import Resource, Strategy, Subresource
+from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, invalid_value, not_supported, quote
 from apiserver_stub.strategic import BUDGET
 from apiserver_stub.validation import validate_selector
@@ -36,13 +36,14 @@ _AT_LEAST_0 = "must be greater than or equal to 0"
 class BudgetStrategy(Strategy):
     """One of two limits, as a number or a percentage; the generation counts the changes of what is wanted."""
 
+    counted = ("spec",)
+
     def __init__(self, gates: FeatureGates) -> None:
         self._gates = gates
 
     def prepare_create(self, new: Object) -> None:
         drop_from_budget(self._gates, new)
         new["status"] = dict.fromkeys(COUNTS, 0)
-        new["metadata"]["generation"] = 1
 
     def validate(self, new: Object) -> list[Cause]:
         spec = new.get("spec") or {}
@@ -63,8 +64,6 @@ class BudgetStrategy(Strategy):
         super().prepare_update(new, old, subresource)
         if not subresource:
             drop_from_budget(self._gates, new, old)
-        changed = new.get("spec") != old.get("spec")
-        new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + changed
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         if subresource != "status":
@@ -114,8 +113,8 @@ def resources(options: Options) -> list[Resource]:
             subresources=(Subresource("status"),),
             columns=(
                 NAME,
-                at("Min Available", "spec.minAvailable", default="N/A"),
-                at("Max Unavailable", "spec.maxUnavailable", default="N/A"),
+                Column("Min Available", lambda budget: _shown(budget, "minAvailable")),
+                Column("Max Unavailable", lambda budget: _shown(budget, "maxUnavailable")),
                 at("Allowed Disruptions", "status.disruptionsAllowed", type="integer", default=0),
                 AGE,
             ),
@@ -136,3 +135,8 @@ def _check_limit(value: Any, field: str) -> list[Cause]:
 def _wrong_text(value: str, field: str, detail: str) -> Cause:
     shown = f"intstr.IntOrString{{Type:1, IntVal:0, StrVal:{quote(value)}}}"
     return Cause("FieldValueInvalid", f"Invalid value: {shown}: {detail}", field)
+
+
+def _shown(budget: Object, member: str) -> str:
+    value = (budget.get("spec") or {}).get(member)
+    return "N/A" if value is None else str(value)

@@ -12,7 +12,7 @@ from apiserver_stub.resources.columns import name
 from apiserver_stub.resources.registry import Column, Resource, Strategy
 from apiserver_stub.status import Cause, invalid_value, required
 from apiserver_stub.tables import since
-from apiserver_stub.validation import qualified_name_problems
+from apiserver_stub.validation import path_problems, qualified_name_problems, subdomain_problems
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def resources(options: Options) -> list[Resource]:
             member_names=names,
             always=_NEW_ALWAYS if group else _CORE_ALWAYS,
             create_on_update=True,
-            free_names=not group,
+            name_problems=subdomain_problems if group else path_problems,
             group_in_errors=False,
             ttl=True,
         )

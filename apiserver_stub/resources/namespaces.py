@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from apiserver_stub.objects import Object
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import STANDARD_VERBS, Resource, Strategy, Subresource
+from apiserver_stub.status import Cause, invalid_value
 from apiserver_stub.strategic import CONDITIONS
+from apiserver_stub.validation import finalizer_problems, label_problems
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
@@ -38,6 +40,24 @@ class NamespaceStrategy(Strategy):
         else:
             new["spec"] = old.get("spec", {})
 
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        if subresource == "finalize":
+            return [
+                invalid_value(f"spec.finalizers[{index}]", name, problem)
+                for index, name in enumerate(new["spec"]["finalizers"])
+                for problem in finalizer_problems(name)
+            ]
+        if subresource != "status":
+            return []
+        phase = (new.get("status") or {}).get("phase") or ""
+        ends = bool(new["metadata"].get("deletionTimestamp"))
+        if phase == ("Terminating" if ends else "Active"):
+            return []
+        detail = "may only be 'Active' if `deletionTimestamp` is empty"
+        if ends:
+            detail = "may only be 'Terminating' if `deletionTimestamp` is not empty"
+        return [invalid_value("status.Phase", phase, detail)]
+
     def lingers(self, obj: Object) -> bool:
         return bool((obj.get("spec") or {}).get("finalizers"))
 
@@ -62,6 +82,6 @@ def resources(options: Options) -> list[Resource]:
             patch_schema=CONDITIONS,
             fields={"status.phase": ("status", "phase")},
             returns_deleted=True,
-            label_names=True,
+            name_problems=label_problems,
         )
     ]

@@ -21,6 +21,8 @@ _PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
 class IngressStrategy(Strategy):
     """Paths say how they match, and lead somewhere."""
 
+    counted = ("spec",)
+
     def prepare_create(self, new: Object) -> None:
         new["status"] = {"loadBalancer": {}}
 
@@ -50,6 +52,8 @@ class IngressStrategy(Strategy):
 
 class IngressClassStrategy(Strategy):
     """The controller stays."""
+
+    counted = ("spec",)
 
     def validate(self, new: Object) -> list[Cause]:
         return []

@@ -115,7 +115,7 @@ def resources(options: Options) -> list[Resource]:
             strategy=RoleStrategy(namespaced=namespaced),
             columns=(NAME, CREATED_AT),
             always={"rules": None},
-            free_names=True,
+            name_problems=path_problems,
             create_on_update=True,
         )
 
@@ -128,7 +128,7 @@ def resources(options: Options) -> list[Resource]:
             namespaced=namespaced,
             strategy=BindingStrategy(namespaced=namespaced),
             columns=_BINDING_COLUMNS,
-            free_names=True,
+            name_problems=path_problems,
             create_on_update=True,
         )
 

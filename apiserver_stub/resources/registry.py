@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from apiserver_stub.objects import Object, decode, dig, encode_for_store
 from apiserver_stub.status import Cause
 from apiserver_stub.strategic import OBJECT, Schema
+from apiserver_stub.validation import subdomain_problems
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
@@ -69,6 +70,9 @@ class Strategy:
 
     reserves = False
     """Whether each object has something that only one may have, so that every write begins with :meth:`reserve`."""
+
+    counted: tuple[str, ...] = ()
+    """Members whose changes the generation of an object counts; without any it has none."""
 
     graceful = False
     """Whether deletions have a grace period; a deleted object then tells it even when it is gone at once."""
@@ -158,10 +162,8 @@ class Resource:
     create_on_update: bool = False
     unconditional_update: bool = True
     returns_deleted: bool = False
-    label_names: bool = False
-    """Names are DNS labels instead of subdomains."""
-    free_names: bool = False
-    """Names need only be safe in a path."""
+    name_problems: Callable[[str], list[str]] = subdomain_problems
+    """Says why a text can be no name of this kind."""
     group_in_errors: bool = True
     ttl: bool = False
     """Objects expire after ``--event-ttl``."""

@@ -21,6 +21,8 @@ SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-crit
 class PriorityClassStrategy(Strategy):
     """Values of users end where those of the system begin; value and preemption policy stay."""
 
+    counted = ("value",)
+
     def default(self, new: Object) -> None:
         new.setdefault("preemptionPolicy", "PreemptLowerPriority")
         new.setdefault("value", 0)

@@ -12,6 +12,7 @@ from apiserver_stub.resources.service_addresses import ServiceAddresses, Service
 from apiserver_stub.resources.service_families import keep_given, settle
 from apiserver_stub.status import Cause, invalid_value, required
 from apiserver_stub.strategic import SERVICE
+from apiserver_stub.validation import service_name_problems
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options
@@ -93,6 +94,15 @@ def _changes_address(new: Object, old: Object) -> bool:
     return bool(before) and after != before and dig(new, ("spec", "type")) != "ExternalName"
 
 
+class EndpointsStrategy(Strategy):
+    """Ports are of TCP unless they say otherwise."""
+
+    def default(self, new: Object) -> None:
+        for subset in new.get("subsets") or ():
+            for port in subset.get("ports") or ():
+                port["protocol"] = port.get("protocol") or "TCP"
+
+
 def resources(options: Options) -> list[Resource]:
     addresses = ServiceAddresses(options.service_networks, options.service_node_port_range)
     return [
@@ -121,13 +131,14 @@ def resources(options: Options) -> list[Resource]:
             storage_key="services/specs",
             create_on_update=True,
             returns_deleted=True,
-            label_names=True,
+            name_problems=service_name_problems,
         ),
         Resource(
             "",
             "v1",
             "Endpoints",
             "endpoints",
+            strategy=EndpointsStrategy(),
             short_names=("ep",),
             columns=(NAME, Column("Endpoints", _endpoints), AGE),
             storage_key="services/endpoints",

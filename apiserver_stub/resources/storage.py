@@ -1,4 +1,4 @@
-"""What a node agent reads and writes about volumes: CSI nodes and drivers, volume attachments, claims, volumes."""
+"""What a node agent reads and writes about storage: its classes, CSI nodes and drivers, attachments."""
 
 from __future__ import annotations
 
@@ -8,22 +8,59 @@ from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, forbidden_value, invalid_value, not_supported, required
-from apiserver_stub.strategic import CONDITIONS, CSI_NODE
+from apiserver_stub.strategic import CSI_NODE
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options
+    from nodeagent.base.gates import FeatureGates
 
 _GROUP = identity.current().group("storage")
 _RECLAIM_POLICIES = ("Delete", "Retain")
+_DRIVER_DEFAULTS = {
+    "attachRequired": True,
+    "podInfoOnMount": False,
+    "storageCapacity": False,
+    "fsGroupPolicy": "ReadWriteOnceWithFSType",
+    "requiresRepublish": False,
+}
 _BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
 
 
-class PendingStrategy(Strategy):
-    """Volumes and claims begin Pending."""
+class DriverStrategy(Strategy):
+    """What a driver leaves open has a default; how its volumes attach and live stays."""
+
+    def __init__(self, gates: FeatureGates) -> None:
+        self._gates = gates
+
+    def default(self, new: Object) -> None:
+        spec = new.setdefault("spec", {})
+        for member, value in _DRIVER_DEFAULTS.items():
+            if spec.get(member) is None:
+                spec[member] = value
+        if self._gates.enabled("SELinuxMountReadWriteOncePod"):
+            spec.setdefault("seLinuxMount", False)
+        spec["volumeLifecycleModes"] = spec.get("volumeLifecycleModes") or ["Persistent"]
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        after, before = new["spec"], old.get("spec") or {}
+        return [
+            invalid_value(f"spec.{member}", str(after.get(member)), "field is immutable")
+            for member in ("attachRequired", "volumeLifecycleModes")
+            if member in before and after.get(member) != before[member]
+        ]
+
+
+class AttachmentStrategy(Strategy):
+    """Not attached until somebody says so; what is to be attached stays."""
 
     def prepare_create(self, new: Object) -> None:
-        new["status"] = {"phase": "Pending"}
+        new["status"] = {"attached": False}
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        if new.get("spec") == old.get("spec"):
+            return []
+        return [invalid_value("spec", "", "field is immutable")]
 
 
 class StorageClassStrategy(Strategy):
@@ -67,7 +104,7 @@ def resources(options: Options) -> list[Resource]:
                 at("Provisioner", "provisioner"),
                 at("ReclaimPolicy", "reclaimPolicy", default="Delete"),
                 at("VolumeBindingMode", "volumeBindingMode", default="Immediate"),
-                at("AllowVolumeExpansion", "allowVolumeExpansion", type="boolean", default=False),
+                at("AllowVolumeExpansion", "allowVolumeExpansion", default=False),
                 AGE,
             ),
             returns_deleted=True,
@@ -77,6 +114,7 @@ def resources(options: Options) -> list[Resource]:
             "v1",
             "CSINode",
             "csinodes",
+            always={"spec": {"drivers": None}},
             namespaced=False,
             columns=(NAME, Column("Drivers", _drivers, type="integer"), AGE),
             patch_schema=CSI_NODE,
@@ -89,11 +127,15 @@ def resources(options: Options) -> list[Resource]:
             "CSIDriver",
             "csidrivers",
             namespaced=False,
+            strategy=DriverStrategy(options.gates),
             columns=(
                 NAME,
                 at("AttachRequired", "spec.attachRequired", type="boolean", default=True),
                 at("PodInfoOnMount", "spec.podInfoOnMount", type="boolean", default=False),
                 at("StorageCapacity", "spec.storageCapacity", type="boolean", default=False),
+                Column("TokenRequests", _audiences),
+                at("RequiresRepublish", "spec.requiresRepublish", type="boolean", default=False),
+                Column("Modes", _lifecycles),
                 AGE,
             ),
             unconditional_update=False,
@@ -105,6 +147,7 @@ def resources(options: Options) -> list[Resource]:
             "VolumeAttachment",
             "volumeattachments",
             namespaced=False,
+            strategy=AttachmentStrategy(),
             subresources=(Subresource("status"),),
             columns=(
                 NAME,
@@ -114,56 +157,20 @@ def resources(options: Options) -> list[Resource]:
                 at("Attached", "status.attached", type="boolean", default=False),
                 AGE,
             ),
+            always={"spec": {"source": {}}},
             unconditional_update=False,
-            returns_deleted=True,
-        ),
-        Resource(
-            "",
-            "v1",
-            "PersistentVolume",
-            "persistentvolumes",
-            namespaced=False,
-            short_names=("pv",),
-            strategy=PendingStrategy(),
-            subresources=(Subresource("status"),),
-            columns=(
-                NAME,
-                at("Capacity", "spec.capacity.storage"),
-                Column("Access Modes", _modes),
-                at("Reclaim Policy", "spec.persistentVolumeReclaimPolicy", default="Retain"),
-                at("Status", "status.phase"),
-                AGE,
-            ),
-            returns_deleted=True,
-        ),
-        Resource(
-            "",
-            "v1",
-            "PersistentVolumeClaim",
-            "persistentvolumeclaims",
-            short_names=("pvc",),
-            strategy=PendingStrategy(),
-            subresources=(Subresource("status"),),
-            columns=(
-                NAME,
-                at("Status", "status.phase"),
-                at("Volume", "spec.volumeName", default=""),
-                at("Capacity", "status.capacity.storage", default=""),
-                Column("Access Modes", _modes),
-                at("StorageClass", "spec.storageClassName", default=""),
-                AGE,
-            ),
-            patch_schema=CONDITIONS,
             returns_deleted=True,
         ),
     ]
 
 
-_SHORT_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
+def _audiences(driver: Object) -> str:
+    asked = dig(driver, ("spec", "tokenRequests"))
+    return "<unset>" if asked is None else ",".join(item.get("audience", "") for item in asked)
 
 
-def _modes(obj: Object) -> str:
-    return ",".join(_SHORT_MODES.get(mode, mode) for mode in dig(obj, ("spec", "accessModes")) or ())
+def _lifecycles(driver: Object) -> str:
+    return ",".join(dig(driver, ("spec", "volumeLifecycleModes")) or ()) or "<none>"
 
 
 def _drivers(obj: Object) -> int:

@@ -8,6 +8,7 @@ from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import NAME, at
 from apiserver_stub.resources.registry import Resource, Strategy
 from apiserver_stub.status import Cause, invalid_value
+from apiserver_stub.validation import path_problems
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
@@ -57,6 +58,6 @@ def resources(options: Options) -> list[Resource]:
             strategy=TrustBundleStrategy(),
             columns=(NAME, at("SignerName", "spec.signerName", default="")),
             fields={"spec.signerName": ("spec", "signerName")},
-            free_names=True,
+            name_problems=path_problems,
         )
     ]

@@ -167,6 +167,8 @@ def read_options(request: Request) -> Object:
         dry_run = request.query.all("dryRun")
         options["gracePeriodSeconds"] = request.query.integer("gracePeriodSeconds")
         options["propagationPolicy"] = request.query.get("propagationPolicy")
+        if "orphanDependents" in request.query:
+            options["orphanDependents"] = request.query.flag("orphanDependents")
     wrong = []
     if dry_run and any(value != "All" for value in dry_run):
         shown = ", ".join(f'"{value}"' for value in dry_run)
@@ -177,7 +179,7 @@ def read_options(request: Request) -> Object:
         text = f'Unsupported value: "{policy}": supported values: "Foreground", "Background", "Orphan", "nil"'
         wrong.append(("FieldValueNotSupported", text, "propagationPolicy"))
     if policy and options.get("orphanDependents") is not None:
-        text = "Invalid value: true: orphanDependents and deletionPropagation cannot be both set"
+        text = f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be both set'
         wrong.append(("FieldValueInvalid", text, "propagationPolicy"))
     if wrong:
         raise invalid_options("DeleteOptions", wrong)
@@ -209,7 +211,7 @@ def check_preconditions(resource: Resource, options: Object, metadata: Object) -
                 f"the {text} in the precondition ({wanted}) does not match the {text} in record "
                 f"({metadata[name]}). {ending}"
             )
-            raise conflict(resource.group, resource.kind, metadata["name"], message)
+            raise conflict(resource.group if resource.group_in_errors else "", resource.kind, metadata["name"], message)
 
 
 def _stays(obj: Object) -> bool:

@@ -59,11 +59,13 @@ async def patch(server: ApiServer, request: Request, resource: Resource) -> Repl
         try:
             found = check_types(new)
         except Misfit as error:
-            raise _wrong_result(new, str(error)) from error
+            shown = _as_map(body) if media_type == _STRATEGIC_PATCH else objects.encode(new).decode()
+            raise _wrong_patch(shown, str(error)) from error
         if not warned:
             if problem := _report(request, media_type, body, found.unknown):
-                shown = body if media_type == _STRATEGIC_PATCH else _apply(resource, media_type, old, body)
-                raise _wrong_result(shown, problem)
+                if media_type == _STRATEGIC_PATCH:
+                    raise _wrong_patch(_as_map(body), problem)
+                raise _wrong_result(_apply(resource, media_type, old, body), problem)
             warned = True
         metadata, before = new["metadata"], old["metadata"]
         if not metadata.get("name"):
@@ -128,6 +130,19 @@ def _apply(resource: Resource, media_type: str, old: Object, body: Any) -> Objec
 
 
 def _wrong_result(result: Any, message: str) -> ApiError:
-    cause = invalid_value("patch", objects.encode(result).decode(), message)
+    return _wrong_patch(objects.encode(result).decode(), message)
+
+
+def _as_map(value: Any) -> str:
+    """Return a strategic patch as messages show it: ``map[a:1 b:[x y]]``."""
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{name}:{_as_map(content)}' for name, content in sorted(value.items()))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(_as_map, value))}]"
+    return "<nil>" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _wrong_patch(shown: str, message: str) -> ApiError:
+    cause = invalid_value("patch", shown, message)
     details = {"causes": [{"reason": cause.reason, "message": cause.message, "field": cause.field}]}
     return ApiError(422, "Invalid", f' "" is invalid: patch: {cause.message}', details)

@@ -50,6 +50,7 @@ class Watch:
         minimum = server.options.min_request_timeout_seconds
         self.seconds = float(seconds) if seconds else minimum * (1 + random.random())  # noqa: S311 - spread of load
         # All that happens until the first await, so no change falls between the listing and the log.
+        self._columns_told = False
         self._error: ApiError | None = None
         self._first: list[Record] = []
         self._position = self._collection.end
@@ -135,11 +136,13 @@ class Watch:
         return self._selection.matches_object(obj)
 
     def _shared_frame(self, change: Change, type_: str, record: Record) -> bytes:
-        shared, key = _shared(change), (self._resource.api_version, type_, self._format, self._include)
+        shared = _shared(change)
+        key = (self._resource.api_version, type_, self._format, self._include, self._columns_told)
         frame: bytes | None = shared.get(key)
         if frame is None:
             obj = None if self._format.plain_json else self._resource.read(record)
             frame = shared[key] = self._frame(type_, obj, record)
+        self._columns_told = True
         return frame
 
     def _frame(self, type_: str, obj: Object | None, record: Record) -> bytes:
@@ -151,7 +154,8 @@ class Watch:
         shape, version = self._format.shape, self._format.shape_version
         if shape == "Table":
             metadata = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-            return tables.table(self._resource, [obj], metadata, self._include, version)
+            columns, self._columns_told = not self._columns_told, True
+            return tables.table(self._resource, [obj], metadata, self._include, version, columns=columns)
         return tables.partial(obj, version) if shape else obj
 
     def _encode(self, type_: str, obj: Object) -> bytes:
@@ -168,7 +172,9 @@ class Watch:
             metadata["annotations"] = {identity.current().api_domain + "/initial-events-end": "true"}
         obj = {"kind": self._resource.kind, "apiVersion": self._resource.api_version, "metadata": metadata}
         if self._format.shape == "Table":
-            return self._encode("BOOKMARK", tables.table(self._resource, [], metadata, "None", "v1"))
+            columns, self._columns_told = not self._columns_told, True
+            table = tables.table(self._resource, [], metadata, "None", "v1", columns=columns)
+            return self._encode("BOOKMARK", table)
         return self._encode("BOOKMARK", self._shape(obj))
 
     def _error_frame(self, error: ApiError) -> bytes:

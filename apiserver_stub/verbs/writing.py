@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from apiserver_stub import media, objects, schema
 from apiserver_stub.admission import Call
-from apiserver_stub.checking import Findings, Misfit, check, repeated
+from apiserver_stub.checking import Findings, Misfit, check, repeated, type_name
 from apiserver_stub.objects import Object
 from apiserver_stub.status import ApiError, Cause, bad_request, conflict, invalid, modified
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
@@ -42,16 +42,8 @@ def read_object(request: Request, kind: str, api_version: str) -> Object:
     """
     obj = media.read_body(request.headers.get("Content-Type", ""), request.body, kind)
     given_version, given_kind = obj.get("apiVersion") or api_version, obj.get("kind") or kind
-    if given_version != api_version:
-        raise bad_request(
-            f"the API version in the data ({given_version}) does not match the expected API version ({api_version})"
-        )
-    if given_kind != kind:
-        version = api_version.rpartition("/")[2]
-        raise bad_request(
-            f'{given_kind} in version "{version}" cannot be handled as a {kind}: no kind "{given_kind}" is registered '
-            f'for version "{api_version}" in scheme "apiserver_stub"'
-        )
+    if (given_version, given_kind) != (api_version, kind):
+        raise _other_type(given_version, given_kind, api_version, kind)
     obj["kind"], obj["apiVersion"] = kind, api_version
     try:
         found = check_types(obj)
@@ -63,6 +55,21 @@ def read_object(request: Request, kind: str, api_version: str) -> Object:
         if problem := report(request, found.unknown, twice):
             raise _cannot_be_handled(obj, problem)
     return obj
+
+
+def _other_type(given_version: Any, given_kind: Any, api_version: str, kind: str) -> ApiError:
+    for name, given in (("apiVersion", given_version), ("kind", given_kind)):
+        if not isinstance(given, str):
+            problem = f"json: cannot unmarshal {type_name(given)} into Go struct field .{name} of type string"
+            return bad_request(f"the object provided is unrecognized (must be of type {kind}): {problem}")
+    if given_version != api_version and (given_kind == kind or schema.of(given_version, given_kind) is not None):
+        return bad_request(
+            f"the API version in the data ({given_version}) does not match the expected API version ({api_version})"
+        )
+    return bad_request(
+        f'{given_kind} in version "{given_version.rpartition("/")[2]}" cannot be handled as a {kind}: no kind '
+        f'"{given_kind}" is registered for version "{given_version}" in scheme "apiserver_stub"'
+    )
 
 
 def check_types(obj: Object) -> Findings:
@@ -137,12 +144,14 @@ async def prepare_new(
     else:
         put(obj, entries)
     strategy.prepare_create(obj)
+    if strategy.counted:
+        metadata["generation"] = 1
     call = Call("CREATE", request, resource, obj, name=metadata.get("name") or "", dry_run=request.dry_run)
     await server.admission.admit(call)
     if strategy.reserves:
         await reserve(server, request, resource, obj, None)
     metadata = obj["metadata"]
-    causes = validate_metadata(metadata, label_names=resource.label_names, free_names=resource.free_names)
+    causes = validate_metadata(metadata, resource.name_problems)
     causes += strategy.validate(obj)
     if causes:
         raise invalid(
@@ -234,6 +243,9 @@ async def plan_update(
     strategy.prepare_update(new, old, info.subresource)
     if new["metadata"].get("managedFields") is not owners:  # rules that begin with the old object
         new["metadata"] = {**new["metadata"], "managedFields": owners or []}
+    if strategy.counted:
+        changed = any(new.get(member) != old.get(member) for member in strategy.counted)
+        new["metadata"] = {**new["metadata"], "generation": (before.get("generation") or 0) + changed}
     call = Call("UPDATE", request, resource, new, old, name, dry_run=request.dry_run)
     await server.admission.admit(call)
     if strategy.reserves:
@@ -241,7 +253,7 @@ async def plan_update(
         if goes or not info.subresource:
             await reserve(server, request, resource, None if goes else new, old)
     causes = validate_metadata_update(new["metadata"], before, given)
-    causes += validate_metadata(new["metadata"], label_names=resource.label_names, free_names=resource.free_names)
+    causes += validate_metadata(new["metadata"], resource.name_problems)
     causes += strategy.validate_update(new, old, info.subresource)
     if causes:
         raise invalid(resource.group, resource.kind, name, causes, grouped=resource.group_in_errors)

@@ -79,7 +79,10 @@ def test_limit_ranges_fill_in_and_bound_what_pods_ask_for(api: Api, namespace: s
     limits.append({"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}})
     path = f"/api/v1/namespaces/{namespace}/limitranges"
     api.ok("POST", path, {"metadata": {"name": "bounds"}, "spec": {"limits": limits}})
-    claim = {"metadata": {"name": "big"}, "spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+    claim = {
+        "metadata": {"name": "big"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}},
+    }
 
     made = api.ok("POST", pods(namespace), pod())
     greedy = pod("greedy")
@@ -243,10 +246,10 @@ def test_claims_get_the_default_class_and_grow_where_it_lets_them(api: Api, name
     def size(text: str) -> dict[str, Any]:
         return {"spec": {"resources": {"requests": {"storage": text}}}}
 
-    made = api.ok("POST", claims, {"metadata": {"name": "a"}, **size("1Gi")})
-    other = {"metadata": {"name": "b"}, "spec": {"storageClassName": "plain", **size("1Gi")["spec"]}}
-    api.ok("POST", claims, other)
-    unbound = refused(api, "PATCH", f"{claims}/a", size("2Gi"), content_type=merge)
+    spec = {"accessModes": ["ReadWriteOnce"], **size("1Gi")["spec"]}
+    made = api.ok("POST", claims, {"metadata": {"name": "a"}, "spec": spec})
+    api.ok("POST", claims, {"metadata": {"name": "b"}, "spec": {**spec, "storageClassName": "plain"}})
+    unbound = refused(api, "PATCH", f"{claims}/a", size("2Gi"), code=422, content_type=merge)
     for name in "ab":
         api.ok("PATCH", f"{claims}/{name}/status", {"status": {"phase": "Bound"}}, content_type=merge)
     grown = api.ok("PATCH", f"{claims}/a", size("2Gi"), content_type=merge)
@@ -255,7 +258,7 @@ def test_claims_get_the_default_class_and_grow_where_it_lets_them(api: Api, name
         api.ok("DELETE", f"{STORAGE}/storageclasses/{name}")
 
     assert made["spec"]["storageClassName"] == "fast"
-    assert unbound.endswith("Only bound persistent volume claims can be expanded")
+    assert unbound.endswith("for bound claims")
     assert grown["spec"]["resources"]["requests"] == {"storage": "2Gi"}
     text = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support"
     assert fixed.endswith(f"{text} resize")
@@ -264,8 +267,11 @@ def test_claims_get_the_default_class_and_grow_where_it_lets_them(api: Api, name
 @pytest.mark.row("admission.StorageObjectInUseProtection")
 def test_a_claim_stays_until_no_pod_uses_it(api: Api, namespace: str) -> None:
     claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
-    made = api.ok("POST", claims, {"metadata": {"name": "data"}})
-    volume = api.ok("POST", "/api/v1/persistentvolumes", {"metadata": {"name": f"pv-{namespace}"}, "spec": {}})
+    modes = {"accessModes": ["ReadWriteOnce"]}
+    wanted = {**modes, "resources": {"requests": {"storage": "1Gi"}}}
+    made = api.ok("POST", claims, {"metadata": {"name": "data"}, "spec": wanted})
+    place = {**modes, "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/x"}}
+    volume = api.ok("POST", "/api/v1/persistentvolumes", {"metadata": {"name": f"pv-{namespace}"}, "spec": place})
     source = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
     api.ok("POST", pods(namespace), pod(nodeName="n1", volumes=[source]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.integration.apiserver.conftest import Api, Server
 from tests.integration.apiserver.in_process import start
 from tests.integration.apiserver.provider import Provider
 from tests.integration.apiserver.test_admission import pod, pods, refused
+from tests.integration.apiserver.test_kinds import VOLUME, signing_request
 
 CERTIFICATES, POLICY = "/apis/certificates.k8s.io", "/apis/admissionregistration.k8s.io/v1beta1"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -279,7 +281,7 @@ def test_volumes_stay_where_they_were_provisioned(api: Api) -> None:
     metadata["annotations"] = {"pv.kubernetes.io/provisioned-by": "example.com/disk"}
     cloud = {"metadata": {"name": "cloud"}, "spec": {"gcePersistentDisk": {"pdName": "d"}}}
 
-    made = api.ok("POST", "/api/v1/persistentvolumes", {"metadata": metadata, "spec": {}})
+    made = api.ok("POST", "/api/v1/persistentvolumes", {"metadata": metadata, "spec": VOLUME})
     text = refused(api, "POST", "/api/v1/persistentvolumes", cloud)
     api.ok("DELETE", "/api/v1/persistentvolumes/here")
 
@@ -337,11 +339,12 @@ async def test_without_its_gate_the_plugin_that_denies_such_pods_is_refused(tmp_
 
 @pytest.mark.row("admission.CertificateApproval", "admission.CertificateSigning")
 def test_signers_are_served_by_who_may(api: Api, limited: Api) -> None:
-    spec = {"request": "YQ==", "usages": ["client auth"], "signerName": "example.com/own"}
+    spec = signing_request(signerName="example.com/own")
     path = f"{CERTIFICATES}/v1/certificatesigningrequests"
     name = api.ok("POST", path, {"metadata": {"generateName": "csr-"}, "spec": spec})["metadata"]["name"]
     approved = {"status": {"conditions": [{"type": "Approved", "status": "True", "reason": "R"}]}}
-    signed = {"status": {"certificate": "YQ=="}}
+    certificate = base64.b64encode(b"-----BEGIN CERTIFICATE-----").decode()
+    signed = {"status": {"certificate": certificate}}
 
     approving = refused(limited, "PATCH", f"{path}/{name}/approval", approved, content_type=MERGE)
     signing = refused(limited, "PATCH", f"{path}/{name}/status", signed, content_type=MERGE)
