@@ -137,7 +137,6 @@ def test_a_serialized_source_decodes_and_encodes(native, tmp_path):
                 "namespace": "kube-system",
                 "name": "node",
                 "uid": "u-1",
-                "resourceVersion": "7",
                 "kubeletConfigKey": "kubelet",
             }
         }
