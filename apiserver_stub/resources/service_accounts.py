@@ -63,6 +63,7 @@ async def create_token(server: ApiServer, request: Request, resource: Resource) 
         raise not_found("", "serviceaccounts", info.name)
     account: Object = objects.decode(record.data)
     await server.admission.check(Call("CREATE", request, resource, asked, name=info.name, dry_run=request.dry_run))
+    _check_place(asked["metadata"], info.namespace, info.name)
     spec = asked.setdefault("spec", {})
     audiences = spec.get("audiences") or server.tokens.api_audiences
     seconds = spec.get("expirationSeconds")
@@ -91,6 +92,18 @@ async def create_token(server: ApiServer, request: Request, resource: Resource) 
         },
     }
     return Reply(201, obj=answer)
+
+
+def _check_place(metadata: Object, namespace: str, name: str) -> None:
+    """Refuse a request that names another account than its path does.
+
+    :raises ApiError: 400 or 422.
+    """
+    if metadata.get("namespace") not in (None, "", namespace):
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    if (given := metadata.get("name")) not in (None, "", name):
+        cause = invalid_value("metadata.name", given, "must match the service account name if specified")
+        raise invalid(identity.current().group("authentication"), "TokenRequest", name, [cause])
 
 
 def _bound_object(server: ApiServer, namespace: str, account: str, reference: Object) -> tuple[str, Object]:

@@ -32,6 +32,7 @@ async def create(server: ApiServer, request: Request, resource: Resource) -> Rep
     metadata = obj["metadata"]
     if metadata.get("resourceVersion"):
         raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
+    metadata.pop("resourceVersion", None)
     settle_namespace(request, resource, metadata)
     generated = not metadata.get("name")
     obj = await prepare_new(server, request, resource, obj)

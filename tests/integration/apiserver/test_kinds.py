@@ -203,3 +203,13 @@ def test_dependents_are_orphaned_by_a_query_too(api: Api, namespace: str) -> Non
     api.ok("POST", path, {"metadata": {"name": "o"}})
     answer = api.ok("DELETE", f"{path}/o?orphanDependents=true&dryRun=All")
     assert answer["metadata"]["finalizers"] == ["orphan"]
+
+
+def test_a_token_is_for_the_account_of_the_path(api: Api, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/a/token"
+    api.ok("POST", f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": "a"}})
+    code, refused = api.call("POST", path, {"metadata": {"name": "b"}})
+    assert code == 422
+    assert "must match the service account name if specified" in refused["message"]
+    assert api.call("POST", path, {"metadata": {"namespace": "elsewhere"}})[0] == 400
+    assert api.ok("POST", path, {"metadata": {"name": "a", "namespace": namespace}})["status"]["token"]
