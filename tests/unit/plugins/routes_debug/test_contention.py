@@ -14,7 +14,6 @@ from nodeagent_plugins import routes_debug
 from nodeagent_plugins.routes_debug.contention import ContentionProfile
 from nodeagent_plugins.routes_debug.profile import Frame
 
-
 SECONDS = 30.0
 
 
