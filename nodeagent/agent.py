@@ -15,8 +15,9 @@ from nodeagent.contracts.answers import LoopLine
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.certificates import client_store_name, current_pair, serving_is_requested
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.events import EventType
+from nodeagent.contracts.events import EventRecorder, EventType
 from nodeagent.event_journal import EventJournal
+from nodeagent.event_listeners import EventListeners
 from nodeagent.model.meta import ObjectReference
 from nodeagent.model.pod import Pod
 from nodeagent.node import NodeManager
@@ -107,7 +108,11 @@ class Agent:
             lambda: context.runtime, self._cache, clock, wake=self._pod_changed, recovered=self._pods.wake_all
         )
         self._evented = EventedPleg(lambda: context.runtime, self._cache, self._pleg, clock, wake=self._pod_changed)
-        provide_parts(context, plugins, self._pods, lambda recorder: EventJournal(recorder, clock))
+
+        def with_listeners(recorder: EventRecorder) -> EventJournal:
+            return EventJournal(EventListeners(recorder, plugins, context.tasks), clock)
+
+        provide_parts(context, plugins, self._pods, with_listeners)
         assert isinstance(context.recorder, EventJournal)
         self._explainer = Explainer(context, self._pods, context.recorder, plugins)
         self._node = NodeManager(context, plugins, lambda: [p for p in (self._pleg.health.problem,) if p])

@@ -22,7 +22,7 @@ from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.cgroups import CgroupManager
 from nodeagent.contracts.checks import NodeCheck
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.events import EventRecorder
+from nodeagent.contracts.events import EventRecorder, RecordedEvent
 from nodeagent.contracts.eviction import EvictionCandidate, Reclaimed
 from nodeagent.contracts.images import CredentialProvider, ImageCollector, ImagePuller
 from nodeagent.contracts.local import LocalQuestion
@@ -494,6 +494,19 @@ async def nodeagent_node_ready_changed(ready: bool, message: str) -> None:
 
     :param ready: whether the node is Ready now.
     :param message: the condition's message.
+    """
+    raise NotImplementedError
+
+
+@hookspec
+async def nodeagent_event_recorded(event: RecordedEvent) -> None:
+    """Learn of an event, to tell others than the API server of it.
+
+    Called: after each was recorded, in their order and one at a time; nobody waits for the plugin. The newest thousand
+    wait for one that is slow. A plugin that records events of its own here would be told of them too, for ever.
+    On error: logged.
+
+    :param event: the event.
     """
     raise NotImplementedError
 

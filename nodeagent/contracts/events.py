@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
@@ -12,6 +13,19 @@ from nodeagent.model.meta import ObjectReference
 class EventType(StrEnum):
     NORMAL = "Normal"
     WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEvent:
+    """Something that happened, as it was recorded: before equal ones are folded and before rates."""
+
+    regarding: ObjectReference
+    type: EventType
+    reason: str
+    note: str
+    action: str = ""
+    related: ObjectReference | None = None
+    annotations: Mapping[str, str] | None = None
 
 
 class EventRecorder(Protocol):

@@ -7,6 +7,7 @@ Public, and imported by tests alone. Nothing here needs root, a network or a clu
 The suites of ``nodeagent.testing.contracts`` prove an implementation of one's own; see their docstrings.
 """
 
+from nodeagent.contracts.events import RecordedEvent
 from nodeagent.testing.api import FakeApi, Request
 from nodeagent.testing.clock import FakeClock, eventually
 from nodeagent.testing.context import make_config, make_context
@@ -24,7 +25,7 @@ from nodeagent.testing.parts import (
 )
 from nodeagent.testing.plugins import admit, load_plugin
 from nodeagent.testing.pods import make_container, make_pod, sandbox_config
-from nodeagent.testing.recorder import FakeRecorder, RecordedEvent
+from nodeagent.testing.recorder import FakeRecorder
 from nodeagent.testing.runtime import Call, FakeRuntime
 
 __all__ = [

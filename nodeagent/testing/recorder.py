@@ -3,23 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from nodeagent.contracts.events import EventType
+from nodeagent.contracts.events import EventType, RecordedEvent
 from nodeagent.model.meta import ObjectReference
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedEvent:
-    """One call of :meth:`FakeRecorder.record`."""
-
-    regarding: ObjectReference
-    type: EventType
-    reason: str
-    note: str
-    action: str = ""
-    related: ObjectReference | None = None
-    annotations: Mapping[str, str] | None = None
 
 
 class FakeRecorder:

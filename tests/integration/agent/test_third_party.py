@@ -13,11 +13,24 @@ from tests.integration.agent.conftest import Node
 from tests.integration.plugins.test_example_policy import SETTINGS, SOURCE, Environment
 from tests.integration.programs import ApiServer, NodeAgent, simple_pod, wait_until
 
+LISTENER = """
+    from pathlib import Path
+
+    from nodeagent import hookimpl
+
+
+    @hookimpl
+    async def nodeagent_event_recorded(event):
+        with Path(__file__).with_name("told").open("a") as file:
+            file.write(f"{event.regarding.name} {event.type} {event.reason}\\n")
+"""
+
 
 @pytest.mark.row("card.third-party-plugin")
 def test_a_refusal_shows_in_status_event_and_list_of_plugins(containerd, tmp_path: Path) -> None:
     environment = Environment(tmp_path / "venv")
     environment.install(SOURCE)
+    environment.add_module("told_events", LISTENER)
     api, agent = ApiServer(tmp_path), NodeAgent(tmp_path, containerd.endpoint)
     agent.api, agent.python = api, str(environment.python)
     agent.plugins = yaml.safe_load(SETTINGS)["plugins"]
@@ -32,6 +45,9 @@ def test_a_refusal_shows_in_status_event_and_list_of_plugins(containerd, tmp_pat
         assert pod["status"]["reason"] == "ImagePolicy"
         assert "which no allowed registry holds" in pod["status"]["message"]
         wait_until(lambda: "ImagePolicy" in node.reasons("bad"), "the refusal is told")
+        told = environment.packages / "told"
+        line = "bad Warning ImagePolicy"
+        wait_until(lambda: told.exists() and line in told.read_text().splitlines(), "the listener learns of it")
 
         def decided() -> bool:
             command = [agent.python, "-m", "nodeagent", "plugins", "list", "-o", "json", "--root-dir", str(agent.root)]

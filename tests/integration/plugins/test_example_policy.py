@@ -24,6 +24,7 @@ class Environment:
         venv.create(path, with_pip=False, symlinks=True)
         self.python = path / "bin" / "python"
         (packages,) = path.glob("lib/python*/site-packages")
+        self.packages = packages
         ours = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
         lines = [f"import site; site.addsitedir({place!r})" for place in sorted(ours)]
         (packages / "outer.pth").write_text("\n".join(lines) + "\n")
@@ -43,6 +44,14 @@ class Environment:
             check=True,
             timeout=120,
         )
+
+    def add_module(self, name, text):
+        """Add a plugin of one module as an installer leaves it: with the entry point by which it is found."""
+        (self.packages / f"{name}.py").write_text(textwrap.dedent(text))
+        info = self.packages / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[nodeagent]\n{name} = {name}\n")
 
 
 @pytest.fixture(scope="module")
