@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from nodeagent.errors import ConfigError, Problem
 from nodeagent.model.pod import Pod, Toleration
 from nodeagent.model.pod_defaults import default_pod
 from nodeagent.model.pod_validation import validate_pod
+from nodeagent.model.unknown_fields import unknown_fields
 
 _UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,127}", re.ASCII)
 _STAYS = Toleration(operator="Exists", effect="NoExecute")
@@ -45,14 +46,20 @@ def static_pod(
     except msgspec.ValidationError as error:
         rule, _, path = str(error).partition(" - at ")
         problem = Problem(where, path.strip("`").removeprefix("$."), None, rule[:1].lower() + rule[1:])
-        raise ConfigError([problem]) from error
+        raise ConfigError([problem, *_misspelt(plain, where)]) from error
     pod = _adopt(pod, plain, node_name, source, origin, seen_at, tolerate_everything)
     problems = validate_pod(pod, where)
     if not _UID.fullmatch(pod.uid):  # it becomes a directory name
         problems.append(Problem(where, "metadata.uid", pod.uid, "must be letters, digits, '-', '_' or '.'"))
     if problems:
-        raise ConfigError(problems)
+        raise ConfigError([*problems, *_misspelt(plain, where)])
     return pod
+
+
+def _misspelt(plain: Mapping[str, Any], where: str) -> Iterator[Problem]:
+    """Yield the fields that no pod has: where something lacks, it may be there under another name."""
+    for path, meant in unknown_fields(plain):
+        yield Problem(where, path, None, "is no field of a pod" + (f", did you mean {meant}?" if meant else ""))
 
 
 def content_uid(plain: Mapping[str, Any], node_name: str, origin: str) -> str:

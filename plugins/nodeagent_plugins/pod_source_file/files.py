@@ -21,6 +21,7 @@ from nodeagent.base import identity, yamlsafe
 from nodeagent.errors import ConfigError
 from nodeagent.model.pod import Pod
 from nodeagent.model.static_pod import static_pod
+from nodeagent.model.unknown_fields import FIELDS_WITHOUT_EFFECT, unknown_fields
 
 _log = logging.getLogger(__name__)
 
@@ -128,14 +129,17 @@ class ManifestFiles:
         return _File(stamp, digest, pod, problem)
 
     def _parse(self, name: str, content: bytes, before: Pod | None) -> Pod:
+        plain = yamlsafe.load(content, _LIMITS)
         pod = static_pod(
-            yamlsafe.load(content, _LIMITS),
+            plain,
             node_name=self._node_name,
             source="file",
             origin=f"file:{name}",
             seen_at=self._wall(),
             tolerate_everything=True,
         )
+        if unknown := ", ".join(map(str, unknown_fields(plain))):
+            _log.warning(FIELDS_WITHOUT_EFFECT, extra={"file": name, "fields": unknown[:_MAX_SHOWN]})
         return _seen_since(pod, before)
 
     def _tell_path(self, problem: str) -> None:

@@ -24,6 +24,8 @@ from tests.integration.programs import ApiServer, NodeAgent, wait_until
 
 CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 LIFE_SECONDS = 12
+RENEWAL_SECONDS = 120.0
+"""For a slow machine, where a request may miss its turn and be made again later."""
 
 
 @dataclass
@@ -137,12 +139,16 @@ def test_the_serving_certificate_comes_from_the_api_server(joined: Joined) -> No
 def test_both_are_renewed_while_the_agent_runs(joined: Joined) -> None:
     client, server, pid = joined.certificate("client"), joined.certificate("server"), joined.agent.pid
 
-    wait_until(lambda: joined.certificate("client").serial_number != client.serial_number, "the client's is renewed")
-    wait_until(lambda: joined.certificate("server").serial_number != server.serial_number, "the server's is renewed")
-    ended = max(client.not_valid_after_utc, server.not_valid_after_utc)
-    wait_until(lambda: joined.heard_of() > ended, "the node is heard of after the first certificates have ended")
+    def both_are_new() -> bool:
+        return joined.certificate("client") != client and joined.certificate("server") != server
 
-    wait_until(lambda: joined.shown().not_valid_after_utc > ended, "the new one is served")
+    wait_until(both_are_new, "both are renewed", RENEWAL_SECONDS)
+    ended = max(client.not_valid_after_utc, server.not_valid_after_utc)
+    wait_until(
+        lambda: joined.heard_of() > ended, "the node is heard of after the first certificates ended", RENEWAL_SECONDS
+    )
+
+    wait_until(lambda: joined.shown().not_valid_after_utc > ended, "the new one is served", RENEWAL_SECONDS)
     assert joined.agent.alive()
     assert joined.agent.pid == pid
     renewal = [item for item in joined.requests() if item["metadata"]["name"].startswith("csr-")]

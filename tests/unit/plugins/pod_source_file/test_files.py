@@ -211,6 +211,15 @@ def test_garbage_is_named_once_and_the_others_run(files, folder, caplog, kind):
     assert record.__dict__["err"]
 
 
+def test_fields_that_no_pod_has_are_named_once_and_the_pod_runs(files, folder, caplog):
+    write(folder / "web.yaml", POD.format(name="web", tag="1").replace("metadata:", "spce: {}\nmetadata:"))
+    for _ in range(2):
+        assert names(files.scan()) == ["web-node-1"]
+
+    (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert (record.file, record.fields) == (str(folder / "web.yaml"), "spce (did you mean spec?)")
+
+
 def test_each_bad_content_is_named_anew(files, folder, caplog):
     for text in ("[1]", "[2]", "[2] "):
         write(folder / "bad.yaml", text)

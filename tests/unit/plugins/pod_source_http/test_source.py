@@ -118,6 +118,13 @@ async def test_an_unusable_answer_leaves_the_pods(run, clock, caplog, answer):
     assert [r.__dict__["url"] for r in caplog.records] == [URL]
 
 
+async def test_fields_that_no_pod_has_are_named_once(run, clock, caplog):
+    body = {"kind": "PodList", "items": [pod("a", volumez=[])]}
+    assert len(await run(FakeUrl(json.dumps(body).encode()))) == 1
+    await clock.advance(60)
+    assert [(r.__dict__["url"], r.__dict__["fields"]) for r in caplog.records] == [(URL, "volumez")]
+
+
 async def test_one_bad_pod_of_a_list_leaves_all_as_they_are(run):
     body = {"kind": "PodList", "items": [pod("a"), pod("Bad_Name")]}
     assert await run(FakeUrl(json.dumps(body).encode())) == []
