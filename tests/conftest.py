@@ -16,6 +16,8 @@ from nodeagent.testing.clock import FakeClock
 
 ROOT = Path(__file__).parent.parent
 ROWS_FILE = Path(__file__).parent / "rows.tsv"
+SERVING = "(process_request_thread)"
+"""How the names of threads end that the standard library serves a connection with."""
 IN_CI = bool(os.environ.get("CI"))
 
 
@@ -32,7 +34,7 @@ def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     if inspect.iscoroutinefunction(request.function):
         request.getfixturevalue("_no_task_leaks")
     yield
-    left = [thread for thread in threading.enumerate() if thread not in before and not _of_the_loop(thread)]
+    left = [thread for thread in threading.enumerate() if thread not in before and not _of_others(thread)]
     for thread in left:
         thread.join(1)
     if names := [thread.name for thread in left if thread.is_alive()]:
@@ -49,9 +51,9 @@ async def _no_task_leaks() -> AsyncIterator[None]:
         pytest.fail(f"tasks left over: {', '.join(names)}")
 
 
-def _of_the_loop(thread: threading.Thread) -> bool:
-    """Tell whether *thread* belongs to the loop's executor, which the loop ends when it closes."""
-    return thread.name.startswith("asyncio")
+def _of_others(thread: threading.Thread) -> bool:
+    """Tell whether *thread* is of the loop's executor, which the loop ends, or serves a server that tests share."""
+    return thread.name.startswith("asyncio") or thread.name.endswith(SERVING)
 
 
 class Rows:

@@ -118,7 +118,12 @@ class _Proxy(http.server.BaseHTTPRequestHandler):
             return
         with socket.create_connection(("127.0.0.1", server.leads_to)) as other:
             self.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            back = threading.Thread(target=_pump, args=(other, self.connection), daemon=True)
+            back = threading.Thread(
+                target=_pump,
+                args=(other, self.connection),
+                daemon=True,
+                name=f"back of {threading.current_thread().name}",
+            )
             back.start()
             _pump(self.connection, other)
             back.join(5)
