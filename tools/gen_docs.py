@@ -186,7 +186,7 @@ def configuration_page() -> str:
         "fields below. Every field may be left out; it then has the default. "
         "`nodeagent config explain FIELD` says the same on a terminal, `nodeagent config validate FILE` checks a file "
         "and names every problem at once.",
-        "A field marked ° is checked already and changes nothing yet.",
+        *(["A field marked ° is checked already and changes nothing yet."] if UNIMPLEMENTED else ()),
     ]
     for title, names in groups.items():
         lines += [f"## {title}", _table(top[name] for name in names)]

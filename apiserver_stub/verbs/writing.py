@@ -243,11 +243,11 @@ async def plan_update(
     strategy.prepare_update(new, old, info.subresource)
     if new["metadata"].get("managedFields") is not owners:  # rules that begin with the old object
         new["metadata"] = {**new["metadata"], "managedFields": owners or []}
-    if strategy.counted:
-        changed = any(new.get(member) != old.get(member) for member in strategy.counted)
-        new["metadata"] = {**new["metadata"], "generation": (before.get("generation") or 0) + changed}
     call = Call("UPDATE", request, resource, new, old, name, dry_run=request.dry_run)
     await server.admission.admit(call)
+    if strategy.counted:  # what admission changed counts too
+        changed = any(new.get(member) != old.get(member) for member in strategy.counted)
+        new["metadata"] = {**new["metadata"], "generation": (before.get("generation") or 0) + changed}
     if strategy.reserves:
         goes = finished(new["metadata"], before)
         if goes or not info.subresource:
