@@ -38,7 +38,8 @@ class CriRuntime:
     """A :class:`~nodeagent.contracts.runtime.ContainerRuntime` behind a Unix socket.
 
     Each call is bounded by ``runtimeRequestTimeout``; starting a sandbox by twice that, stopping a container by that
-    and its grace, an exec by that and its own timeout, or by nothing if it has none.
+    and its grace, an exec by that and its own timeout, or by nothing if it has none. What makes or starts something
+    is not cut off at once when it is cancelled.
     spec: config.containerRuntimeEndpoint, config.runtimeRequestTimeout
     """
 
@@ -84,7 +85,7 @@ class CriRuntime:
     async def run_sandbox(self, config: SandboxConfig, runtime_handler: str = "") -> str:
         request = cri.RunPodSandboxRequest(config=requests.sandbox_config(config), runtime_handler=runtime_handler)
         attempt = f"run sandbox of {config.namespace}/{config.name}"
-        answer = await self.connection.call("RunPodSandbox", request, attempt, 2 * self.connection.timeout_seconds)
+        answer = await self.connection.finish("RunPodSandbox", request, attempt, 2 * self.connection.timeout_seconds)
         return str(answer.pod_sandbox_id)
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
@@ -118,11 +119,11 @@ class CriRuntime:
             sandbox_config=requests.sandbox_config(sandbox),
         )
         attempt = f"create container {config.name} of {sandbox.namespace}/{sandbox.name}"
-        return str((await self.connection.call("CreateContainer", request, attempt)).container_id)
+        return str((await self.connection.finish("CreateContainer", request, attempt)).container_id)
 
     async def start_container(self, container_id: str) -> None:
         request = cri.StartContainerRequest(container_id=container_id)
-        await self.connection.call("StartContainer", request, f"start container {container_id}")
+        await self.connection.finish("StartContainer", request, f"start container {container_id}")
 
     async def stop_container(self, container_id: str, grace_seconds: int) -> None:
         request = cri.StopContainerRequest(container_id=container_id, timeout=grace_seconds)

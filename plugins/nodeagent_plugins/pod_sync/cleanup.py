@@ -118,6 +118,11 @@ class PodCleaner:
             raise
         await asyncio.to_thread(_remove_files, paths, status)
 
+    async def discard(self, paths: PodPaths, status: RuntimeContainerStatus) -> None:
+        """Remove a container that never ran; its log first, because a log without a container counts as a run."""
+        await asyncio.to_thread(_remove_files, paths, status)
+        await self.remove_container(paths, status)
+
     async def _remove_directories(self, paths: PodPaths, containers: list[tuple[str, str]]) -> None:
         def remove() -> list[str]:
             disk.remove_log_directory(paths.logs)

@@ -21,6 +21,8 @@ class PodMemory:
     stops: StopMemory = field(default_factory=StopMemory)
     sandbox_configs: dict[str, SandboxConfig] = field(default_factory=dict)
     stopped_sandboxes: set[str] = field(default_factory=set)
+    refused_discards: dict[str, float] = field(default_factory=dict)
+    """When the runtime first refused to remove a container that never ran, by its id."""
 
 
 @dataclass(slots=True)

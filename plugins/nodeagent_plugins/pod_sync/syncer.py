@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from nodeagent.contracts.api import RUNTIME_CLASSES
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.pods import SyncOutcome
-from nodeagent.contracts.runtime import ContainerState, RuntimePod, SandboxConfig
-from nodeagent.errors import ApiNotFound, NodeAgentError, VolumeError
+from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, RuntimePod, SandboxConfig
+from nodeagent.errors import ApiNotFound, NodeAgentError, RuntimeFailure, RuntimeUnavailable, VolumeError
 from nodeagent.model.pod import Pod, PodStatus
-from nodeagent_plugins.pod_sync.actions import Kill, PodActions, compute_actions
+from nodeagent_plugins.pod_sync.actions import Kill, PodActions, Start, compute_actions
 from nodeagent_plugins.pod_sync.cleanup import PodCleaner
 from nodeagent_plugins.pod_sync.disk import make_pod_directories
 from nodeagent_plugins.pod_sync.hosts import host_names, kernel_hostname
@@ -37,7 +38,11 @@ from nodeagent_plugins.pod_sync.stopping import ContainerStopper, Moments, plan_
 from nodeagent_plugins.pod_sync.subpaths import BindMount
 
 SANDBOXES_AT_ONCE = 8
+DISCARD_SECONDS = 5.0
 _log = logging.getLogger(__name__)
+
+_Run = tuple[str, int]
+"""Name and attempt of a container."""
 
 
 class BundledPodSyncer:
@@ -131,8 +136,7 @@ class BundledPodSyncer:
                 await self._prepare_node(step, new=False)  # limits that an earlier run of the agent did not know
             await self._prepare_volumes(step)  # fresh content for what runs
             return
-        for status in actions.discards:
-            await self._cleaner.remove_container(step.paths, status)
+        taken = await self._discard(step, actions.discards)
         await self._prepare_node(step, new=actions.create_sandbox)
         await self._prepare_volumes(step)
         if actions.create_sandbox:
@@ -143,8 +147,32 @@ class BundledPodSyncer:
         for start in actions.starts:
             if start.container.name in unstopped:
                 continue
-            if not await self._starter.start(step, start) and start.gate:
+            if not await self._starter.start(step, _past(start, taken)) and start.gate:
                 break
+
+    async def _discard(self, step: Step, discards: Sequence[RuntimeContainerStatus]) -> Collection[_Run]:
+        """Remove containers that never ran; return the name and attempt of each that the runtime will not give back.
+
+        :raises NodeAgentError: one cannot be removed yet; after some seconds the pod goes on without that.
+        """
+        taken: set[_Run] = set()
+        refused, now = step.memory.refused_discards, self._context.clock.now()
+        for status in discards:
+            try:
+                await self._cleaner.discard(step.paths, status)
+            except RuntimeUnavailable:
+                raise
+            except RuntimeFailure as error:
+                if now - refused.setdefault(status.id, now) < DISCARD_SECONDS:
+                    raise
+                _log.warning(
+                    "Container whose start was cut off stays with the runtime",
+                    extra={"pod": step.pod.full_name, "container": status.name, "id": status.id, "err": error},
+                )
+                taken.add((status.name, status.attempt))
+            else:
+                refused.pop(status.id, None)
+        return taken
 
     async def _kill(self, step: Step, kills: Sequence[Kill]) -> None:
         pod, memory = step.pod, step.memory
@@ -286,6 +314,13 @@ class BundledPodSyncer:
 
     def _paths(self, pod: Pod) -> PodPaths:
         return PodPaths(self._context.pod_dir(pod.uid), self._log_root, pod.namespace, pod.name, pod.uid)
+
+
+def _past(start: Start, taken: Collection[_Run]) -> Start:
+    """Return *start* with the first attempt that nothing in the runtime occupies."""
+    while not start.resume_id and (start.container.name, start.attempt) in taken:
+        start = replace(start, attempt=start.attempt + 1)
+    return start
 
 
 def _first_ip(observed: RuntimePod) -> str:

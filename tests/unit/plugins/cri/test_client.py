@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
@@ -51,6 +52,8 @@ class FakeConnection:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    finish = call
 
     async def stream(self, name: str, request: Any, attempt: str) -> AsyncGenerator[Any, None]:
         for answer in self.answers.get(name, ()):
@@ -256,6 +259,50 @@ async def test_a_failed_call_is_counted_as_such(tmp_path):
 
     assert [counter.value("version") - count for counter, count in zip(counters, before, strict=True)] == [1, 1]
     assert DURATIONS.count("version") >= 1
+
+
+class SlowConnection(Connection):
+    """Answers when told to."""
+
+    def __init__(self) -> None:
+        super().__init__("unix:///nobody.sock", timeout_seconds=5)
+        self.answering, self.ended = asyncio.Event(), False
+
+    async def call(self, *_: Any) -> Any:
+        await self.answering.wait()
+        self.ended = True
+        return cri.StartContainerResponse()
+
+
+async def test_a_start_that_is_cancelled_still_comes_to_its_end(clock):
+    connection = SlowConnection()
+    start = asyncio.create_task(CriRuntime(connection, clock).start_container("c"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    start.cancel()
+    await asyncio.sleep(0.01)
+    assert not start.done()
+    connection.answering.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await start
+    assert connection.ended
+
+
+async def test_a_start_that_does_not_end_is_cut_off_in_the_end(clock, monkeypatch):
+    monkeypatch.setattr("nodeagent_plugins.cri.connection.FINISH_SECONDS", 0.01)
+    connection = SlowConnection()
+    start = asyncio.create_task(CriRuntime(connection, clock).start_container("c"))
+    await asyncio.sleep(0)
+
+    start.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await start
+    connection.answering.set()
+    await asyncio.sleep(0.01)
+    assert not connection.ended
 
 
 async def test_a_runtime_tells_how_far_its_pulls_are(connection: FakeConnection) -> None:

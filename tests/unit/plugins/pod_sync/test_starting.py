@@ -145,6 +145,34 @@ async def test_an_interrupted_start_is_made_again_as_if_it_had_not_been(bench):
     assert bench.runtime.running() == ["web/main"]
 
 
+async def test_a_start_that_was_cut_off_and_cannot_be_removed_does_not_hold_up_the_pod(bench, clock):
+    pod = make_pod(restart_policy="Never")
+    await bench.sync(pod)
+    observed = bench.runtime.pod(pod.uid)
+    stuck = observed.containers[0]
+    bench.runtime.exit(stuck.id, 128)
+    broken = replace(
+        stuck, state=ContainerState.EXITED, started_at=0, exit_code=128, message="failed: context canceled: unknown"
+    )
+    observed = replace(observed, containers=[broken])
+    refusal = RuntimeFailure("cannot delete running task")
+    log = bench.log_root / "pods" / "default_web_uid-web" / "main" / "0.log"
+    log.touch()
+
+    bench.runtime.fail("remove_container", refusal)
+    first = await bench.syncer.sync_pod(pod, pod.status, observed)
+    assert first.error is refusal
+    assert not log.exists(), "a log without a container would count as a run"
+    assert [config.attempt for config in bench.made()] == [0]
+
+    await clock.advance(5)
+    bench.runtime.fail("remove_container", refusal)
+    second = await bench.syncer.sync_pod(pod, pod.status, observed)
+    assert second.error is None
+    assert [config.attempt for config in bench.made()] == [0, 1]
+    assert bench.runtime.running() == ["web/main"]
+
+
 async def test_a_plugin_that_fails_keeps_the_container_from_being_made(bench):
     def refuse(_settings):
         raise PluginError("gpu", "no device")
