@@ -169,10 +169,13 @@ class Containerd:
 
     def remove_pods(self) -> None:
         """Stop and remove every sandbox with its containers."""
-        with self._channel() as channel:
-            listed = _call(channel, "ListPodSandbox", cri.ListPodSandboxRequest(), cri.ListPodSandboxResponse)
-            with ThreadPoolExecutor(4) as pool:
-                list(pool.map(functools.partial(_remove_sandbox, channel), [sandbox.id for sandbox in listed.items]))
+        try:
+            self._remove_pods()
+        except grpc.RpcError as error:
+            if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:
+                raise
+            self.restart()  # a task whose start was cut off is given up only so
+            self._remove_pods()
 
     def close(self) -> None:
         """Remove all pods, stop the daemon and clean up; safe to call again."""
@@ -193,6 +196,12 @@ class Containerd:
                 shutil.rmtree(self.directory, ignore_errors=True)
 
     # --- inside -----------------------------------------------------------------------------------------------
+
+    def _remove_pods(self) -> None:
+        with self._channel() as channel:
+            listed = _call(channel, "ListPodSandbox", cri.ListPodSandboxRequest(), cri.ListPodSandboxResponse)
+            with ThreadPoolExecutor(4) as pool:
+                list(pool.map(functools.partial(_remove_sandbox, channel), [sandbox.id for sandbox in listed.items]))
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS
