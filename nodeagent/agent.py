@@ -192,6 +192,11 @@ class Agent:
         """End :meth:`run`; pods go on."""
         self._stop.set()
 
+    @property
+    def stopping(self) -> bool:
+        """Whether :meth:`stop` was called, or the agent ends by itself."""
+        return self._stop.is_set()
+
     def describe(self) -> str:
         """Return one line for people on how the agent does."""
         return f"{len(self._pods.all())} pods; {self._pleg.health.problem or 'the runtime answers'}"

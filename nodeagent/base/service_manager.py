@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, MutableMapping
 
 from nodeagent.base.aio import Clock
@@ -47,6 +48,10 @@ class ServiceManager:
         """The program serves from now on."""
         self._status = status
         self._send("READY=1", f"STATUS={_line(status)}")
+
+    def reloading(self) -> None:
+        """The program takes over a changed configuration; :meth:`ready` ends it."""
+        self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", "STATUS=Starting anew")
 
     def stopping(self) -> None:
         """The program is about to end."""

@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import uvloop
 
-from nodeagent.base import identity
 from nodeagent.base.aio import SystemClock, TaskOwner
 from nodeagent.base.allocator import give_back_early
 from nodeagent.base.service_manager import ServiceManager
 from nodeagent.cli.exit_codes import ExitCode
-from nodeagent.config.load import load_configuration
+from nodeagent.cli.reload import Prepared, Reload, prepare
 from nodeagent.config.rules.node import logging_settings
 from nodeagent.config.unimplemented import unimplemented
 from nodeagent.errors import ConfigError, NodeAgentError, PluginError
-from nodeagent.plugin_settings import load_plugin_settings
-from nodeagent.pluginmanager import PluginManager
 
 if TYPE_CHECKING:
     from nodeagent.base.logging import Logging
@@ -30,17 +28,33 @@ _log = logging.getLogger("nodeagent")
 
 
 def run(argv: Sequence[str]) -> int:
-    """Load the configuration and the plugins, then run the agent until a signal ends it.
+    """Load the configuration and the plugins, then run the agent until a signal ends it or has it start anew.
 
     :raises ConfigError: with every problem of the configuration.
     :raises PluginError: a plugin cannot be loaded.
     """
     give_back_early()
-    loaded = load_configuration(argv)
-    identity.configure(loaded.settings.identity)
-    plugins = PluginManager()
-    plugins.load_entry_points(loaded.settings.disabled_plugins)
-    settings = load_plugin_settings(loaded.settings.plugin_config, plugins)
+    reload = Reload(argv)
+    try:
+        code = _run(reload)
+    except (ConfigError, PluginError) as error:
+        if not reload.fall_back():
+            raise
+        for problem in error.problems if isinstance(error, ConfigError) else [error]:
+            print(f"invalid configuration: {problem}", file=sys.stderr)
+    if reload.due:
+        reload.start_anew()
+    return code
+
+
+def _run(reload: Reload) -> int:
+    """Run the agent once and return its exit code.
+
+    :raises ConfigError: with every problem of the configuration.
+    :raises PluginError: a plugin cannot be loaded.
+    """
+    prepared = prepare(reload.arguments)
+    loaded = prepared.loaded
     with _start_logging(loaded):
         for warning in loaded.warnings:
             _log.warning(warning)
@@ -49,32 +63,50 @@ def run(argv: Sequence[str]) -> int:
             _log.warning("Some fields have no effect yet", extra={"fields": ", ".join(without_effect)})
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             try:
-                return runner.run(_serve(loaded, plugins, settings))
+                return runner.run(_serve(prepared, reload))
             except NodeAgentError as error:
                 _log.error("Agent cannot go on", extra={"err": str(error)})
-                return ExitCode.CONFIGURATION if isinstance(error, ConfigError | PluginError) else ExitCode.PROBLEMS
+                if not isinstance(error, ConfigError | PluginError):
+                    return ExitCode.PROBLEMS
+                reload.fall_back()
+                return ExitCode.CONFIGURATION
 
 
-async def _serve(loaded: Loaded, plugins: PluginManager, settings: dict[str, dict[str, object]]) -> int:
+async def _serve(prepared: Prepared, reload: Reload) -> int:
     from nodeagent.agent import Agent
 
     manager = ServiceManager()
 
     def ready() -> None:
+        reload.settle()
         manager.ready(agent.describe())
 
-    agent = Agent(loaded, plugins, plugin_settings=settings, ready=ready)
+    agent = Agent(prepared.loaded, prepared.plugins, plugin_settings=prepared.settings, ready=ready)
     loop = asyncio.get_running_loop()
 
     def stop(name: str) -> None:
         _log.info("Signal received, stopping", extra={"signal": name})
+        reload.cancel()
         end_at_the_next_signal(loop)
         manager.stopping()
         agent.stop()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop, number.name)
+    def hang_up() -> None:
+        if not agent.stopping:
+            tasks.start(take_over(), "reload")
+
+    async def take_over() -> None:
+        if await reload.take(prepared):
+            manager.reloading()
+            agent.stop()
+
     async with TaskOwner("service manager") as tasks:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop, number.name)
+        if sys.stdin is not None and sys.stdin.isatty():  # the terminal has gone
+            loop.add_signal_handler(signal.SIGHUP, stop, signal.SIGHUP.name)
+        else:
+            loop.add_signal_handler(signal.SIGHUP, hang_up)
         tasks.start(manager.keep_told(agent.describe, SystemClock()), "signs of life")
         return await agent.run()
 

@@ -1,0 +1,133 @@
+"""SIGHUP takes over a changed configuration; a bad one changes nothing, and pods never notice."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.integration.agent.conftest import Node
+from tests.integration.agent.service import NotifySocket
+from tests.integration.programs import NodeAgent, simple_pod, wait_until
+from tests.integration.reference import new_api_server
+
+STARTS = '"Agent starts"'
+
+
+@pytest.fixture
+def node(containerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    """A node with one pod that runs."""
+    api = new_api_server(tmp_path)
+    agent = NodeAgent(tmp_path, containerd.endpoint, api)
+    found = Node(containerd, api, agent)
+    try:
+        api.start()
+        agent.start(maxPods=40)
+        api.create_pod(simple_pod("web", nodeName="node-1"))
+        found.phase("web", "Running")
+        yield found
+    finally:
+        agent.kill()
+        api.stop()
+        containerd.remove_pods()
+
+
+def change(node: Node, text: str = "", **fields: Any) -> None:
+    """Rewrite the configuration file."""
+    file = node.agent.directory / "config.yaml"
+    file.write_text(text or yaml.safe_dump(yaml.safe_load(file.read_text()) | fields))
+
+
+def hang_up(node: Node) -> None:
+    os.kill(node.agent.pid, signal.SIGHUP)
+
+
+def starts(node: Node) -> int:
+    return node.agent.log.read_text().count(STARTS)
+
+
+def container(node: Node) -> Any:
+    (status,) = node.api.pod("web")["status"]["containerStatuses"]
+    return status["containerID"], status["restartCount"]
+
+
+def capacity(node: Node) -> str:
+    return str(node.api.get("/api/v1/nodes/node-1")["status"]["capacity"]["pods"])
+
+
+def test_a_changed_configuration_is_taken_over_in_the_same_process(node: Node) -> None:
+    before, pid = container(node), node.agent.pid
+    change(node, maxPods=41)
+
+    hang_up(node)
+
+    wait_until(lambda: capacity(node) == "41", "the change is in force", 30)
+    assert 'changed="maxPods"' in node.agent.log.read_text()
+    assert node.agent.alive()
+    assert Path(f"/proc/{pid}/status").exists()
+    assert container(node) == before
+    change(node, maxPods=42)
+    hang_up(node)
+    wait_until(lambda: capacity(node) == "42", "it goes on like that", 30)
+
+
+def test_every_problem_of_a_bad_configuration_is_named_and_nothing_else_happens(node: Node) -> None:
+    before = container(node)
+    change(node, maxPods=-1, syncFrequency="soon")
+
+    hang_up(node)
+
+    def refused() -> bool:
+        return node.agent.log.read_text().count("the one before stays in force") == 2
+
+    wait_until(refused, "both problems are told")
+    text = node.agent.log.read_text()
+    assert "config.yaml:" in text
+    assert "maxPods" in text
+    assert "syncFrequency" in text
+    change(node, text="a: [")
+    hang_up(node)
+    wait_until(lambda: "stays in force" in node.agent.log.read_text().split("syncFrequency")[-1], "this one too")
+    assert starts(node) == 1
+    assert (container(node), capacity(node)) == (before, "40")
+
+
+def test_what_only_a_start_can_refuse_brings_the_configuration_before_back(node: Node) -> None:
+    before = container(node)
+    change(node, maxPods=43, cgroupRoot="/there-is-no-such-group")
+
+    hang_up(node)
+
+    wait_until(lambda: "comes back in force" in node.agent.log.read_text(), "the start is refused")
+    wait_until(lambda: starts(node) == 3, "the agent starts again", 30)
+    assert "/there-is-no-such-group" in node.agent.log.read_text()
+    node.api.create_pod(simple_pod("later", nodeName="node-1"))
+    node.phase("later", "Running")
+    assert (container(node), capacity(node)) == (before, "40")
+
+    change(node, maxPods=44, cgroupRoot="/")
+    hang_up(node)
+    wait_until(lambda: capacity(node) == "44", "the next good one counts", 30)
+
+
+def test_the_service_manager_hears_of_it(containerd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = NotifySocket()
+    monkeypatch.setenv("NOTIFY_SOCKET", manager.address)
+    monkeypatch.setenv("WATCHDOG_USEC", "60000000")
+    agent = NodeAgent(tmp_path, containerd.endpoint)
+    try:
+        agent.begin()
+        manager.until("READY=1")
+        os.kill(agent.pid, signal.SIGHUP)
+        manager.until("RELOADING=1")
+        manager.until("READY=1")
+        manager.until("WATCHDOG=1", 60)
+        agent.stop()
+    finally:
+        agent.kill()
+        manager.close()
