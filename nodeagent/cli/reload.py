@@ -21,7 +21,6 @@ from nodeagent.base import identity
 from nodeagent.base.tls import write_private
 from nodeagent.config import names
 from nodeagent.config.codec import encode
-from nodeagent.config.credentials import load_credential_providers
 from nodeagent.config.load import Loaded, load_configuration
 from nodeagent.errors import ConfigError, PluginError
 from nodeagent.plugin_settings import load_plugin_settings
@@ -137,6 +136,8 @@ class Reload:
         new = prepare(self._given)
         providers = new.loaded.settings.image_credential_provider_config
         if providers:
+            from nodeagent.config.credentials import load_credential_providers
+
             load_credential_providers(providers)
         before = _place(now)
         document = {**now.loaded.provenance.value, "apiVersion": names.native_version(), "kind": names.NATIVE_KIND}
