@@ -71,6 +71,8 @@ def render_error(error: ApiError, format_: Format) -> Rendered:
     """Return the bytes of a Status."""
     content_type, data = media.encode(Format(format_.encoding, pretty=format_.pretty), error.body())
     headers = dict(error.headers)
+    if seconds := (error.details or {}).get("retryAfterSeconds"):
+        headers["Retry-After"] = str(seconds)
     if error.code == 403:
         headers["X-Content-Type-Options"] = "nosniff"
     return Rendered(error.code, content_type, [data], headers)

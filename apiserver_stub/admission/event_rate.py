@@ -46,7 +46,7 @@ class EventRateLimit(AdmissionPlugin):
             if not limit.take(key):
                 problems.append(f"limit reached on type {limit.type} for key {key}")
         if problems:
-            raise ApiError(429, "TooManyRequests", f"Too many requests: {combined(problems)}", {"retryAfterSeconds": 1})
+            raise ApiError(429, "TooManyRequests", f"Too many requests: {combined(problems)}")
 
 
 class _Limit:

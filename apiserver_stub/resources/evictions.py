@@ -209,12 +209,10 @@ def _too_soon(budget: str) -> ApiError:
 
 def _too_many(cause: str, retry_seconds: int = 0) -> ApiError:
     details: Object = {"causes": [{"reason": "DisruptionBudget", "message": cause}]}
-    headers = {}
     if retry_seconds:
         details["retryAfterSeconds"] = retry_seconds
-        headers["Retry-After"] = str(retry_seconds)
     message = "Cannot evict pod as it would violate the pod's disruption budget."
-    return ApiError(429, "TooManyRequests", message, details, headers)
+    return ApiError(429, "TooManyRequests", message, details)
 
 
 def _marked(pod: Object) -> Object:

@@ -49,4 +49,4 @@ def too_large_version(wanted: int, current: int) -> ApiError:
     message = f"Too large resource version: {wanted}, current: {current}"
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     details = {"causes": [cause], "retryAfterSeconds": 1}
-    return ApiError(504, "Timeout", f"Timeout: {message}", details, {"Retry-After": "1"})
+    return ApiError(504, "Timeout", f"Timeout: {message}", details)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from apiserver_stub import status
+from apiserver_stub.media import PLAIN
+from apiserver_stub.reply import render_error
 
 
 def test_not_found_names_resource_and_group() -> None:
@@ -39,3 +41,12 @@ def test_values_are_quoted_by_type() -> None:
 def test_success_has_no_code() -> None:
     assert "code" not in status.success({"name": "x"})
     assert status.done(201)["code"] == 201
+
+
+def test_an_error_that_asks_to_come_back_says_so_in_the_header_too() -> None:
+    collision = status.already_exists("", "pods", "web-x7k2p")
+    headers_before = render_error(collision, PLAIN).headers
+    collision.details = {**(collision.details or {}), "retryAfterSeconds": 1}
+
+    assert "Retry-After" not in headers_before
+    assert render_error(collision, PLAIN).headers["Retry-After"] == "1"
