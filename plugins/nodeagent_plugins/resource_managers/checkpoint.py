@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from nodeagent_plugins.resource_managers.errors import StaleState
+from nodeagent_plugins.resource_managers.fingerprint import Fingerprint
 
 
 class Checkpoint:
     """One state file.
 
     :param policy: the policy that writes it; what another one wrote is refused.
+    :param fingerprint: computes the checksum of what is in it.
     """
 
-    def __init__(self, file: Path, policy: str) -> None:
-        self.file, self._policy = file, policy
+    def __init__(self, file: Path, policy: str, fingerprint: Fingerprint) -> None:
+        self.file, self._policy, self._fingerprint = file, policy, fingerprint
 
     def read(self) -> dict[str, Any] | None:
         """Return what was written, ``None`` when there is no file. Blocks.
@@ -36,7 +37,12 @@ class Checkpoint:
         policy = content.get("policyName")
         if policy != self._policy:
             raise self.stale(f'configured policy "{self._policy}" differs from state checkpoint policy "{policy}"')
-        if content.pop("checksum", None) != _checksum(content):
+        checksum = content.pop("checksum", None)
+        try:
+            fits = checksum == self._fingerprint(content)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise self.stale(f"checkpoint is corrupted: {error!r}") from error
+        if not fits:
             raise self.stale("checkpoint is corrupted: its checksum does not fit")
         return content
 
@@ -47,7 +53,7 @@ class Checkpoint:
         """
         content = {"policyName": self._policy, **state}
         aside = self.file.with_name(f".{self.file.name}.new")
-        aside.write_text(json.dumps({**content, "checksum": _checksum(content)}), encoding="utf-8")
+        aside.write_text(json.dumps({**content, "checksum": self._fingerprint(content)}), encoding="utf-8")
         aside.replace(self.file)
 
     def stale(self, why: str) -> StaleState:
@@ -56,7 +62,3 @@ class Checkpoint:
             f"could not restore state from checkpoint: {why}; please drain this node and delete the checkpoint file "
             f'"{self.file}" before the next start'
         )
-
-
-def _checksum(content: Mapping[str, Any]) -> int:
-    return zlib.crc32(json.dumps(content, sort_keys=True, separators=(",", ":")).encode())

@@ -20,7 +20,7 @@ from nodeagent.contracts.runtime import (
 )
 from nodeagent.errors import NodeAgentError, RuntimeFailure
 from nodeagent.model.pod import Container, Pod
-from nodeagent_plugins.resource_managers import CPU_STATE, MEMORY_STATE, metrics
+from nodeagent_plugins.resource_managers import CPU_STATE, MEMORY_STATE, fingerprint, metrics
 from nodeagent_plugins.resource_managers.alignment import NONE, Alignment, Hint, Hints
 from nodeagent_plugins.resource_managers.checkpoint import Checkpoint
 from nodeagent_plugins.resource_managers.cpu import CpuAssignments, containers_in_order, exclusive_cpus
@@ -50,8 +50,10 @@ class ResourceManagers:
         self._alignment: Alignment | None = None
         self._cpus: CpuAssignments | None = None
         self._memory: MemoryAssignments | None = None
-        self._cpu_file = Checkpoint(context.root_dir / CPU_STATE, self._cpu_policy)
-        self._memory_file = Checkpoint(context.root_dir / MEMORY_STATE, _POLICY_NAMES[self._memory_policy])
+        self._cpu_file = Checkpoint(context.root_dir / CPU_STATE, self._cpu_policy, fingerprint.of_cpus)
+        self._memory_file = Checkpoint(
+            context.root_dir / MEMORY_STATE, _POLICY_NAMES[self._memory_policy], fingerprint.of_memory
+        )
         self._parts: list[tuple[Checkpoint, CpuAssignments | MemoryAssignments]] = []
         """What is managed, with the file that keeps it."""
         self._lock = asyncio.Lock()

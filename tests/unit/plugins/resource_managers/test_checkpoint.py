@@ -8,10 +8,11 @@ import pytest
 
 from nodeagent_plugins.resource_managers.checkpoint import Checkpoint
 from nodeagent_plugins.resource_managers.errors import StaleState
+from nodeagent_plugins.resource_managers.fingerprint import of_cpus, of_memory
 
 
 def test_what_is_written_is_read_again(tmp_path):
-    checkpoint = Checkpoint(tmp_path / "state", "static")
+    checkpoint = Checkpoint(tmp_path / "state", "static", of_cpus)
     assert checkpoint.read() is None
     checkpoint.write({"defaultCpuSet": "0-1"})
     assert checkpoint.read() == {"policyName": "static", "defaultCpuSet": "0-1"}
@@ -19,17 +20,33 @@ def test_what_is_written_is_read_again(tmp_path):
 
 
 def test_a_state_of_another_policy_is_refused_with_what_to_do(tmp_path):
-    Checkpoint(tmp_path / "state", "static").write({})
+    Checkpoint(tmp_path / "state", "static", of_cpus).write({"defaultCpuSet": "0"})
     with pytest.raises(StaleState) as refused:
-        Checkpoint(tmp_path / "state", "none").read()
+        Checkpoint(tmp_path / "state", "none", of_cpus).read()
     assert 'configured policy "none" differs from state checkpoint policy "static"' in str(refused.value)
     assert f'drain this node and delete the checkpoint file "{tmp_path}/state"' in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", '{"policyName": "static"', '{"policyName": "static", "defaultCpuSet": "0", "checksum": 1}']
+    "content",
+    [
+        "",
+        "[]",
+        '{"policyName": "static"',
+        '{"policyName": "static", "checksum": 1}',
+        '{"policyName": "static", "defaultCpuSet": "0", "entries": 1, "checksum": 1}',
+        '{"policyName": "static", "defaultCpuSet": "0", "checksum": 1}',
+    ],
 )
 def test_a_damaged_state_is_refused(tmp_path, content):
     (tmp_path / "state").write_text(content)
     with pytest.raises(StaleState, match="delete the checkpoint file"):
-        Checkpoint(tmp_path / "state", "static").read()
+        Checkpoint(tmp_path / "state", "static", of_cpus).read()
+
+
+def test_what_every_kubelet_leaves_behind_is_taken(tmp_path):
+    cpus, memory = tmp_path / "cpu_manager_state", tmp_path / "memory_manager_state"
+    cpus.write_text('{"policyName":"none","defaultCpuSet":"","checksum":1353318690}')
+    memory.write_text('{"policyName":"None","machineState":{},"checksum":4236770233}')
+    assert Checkpoint(cpus, "none", of_cpus).read() is not None
+    assert Checkpoint(memory, "None", of_memory).read() is not None
