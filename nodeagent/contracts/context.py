@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from nodeagent.base.aio import Clock, TaskOwner
 from nodeagent.base.gates import FeatureGates
@@ -30,6 +30,17 @@ async def _nothing_to_flush(_seconds: float) -> None:
     """Return at once: there is no API server to tell."""
 
 
+class NewApi(Protocol):
+    """Makes another client of the API server, with a rate of its own."""
+
+    def __call__(self, qps: float, burst: int, /, *, deadline_seconds: float | None = None) -> Api:
+        """Return a client that sends *qps* queries a second and *burst* at once; 0 is unlimited.
+
+        :param deadline_seconds: how long one attempt may take; ``None`` is as long as with the agent's own client.
+        """
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class AgentContext:
     """The node and its parts, filled in the order of the fields while the agent starts.
@@ -50,8 +61,8 @@ class AgentContext:
     """Validated settings from ``--plugin-config`` by plugin name."""
     api: Api | None = None
     """The rate-limited client; ``None`` in standalone mode."""
-    new_api: Callable[[float, int], Api] | None = None
-    """Make another client with its own rate (queries a second, burst; 0 is unlimited), such as for events."""
+    new_api: NewApi | None = None
+    """Make another client with its own rate, such as for events."""
     node: Callable[[], Mapping[str, Any] | None] = lambda: None
     """Return the node object as last read from or written to the API server."""
     node_reference: Callable[[], ObjectReference] = ObjectReference

@@ -62,7 +62,7 @@ class NodeLease:
                 await self._clock.sleep(period * (1 + _JITTER * random.random()))  # noqa: S311  spreads load
 
     async def _renew(self) -> None:
-        """Write the lease, and look at the server's again where somebody else wrote it.
+        """Write the lease; try again at once without an answer, and after a new look where somebody else wrote it.
 
         :raises ApiError: the last try failed.
         """
@@ -77,7 +77,8 @@ class NodeLease:
                     self._known = await self._api.update(LEASES, self._name, renewed, self._namespace)
                 return
             except ApiUnavailable:
-                raise
+                if not tries_left:
+                    raise
             except (ApiConflict, ApiNotFound):
                 self._known = None
                 if not tries_left:

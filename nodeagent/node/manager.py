@@ -148,5 +148,8 @@ class NodeManager:
 
     def _heartbeat_api(self) -> Api | None:
         if self._heartbeat is None and self._context.new_api is not None:
-            self._heartbeat = self._context.new_api(0, 0)
+            config = self._context.config
+            # A connection that went dead unseen must be given up while there is time for another.
+            limit = min(config.node_status_update_frequency.seconds, config.node_lease_duration_seconds)
+            self._heartbeat = self._context.new_api(0, 0, deadline_seconds=max(limit, 1.0))
         return self._heartbeat or self._context.api

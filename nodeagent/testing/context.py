@@ -60,7 +60,7 @@ def make_context(
             "gates": build_gates(config.feature_gates),
             "settings": settings,
             "tasks": TaskOwner("test"),
-            "new_api": (lambda _qps, _burst: api) if api is not None else None,
+            "new_api": (lambda _qps, _burst, *, deadline_seconds=None: api) if api is not None else None,
             **{field: parts.pop(field) for field in direct},
         },
     )

@@ -10,7 +10,7 @@ from nodeagent.base.duration import Duration
 from nodeagent.config.types import Taint
 from nodeagent.contracts.api import LEASES, NODES
 from nodeagent.contracts.node import NodeReport
-from nodeagent.errors import ApiConflict, RuntimeUnavailable
+from nodeagent.errors import ApiConflict, ApiUnavailable, RuntimeUnavailable
 from nodeagent.testing import FakeApi, FakeClock
 
 # --- registration ---------------------------------------------------------------------------------------------
@@ -374,6 +374,34 @@ async def test_the_lease_is_renewed_soon_after_an_outage(make_node: Any, api: Fa
 
     assert lease is not None
     assert lease["spec"]["renewTime"] > "2024-01-02T15:04:35"
+
+
+async def test_a_renewal_without_an_answer_is_tried_again_at_once(
+    make_node: Any, api: FakeApi, clock: FakeClock
+) -> None:
+    async with make_node().running():
+        await clock.advance(2)
+        before = len(api.made("update", LEASES))
+        api.fail("update", ApiUnavailable("update leases: no answer within 10 s"), times=4)
+        await clock.advance(11)
+
+    assert len(api.made("update", LEASES)) - before == 5
+
+
+@pytest.mark.parametrize(("frequency", "duration", "limit"), [(10, 40, 10), (60, 40, 40), (0.2, 40, 1)])
+async def test_heartbeats_give_up_a_dead_connection_in_time_for_another(
+    make_node: Any, api: FakeApi, clock: FakeClock, frequency: float, duration: int, limit: float
+) -> None:
+    asked: list[tuple[float, int, float | None]] = []
+    node = make_node(node_status_update_frequency=seconds(frequency), node_lease_duration_seconds=duration)
+    node.context.new_api = lambda qps, burst, *, deadline_seconds=None: (
+        asked.append((qps, burst, deadline_seconds)) or api
+    )
+
+    async with node.running():
+        await clock.advance(2)
+
+    assert asked == [(0, 0, limit)]
 
 
 # --- standalone -----------------------------------------------------------------------------------------------
