@@ -115,7 +115,7 @@ class Agent:
         provide_parts(context, plugins, self._pods, with_listeners)
         assert isinstance(context.recorder, EventJournal)
         self._explainer = Explainer(context, self._pods, context.recorder, plugins)
-        self._node = NodeManager(context, plugins, lambda: [p for p in (self._pleg.health.problem,) if p])
+        self._node = NodeManager(context, plugins, self._problems)
         context.node, context.wake_node = (lambda: self._node.node), self._node.wake
         self._mirrors = MirrorPods(
             api=lambda: context.api,
@@ -311,6 +311,11 @@ class Agent:
             network_problem=lambda: self._node.network_problem,
             finished=self._pod_finished,
         )
+
+    def _problems(self) -> list[str]:
+        """Return what of the core keeps the node from being Ready, in the field's words."""
+        problem = self._pleg.health.problem
+        return [f"PLEG is not healthy: {problem}"] if problem else []
 
     def _checks(self) -> dict[str, Callable[[], str]]:
         return {"ping": lambda: "", "pleg": lambda: self._pleg.health.problem}

@@ -10,7 +10,7 @@ from nodeagent.base.metrics import Counter, Histogram
 from nodeagent.contracts.runtime import ContainerRuntime
 from nodeagent.errors import RuntimeFailure
 from nodeagent.pleg.cache import PodCache
-from nodeagent.pleg.generic import EVENTED_RELIST_SECONDS, RELIST_SECONDS, GenericPleg
+from nodeagent.pleg.generic import RELIST_SECONDS, GenericPleg
 
 _log = logging.getLogger(__name__)
 MAX_RETRIES = 5
@@ -60,7 +60,7 @@ class EventedPleg:
                     if failures or self._generic.period_seconds == RELIST_SECONDS:
                         failures = 0
                         backoff.reset()
-                        self._generic.period_seconds = EVENTED_RELIST_SECONDS
+                        self._generic.rely_on_events()
                         CONNECTED.inc()
                     if event.created_at:
                         LATENCY.observe(max(0.0, self._clock.wall().timestamp() - event.created_at / 1e9))
@@ -76,8 +76,7 @@ class EventedPleg:
                 BROKEN.inc()
                 _log.warning("Event stream of the runtime broke", extra={"err": str(error)})
             finally:
-                self._generic.period_seconds = RELIST_SECONDS
-                self._generic.relist_soon()
+                self._generic.rely_on_listings()
             failures += 1
             await self._clock.sleep(backoff.next())
         _log.error("Event stream of the runtime keeps breaking; pods are listed instead")

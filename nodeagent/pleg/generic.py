@@ -16,6 +16,7 @@ from nodeagent.pleg.health import LoopHealth
 RELIST_SECONDS = 1.0
 EVENTED_RELIST_SECONDS = 300.0
 UNHEALTHY_SECONDS = 180.0
+EVENTED_UNHEALTHY_SECONDS = 600.0
 _PARALLEL_LOOKS = 8
 
 RELIST_DURATION = Histogram("pleg_relist_duration_seconds", "How long a relist of all pods took.")
@@ -57,6 +58,15 @@ class GenericPleg:
             await self.relist()
             await self._rest(due)
 
+    def rely_on_events(self) -> None:
+        """Relist only now and then, because the runtime tells of changes."""
+        self.period_seconds, self.health.limit_seconds = EVENTED_RELIST_SECONDS, EVENTED_UNHEALTHY_SECONDS
+
+    def rely_on_listings(self) -> None:
+        """Relist at once and each second again."""
+        self.period_seconds = RELIST_SECONDS
+        self.relist_soon()
+
     def relist_soon(self) -> None:
         """End the current pause."""
         self._relist_now.set()
@@ -71,6 +81,8 @@ class GenericPleg:
         try:
             return await self._relist(started)
         finally:
+            if self.period_seconds == RELIST_SECONDS:
+                self.health.limit_seconds = UNHEALTHY_SECONDS
             RELIST_DURATION.observe(self._clock.now() - started)
 
     async def _relist(self, started: float) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from nodeagent.base.aio import Clock
+from nodeagent.base.duration import Duration
 
 _log = logging.getLogger(__name__)
 
@@ -16,7 +17,7 @@ class LoopHealth:
     """
 
     def __init__(self, name: str, clock: Clock, limit_seconds: float) -> None:
-        self._name, self._clock, self._limit = name, clock, limit_seconds
+        self._name, self._clock, self.limit_seconds = name, clock, limit_seconds
         self._last_success = clock.now()
         self._error: BaseException | None = None
 
@@ -39,6 +40,7 @@ class LoopHealth:
     def problem(self) -> str:
         """Say what is wrong, or nothing."""
         age = self._clock.now() - self._last_success
-        if age < self._limit:
+        if age < self.limit_seconds:
             return ""
-        return f"{self._name} was last seen active {age:.0f}s ago; threshold is {self._limit:.0f}s"
+        seen, limit = Duration.of(seconds=round(age)), Duration.of(seconds=self.limit_seconds)
+        return f"{self._name} was last seen active {seen} ago; threshold is {limit}"

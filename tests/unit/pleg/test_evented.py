@@ -1,4 +1,4 @@
-"""How long the runtime's events take to arrive is counted."""
+"""Events of the runtime wake pods at once, and rare listings beside them are no sign of illness."""
 
 import asyncio
 
@@ -21,5 +21,28 @@ async def test_an_event_wakes_its_pod_and_its_way_is_measured(clock):
 
     assert set(woken) == {"uid-web"}
     assert LATENCY.count() == before + len(woken)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_listing_rarely_beside_events_is_healthy_and_a_broken_stream_ends_it(clock):
+    runtime = FakeRuntime(clock, events=True)
+    cache = PodCache(lambda: runtime, clock)
+    generic = GenericPleg(lambda: runtime, cache, clock, wake=lambda uid: None)
+    task = asyncio.create_task(EventedPleg(lambda: runtime, cache, generic, clock, wake=lambda uid: None).run())
+    await clock.advance(0)
+    runtime.start("main", make_pod("web"))
+    await eventually(lambda: generic.period_seconds == 300)
+
+    await clock.advance(599)
+    assert generic.health.problem == ""
+    await clock.advance(1)
+    assert generic.health.problem == "pleg was last seen active 10m0s ago; threshold is 10m0s"
+
+    runtime.end_events()
+    await eventually(lambda: generic.period_seconds == 1)
+    await generic.relist()
+    await clock.advance(180)
+    assert generic.health.problem == "pleg was last seen active 3m0s ago; threshold is 3m0s"
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
