@@ -143,10 +143,11 @@ async def _finalize(server: ApiServer, namespace: str) -> None:
         if current is None:
             raise ApiError(404, "NotFound", f'namespaces "{namespace}" not found')
         obj: Object = objects.decode(current.data)
-        finalizers = [name for name in obj["spec"].get("finalizers") or () if name != "kubernetes"]
-        obj["spec"]["finalizers"] = finalizers
-        data = objects.encode_for_store(obj)
-        return Put(data) if finalizers or obj["metadata"].get("finalizers") else Remove(data)
+        before = obj["spec"].get("finalizers") or []
+        finalizers = obj["spec"]["finalizers"] = [name for name in before if name != "kubernetes"]
+        if not finalizers and not obj["metadata"].get("finalizers"):
+            return Remove(objects.encode_for_store(obj))
+        return Keep() if finalizers == before else Put(objects.encode_for_store(obj))
 
     try:
         await server.store.update(_NAMESPACES, namespace, decide)

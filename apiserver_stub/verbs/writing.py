@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
     from apiserver_stub.ownership import Entry
     from apiserver_stub.request import Request
-    from apiserver_stub.resources.registry import Resource
+    from apiserver_stub.resources.registry import Resource, Strategy
 
 _META = identity.current().group("meta")
 _LEFT_OUT_EMPTY = ("annotations", "finalizers", "labels", "ownerReferences")
@@ -249,7 +249,7 @@ async def plan_update(
         changed = any(new.get(member) != old.get(member) for member in strategy.counted)
         new["metadata"] = {**new["metadata"], "generation": (before.get("generation") or 0) + changed}
     if strategy.reserves:
-        goes = finished(new["metadata"], before)
+        goes = finished(strategy, new, old)
         if goes or not info.subresource:
             await reserve(server, request, resource, None if goes else new, old)
     causes = validate_metadata_update(new["metadata"], before, given)
@@ -264,15 +264,20 @@ async def plan_update(
     if new == old:
         return Keep(server.ttl_of(resource))
     data = objects.encode_for_store(new)
-    if finished(new["metadata"], before):
+    if finished(strategy, new, old):
         return Remove(data)
     return Put(data, server.ttl_of(resource))
 
 
-def finished(new: Object, old: Object) -> bool:
-    """Return whether this write empties the finalizers of an object that only waited for that."""
-    waits = bool(new.get("deletionTimestamp")) and not new.get("deletionGracePeriodSeconds")
-    return waits and bool(old.get("finalizers")) and not new.get("finalizers")
+def finished(strategy: Strategy, new: Object, old: Object) -> bool:
+    """Return whether this write takes away what a deleted object still waited for."""
+    metadata = new["metadata"]
+    waits = bool(metadata.get("deletionTimestamp")) and not metadata.get("deletionGracePeriodSeconds")
+    return waits and _is_held(strategy, old) and not _is_held(strategy, new)
+
+
+def _is_held(strategy: Strategy, obj: Object) -> bool:
+    return bool(obj["metadata"].get("finalizers")) or strategy.lingers(obj)
 
 
 def must_have_version(resource: Resource, name: str) -> ApiError:
