@@ -134,6 +134,7 @@ class Agent:
             is_static=is_static,
             mirror_of=self._mirrors.of,
             gates=loaded.gates,
+            wake=self._pods.wake,
             note=self._explainer.note,
         )
         if context.api is not None:
@@ -350,6 +351,9 @@ class Agent:
             self._mirrors.gone(mirror)
         else:
             self._mirrors.seen(mirror)
+            for pod in self._pods.static_pods():
+                if pod.full_name == mirror.full_name:
+                    self._status.shown(pod)
 
 
 def _component() -> str:

@@ -52,6 +52,10 @@ class StatusReporter(Protocol):
         """
         ...
 
+    def shown(self, pod: Pod) -> None:
+        """Take what the API server shows of *pod*, or of a static pod's mirror, where nothing else of it changed."""
+        ...
+
     def terminated(self, pod: Pod) -> None:
         """Note that *pod* holds nothing any more: once its status is sent, a deleted pod leaves the API."""
         ...

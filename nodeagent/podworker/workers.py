@@ -168,6 +168,7 @@ class PodWorkers:
                         worker.update(pod)
                     else:
                         worker.pod = pod
+                        self._need().status.shown(pod)
                 elif pod.uid in self._rejected:
                     self._rejected[pod.uid] = pod
                     self._finish_rejected(pod)

@@ -18,7 +18,7 @@ from nodeagent.contracts.pods import WaitingReason
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import RuntimePod
 from nodeagent.errors import ApiError, ApiNotFound
-from nodeagent.model.pod import Pod, PodStatus
+from nodeagent.model.pod import Pod, PodPhase, PodStatus
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.status.generate import DISRUPTION_TARGET, Observation, generate_status
 from nodeagent.status.patch import status_patch
@@ -26,6 +26,8 @@ from nodeagent.status.patch import status_patch
 _log = logging.getLogger(__name__)
 
 PARALLEL_SENDS = 8
+DOUBT_SECONDS = 10.0
+"""How long the API may show something else than what was sent: the news of a change may be on its way still."""
 SYNC_DURATION = Histogram(
     "pod_status_sync_duration_seconds",
     "From a change of a pod's status until the API had it.",
@@ -61,6 +63,7 @@ class StatusManager:
     :param mirror_of: returns the mirror pod of a static pod, if there is one.
     :param gates: ``PodReadyToStartContainersCondition`` and ``PodDisruptionConditions`` switch the conditions of their
         names.
+    :param wake: has the worker of a pod look again.
     :param note: returns what has kept a pod, given with its last status, from being ready for long.
     """
 
@@ -76,6 +79,7 @@ class StatusManager:
         is_static: Callable[[Pod], bool],
         mirror_of: Callable[[Pod], Pod | None],
         gates: FeatureGates,
+        wake: Callable[[str], None] = lambda _: None,
         note: Callable[[Pod], str] = lambda _: "",
     ) -> None:
         self._api, self._clock, self._plugins = api, clock, plugins
@@ -83,10 +87,12 @@ class StatusManager:
         self._is_static, self._mirror_of = is_static, mirror_of
         self._sandbox_condition = gates.enabled("PodReadyToStartContainersCondition")
         self._disruption_condition = gates.enabled("PodDisruptionConditions")
-        self._note = note
+        self._wake, self._note = wake, note
         self._entries: dict[str, _Entry] = {}
         self._dirty: dict[str, None] = {}
         self._busy: set[str] = set()
+        self._doubted: dict[str, bool] = {}
+        """UIDs of pods of which the API shows something else than was sent; true once somebody looks after it."""
         self._woken = asyncio.Event()
         self._idle = asyncio.Event()
         self._backoff = Backoff(0.5, 30.0)
@@ -144,6 +150,25 @@ class StatusManager:
             self._mark(pod.uid)
         return status
 
+    def shown(self, pod: Pod) -> None:
+        """Have the pod looked at again when a readiness gate of it moved, or when what was sent is overwritten.
+
+        The control plane does that: it takes the readiness from the pods of a node that it has lost.
+        """
+        entry = self._entries.get(pod.uid)
+        if entry is None:
+            return
+        entry.pod = pod
+        shown = _condition_states(self._seen_by_api(entry).status)
+        used = _condition_states(entry.status)
+        if any(
+            shown.get(gate.condition_type) != used.get(gate.condition_type) for gate in pod.spec.readiness_gates or ()
+        ):
+            self._wake(pod.uid)
+        if self._overwritten(entry) and pod.uid not in self._doubted:
+            self._doubted[pod.uid] = False
+            self._woken.set()
+
     def terminated(self, pod: Pod) -> None:
         """Note that the pod holds nothing; see :class:`~nodeagent.contracts.observe.StatusReporter`."""
         entry = self._entries.get(pod.uid)
@@ -175,6 +200,9 @@ class StatusManager:
             while True:
                 await self._woken.wait()
                 self._woken.clear()
+                for uid in [uid for uid, looked_after in self._doubted.items() if not looked_after]:
+                    self._doubted[uid] = True
+                    tasks.start(self._settle_doubt(uid), f"doubt about {uid}")
                 while self._dirty and len(self._busy) < PARALLEL_SENDS:
                     uid = next((uid for uid in self._dirty if uid not in self._busy), None)
                     if uid is None:
@@ -221,6 +249,29 @@ class StatusManager:
         if uid in self._entries:
             self._dirty[uid] = None
 
+    async def _settle_doubt(self, uid: str) -> None:
+        """Have a status sent again that the API still shows otherwise after a while."""
+        await self._clock.sleep(DOUBT_SECONDS)
+        while uid in self._busy:
+            await self._clock.sleep(DOUBT_SECONDS)
+        del self._doubted[uid]
+        entry = self._entries.get(uid)
+        if entry is not None and self._overwritten(entry):
+            entry.sent = self._seen_by_api(entry).status
+            self._wake(uid)
+
+    def _overwritten(self, entry: _Entry) -> bool:
+        """Whether the API shows a condition of ours otherwise than it was sent; what has ended stays as it is shown."""
+        status = self._seen_by_api(entry).status
+        if status.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED):
+            return False
+        shown = _condition_states(status)
+        return any(
+            shown.get(name) != state
+            for name, state in _condition_states(entry.sent).items()
+            if name in OWNED_CONDITIONS
+        )
+
     async def _announce(self, uid: str) -> None:
         entry = self._entries.get(uid)
         if (
@@ -264,6 +315,10 @@ class StatusManager:
 
     def _seen_by_api(self, entry: _Entry) -> Pod:
         return (self._mirror_of(entry.pod) or entry.pod) if entry.static else entry.pod
+
+
+def _condition_states(status: PodStatus) -> dict[str, str]:
+    return {condition.type: condition.status for condition in status.conditions or ()}
 
 
 def _with_foreign_conditions(status: PodStatus, shown: PodStatus, owned: Set[str]) -> PodStatus:

@@ -11,6 +11,7 @@ from nodeagent import hookimpl
 from nodeagent.config.features import build_gates
 from nodeagent.contracts.pods import KillReason, Rejection, SyncOutcome
 from nodeagent.errors import RuntimeUnavailable
+from nodeagent.model.pod import PodCondition, PodStatus
 from nodeagent.pleg.cache import PodCache
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.podworker.desired import DesiredPods, is_static
@@ -78,6 +79,7 @@ class House:
             is_static=is_static,
             mirror_of=lambda pod: None,
             gates=build_gates({}),
+            wake=self.workers.wake,
         )
 
     def parts(self):
@@ -210,6 +212,19 @@ async def test_a_pod_network_that_is_not_ready_holds_only_pods_that_need_it(hous
     await house.clock.advance(2)
 
     assert sorted(house.names("sync")) == ["host", "web"]
+
+
+async def test_a_readiness_gate_counts_as_soon_as_the_api_shows_it(house):
+    pod = make_pod("web", readiness_gates=[{"conditionType": "example.com/ok"}])
+    await house.publish(pod)
+    await house.clock.advance(1)
+    ready = PodCondition(type="example.com/ok", status="True")
+
+    await house.publish(msgspec.structs.replace(pod, status=PodStatus(phase="Running", conditions=[ready])))
+    await house.clock.settle()
+
+    conditions = {condition.type: condition.status for condition in house.workers.status(pod.uid).conditions}
+    assert (conditions["ContainersReady"], conditions["Ready"]) == ("True", "True")
 
 
 async def test_a_pod_past_its_deadline_fails(house):

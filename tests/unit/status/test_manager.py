@@ -1,16 +1,18 @@
-"""A status holds the conditions that gates leave on, and is timed until it reached the API server."""
+"""A status holds the conditions that gates leave on, is timed until it is sent, and sent again when overwritten."""
 
 from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from nodeagent.config.features import build_gates
 from nodeagent.contracts.api import PODS
 from nodeagent.errors import ApiUnavailable
+from nodeagent.model.pod import PodCondition
 from nodeagent.pluginmanager import PluginManager
-from nodeagent.status.manager import SYNC_DURATION, StatusManager
+from nodeagent.status.manager import DOUBT_SECONDS, SYNC_DURATION, StatusManager
 from nodeagent.testing import FakeApi, FakeRuntime, eventually, make_pod
 
 
@@ -18,7 +20,7 @@ def total():
     return next(value for suffix, _, value, _ in SYNC_DURATION.family().rows if suffix == "_sum")
 
 
-def make_manager(clock, api=None, **gates):
+def make_manager(clock, api=None, wake=lambda uid: None, **gates):
     return StatusManager(
         api=lambda: api,
         clock=clock,
@@ -29,6 +31,7 @@ def make_manager(clock, api=None, **gates):
         is_static=lambda pod: False,
         mirror_of=lambda pod: None,
         gates=build_gates(gates),
+        wake=wake,
     )
 
 
@@ -50,6 +53,52 @@ async def test_the_time_of_a_change_is_kept_while_the_api_server_is_away(clock):
     assert 0 < total() - seconds <= 20
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
+
+
+def with_condition(pod, kind, state):
+    others = [c for c in pod.status.conditions or () if c.type != kind]
+    conditions = [*others, PodCondition(type=kind, status=state)]
+    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, conditions=conditions))
+
+
+async def test_a_readiness_that_the_control_plane_took_is_sent_again(clock):
+    api, runtime, pod = FakeApi(), FakeRuntime(clock), make_pod("web")
+    await api.create(PODS, {"metadata": {"name": "web", "uid": pod.uid}}, "default")
+    woken = []
+    manager = make_manager(clock, api, woken.append)
+    runtime.start("main", pod)
+    sending = asyncio.create_task(manager.run())
+    status = manager.update(pod, runtime.pod(pod.uid))
+    await clock.settle()
+    ours = msgspec.structs.replace(pod, status=status)
+
+    manager.shown(ours)
+    await clock.advance(DOUBT_SECONDS)
+    assert woken == []  # it is what was sent
+    lost = with_condition(ours, "Ready", "False")
+    manager.shown(lost)
+    await clock.advance(DOUBT_SECONDS - 1)
+    assert woken == []  # older news may still be on their way
+    await clock.advance(1)
+    assert woken == [pod.uid]
+    manager.update(lost, runtime.pod(pod.uid))
+    await eventually(lambda: len(api.made("patch")) == 2)
+
+    assert {c["type"]: c["status"] for c in api.made("patch")[1].body["status"]["conditions"]} == {"Ready": "True"}
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+
+
+async def test_a_readiness_gate_that_moves_has_its_pod_looked_at_at_once(clock):
+    pod, woken = make_pod("web", readiness_gates=[{"conditionType": "example.com/ok"}]), []
+    manager = make_manager(clock, wake=woken.append)
+    manager.update(pod, None)
+
+    manager.shown(with_condition(pod, "example.com/other", "True"))
+    assert woken == []
+    manager.shown(with_condition(pod, "example.com/ok", "True"))
+
+    assert woken == [pod.uid]
 
 
 @pytest.mark.parametrize(
