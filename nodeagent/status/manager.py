@@ -159,11 +159,9 @@ class StatusManager:
         if entry is None:
             return
         entry.pod = pod
-        shown = _condition_states(self._seen_by_api(entry).status)
-        used = _condition_states(entry.status)
-        if any(
-            shown.get(gate.condition_type) != used.get(gate.condition_type) for gate in pod.spec.readiness_gates or ()
-        ):
+        shown, used = _condition_states(self._seen_by_api(entry).status), _condition_states(entry.status)
+        gates = [gate.condition_type for gate in pod.spec.readiness_gates or ()]
+        if any(shown.get(gate) != used.get(gate) for gate in gates):
             self._wake(pod.uid)
         if self._overwritten(entry) and pod.uid not in self._doubted:
             self._doubted[pod.uid] = False
@@ -200,9 +198,9 @@ class StatusManager:
             while True:
                 await self._woken.wait()
                 self._woken.clear()
-                for uid in [uid for uid, looked_after in self._doubted.items() if not looked_after]:
-                    self._doubted[uid] = True
-                    tasks.start(self._settle_doubt(uid), f"doubt about {uid}")
+                for doubtful in [uid for uid, looked_after in self._doubted.items() if not looked_after]:
+                    self._doubted[doubtful] = True
+                    tasks.start(self._settle_doubt(doubtful), f"doubt about {doubtful}")
                 while self._dirty and len(self._busy) < PARALLEL_SENDS:
                     uid = next((uid for uid in self._dirty if uid not in self._busy), None)
                     if uid is None:
@@ -265,12 +263,8 @@ class StatusManager:
         status = self._seen_by_api(entry).status
         if status.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED):
             return False
-        shown = _condition_states(status)
-        return any(
-            shown.get(name) != state
-            for name, state in _condition_states(entry.sent).items()
-            if name in OWNED_CONDITIONS
-        )
+        shown, sent = _condition_states(status), _condition_states(entry.sent)
+        return any(shown.get(name) != sent[name] for name in sent.keys() & OWNED_CONDITIONS)
 
     async def _announce(self, uid: str) -> None:
         entry = self._entries.get(uid)
