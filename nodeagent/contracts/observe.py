@@ -45,6 +45,8 @@ class StatusReporter(Protocol):
     ) -> PodStatus:
         """Generate, keep and send the status of *pod*.
 
+        A final phase is returned at once, and kept and sent once no container runs any more.
+
         :param waiting: why containers wait; ``None`` keeps what was given last.
         :param ended: nothing runs any more and nothing will be started.
         :param failed: reason and message of a pod that was ended or refused by the node.

@@ -45,7 +45,7 @@ def container_statuses(
     kind: ContainerKind, containers: Iterable[Container], picture: PodPicture
 ) -> list[ContainerStatus]:
     """Return the status of each of *containers*, in their order."""
-    return _share_messages([_status(kind, container, picture) for container in containers])
+    return [_status(kind, container, picture) for container in containers]
 
 
 def _status(kind: ContainerKind, container: Container, picture: PodPicture) -> ContainerStatus:
@@ -186,21 +186,27 @@ def _ready(kind: ContainerKind, container: Container, newest: RuntimeContainerSt
     return result is ProbeResult.SUCCESS
 
 
-def _share_messages(statuses: list[ContainerStatus]) -> list[ContainerStatus]:
-    """Cut termination messages so that all of a pod fit into 12 KiB."""
-    long = [s for s in statuses if s.state.terminated is not None and s.state.terminated.message]
-    if not long:
-        return statuses
-    limit = MAX_MESSAGES_BYTES // len(long)
-    cut: list[ContainerStatus] = []
-    for status in statuses:
-        ended = status.state.terminated
-        if ended is None or len(ended.message) <= limit:
-            cut.append(status)
-            continue
-        shorter = msgspec.structs.replace(ended, message=ended.message[:limit])
-        cut.append(msgspec.structs.replace(status, state=api.ContainerState(terminated=shorter)))
-    return cut
+def share_messages(*groups: list[ContainerStatus]) -> Sequence[list[ContainerStatus]]:
+    """Return *groups* with their termination messages cut so that all of a pod fit into 12 KiB, last states apart."""
+    speaking = sum(any(_message(state) for state in (s.state, s.last_state)) for group in groups for s in group)
+    if not speaking:
+        return groups
+    limit = MAX_MESSAGES_BYTES // speaking
+    return [[_with_messages_within(limit, status) for status in group] for group in groups]
+
+
+def _message(state: api.ContainerState) -> str:
+    return state.terminated.message if state.terminated is not None else ""
+
+
+def _with_messages_within(limit: int, status: ContainerStatus) -> ContainerStatus:
+    states = {}
+    for name, state in (("state", status.state), ("last_state", status.last_state)):
+        told = _message(state).encode()
+        if state.terminated is not None and len(told) > limit:
+            shorter = msgspec.structs.replace(state.terminated, message=told[:limit].decode(errors="ignore"))
+            states[name] = api.ContainerState(terminated=shorter)
+    return msgspec.structs.replace(status, **states) if states else status
 
 
 def by_name(statuses: Sequence[ContainerStatus] | None) -> dict[str, ContainerStatus]:

@@ -10,7 +10,7 @@ import msgspec
 
 from nodeagent.base import identity
 from nodeagent.contracts.pods import WaitingReason
-from nodeagent.contracts.runtime import NamespaceMode, RuntimePod
+from nodeagent.contracts.runtime import ContainerState, NamespaceMode, RuntimePod
 from nodeagent.model.pod import (
     ContainerKind,
     ContainerStatus,
@@ -22,7 +22,7 @@ from nodeagent.model.pod import (
     RestartPolicy,
 )
 from nodeagent.model.qos import qos_class
-from nodeagent.status.containers import PodPicture, ProbeLookup, by_name, container_statuses
+from nodeagent.status.containers import PodPicture, ProbeLookup, by_name, container_statuses, share_messages
 
 DISRUPTION_TARGET = "DisruptionTarget"
 
@@ -54,7 +54,7 @@ class Observation:
 def generate_status(pod: Pod, seen: Observation) -> PodStatus:
     """Return the status of *pod*.
 
-    A final phase is kept for ever; it is withheld while containers may still run.
+    A final phase is kept for ever. It is the worker's sign to end what still runs: see :func:`presentable`.
     """
     spec, before = pod.spec, seen.before
     old = by_name([*(before.init_container_statuses or ()), *(before.container_statuses or ()),
@@ -75,6 +75,7 @@ def generate_status(pod: Pod, seen: Observation) -> PodStatus:
         regular = container_statuses(ContainerKind.REGULAR, spec.containers, picture)
         regular.sort(key=lambda status: status.name)
         ephemeral = container_statuses(ContainerKind.EPHEMERAL, spec.ephemeral_containers or (), picture)
+        init, regular, ephemeral = share_messages(init, regular, ephemeral)
     alive = seen.runtime is not None and seen.runtime.alive
     computed = _phase(pod, init, regular, ended=seen.ended and not seen.static)
     phase, reason, message = _settled(computed, seen, alive)
@@ -97,6 +98,21 @@ def generate_status(pod: Pod, seen: Observation) -> PodStatus:
     )
     conditions = _conditions(pod, status, seen)
     return msgspec.structs.replace(status, conditions=_with_times(conditions, before.conditions, seen.now))
+
+
+def presentable(status: PodStatus, before: PodStatus, runtime: RuntimePod | None) -> PodStatus:
+    """Return *status* as others may see it: without a final phase while a container, such as a sidecar, may still run.
+
+    A pod that counts as finished is replaced, and what it holds is given away.
+    """
+    final = (PodPhase.SUCCEEDED, PodPhase.FAILED)
+    if status.phase not in final or before.phase in final or runtime is None:
+        return status
+    if not any(c.state in (ContainerState.RUNNING, ContainerState.UNKNOWN) for c in runtime.containers):
+        return status
+    return msgspec.structs.replace(
+        status, phase=before.phase or PodPhase.RUNNING, reason=before.reason, message=before.message
+    )
 
 
 # --- phase ----------------------------------------------------------------------------------------------------
@@ -195,7 +211,7 @@ def _sandbox_ready(pod: Pod, seen: Observation) -> bool:
 
 
 def _initialized(pod: Pod, status: PodStatus) -> PodCondition:
-    if status.phase == PodPhase.SUCCEEDED and pod.spec.init_containers:
+    if status.phase == PodPhase.SUCCEEDED:
         return PodCondition(type="Initialized", status="True", reason="PodCompleted")
     sidecars = {c.name for c in pod.spec.init_containers or () if c.restartable_init}
     open_ = [s.name for s in status.init_container_statuses or () if not (s.started if s.name in sidecars else s.ready)]

@@ -20,7 +20,7 @@ from nodeagent.contracts.runtime import RuntimePod
 from nodeagent.errors import ApiError, ApiNotFound
 from nodeagent.model.pod import Pod, PodPhase, PodStatus
 from nodeagent.pluginmanager import PluginManager
-from nodeagent.status.generate import DISRUPTION_TARGET, Observation, generate_status
+from nodeagent.status.generate import DISRUPTION_TARGET, Observation, generate_status, presentable
 from nodeagent.status.patch import status_patch
 
 _log = logging.getLogger(__name__)
@@ -143,8 +143,9 @@ class StatusManager:
                 sandbox_condition=self._sandbox_condition,
             ),
         )
-        if status != entry.status or status != entry.sent:
-            entry.status = status
+        told = presentable(status, entry.status, observed)
+        if told != entry.status or told != entry.sent:
+            entry.status = told
             if entry.changed_at is None:
                 entry.changed_at = self._clock.now()
             self._mark(pod.uid)

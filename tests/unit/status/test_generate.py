@@ -7,7 +7,7 @@ import pytest
 from nodeagent.contracts.pods import WaitingReason
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.model.pod import Container, PodCondition, PodStatus
-from nodeagent.status.generate import Observation, generate_status
+from nodeagent.status.generate import Observation, generate_status, presentable
 from nodeagent.testing import FakeRuntime, make_pod
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
@@ -199,6 +199,47 @@ def test_termination_messages_of_a_pod_share_12_kib():
     status = generate_status(pod, observe(runtime, pod))
 
     assert [len(s.state.terminated.message) for s in status.container_statuses] == [3072] * 4
+
+
+def test_messages_of_init_containers_and_of_last_ends_have_part_in_the_12_kib():
+    pod, runtime = make_pod("job", init_containers=["prepare"], containers=["a", "b", "c"]), FakeRuntime()
+    runtime.exit(runtime.start("prepare", pod), 0, message="x" * 4096)
+    for name in "abc":
+        runtime.exit(runtime.start(name, pod), 1, message="\N{GREEK SMALL LETTER MU}" * 2048)
+    waiting = {"a": WaitingReason("CrashLoopBackOff", "back-off 10s")}
+
+    status = generate_status(pod, observe(runtime, pod, waiting=waiting))
+
+    ends = [status.container_statuses[0].last_state, *(s.state for s in status.container_statuses[1:])]
+    ends.append(status.init_container_statuses[0].state)
+    assert [len(end.terminated.message.encode()) for end in ends] == [3072] * 4
+
+
+def test_a_pod_that_succeeded_is_initialized_because_it_is_complete():
+    pod, runtime = make_pod("job", restart_policy="Never"), FakeRuntime()
+    runtime.exit(runtime.start("main", pod), 0)
+
+    status = generate_status(pod, observe(runtime, pod))
+
+    assert {c.type: (c.status, c.reason) for c in status.conditions if c.reason} == {
+        "Initialized": ("True", "PodCompleted"),
+        "Ready": ("False", "PodCompleted"),
+        "ContainersReady": ("False", "PodCompleted"),
+    }
+
+
+def test_a_final_phase_is_told_once_no_container_runs():
+    sidecar = Container(name="proxy", image="proxy:1", restart_policy="Always")
+    pod, runtime = make_pod("job", init_containers=[sidecar], restart_policy="Never"), FakeRuntime()
+    proxy = runtime.start("proxy", pod)
+    runtime.exit(runtime.start("main", pod), 0)
+    before = PodStatus(phase="Running")
+
+    early = presentable(generate_status(pod, observe(runtime, pod, before)), before, runtime.pod(pod.uid))
+    runtime.exit(proxy, 143)
+    late = presentable(generate_status(pod, observe(runtime, pod, early)), early, runtime.pod(pod.uid))
+
+    assert (early.phase, late.phase) == ("Running", "Succeeded")
 
 
 def test_transition_times_move_only_with_the_status():

@@ -10,7 +10,7 @@ import pytest
 from nodeagent.config.features import build_gates
 from nodeagent.contracts.api import PODS
 from nodeagent.errors import ApiUnavailable
-from nodeagent.model.pod import PodCondition
+from nodeagent.model.pod import Container, PodCondition
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.status.manager import DOUBT_SECONDS, SYNC_DURATION, StatusManager
 from nodeagent.testing import FakeApi, FakeRuntime, eventually, make_pod
@@ -87,6 +87,21 @@ async def test_a_readiness_that_the_control_plane_took_is_sent_again(clock):
     assert {c["type"]: c["status"] for c in api.made("patch")[1].body["status"]["conditions"]} == {"Ready": "True"}
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
+
+
+async def test_a_job_is_not_shown_as_finished_while_its_sidecar_runs(clock):
+    sidecar = Container(name="proxy", image="proxy:1", restart_policy="Always")
+    pod, runtime = make_pod("job", init_containers=[sidecar], restart_policy="Never"), FakeRuntime(clock)
+    manager = make_manager(clock)
+    proxy, main = runtime.start("proxy", pod), runtime.start("main", pod)
+    manager.update(pod, runtime.pod(pod.uid))
+    runtime.exit(main, 0)
+
+    assert manager.update(pod, runtime.pod(pod.uid)).phase == "Succeeded"  # which tells the worker to end the rest
+    assert manager.get(pod.uid).phase == "Running"
+    runtime.exit(proxy, 143)
+    manager.update(pod, runtime.pod(pod.uid))
+    assert manager.get(pod.uid).phase == "Succeeded"
 
 
 async def test_a_readiness_gate_that_moves_has_its_pod_looked_at_at_once(clock):
