@@ -20,18 +20,26 @@ from dataclasses import dataclass, field
 
 from apiserver_stub.lending import Demand, Wish, share_out
 from apiserver_stub.request import RequestInfo, User
+from apiserver_stub.retry_after import RetryAfter
 from nodeagent.base import identity
 from nodeagent.base.aio import Clock
+from nodeagent.base.metrics import Buckets
 
 _SHARES = 245
 _NAMES = uuid.UUID("3b1f0a5e-6c0d-4c56-9d5e-5a0f6f1f7b61")
 _CACHE_SIZE = 4096
 LENDING_SECONDS = 10.0
+_WAITS = (0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
+_READING = frozenset(["get", "list", "watch"])
+_TIME_OUT = "time-out"
 SCHEMA_HEADER, LEVEL_HEADER = "X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid"
 
 
 class Rejected(Exception):
     """There is no place for a request: too many wait, or it waited too long."""
+
+    retry_seconds = 1
+    """When its caller should come back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +162,7 @@ class Level:
         self.demand = Demand(time.monotonic())
         self.executing = 0
         self.waiting = 0
+        self.retry_after = RetryAfter()
         self._wait_seconds = wait_seconds
         self._queues: list[deque[asyncio.Future[None]]] = [deque() for _ in range(kind.queues)]
         self._turns: deque[int] = deque()
@@ -202,7 +211,7 @@ class Level:
                 if not queue:
                     self._turns.remove(index)
             if isinstance(error, TimeoutError):
-                raise Rejected("time-out") from None
+                raise Rejected(_TIME_OUT) from None
             raise
 
     def leave(self) -> None:
@@ -241,7 +250,13 @@ class Fairness:
         self.levels = {name: Level(name, kind, total, wait_seconds) for name, kind in _LEVELS.items()}
         self._cache: dict[tuple[object, ...], Schema] = {}
         self.dispatched: Counter[tuple[str, str]] = Counter()
+        """Schema and level → requests that were let in, and how many of them are over."""
+        self.finished: Counter[tuple[str, str]] = Counter()
         self.rejected: Counter[tuple[str, str, str]] = Counter()
+        self.waiting: Counter[tuple[str, str, str]] = Counter()
+        """Schema, level and kind (``mutating`` or ``readOnly``) → requests that wait now."""
+        self.waits: dict[tuple[str, str, str], Buckets] = {}
+        """Schema, level and whether they were let in (``true`` or ``false``) → how long requests waited in a queue."""
 
     def sort(self, user: User, info: RequestInfo) -> Schema:
         """Return the first rule that a request fits."""
@@ -255,20 +270,42 @@ class Fairness:
         return schema
 
     async def enter(self, schema: Schema, user: User, info: RequestInfo) -> Level | None:
-        """Return the level whose seat the request now holds, ``None`` when it needs none.
+        """Return the level whose seat the request now holds, ``None`` when it needs none; it ends with :meth:`leave`.
 
         :raises Rejected: there is no place for it.
         """
         level = self.levels.get(schema.level)
         if level is not None and not level.try_enter():
-            flow = info.namespace if schema.by_namespace else user.name
-            try:
-                await level.enter(f"{schema.name}/{flow}")
-            except Rejected as error:
-                self.rejected[schema.name, schema.level, str(error)] += 1
-                raise
+            await self._wait(level, schema, user, info)
         self.dispatched[schema.name, schema.level] += 1
         return level
+
+    def leave(self, schema: Schema, level: Level | None) -> None:
+        """End what :meth:`enter` began."""
+        self.finished[schema.name, schema.level] += 1
+        if level is not None:
+            level.leave()
+
+    async def _wait(self, level: Level, schema: Schema, user: User, info: RequestInfo) -> None:
+        flow = info.namespace if schema.by_namespace else user.name
+        kind = (schema.name, schema.level, "readOnly" if info.verb in _READING else "mutating")
+        started = time.monotonic()
+        self.waiting[kind] += 1
+        try:
+            await level.enter(f"{schema.name}/{flow}")
+        except Rejected as error:
+            error.retry_seconds = level.retry_after.refused(time.monotonic())
+            self.rejected[schema.name, schema.level, str(error)] += 1
+            if str(error) == _TIME_OUT:
+                self._waited(schema, "false", started)
+            raise
+        finally:
+            self.waiting[kind] -= 1
+        self._waited(schema, "true", started)
+
+    def _waited(self, schema: Schema, execute: str, started: float) -> None:
+        buckets = self.waits.setdefault((schema.name, schema.level, execute), Buckets(_WAITS))
+        buckets.observe(time.monotonic() - started)
 
     async def keep_lending(self, clock: Clock) -> None:
         """Settle who has how many seats, until cancelled."""

@@ -17,6 +17,7 @@ from nodeagent.base import apiproto, identity, yamlsafe
 
 JSON = "application/json"
 YAML = "application/yaml"
+APPLY_PATCH = "application/apply-patch+yaml"
 PROTOBUF = identity.current().protobuf_media_type
 _OBJECT_TYPES = (JSON, YAML, PROTOBUF)
 _STREAM_TYPES = tuple(f"{name};stream=watch" for name in (JSON, PROTOBUF))

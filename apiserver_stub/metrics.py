@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub import discovery
 from apiserver_stub.exposition import Choice, Labels, Page
+from apiserver_stub.media import APPLY_PATCH
 from apiserver_stub.request import RequestInfo
 from apiserver_stub.store.calls import resource_name
 from nodeagent.base.metrics import Buckets
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
     from apiserver_stub.app import ApiServer
+    from apiserver_stub.fairness import Fairness
+    from apiserver_stub.request import Request
     from apiserver_stub.resources import Resource
 
 _VERBS = {
@@ -31,7 +36,8 @@ _VERBS = {
     "update": "PUT",
     "watch": "WATCH",
 }
-_METHODS = frozenset(["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "CONNECT"])
+_APPLY = "APPLY"
+_METHODS = frozenset(["GET", "POST", "PUT", "PATCH", _APPLY, "DELETE", "HEAD", "OPTIONS", "CONNECT"])
 _PATHS = frozenset(["api", "apis", "debug", "healthz", "livez", "metrics", "openapi", "readyz", "version"])
 _SECONDS = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60)
 _SLI_SECONDS = _SECONDS[2:]
@@ -61,7 +67,8 @@ class Metrics:
         self._long: Counter[Labels] = Counter()
         self._terminated: Counter[Labels] = Counter()
         self._aborted: Counter[Labels] = Counter()
-        self.authenticated, self.strangers, self.allowed, self.denied, self.undecided = 0, 0, 0, 0, 0
+        self.authenticated = 0
+        self.allowed, self.denied, self.no_opinion, self.undecided = 0, 0, 0, 0
         self.failed_handshakes: Callable[[], int] = int
         """Tells how many TLS handshakes failed."""
 
@@ -122,7 +129,8 @@ class Metrics:
             [(("mutating",), server.under_way[True]), (("readOnly",), server.under_way[False])],
         )
         _audit_on(page, server)
-        _fairness_on(page, server)
+        if server.fairness is not None:
+            show_fairness(page, server.fairness)
         for name, text, count in (
             ("valid", "Service account tokens looked at in time.", server.tokens.valid_tokens),
             ("stale", "Service account tokens looked at past the time to renew them.", server.tokens.stale_tokens),
@@ -132,13 +140,20 @@ class Metrics:
             "authentication_attempts",
             "Counter of authenticated attempts.",
             ("result",),
-            _seen({"success": self.authenticated, "failure": self.strangers}),
+            _seen({"success": self.authenticated, **server.authenticator.refused}),
         )
         page.counter(
             "authorization_attempts_total",
             "Counter of authorization attempts broken down by result.",
             ("result",),
-            _seen({"allowed": self.allowed, "denied": self.denied, "error": self.undecided}),
+            _seen(
+                {
+                    "allowed": self.allowed,
+                    "denied": self.denied,
+                    "no-opinion": self.no_opinion,
+                    "error": self.undecided,
+                }
+            ),
         )
         _store_on(page, server)
         version = discovery.version(server.options.reported_version)
@@ -223,6 +238,12 @@ class Metrics:
         page.counter("process_cpu_seconds_total", "Processor time used.", (), [((), seconds)])
 
 
+def method_of(request: web.BaseRequest | Request) -> str:
+    """Return the method as which a request is counted: to apply is another one than to patch."""
+    applies = request.method == "PATCH" and request.headers.get("Content-Type") == APPLY_PATCH
+    return _APPLY if applies else request.method
+
+
 def labels_of(info: RequestInfo, method: str, resource: Resource | None) -> Labels:
     """Return what tells requests apart; nothing of it is the caller's free choice, so their number is bounded."""
     if resource is None:
@@ -232,7 +253,7 @@ def labels_of(info: RequestInfo, method: str, resource: Resource | None) -> Labe
     if subresource and resource.subresource(subresource) is None:
         subresource = ""
     scope = "resource" if info.name or info.verb == "create" else "namespace" if info.namespace else "cluster"
-    verb = _VERBS.get(info.verb, "other")
+    verb = _APPLY if method == _APPLY else _VERBS.get(info.verb, "other")
     return verb, resource.group, info.version, resource.plural, subresource, scope, "apiserver"
 
 
@@ -266,10 +287,8 @@ def _audit_on(page: Page, server: ApiServer) -> None:
     )
 
 
-def _fairness_on(page: Page, server: ApiServer) -> None:
-    fairness = server.fairness
-    if fairness is None:
-        return
+def show_fairness(page: Page, fairness: Fairness) -> None:
+    """Add what requests were let in, wait and were turned away."""
     both, level = ("flow_schema", "priority_level"), ("priority_level",)
     page.counter(
         "apiserver_flowcontrol_dispatched_requests_total",
@@ -284,20 +303,36 @@ def _fairness_on(page: Page, server: ApiServer) -> None:
         fairness.rejected.items(),
     )
     levels = fairness.levels.values()
+    running: dict[Labels, float] = {key: count - fairness.finished[key] for key, count in fairness.dispatched.items()}
+    waiting: dict[Labels, float] = {}
+    kinds: Counter[Labels] = Counter({("mutating",): 0, ("readOnly",): 0})
+    for (schema, of, kind), count in fairness.waiting.items():
+        waiting[schema, of] = waiting.get((schema, of), 0) + count
+        kinds[kind,] += count
+    for name, text, counts in (
+        ("current_inqueue_requests", "Requests that wait.", waiting),
+        ("current_executing_requests", "Requests that were let in and are not over.", running),
+        ("current_executing_seats", "Seats in use.", running),
+    ):
+        page.gauge(f"apiserver_flowcontrol_{name}", text, both, counts.items())
+    page.histogram(
+        "apiserver_flowcontrol_request_wait_duration_seconds",
+        "How long requests waited in a queue, and whether they were let in.",
+        (*both, "execute"),
+        fairness.waits.items(),
+    )
     for name, text, values in (
         ("nominal_limit_seats", "Seats of a level.", [((item.name,), item.seats) for item in levels]),
         ("lower_limit_seats", "Seats that a level keeps.", [((item.name,), item.least) for item in levels]),
         ("upper_limit_seats", "Seats that a level may have.", [((item.name,), item.most) for item in levels]),
         ("current_limit_seats", "Seats that a level has now.", [((item.name,), item.limit) for item in levels]),
-        ("current_executing_seats", "Seats in use.", [((item.name,), item.executing) for item in levels]),
-        ("current_inqueue_requests", "Requests that wait.", [((item.name,), item.waiting) for item in levels]),
     ):
         page.gauge(f"apiserver_flowcontrol_{name}", text, level, values)
     page.gauge(
         "apiserver_current_inqueue_requests",
-        "Requests that wait for a seat.",
-        (),
-        [((), sum(item.waiting for item in levels))],
+        "Requests that wait for a seat, by kind.",
+        ("request_kind",),
+        kinds.items(),
     )
 
 

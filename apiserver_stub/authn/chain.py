@@ -33,6 +33,8 @@ class Authenticator:
     ) -> None:
         self.tokens = tokens
         self._anonymous, self._certificates, self._headers = anonymous, certificates, headers
+        self.refused = {"failure": 0, "error": 0}
+        """How many callers had no credentials, and how many had some that are no good."""
 
     async def authenticate(
         self, headers: Mapping[str, str], presented: Presented | None, annotations: dict[str, str] | None = None
@@ -66,8 +68,11 @@ class Authenticator:
                 problems.append(str(error))
         if problems:
             _log.info("Unable to authenticate the request", extra={"err": "; ".join(problems)})
+            self.refused["error"] += 1
         elif self._anonymous:
             return ANONYMOUS
+        else:
+            self.refused["failure"] += 1
         raise unauthorized()
 
 

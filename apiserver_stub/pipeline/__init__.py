@@ -14,6 +14,7 @@ from apiserver_stub.authn.certificates import presented_by
 from apiserver_stub.authn.impersonation import is_asked_for
 from apiserver_stub.http2.negotiation import say_farewell
 from apiserver_stub.media import PLAIN, Format
+from apiserver_stub.metrics import method_of
 from apiserver_stub.nodes import stream
 from apiserver_stub.pipeline import limits, passing, refusals, rights, watching
 from apiserver_stub.pipeline.dispatch import streams
@@ -101,7 +102,7 @@ async def handle(server: ApiServer, http: web.BaseRequest) -> web.StreamResponse
     except (ConnectionError, asyncio.CancelledError):
         if trail is not None:
             trail.abandoned()
-        server.metrics.aborted(info, http.method, resource)
+        server.metrics.aborted(info, method_of(http), resource)
         raise
     except Exception as error:  # a bug answers 500 and leaves the server up
         if trail is not None:
@@ -112,14 +113,13 @@ async def handle(server: ApiServer, http: web.BaseRequest) -> web.StreamResponse
     if trail is not None:
         await trail.answered(rendered)
     elif not known and rendered.code == 401:
-        server.metrics.strangers += 1
         if server.parts_with_strangers:
             say_farewell(http.transport)
         if server.audit is not None:
             await server.audit.refuse_stranger(http, info)
     dry_run = "All" if "dryRun" in query else ""
     seconds, size = time.perf_counter() - started, sum(map(len, rendered.pieces))
-    server.metrics.count(info, http.method, resource, rendered.code, seconds, size, dry_run)
+    server.metrics.count(info, method_of(http), resource, rendered.code, seconds, size, dry_run)
     if server.tracing is not None:
         server.tracing.note(http, rendered.code, seconds, info.verb, wire.audit_id(http))
     if verbose(_log, _ACCESS_VERBOSITY):

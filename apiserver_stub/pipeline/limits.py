@@ -9,8 +9,9 @@ from aiohttp import web
 
 from apiserver_stub import profiling, wire
 from apiserver_stub.fairness import Rejected
+from apiserver_stub.metrics import method_of
 from apiserver_stub.pipeline.dispatch import dispatch
-from apiserver_stub.pipeline.refusals import TOO_MANY, timed_out
+from apiserver_stub.pipeline.refusals import timed_out, too_many
 from apiserver_stub.status import ApiError, bad_request, too_large
 from nodeagent.base.duration import parse_duration
 
@@ -82,19 +83,19 @@ async def limited(
     info = request.info
     seconds = _time_for(server, request)
     mutating = request.method in MUTATING
-    level = None
+    schema = level = None
     if server.fairness is not None and not info.path.startswith(profiling.ROOT):  # who profiles looks on
         schema = server.fairness.sort(request.user, info)
         given = http.get(wire.EXTRA_HEADERS)
         http[wire.EXTRA_HEADERS] = {**given, **schema.headers} if given else schema.headers
         try:
             level = await server.fairness.enter(schema, request.user, info)
-        except Rejected:
-            server.metrics.terminated(info, request.method, resource, 429)
-            return TOO_MANY
+        except Rejected as error:
+            server.metrics.terminated(info, method_of(request), resource, 429)
+            return too_many(error.retry_seconds)
     elif _is_full(server, request, mutating):
-        server.metrics.terminated(info, request.method, resource, 429)
-        return TOO_MANY
+        server.metrics.terminated(info, method_of(request), resource, 429)
+        return too_many()
     server.under_way[mutating] += 1
     try:
         with server.deadlines.after(seconds):
@@ -105,14 +106,14 @@ async def limited(
                 trail.sent(http.headers, request.body)
             return await dispatch(server, request, resource)
     except TimeoutError:
-        server.metrics.terminated(info, request.method, resource, 504)
+        server.metrics.terminated(info, method_of(request), resource, 504)
         raise timed_out() from None
     finally:
         server.under_way[mutating] -= 1
         for end in request.afterwards:
             end()
-        if level is not None:
-            level.leave()
+        if server.fairness is not None and schema is not None:
+            server.fairness.leave(schema, level)
 
 
 def _too_large() -> ApiError:

@@ -13,8 +13,6 @@ _TEXT = "text/plain; charset=utf-8"
 _EXEMPT_WHILE_DRAINING = ("/healthz", "/livez", "/metrics", "/readyz")
 _TYPE = ("kind", "apiVersion")
 
-TOO_MANY = Rendered(429, _TEXT, [b"Too many requests, please try again later.\n"], {**_NOSNIFF, "Retry-After": "1"})
-
 
 class AuthorizationFailed(Exception):
     """Nobody could decide whether the caller may; the text says why."""
@@ -57,6 +55,12 @@ def timed_out() -> PlainError:
     message = "Timeout: request did not complete within the allotted timeout"
     status = ApiError(504, "Timeout", message, {}).body()
     return PlainError(504, "Timeout", objects.encode({key: status[key] for key in status if key not in _TYPE}).decode())
+
+
+def too_many(retry_seconds: int = 1) -> Rendered:
+    """Return the answer to a request for which there is no place; its caller may come back after *retry_seconds*."""
+    headers = {**_NOSNIFF, "Retry-After": str(retry_seconds)}
+    return Rendered(429, _TEXT, [b"Too many requests, please try again later.\n"], headers)
 
 
 def while_draining(path: str, *, retry_later: bool) -> Rendered | None:

@@ -52,7 +52,10 @@ async def authorize(server: ApiServer, user: User, info: RequestInfo, trail: Tra
     if verdict.allowed:
         server.metrics.allowed += 1
         return
-    server.metrics.denied += 1
+    if verdict.decision == "deny":
+        server.metrics.denied += 1
+    else:
+        server.metrics.no_opinion += 1
     ending = f": {verdict.reason}" if verdict.reason else ""
     if not info.is_resource:
         message = f'forbidden: User {quote(user.name)} cannot {info.verb} path "{info.path}"{ending}'

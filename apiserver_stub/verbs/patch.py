@@ -8,6 +8,7 @@ import msgspec
 
 from apiserver_stub import objects
 from apiserver_stub.checking import Misfit, count_members, repeated, type_name
+from apiserver_stub.media import APPLY_PATCH
 from apiserver_stub.objects import Object
 from apiserver_stub.patch import apply_json_patch, apply_merge_patch
 from apiserver_stub.reply import Reply
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 _JSON_PATCH = "application/json-patch+json"
 _MERGE_PATCH = "application/merge-patch+json"
 _STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-_APPLY_PATCH = "application/apply-patch+yaml"
 _OPERATION_MEMBERS = frozenset(["op", "path", "from", "value"])
 
 
@@ -34,7 +34,7 @@ async def patch(server: ApiServer, request: Request, resource: Resource) -> Repl
     """Apply the patch of the body and answer 200 with the object; one that changes nothing writes nothing."""
     check_options(request, "PatchOptions")
     media_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
-    if media_type == _APPLY_PATCH:
+    if media_type == APPLY_PATCH:
         return await apply(server, request, resource)
     if request.query.flag("force"):
         text = "Forbidden: may not be specified for non-apply patch"

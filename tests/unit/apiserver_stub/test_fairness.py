@@ -7,7 +7,9 @@ import time
 
 import pytest
 
+from apiserver_stub.exposition import Choice, Page
 from apiserver_stub.fairness import Fairness, Level, Rejected
+from apiserver_stub.metrics import show_fairness
 from apiserver_stub.request import Query, RequestInfo, User, parse_path
 
 ADMIN = User("admin", groups=("system:masters", "system:authenticated"))
@@ -149,6 +151,69 @@ async def test_the_last_level_has_no_queue() -> None:
 
     with pytest.raises(Rejected, match="concurrency-limit"):
         await fairness.enter(schema, stranger, PODS)
+
+
+async def test_who_is_turned_away_often_is_told_to_stay_away_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    fairness, stranger, now = Fairness(1, 30), User("stranger"), [1000.0]
+    schema = fairness.sort(stranger, PODS)
+    await fairness.enter(schema, stranger, PODS)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    told = []
+
+    for _ in range(2):
+        for _ in range(5):
+            with pytest.raises(Rejected) as refused:
+                await fairness.enter(schema, stranger, PODS)
+            told.append(refused.value.retry_seconds)
+        now[0] += 1
+
+    assert told == [1] * 5 + [2] * 5
+    assert fairness.levels["global-default"].retry_after.seconds == 1
+
+
+async def test_what_runs_and_waits_is_told_by_schema() -> None:
+    fairness = Fairness(1, 30)
+    schema, exempt = fairness.sort(ALICE, PODS), fairness.sort(ADMIN, PODS)
+    held = await fairness.enter(schema, ALICE, PODS)
+    await fairness.enter(exempt, ADMIN, PODS)
+    change = info("/api/v1/namespaces/web/pods", "POST")
+    asking = [asyncio.create_task(fairness.enter(schema, ALICE, item)) for item in (PODS, change, change)]
+    await asyncio.sleep(0)
+    full = _page_of(fairness)
+
+    fairness.leave(exempt, None)
+    for _ in range(4):
+        fairness.leave(schema, held)
+        await asyncio.sleep(0)
+    await asyncio.gather(*asking)
+    over = _page_of(fairness)
+
+    labels = 'flow_schema="global-default",priority_level="global-default"'
+    for text, running, waiting in ((full, 1, 3), (over, 0, 0)):
+        assert f"apiserver_flowcontrol_current_executing_requests{{{labels}}} {running}\n" in text
+        assert f"apiserver_flowcontrol_current_executing_seats{{{labels}}} {running}\n" in text
+        assert f"apiserver_flowcontrol_current_inqueue_requests{{{labels}}} {waiting}\n" in text
+    assert 'current_executing_seats{flow_schema="exempt",priority_level="exempt"} 1\n' in full
+    assert 'apiserver_current_inqueue_requests{request_kind="mutating"} 2\n' in full
+    assert 'apiserver_current_inqueue_requests{request_kind="readOnly"} 1\n' in full
+    assert f'request_wait_duration_seconds_count{{{labels},execute="true"}} 3\n' in over
+
+
+async def test_who_waits_in_vain_is_counted_as_such() -> None:
+    fairness = Fairness(1, 0)
+    schema = fairness.sort(ALICE, PODS)
+    await fairness.enter(schema, ALICE, PODS)
+
+    with pytest.raises(Rejected):
+        await fairness.enter(schema, ALICE, PODS)
+
+    assert 'priority_level="global-default",execute="false"} 1\n' in _page_of(fairness)
+
+
+def _page_of(fairness: Fairness) -> str:
+    page = Page(Choice())
+    show_fairness(page, fairness)
+    return page.text()[0].decode()
 
 
 async def test_a_level_that_nobody_asks_lends_its_seats_to_one_that_is_asked_more_and_gets_them_back() -> None:

@@ -186,3 +186,14 @@ async def test_audit_events_are_told_what_a_method_says_of_a_token() -> None:
         told.clear()
         await authenticator.authenticate({"Authorization": "Bearer t"}, None, told)
         assert told == {"due": "yesterday"}
+
+
+async def test_credentials_that_are_no_good_are_counted_apart_from_none(tokens: Tokens) -> None:
+    authenticator = Authenticator(tokens, anonymous=False)
+
+    for headers in ({"Authorization": "Bearer wrong"}, {"Authorization": "Bearer wrong"}, {}):
+        with pytest.raises(ApiError):
+            await authenticator.authenticate(headers, None)
+    await authenticator.authenticate({"Authorization": "Bearer def"}, None)
+
+    assert authenticator.refused == {"failure": 1, "error": 2}
