@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nodeagent import hookimpl
+from nodeagent_plugins.image_pull.files import RegistryFiles
 from nodeagent_plugins.image_pull.puller import Puller
 
 if TYPE_CHECKING:
@@ -34,6 +35,12 @@ def nodeagent_settings_schema() -> dict[str, Any]:
             },
         },
     }
+
+
+@hookimpl(tryfirst=True)
+def nodeagent_provide_credential_providers(context: AgentContext) -> Sequence[CredentialProvider]:
+    """Offer the node's own files before what other providers have to be asked for."""
+    return [RegistryFiles.of_node(context.root_dir)]
 
 
 @hookimpl

@@ -1,4 +1,4 @@
-"""Reading pull secrets. Pure."""
+"""Reading pull secrets, and files of the same content. Pure."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from nodeagent.base import identity
 from nodeagent.contracts.runtime import Credentials
 from nodeagent.model.registry import Keyring
-
-_T = TypeVar("_T")
 
 
 def read_pull_secrets(secrets: Iterable[Mapping[str, Any]]) -> Keyring[Credentials]:
@@ -26,13 +24,21 @@ def read_pull_secrets(secrets: Iterable[Mapping[str, Any]]) -> Keyring[Credentia
     names = identity.current()
     for secret in secrets:
         name, data = secret.get("metadata", {}).get("name", ""), secret.get("data") or {}
-        entries: dict[str, _Entry] = {}
+        what = f"pull secret {name!r}"
         if secret.get("type") == names.label("dockerconfigjson") and data.get(".dockerconfigjson"):
-            entries = _decode(name, data[".dockerconfigjson"], _DockerConfig).auths or {}
+            _add(keyring, what, name, _decoded(what, data[".dockerconfigjson"]), old=False)
         elif secret.get("type") == names.label("dockercfg") and data.get(".dockercfg"):
-            entries = _decode(name, data[".dockercfg"], dict[str, _Entry])
-        for location, entry in entries.items():
-            keyring.add(location, _credentials(name, entry))
+            _add(keyring, what, name, _decoded(what, data[".dockercfg"]), old=True)
+    return keyring
+
+
+def read_registry_file(path: str, content: bytes, *, old: bool) -> Keyring[Credentials]:
+    """Read what stands in a file ``config.json``, or in an *old* one, ``.dockercfg``.
+
+    :raises ValueError: it is something else; the message quotes nothing of it.
+    """
+    keyring = Keyring[Credentials]()
+    _add(keyring, f"file {path!r}", path, content, old=old)
     return keyring
 
 
@@ -47,22 +53,38 @@ class _DockerConfig(msgspec.Struct):
     auths: dict[str, _Entry] | None = None
 
 
-def _decode(name: str, encoded: str, into: type[_T]) -> _T:
+def _decoded(what: str, encoded: str) -> bytes:
     try:
-        return msgspec.json.decode(base64.b64decode(encoded, validate=True), type=into)
-    except (binascii.Error, msgspec.MsgspecError):
+        return base64.b64decode(encoded, validate=True)
+    except binascii.Error:
+        raise _unreadable(what) from None
+
+
+def _add(keyring: Keyring[Credentials], what: str, source: str, content: bytes, *, old: bool) -> None:
+    try:
+        if old:
+            entries = msgspec.json.decode(content, type=dict[str, _Entry])
+        else:
+            entries = msgspec.json.decode(content, type=_DockerConfig).auths or {}
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         # Not chained: the cause would quote a piece of the secret.
-        raise ValueError(f"pull secret {name!r} is not a registry configuration in JSON") from None
+        raise _unreadable(what) from None
+    for location, entry in entries.items():
+        keyring.add(location, _credentials(what, source, entry))
 
 
-def _credentials(name: str, entry: _Entry) -> Credentials:
+def _unreadable(what: str) -> ValueError:
+    return ValueError(f"{what} is not a registry configuration in JSON")
+
+
+def _credentials(what: str, source: str, entry: _Entry) -> Credentials:
     if not entry.auth:
-        return Credentials(username=entry.username, password=entry.password, source=name)
+        return Credentials(username=entry.username, password=entry.password, source=source)
     try:
         decoded = base64.b64decode(re.sub(r"\s", "", entry.auth) + "==").decode()
     except (binascii.Error, UnicodeDecodeError):
-        raise ValueError(f"pull secret {name!r} has an auth that is not base64") from None
+        raise ValueError(f"{what} has an auth that is not base64") from None
     username, colon, password = decoded.rstrip("\0").partition(":")
     if not colon:
-        raise ValueError(f"pull secret {name!r} has an auth without user and password")
-    return Credentials(username=username, password=password, source=name)
+        raise ValueError(f"{what} has an auth without user and password")
+    return Credentials(username=username, password=password, source=source)
