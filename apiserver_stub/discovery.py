@@ -6,6 +6,7 @@ import base64
 import hashlib
 import platform
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from apiserver_stub import media, objects
@@ -35,7 +36,7 @@ def answer(server: ApiServer, request: Request) -> Reply | None:
     groups = list(dict.fromkeys(group for group, _ in served if group))
     if path in ("/api", "/apis"):
         if server.options.gates.enabled("AggregatedDiscoveryEndpoint") and (asked := _aggregated_version(request)):
-            return _aggregated(server, served, [""] if path == "/api" else groups, asked)
+            return _aggregated(server, request, served, [""] if path == "/api" else groups, asked)
         if path == "/apis":
             return _document(
                 {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(served, g) for g in groups]}, request
@@ -73,12 +74,13 @@ def version(reported: str = "") -> Object:
 
 
 def _json(obj: Object) -> Reply:
-    return Reply(200, body=objects.encode(obj) + b"\n")
+    """Return *obj* as people read it: these documents have one form."""
+    return Reply(200, body=media.encode(media.PRETTY, obj)[1])
 
 
 def _document(obj: Object, request: Request) -> Reply:
     format_ = media.negotiate(request.headers.get("Accept", ""), watch=False, protobuf=False)
-    content_type, body = media.encode(format_, obj)
+    content_type, body = media.encode(replace(format_, pretty=format_.pretty or request.format.pretty), obj)
     return Reply(200, body=body, content_type=content_type)
 
 
@@ -151,7 +153,9 @@ def _storage_hash(resource: Resource) -> str:
     return base64.b64encode(digest[:8]).decode()
 
 
-def _aggregated(server: ApiServer, served: Sequence[GroupVersion], groups: list[str], asked: str) -> Reply:
+def _aggregated(
+    server: ApiServer, request: Request, served: Sequence[GroupVersion], groups: list[str], asked: str
+) -> Reply:
     items = []
     for group in groups:
         metadata: Object = {"name": group} if group else {}
@@ -170,6 +174,8 @@ def _aggregated(server: ApiServer, served: Sequence[GroupVersion], groups: list[
         "Vary": "Accept",
         "Cache-Control": "public",
     }
+    if request.headers.get("If-None-Match") == headers["Etag"]:
+        return Reply(304, headers=headers)
     content_type = f"application/json;g={identity.current().group('apidiscovery')};v={asked};as={_AGGREGATED}"
     return Reply(200, body=body, content_type=content_type, headers=headers)
 

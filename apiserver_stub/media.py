@@ -38,6 +38,7 @@ class Format:
 
 
 PLAIN = Format()
+PRETTY = Format(pretty=True)
 
 
 def clauses(accept: str) -> list[tuple[str, dict[str, str]]]:

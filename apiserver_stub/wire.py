@@ -167,7 +167,8 @@ async def send(
     if compress and size > _COMPRESS_FROM_BYTES and "gzip" in http.headers.get("Accept-Encoding", ""):
         pieces = await asyncio.to_thread(_gzip, pieces)
         size = sum(map(len, pieces))
-        headers["Content-Encoding"], headers["Vary"] = "gzip", "Accept-Encoding"
+        headers["Content-Encoding"] = "gzip"
+        headers.add("Vary", "Accept-Encoding")
     if size < _STREAM_FROM_BYTES:
         whole = web.Response(status=rendered.code, body=b"".join(pieces), headers=headers)
         if size > _AT_ONCE_BYTES or (http.transport is not None and http.transport.get_write_buffer_size()):

@@ -13,7 +13,7 @@ from apiserver_stub import media, wire
 from apiserver_stub.authn.certificates import presented_by
 from apiserver_stub.authn.impersonation import is_asked_for
 from apiserver_stub.http2.negotiation import say_farewell
-from apiserver_stub.media import PLAIN, Format
+from apiserver_stub.media import PLAIN, PRETTY, Format
 from apiserver_stub.metrics import method_of
 from apiserver_stub.nodes import stream
 from apiserver_stub.pipeline import limits, passing, refusals, rights, watching
@@ -98,6 +98,8 @@ async def handle(server: ApiServer, http: web.BaseRequest) -> web.StreamResponse
                 request.annotations = trail.event.annotations
             rendered = await limits.limited(server, http, request, resource, trail)
     except refusals.TOLD as error:
+        if not known and wire.wants_pretty(http):
+            format_ = PRETTY
         rendered = refusals.answer(error, http.path_qs, format_)
     except (ConnectionError, asyncio.CancelledError):
         if trail is not None:
@@ -152,11 +154,9 @@ def _require_text(http: web.BaseRequest) -> None:
 
 def _negotiate(http: web.BaseRequest, info: RequestInfo, query: Query, resource: Resource | None) -> Format:
     accept = http.headers.get("Accept", "")
-    if resource is None:
-        return PLAIN
     pretty = query.flag("pretty") if "pretty" in query else wire.wants_pretty(http)
-    if accept in ("", "*/*", media.JSON):
-        return Format(pretty=True) if pretty else PLAIN
+    if resource is None or accept in ("", "*/*", media.JSON):
+        return PRETTY if pretty else PLAIN
     protobuf = media.PROTOBUF in accept and apiproto.supports(resource.api_version, resource.kind)
     format_ = media.negotiate(accept, watch=info.verb == "watch", protobuf=protobuf)
     if pretty and not format_.pretty:

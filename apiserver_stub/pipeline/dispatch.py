@@ -89,7 +89,7 @@ def _verb(request: Request, resource: Resource) -> Verb:
         return action
     if info.verb not in resource.verbs or (info.verb == "create" and info.name):
         raise method_not_allowed()
-    if info.verb == "update" and not info.name:
+    if info.verb in ("update", "patch") and not info.name:
         raise method_not_allowed()
     return resource.action if info.verb == "create" and resource.action else _VERBS[info.verb]
 
@@ -97,6 +97,8 @@ def _verb(request: Request, resource: Resource) -> Verb:
 async def _non_resource(server: ApiServer, request: Request) -> Reply:
     for answer in (discovery.answer, issuer.answer):
         if (reply := answer(server, request)) is not None:
+            if request.method not in ("GET", "HEAD") and request.info.path != "/":
+                raise method_not_allowed()
             return reply
     for slow_answer in (health.answer, openapi.answer, profiling.answer):
         if (reply := await slow_answer(server, request)) is not None:

@@ -93,6 +93,8 @@ def test_discovery_knows_every_resource(api: Api) -> None:
         ("GET", "/api/v1/namespaces/default/pods/p/nope", 404),
         ("POST", "/api/v1/pods", 405),
         ("PUT", "/api/v1/namespaces/default/pods", 405),
+        ("PATCH", "/api/v1/namespaces/default/pods", 405),
+        ("POST", "/version", 405),
         ("POST", "/api/v1/namespaces/default/pods/p", 405),
         ("DELETE", "/api/v1/pods", 405),
         ("OPTIONS", "/api/v1/pods", 405),
