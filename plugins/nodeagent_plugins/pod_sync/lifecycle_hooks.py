@@ -15,7 +15,7 @@ from nodeagent.model.ports import port_number
 _MAX_BODY_BYTES = 10 * 1024
 _MAX_MESSAGE = 1024
 _MAX_REDIRECTS = 10
-_HTTP_SECONDS = 30.0
+_CONNECT_SECONDS = 30.0
 _USER_AGENT = "kube-lifecycle/1.29"
 
 
@@ -60,7 +60,7 @@ class LifecycleHooks:
             raise HookFailure(f"Invalid lifecycle hook for {where}: no supported action")
 
     async def _exec(self, command: Sequence[str], container_id: str, where: str) -> None:
-        what = f"Exec lifecycle hook ({list(command)}) for {where} failed"
+        what = f"Exec lifecycle hook ([{' '.join(command)}]) for {where} failed"
         try:
             result = await self._runtime().exec_sync(container_id, command, 0)
         except (RuntimeFailure, TimeoutError) as error:
@@ -95,14 +95,19 @@ class LifecycleHooks:
                 await _get("http" + url.removeprefix("https"), plain)
                 on_fallback()
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            raise HookFailure(f"HTTP lifecycle hook ({action.path}) for {where} failed - error: {error!r}") from error
+            raise HookFailure(
+                f"HTTP lifecycle hook ({action.path}) for {where} failed - error: {str(error) or repr(error)}"
+            ) from error
 
 
 async def _get(url: str, headers: dict[str, str]) -> None:
-    """Request *url*, following redirects on its own host; the answer is not judged."""
+    """Request *url*, following redirects on its own host; the answer is not judged.
+
+    It may come late, as from a server that drains its clients first: whoever stops the container bounds the time.
+    """
     import aiohttp
 
-    timeout = aiohttp.ClientTimeout(total=_HTTP_SECONDS)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
     connector = aiohttp.TCPConnector(ssl=False, force_close=True)
     async with aiohttp.ClientSession(
         connector=connector,

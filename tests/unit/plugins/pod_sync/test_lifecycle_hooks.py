@@ -39,10 +39,26 @@ async def test_a_failed_command_is_a_failed_hook(clock, outcome):
     else:
         runtime.on_exec("web", outcome)
 
-    with pytest.raises(HookFailure, match="here failed"):
+    with pytest.raises(HookFailure, match=r"^Exec lifecycle hook \(\[x -y\]\) for here failed - error: "):
         await LifecycleHooks(lambda: runtime, clock, sleep_enabled=False).run(
-            hook({"exec": {"command": ["x"]}}), container, "here"
+            hook({"exec": {"command": ["x", "-y"]}}), container, "here"
         )
+
+
+async def test_a_request_takes_as_long_as_whoever_stops_the_container_grants(clock, monkeypatch):
+    asked = {}
+
+    def session(**settings):
+        asked.update(settings)
+        raise aiohttp.ClientError("enough seen")
+
+    monkeypatch.setattr(aiohttp, "ClientSession", session)
+    hooks = LifecycleHooks(lambda: FakeRuntime(clock), clock, sleep_enabled=False)
+    with pytest.raises(HookFailure, match=r"^HTTP lifecycle hook \(/drain\) for here failed - error: enough seen$"):
+        await hooks.run(hook({"httpGet": {"port": 80, "path": "/drain"}}), "id", "here", pod_ip="127.0.0.1")
+
+    assert asked["timeout"].total is None and asked["timeout"].sock_read is None
+    assert asked["timeout"].sock_connect
 
 
 @pytest.mark.parametrize("plain", [{}, {"tcpSocket": {"port": 1}}, {"sleep": {"seconds": 1}}])
