@@ -62,9 +62,9 @@ class SysctlAdmission:
             if name not in self._names and not name.startswith(self._prefixes):
                 problem = "not allowlisted"
             elif pod.spec.host_network and name.startswith(_NET_PREFIX):
-                problem = "not allowed with host net enabled"
+                problem = "not allowed with host Net enabled"
             elif pod.spec.host_ipc and (name in _IPC_NAMES or name.startswith(_IPC_PREFIXES)):
-                problem = "not allowed with host ipc enabled"
+                problem = "not allowed with host IPC enabled"
             if problem:
                 return Rejection("SysctlForbidden", f'forbidden sysctl: "{sysctl.name}" {problem}')
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nodeagent.base.quantity import Quantity
+from nodeagent.config.rules.sysctls import normalize
 from nodeagent.contracts.runtime import DnsConfig, LinuxResources, PortMapping, SandboxConfig
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.pod import Container, Pod
@@ -33,7 +34,7 @@ def make_sandbox_config(
     """
     spec = pod.spec
     context = spec.security_context
-    sysctls = {sysctl.name: sysctl.value for sysctl in context.sysctls or ()} if context is not None else {}
+    sysctls = {normalize(sysctl.name): sysctl.value for sysctl in context.sysctls or ()} if context is not None else {}
     return SandboxConfig(
         name=pod.name,
         uid=pod.uid,

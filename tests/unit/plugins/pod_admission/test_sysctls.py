@@ -36,9 +36,9 @@ async def test_allowed_ones_pass(tmp_path, allowed):
 
 async def test_the_hosts_own_parameters_stay(tmp_path):
     refused = await verdict(tmp_path, "net.ipv4.tcp_syncookies", host_network=True)
-    assert refused[1].endswith("not allowed with host net enabled")
+    assert refused[1].endswith("not allowed with host Net enabled")
     refused = await verdict(tmp_path, "kernel.shm_rmid_forced", host_ipc=True)
-    assert refused[1].endswith("not allowed with host ipc enabled")
+    assert refused[1].endswith("not allowed with host IPC enabled")
 
 
 async def test_pods_without_any_pass(tmp_path):

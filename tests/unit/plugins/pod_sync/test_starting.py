@@ -86,7 +86,7 @@ async def test_the_sandbox_says_what_the_pod_asks_for(bench):
         containers=[make_container("main", ports=[port, {"containerPort": 81}])],
         labels={"app": "web"},
         annotations={"a": "b"},
-        security_context={"sysctls": [{"name": "net.x", "value": "1"}]},
+        security_context={"sysctls": [{"name": "net.x", "value": "1"}, {"name": "net/ipv4/y", "value": "2"}]},
         overhead={"cpu": "100m", "memory": "64Mi"},
     )
 
@@ -95,7 +95,7 @@ async def test_the_sandbox_says_what_the_pod_asks_for(bench):
     config = bench.sandboxes()[0]
     assert [(p.container_port, p.host_port, p.host_ip) for p in config.port_mappings] == [(80, 8080, "192.0.2.5")]
     assert config.labels["app"] == "web" and config.annotations == {"a": "b"}
-    assert config.sysctls == {"net.x": "1"}
+    assert config.sysctls == {"net.x": "1", "net.ipv4.y": "2"}  # runtimes know the form with dots
     assert config.cgroup_parent == "/pods/uid-web"
     assert config.overhead == LinuxResources(
         cpu_period=100_000, cpu_quota=10_000, cpu_shares=102, memory_limit_bytes=64 << 20
