@@ -1,4 +1,4 @@
-"""The last words of a container: its termination message file, or the end of its log."""
+"""The last words of a container: the end of its termination message file, or of its log."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ MAX_MESSAGE_BYTES = 4096
 MAX_LOG_BYTES = 2048
 MAX_LOG_LINES = 80
 _FALL_BACK = "FallbackToLogsOnError"
+_STREAMS = ("stdout", "stderr")
 
 
 async def with_message(container: RuntimeContainerStatus) -> RuntimeContainerStatus:
@@ -34,14 +35,14 @@ async def with_message(container: RuntimeContainerStatus) -> RuntimeContainerSta
 
 
 def _read(message_path: str, log_path: str) -> str:
-    text = _read_file(message_path, MAX_MESSAGE_BYTES) if message_path else b""
+    text = _end_of(message_path, MAX_MESSAGE_BYTES) if message_path else b""
     if not text.strip() and log_path:
         return _log_tail(log_path)
     return text.decode(errors="replace")
 
 
-def _read_file(path: str, limit: int, *, from_end: bool = False) -> bytes:
-    """Return at most *limit* bytes of a regular file; the container may have put anything there."""
+def _end_of(path: str, limit: int) -> bytes:
+    """Return the last *limit* bytes of a regular file; the container may have put anything there."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -50,7 +51,7 @@ def _read_file(path: str, limit: int, *, from_end: bool = False) -> bytes:
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode):
             return b""
-        return os.pread(fd, limit, max(0, info.st_size - limit) if from_end else 0)
+        return os.pread(fd, limit, max(0, info.st_size - limit))
     except OSError:
         return b""
     finally:
@@ -59,7 +60,13 @@ def _read_file(path: str, limit: int, *, from_end: bool = False) -> bytes:
 
 def _log_tail(path: str) -> str:
     """Return the last lines of a log in the runtime's format (``time stream tag text``), without its columns."""
-    raw = _read_file(path, 4 * MAX_LOG_BYTES + 80 * MAX_LOG_LINES, from_end=True)
-    lines = raw.decode(errors="replace").splitlines()[-MAX_LOG_LINES:]
-    text = "\n".join(columns[3] if len(columns := line.split(" ", 3)) == 4 else "" for line in lines)
-    return text.encode()[-MAX_LOG_BYTES:].decode(errors="ignore")
+    raw = _end_of(path, 4 * MAX_LOG_BYTES + 80 * MAX_LOG_LINES).decode(errors="replace")
+    text = "".join(map(_content, raw.removesuffix("\n").split("\n")[-MAX_LOG_LINES:]))
+    return text.removesuffix("\n").encode()[-MAX_LOG_BYTES:].decode(errors="ignore")
+
+
+def _content(line: str) -> str:
+    columns = line.split(" ", 3)
+    if len(columns) < 4 or columns[1] not in _STREAMS:
+        return f"{line}\n"  # the rest of a line that begins before what was read
+    return columns[3] if columns[2].startswith("P") else f"{columns[3]}\n"

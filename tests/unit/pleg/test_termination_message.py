@@ -1,0 +1,63 @@
+"""What a container leaves as its last words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nodeagent.contracts.runtime import (
+    ANNOTATION_MESSAGE_PATH,
+    ANNOTATION_MESSAGE_POLICY,
+    ContainerState,
+    Mount,
+    RuntimeContainerStatus,
+)
+from nodeagent.pleg.termination_message import with_message
+
+
+async def last_words(tmp_path: Path, words: bytes, *, log: bytes = b"", exit_code: int = 1) -> str:
+    file, log_file = tmp_path / "words", tmp_path / "0.log"
+    file.write_bytes(words)
+    log_file.write_bytes(log)
+    status = RuntimeContainerStatus(
+        id="c",
+        name="main",
+        attempt=0,
+        state=ContainerState.EXITED,
+        created_at=1,
+        started_at=1,
+        finished_at=2,
+        exit_code=exit_code,
+        image="i",
+        image_ref="i",
+        log_path=str(log_file),
+        annotations={ANNOTATION_MESSAGE_PATH: "/words", ANNOTATION_MESSAGE_POLICY: "FallbackToLogsOnError"},
+        mounts=(Mount("/words", str(file)),),
+    )
+    return (await with_message(status)).message
+
+
+def line(text: str, tag: str = "F") -> bytes:
+    return f"2024-01-02T03:04:05.000000006Z stderr {tag} {text}\n".encode()
+
+
+async def test_of_a_long_message_the_end_counts(tmp_path):
+    assert await last_words(tmp_path, b"x" * 5000 + b"cause") == "x" * 4091 + "cause"
+
+
+async def test_the_log_speaks_for_a_container_that_failed_in_silence(tmp_path):
+    log = line("one") + line("par", "P") + line("tial") + line("") + line("last words")
+    assert await last_words(tmp_path, b"", log=log) == "one\npartial\n\nlast words"
+    assert await last_words(tmp_path, b"said", log=log) == "said"
+    assert await last_words(tmp_path, b"", log=log, exit_code=0) == ""
+
+
+@pytest.mark.parametrize("text", ["y" * 20_000, "word " * 4000])
+async def test_of_one_long_line_the_end_is_kept(tmp_path, text):
+    assert await last_words(tmp_path, b"", log=line(text)) == text[-2048:]
+
+
+async def test_eighty_lines_are_enough(tmp_path):
+    found = await last_words(tmp_path, b"", log=b"".join(line(str(number)) for number in range(100)))
+    assert found.split("\n") == [str(number) for number in range(20, 100)]
