@@ -60,7 +60,10 @@ async def make_environment(
     result: dict[str, str] = {}
     skipped: list[str] = []
     for source in container.env_from or ():
-        for what, reference in (("configmap", source.config_map_ref), ("secret", source.secret_ref)):
+        for what, title, reference in (
+            ("configmap", "configMap", source.config_map_ref),
+            ("secret", "secret", source.secret_ref),
+        ):
             if reference is None:
                 continue
             values = await _all_keys(pod.namespace, what, reference, objects)
@@ -74,7 +77,7 @@ async def make_environment(
             if invalid:
                 shown = ", ".join(sorted(invalid))
                 skipped.append(
-                    f"Keys [{shown}] from the EnvFrom {what} {pod.namespace}/{reference.name} were skipped "
+                    f"Keys [{shown}] from the EnvFrom {title} {pod.namespace}/{reference.name} were skipped "
                     "since they are considered invalid environment variable names."
                 )
     known = service_variables(services) if services else {}
