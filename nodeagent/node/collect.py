@@ -68,9 +68,10 @@ class Collector:
         config = self._context.config
         answers = await self._plugins.gather("nodeagent_report_node")
         report = merge_reports(answer.value for answer in answers)
+        machine = await self.machine()
         capacity = {"pods": str(pod_capacity(config, os.cpu_count() or 1)), **report.capacity}
         return Findings(
-            info=self._info(await self.machine()),
+            info=self._info(machine),
             addresses=await self._find_addresses(shown),
             capacity=capacity,
             allocatable=compute_allocatable(capacity, config) | dict(report.allocatable),
@@ -82,6 +83,7 @@ class Collector:
                 *report.not_ready,
                 *missing_capacity(capacity, isolation=config.local_storage_capacity_isolation),
             ],
+            remarks=["AppArmor enabled"] if machine.apparmor else [],
             port=config.port if config.enable_server else 0,
         )
 

@@ -22,6 +22,8 @@ class Machine:
     kernel: str
     os_image: str
     architecture: str
+    apparmor: bool
+    """Whether its kernel keeps containers to AppArmor profiles."""
 
 
 def read_machine(root: Path = Path("/")) -> Machine:
@@ -34,6 +36,7 @@ def read_machine(root: Path = Path("/")) -> Machine:
         kernel=_first_line(root / "proc/sys/kernel/osrelease"),
         os_image=_os_image(root / "etc/os-release") or _os_image(root / "usr/lib/os-release") or "Linux",
         architecture=_ARCHITECTURES.get(platform.machine(), platform.machine()),
+        apparmor=_first_line(root / "sys/module/apparmor/parameters/enabled") == "Y",
     )
 
 

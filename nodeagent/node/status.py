@@ -39,6 +39,8 @@ class Findings:
     conditions: Sequence[NodeConditionReport] = ()
     problems: Sequence[str] = ()
     """Sentences that keep the node from being Ready."""
+    remarks: Sequence[str] = ()
+    """What a Ready node says of itself besides."""
     port: int = 0
 
 
@@ -146,7 +148,7 @@ def _reports(findings: Findings) -> list[NodeConditionReport]:
     """Return what each condition says: the pressures nobody reports are absent, Ready comes last."""
     own = {report.type: report for report in findings.conditions}
     pressures = {report.type: report for report in _calm()}
-    return [*{**pressures, **own}.values(), _ready(findings.problems)]
+    return [*{**pressures, **own}.values(), _ready(findings.problems, findings.remarks)]
 
 
 def _calm() -> list[NodeConditionReport]:
@@ -161,10 +163,11 @@ def _calm() -> list[NodeConditionReport]:
     ]
 
 
-def _ready(problems: Sequence[str]) -> NodeConditionReport:
+def _ready(problems: Sequence[str], remarks: Sequence[str]) -> NodeConditionReport:
     name = identity.current().component
     if not problems:
-        return NodeConditionReport(READY, True, f"{name.capitalize()}Ready", f"{name} is posting ready status")
+        message = ". ".join([f"{name} is posting ready status", *remarks])
+        return NodeConditionReport(READY, True, f"{name.capitalize()}Ready", message)
     message = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
     return NodeConditionReport(READY, False, f"{name.capitalize()}NotReady", message)
 

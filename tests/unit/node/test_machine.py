@@ -1,0 +1,45 @@
+"""What the machine's files say reaches the node's status."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nodeagent.contracts.api import NODES
+from nodeagent.node.machine import read_machine
+from nodeagent.testing import FakeApi, FakeClock
+from tests.unit.node.conftest import MakeNode
+
+
+@pytest.mark.parametrize(("content", "enabled"), [("Y\n", True), ("N\n", False), (None, False)])
+def test_apparmor_is_there_when_the_kernel_says_so(tmp_path: Path, content: str | None, enabled: bool) -> None:
+    file = tmp_path / "sys/module/apparmor/parameters/enabled"
+    file.parent.mkdir(parents=True)
+    if content is not None:
+        file.write_text(content)
+
+    assert read_machine(tmp_path).apparmor is enabled
+
+
+@pytest.mark.parametrize(
+    ("enabled", "message"),
+    [
+        (True, "kubelet is posting ready status. AppArmor enabled"),
+        (False, "kubelet is posting ready status"),
+    ],
+)
+async def test_a_ready_node_says_whether_it_has_apparmor(
+    make_node: MakeNode, api: FakeApi, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, enabled: bool, message: str
+) -> None:
+    machine = replace(read_machine(), apparmor=enabled)
+    monkeypatch.setattr("nodeagent.node.collect.read_machine", lambda: machine)
+
+    async with make_node().running():
+        await clock.advance(2)
+
+    node = api.find(NODES, "node-1", "")
+    assert node is not None
+    (ready,) = [c for c in node["status"]["conditions"] if c["type"] == "Ready"]
+    assert (ready["status"], ready["message"]) == ("True", message)
