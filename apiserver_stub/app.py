@@ -15,6 +15,7 @@ from apiserver_stub.authn.service_account import ServiceAccountTokens
 from apiserver_stub.authz import Chain
 from apiserver_stub.contention import Contention
 from apiserver_stub.fairness import Fairness
+from apiserver_stub.health import Outcomes
 from apiserver_stub.metrics import Metrics
 from apiserver_stub.nodes.agents import NodeAgents
 from apiserver_stub.options import Options
@@ -59,6 +60,7 @@ class ApiServer:
         self.store_calls = Calls()
         self.storage_checks: dict[str, Check] = {}
         """Health checks of the store, by name."""
+        self.health = Outcomes()
         self.metric_choice = options.metric_choice()
         origins, directives = options.cors_allowed_origins, options.strict_transport_security_directives
         self.front = Front(origins, directives) if origins or directives else None

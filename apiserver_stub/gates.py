@@ -184,6 +184,7 @@ GATES_IN_USE = frozenset(
         "AppArmor",
         "ClusterTrustBundle",
         "ClusterTrustBundleProjection",
+        "ComponentSLIs",
         "DynamicResourceAllocation",
         "InPlacePodVerticalScaling",
         "LegacyServiceAccountTokenCleanUp",

@@ -1,22 +1,52 @@
-"""``/healthz``, ``/livez``, ``/readyz``: named checks, with ``?verbose`` and ``?exclude``."""
+"""``/healthz``, ``/livez``, ``/readyz``: named checks, with ``?verbose`` and ``?exclude``; and how they went so far."""
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from apiserver_stub.exposition import Choice, Page
 from apiserver_stub.reply import Reply
 from apiserver_stub.store.polls import READINESS
+from nodeagent.base.logging import v_level
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
     from apiserver_stub.request import Request
 
+_log = logging.getLogger(__name__)
+
+OUTCOMES_PATH = "/metrics/slis"
 _TEXT = "text/plain; charset=utf-8"
 _HEADERS = {"X-Content-Type-Options": "nosniff"}
 _ROOTS = ("healthz", "livez", "readyz")
+_REASON_VERBOSITY = 2
 Check = Callable[[], Awaitable[str]]
 """Returns what is wrong, empty when nothing is."""
+
+
+class Outcomes:
+    """How checks went when one of the three paths was asked (spec: gate.ComponentSLIs)."""
+
+    def __init__(self) -> None:
+        self._passes: dict[tuple[str, str], bool] = {}
+        self._counts: Counter[tuple[str, str, str]] = Counter()
+
+    def note(self, check: str, path: str, problem: str) -> None:
+        """Count one check, made for *path*."""
+        self._passes[check, path] = not problem
+        self._counts[check, path, "error" if problem else "success"] += 1
+
+    def render(self, choice: Choice) -> tuple[bytes, str]:
+        """Return the page of :data:`OUTCOMES_PATH` and its media type."""
+        page = Page(choice)
+        text = "Whether a health check passed when it was last made."
+        page.gauge("kubernetes_healthcheck", text, ("name", "type"), self._passes.items())
+        text = "Health checks that were made, by outcome."
+        page.counter("kubernetes_healthchecks_total", text, ("name", "type", "status"), self._counts.items())
+        return page.text()
 
 
 async def answer(server: ApiServer, request: Request) -> Reply | None:
@@ -35,12 +65,18 @@ async def answer(server: ApiServer, request: Request) -> Reply | None:
     for name, check in checks.items():
         if name in excluded:
             lines.append(f"[+]{name} excluded: ok")
-        elif not await check():
-            lines.append(f"[+]{name} ok")
-        else:
+            continue
+        problem = await check()
+        server.health.note(name, root, problem)
+        if problem:
             failed = True
             lines.append(f"[-]{name} failed: reason withheld")
-    if unknown := [name for name in excluded if name not in checks]:
+            _log.log(
+                v_level(_REASON_VERBOSITY), "Health check failed", extra={"check": name, "path": root, "err": problem}
+            )
+        else:
+            lines.append(f"[+]{name} ok")
+    if unknown := sorted({name for name in excluded if name not in checks}):
         names = ", ".join(f'"{name}"' for name in unknown)
         lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
     if not failed and "verbose" not in request.query:

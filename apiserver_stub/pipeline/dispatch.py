@@ -106,4 +106,7 @@ async def _non_resource(server: ApiServer, request: Request) -> Reply:
     if request.info.path == "/metrics":
         body, content_type = server.metrics.render(server, server.metric_choice)
         return Reply(200, body=body, content_type=content_type)
+    if request.info.path == health.OUTCOMES_PATH and server.options.gates.enabled("ComponentSLIs"):
+        body, content_type = server.health.render(server.metric_choice)
+        return Reply(200, body=body, content_type=content_type)
     raise PlainNotFound
