@@ -38,7 +38,7 @@ def initial_node(
         spec["unschedulable"] = True
     metadata: dict[str, Any] = {
         "name": settings.node_name,
-        "labels": {**settings.node_labels, **default_labels(settings.node_name, architecture)},
+        "labels": {**default_labels(settings.node_name, architecture), **settings.node_labels},
     }
     if annotations := _annotations(config, settings):
         metadata["annotations"] = annotations
@@ -60,6 +60,18 @@ def default_labels(node_name: str, architecture: str) -> dict[str, str]:
     }
 
 
+def kept_labels(settings: NodeSettings, architecture: str) -> dict[str, str]:
+    """Return the labels that a node which is there already is given too: what it is and where it stands."""
+    label = identity.current().label
+    places = {
+        *(label("instance-type", prefix) for prefix in ("node", "beta")),
+        *(label(name, prefix) for name in ("zone", "region") for prefix in ("topology", "failure-domain.beta")),
+    }
+    defaults = default_labels(settings.node_name, architecture)
+    given = {key: value for key, value in settings.node_labels.items() if key in places | defaults.keys()}
+    return defaults | given
+
+
 def reconcile_patch(
     node: Mapping[str, Any], config: NodeAgentConfiguration, settings: NodeSettings, architecture: str
 ) -> dict[str, Any]:
@@ -68,8 +80,8 @@ def reconcile_patch(
     labels = metadata.get("labels") or {}
     annotations = metadata.get("annotations") or {}
     patch: dict[str, Any] = {}
-    wanted = default_labels(settings.node_name, architecture)
-    if changed := {key: value for key, value in wanted.items() if labels.get(key) != value}:
+    wanted = kept_labels(settings, architecture)
+    if changed := {key: value or None for key, value in wanted.items() if labels.get(key, "") != value}:
         patch["labels"] = changed
     owned = dict.fromkeys(_annotation_keys(), None) | _annotations(config, settings)
     if moved := {key: value for key, value in owned.items() if annotations.get(key) != value}:
