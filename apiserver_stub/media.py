@@ -89,16 +89,17 @@ def of_refusal(accept: str) -> Format:
     return Format(YAML) if any(media == YAML for media, _ in clauses(accept)) else PLAIN
 
 
-def read_body(content_type: str, body: bytes, what: str) -> Object:
+def read_body(content_type: str, body: bytes, what: str, repeats: list[yamlsafe.Repeat] | None = None) -> Object:
     """Decode a request body into an object; *what* names the expected kind in messages.
 
+    :param repeats: takes the keys that YAML names twice; without it such YAML is refused.
     :raises ApiError: 400 when the bytes are not what their type says, 415 for a type that is not served.
     """
     media = content_type.partition(";")[0].strip().lower()
     if media in ("", JSON):
         return read_json(body, what)
     if media == YAML:
-        return read_yaml(body, what)
+        return read_yaml(body, what, repeats)
     if media == PROTOBUF:
         return read_protobuf(body, what)
     raise unsupported_media_type(
@@ -121,9 +122,9 @@ def read_json(body: bytes, what: str) -> Object:
     return obj
 
 
-def read_yaml(body: bytes, what: str) -> Object:
+def read_yaml(body: bytes, what: str, repeats: list[yamlsafe.Repeat] | None = None) -> Object:
     try:
-        obj = yamlsafe.load(body)
+        obj = yamlsafe.load(body, repeats=repeats)
     except yamlsafe.YamlError as error:
         raise _unrecognized(what, f"yaml parse error: {error}", body) from error
     if not isinstance(obj, dict):

@@ -265,7 +265,7 @@ def _read(content_type: str, body: bytes) -> Any:
     if kind == media.PROTOBUF:
         return media.read_protobuf(body, "Object")
     if "yaml" in kind:
-        return media.read_yaml(body, "Object")
+        return media.read_yaml(body, "Object", [])
     if kind not in ("", media.JSON) and not kind.endswith("+json"):
         raise _NotAnObject
     return msgspec.json.decode(body)

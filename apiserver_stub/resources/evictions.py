@@ -129,7 +129,7 @@ def _read(request: Request) -> Object:
 
     :raises ApiError: 400 or 415, it is none.
     """
-    body = media.read_body(request.headers.get("Content-Type", ""), request.body, "Eviction")
+    body = media.read_body(request.headers.get("Content-Type", ""), request.body, "Eviction", [])
     old = body.get("apiVersion") == _OLD_VERSION
     found = read_object(request, "Eviction", _OLD_VERSION if old else _VERSION)
     return found | {"apiVersion": _VERSION}

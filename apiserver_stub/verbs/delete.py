@@ -6,11 +6,12 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from apiserver_stub import media, objects
+from apiserver_stub import media, objects, schema
 from apiserver_stub.admission import Call
+from apiserver_stub.checking import Misfit, check
 from apiserver_stub.objects import Object
 from apiserver_stub.reply import Reply
-from apiserver_stub.status import ApiError, conflict, details_of, not_found, success
+from apiserver_stub.status import ApiError, bad_request, conflict, details_of, not_found, success
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.verbs import lists
 from apiserver_stub.verbs.reserving import give_back
@@ -23,11 +24,16 @@ if TYPE_CHECKING:
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 """Finalizers by which an object waits until the garbage collector has seen to its dependents."""
+_TOLD_OTHERWISE = ("dryRun", "orphanDependents")
+"""Options that admission sees as a list and as a policy."""
 _POLICIES = ("Foreground", "Background", "Orphan")
 
 
 async def delete(server: ApiServer, request: Request, resource: Resource) -> Reply:
-    """Delete the object and answer with it or with a Status, as the kind has it."""
+    """Delete the object and answer with it or with a Status, as the kind has it.
+
+    The code is 202 for who forbids to orphan its dependents and has to wait.
+    """
     options = read_options(request)
     info = request.info
     key = resource.key(info.namespace, info.name)
@@ -36,8 +42,10 @@ async def delete(server: ApiServer, request: Request, resource: Resource) -> Rep
         _, removed = await remove(server, resource, key, info.name, options)
     except DryRun as dry_run:
         removed = dry_run.obj
-    if resource.returns_deleted or _stays(removed):
-        return Reply(200, obj=removed)
+    stays = _stays(resource, removed)
+    code = 202 if stays and options["orphanDependents"] is False else 200
+    if resource.returns_deleted or stays:
+        return Reply(code, obj=removed)
     details = details_of(resource.group, resource.plural, info.name)
     details["uid"] = removed["metadata"]["uid"]
     return Reply(200, obj=success(details))
@@ -80,7 +88,7 @@ async def _remove_all(
 async def _admit(server: ApiServer, request: Request, resource: Resource, key: str, name: str, options: Object) -> None:
     record = server.store.collection(resource.storage).get(key)
     old = resource.read(record) if record is not None else None
-    given = {member: value for member, value in options.items() if value and member != "dryRun"}
+    given = {member: value for member, value in options.items() if value and member not in _TOLD_OTHERWISE}
     if options["dryRun"]:
         given["dryRun"] = ["All"]
     call = Call("DELETE", request, resource, None, old, name, given, dry_run=options["dryRun"])
@@ -155,7 +163,12 @@ def read_options(request: Request) -> Object:
     """
     options: Object = {}
     if request.body:
-        options = media.read_body(request.headers.get("Content-Type", ""), request.body, "DeleteOptions")
+        options = media.read_body(request.headers.get("Content-Type", ""), request.body, "DeleteOptions", [])
+        if (shape := schema.of("v1", "DeleteOptions")) is not None:
+            try:
+                check(options, shape)
+            except Misfit as error:
+                raise bad_request(str(error)) from error
         kind = options.get("kind") or "DeleteOptions"
         if kind != "DeleteOptions":
             version = options.get("apiVersion") or "v1"
@@ -184,18 +197,18 @@ def read_options(request: Request) -> Object:
     if wrong:
         raise invalid_options("DeleteOptions", wrong)
     grace = options.get("gracePeriodSeconds")
-    if grace is not None and (isinstance(grace, bool) or not isinstance(grace, int)):
-        raise ApiError(400, "BadRequest", "gracePeriodSeconds: json: cannot unmarshal into Go value of type int64")
     if grace is not None and grace < 0:
         grace = 1
     preconditions = options.get("preconditions") or {}
-    if not policy and (orphan := options.get("orphanDependents")) is not None:
+    orphan = options.get("orphanDependents")
+    if not policy and orphan is not None:
         policy = "Orphan" if orphan else "Background"
     return {
         "gracePeriodSeconds": grace,
         "preconditions": preconditions,
         "dryRun": bool(dry_run),
         "propagationPolicy": policy,
+        "orphanDependents": orphan,
     }
 
 
@@ -214,6 +227,7 @@ def check_preconditions(resource: Resource, options: Object, metadata: Object) -
             raise conflict(resource.group if resource.group_in_errors else "", resource.kind, metadata["name"], message)
 
 
-def _stays(obj: Object) -> bool:
+def _stays(resource: Resource, obj: Object) -> bool:
     metadata = obj["metadata"]
-    return bool(metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"))
+    held = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+    return bool(held) or resource.strategy.lingers(obj)

@@ -14,7 +14,7 @@ from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.validation import validate_metadata, validate_metadata_update
 from apiserver_stub.verbs.reserving import reserve
 from apiserver_stub.verbs.tracking import put, track_create, track_update
-from nodeagent.base import identity
+from nodeagent.base import identity, yamlsafe
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
@@ -40,7 +40,9 @@ def read_object(request: Request, kind: str, api_version: str) -> Object:
 
     :raises ApiError: 400 or 415, the body is not such an object.
     """
-    obj = media.read_body(request.headers.get("Content-Type", ""), request.body, kind)
+    media_type = request.headers.get("Content-Type", "")
+    repeats: list[yamlsafe.Repeat] = []
+    obj = media.read_body(media_type, request.body, kind, repeats)
     given_version, given_kind = obj.get("apiVersion") or api_version, obj.get("kind") or kind
     if (given_version, given_kind) != (api_version, kind):
         raise _other_type(given_version, given_kind, api_version, kind)
@@ -49,10 +51,9 @@ def read_object(request: Request, kind: str, api_version: str) -> Object:
         found = check_types(obj)
     except Misfit as error:
         raise _cannot_be_handled(obj, str(error)) from error
-    media_type = request.headers.get("Content-Type", "")
     if not media_type.startswith(media.PROTOBUF):  # its members are numbers: none has a wrong name
         twice = repeated(request.body, found.members) if not media_type.startswith(media.YAML) else []
-        if problem := report(request, found.unknown, twice):
+        if problem := report(request, found.unknown, twice, repeats):
             raise _cannot_be_handled(obj, problem)
     return obj
 
@@ -87,15 +88,22 @@ def check_types(obj: Object) -> Findings:
     return found
 
 
-def report(request: Request, unknown: Sequence[str], twice: Sequence[str]) -> str:
+def report(
+    request: Request, unknown: Sequence[str], twice: Sequence[str], repeats: Sequence[yamlsafe.Repeat] = ()
+) -> str:
     """Do what ``fieldValidation`` says about members that are unknown or given twice: say nothing, warn, or refuse.
 
+    :param repeats: what YAML gives twice; told by its line.
     :returns: why the request is refused, or nothing.
     """
-    if not unknown and not twice:
+    if not unknown and not twice and not repeats:
         return ""
     mode = request.query.get("fieldValidation")
-    texts = [f'unknown field "{path}"' for path in unknown] + [f'duplicate field "{path}"' for path in twice]
+    texts = []
+    if repeats:
+        lines = [f'  line {line}: key "{key}" already set in map' for line, key in repeats]
+        texts.append("\n".join(("yaml: unmarshal errors:", *lines)))
+    texts += [f'unknown field "{path}"' for path in unknown] + [f'duplicate field "{path}"' for path in twice]
     if mode == "Strict":
         return f"strict decoding error: {', '.join(texts)}"
     if mode != "Ignore":

@@ -1,8 +1,8 @@
 """YAML and JSON from strangers, as plain values, within limits.
 
 Only what JSON knows comes out: objects with text keys, arrays, text, numbers, booleans and null. Dates stay text, tags
-that would build anything else are refused, and so are duplicate keys. Size, depth and the number of values after
-expanding aliases are bounded, so that a small text cannot become a huge value.
+that would build anything else are refused, and so are duplicate keys unless the caller takes note of them. Size, depth
+and the number of values after expanding aliases are bounded, so that a small text cannot become a huge value.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -51,6 +51,13 @@ class YamlError(ValueError):
         self.line = line
 
 
+class Repeat(NamedTuple):
+    """A key that stands a second time in one object; *line* is 0 where JSON was read that is no YAML."""
+
+    line: int
+    key: str
+
+
 @dataclass(slots=True)
 class Document:
     """One document: its value, and the line of every value by path from the top."""
@@ -59,36 +66,42 @@ class Document:
     lines: dict[Path, int] = field(default_factory=dict)
 
 
-def load(text: str | bytes, limits: Limits | None = None) -> Any:
+def load(text: str | bytes, limits: Limits | None = None, *, repeats: list[Repeat] | None = None) -> Any:
     """Return the value of the single document in *text*.
 
+    :param repeats: takes the keys that stand twice in one object, of which the last one counts then.
     :raises YamlError: it is not exactly one acceptable document.
     """
-    return load_document(text, limits).value
+    return load_document(text, limits, repeats=repeats).value
 
 
-def load_document(text: str | bytes, limits: Limits | None = None) -> Document:
+def load_document(text: str | bytes, limits: Limits | None = None, *, repeats: list[Repeat] | None = None) -> Document:
     """Return the single document in *text* with its lines; raise :class:`YamlError` like :func:`load`."""
-    documents = load_documents(text, limits)
+    documents = load_documents(text, limits, repeats=repeats)
     if len(documents) != 1:
         raise YamlError("is empty" if not documents else f"holds {len(documents)} documents, want one")
     return documents[0]
 
 
-def load_documents(text: str | bytes, limits: Limits | None = None) -> list[Document]:
+def load_documents(
+    text: str | bytes, limits: Limits | None = None, *, repeats: list[Repeat] | None = None
+) -> list[Document]:
     """Return every document in *text*; documents without content are left out.
 
+    :param repeats: as for :func:`load`.
     :raises YamlError: the text is not acceptable.
     """
     limits = limits or Limits()
     decoded = _decode(text, limits)
     try:
-        documents = list(_Builder(decoded, limits).documents())
+        documents = list(_Builder(decoded, limits, repeats).documents())
     except YamlError as error:
         if decoded.lstrip()[:1] not in ("{", "["):
             raise
+        if repeats is not None:
+            repeats.clear()
         try:  # JSON is almost YAML: escapes of surrogate pairs are where it is not
-            documents = [_load_json(decoded, limits)]
+            documents = [_load_json(decoded, limits, repeats)]
         except json.JSONDecodeError:
             raise error from None
     return [document for document in documents if document.value is not None]
@@ -122,8 +135,8 @@ class _Open:
 class _Builder:
     """Builds values from the parser's events, with a stack of its own instead of recursion."""
 
-    def __init__(self, text: str, limits: Limits) -> None:
-        self._text, self._limits = text, limits
+    def __init__(self, text: str, limits: Limits, repeats: list[Repeat] | None) -> None:
+        self._text, self._limits, self._repeats = text, limits, repeats
         self._stack: list[_Open] = []
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._values = 0
@@ -207,7 +220,7 @@ class _Builder:
         elif not parent.has_key:
             parent.key, parent.has_key = _key(value, line), True
             if parent.key in parent.value:
-                raise YamlError(f"key {parent.key!r} stands twice in one object", line)
+                _note(Repeat(line, parent.key), self._repeats)
         elif parent.key == "<<":
             parent.merged.extend(_mergeable(value, line))
             parent.has_key = False
@@ -297,13 +310,18 @@ def _int(text: str) -> int | str:
         return text
 
 
-def _load_json(text: str, limits: Limits) -> Document:
+def _note(repeat: Repeat, repeats: list[Repeat] | None) -> None:
+    if repeats is None:
+        raise YamlError(f"key {repeat.key!r} stands twice in one object", repeat.line)
+    repeats.append(repeat)
+
+
+def _load_json(text: str, limits: Limits, repeats: list[Repeat] | None) -> Document:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(pairs)
         if len(value) != len(pairs):
             keys = [key for key, _ in pairs]
-            twice = next(key for key in keys if keys.count(key) > 1)
-            raise YamlError(f"key {twice!r} stands twice in one object")
+            _note(Repeat(0, next(key for key in keys if keys.count(key) > 1)), repeats)
         return value
 
     def refuse(name: str) -> Any:

@@ -422,6 +422,7 @@ def test_finalizers_keep_an_object(api: Api, namespace: str) -> None:
 
     waiting = api.ok("DELETE", f"{path}/a")
     assert waiting["metadata"]["deletionTimestamp"]
+    assert api.call("DELETE", f"{path}/a?orphanDependents=false")[0] == 202
     api.ok("PATCH", f"{path}/a", {"metadata": {"finalizers": None}}, content_type=MERGE)
 
     assert api.call("GET", f"{path}/a")[0] == 404

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.base.yamlsafe import Limits, YamlError, load, load_document, load_documents
+from nodeagent.base.yamlsafe import Limits, Repeat, YamlError, load, load_document, load_documents
 
 plain = st.recursive(
     st.none()
@@ -140,3 +140,19 @@ def test_any_input_is_read_or_refused_cleanly(text):
         load_documents(text)
     except YamlError:
         return
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "repeats"),
+    [
+        ("a: 1\nb:\n  c: 1\n  c: 2\na: 3\n", {"a": 3, "b": {"c": 2}}, [(4, "c"), (5, "a")]),
+        ('{"\\ud83d\\ude00": 1, "b": 1, "b": 2}', {"\U0001f600": 1, "b": 2}, [(0, "b")]),
+        ("a: 1\n", {"a": 1}, []),
+    ],
+)
+def test_who_takes_note_of_repeated_keys_gets_the_last_one(text: str, value: object, repeats: object) -> None:
+    found: list[Repeat] = []
+
+    assert load(text, repeats=found) == value
+
+    assert found == repeats

@@ -1,0 +1,53 @@
+"""The options of a deletion are what they say, or the deletion is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from apiserver_stub.media import JSON, PLAIN
+from apiserver_stub.request import Query, Request, RequestInfo, User
+from apiserver_stub.status import ApiError
+from apiserver_stub.verbs.delete import read_options
+
+
+def deletion(body: Any = None, query: str = "") -> Request:
+    info = RequestInfo("delete", "/api/v1/namespaces/d/pods/p", "", "v1", "pods", "", "d", "p")
+    data = b"" if body is None else json.dumps(body).encode()
+    return Request("DELETE", info, Query(query), {"Content-Type": JSON}, data, User("u"), PLAIN)
+
+
+def test_a_body_takes_the_place_of_the_query() -> None:
+    found = read_options(deletion({"gracePeriodSeconds": -1, "preconditions": {"uid": "1"}}, "dryRun=All"))
+
+    assert found == {
+        "gracePeriodSeconds": 1,
+        "preconditions": {"uid": "1"},
+        "dryRun": False,
+        "propagationPolicy": None,
+        "orphanDependents": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "member"),
+    [
+        ({"preconditions": 5}, "preconditions"),
+        ({"preconditions": {"uid": 5}}, "preconditions.uid"),
+        ({"dryRun": "All"}, "dryRun"),
+        ({"dryRun": 5}, "dryRun"),
+        ({"propagationPolicy": 5}, "propagationPolicy"),
+        ({"orphanDependents": "yes"}, "orphanDependents"),
+        ({"gracePeriodSeconds": True}, "gracePeriodSeconds"),
+        ({"gracePeriodSeconds": 1 << 63}, "gracePeriodSeconds"),
+        ({"kind": 5}, "kind"),
+    ],
+)
+def test_values_of_the_wrong_type_are_refused(body: Any, member: str) -> None:
+    with pytest.raises(ApiError) as error:
+        read_options(deletion(body))
+
+    assert error.value.code == 400
+    assert f".{member} of type" in error.value.message

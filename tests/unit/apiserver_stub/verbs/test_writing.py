@@ -1,0 +1,50 @@
+"""What a body names twice is told to who wants to know, and never lost in silence."""
+
+from __future__ import annotations
+
+import pytest
+
+from apiserver_stub.media import JSON, PLAIN, YAML
+from apiserver_stub.request import Query, Request, RequestInfo, User
+from apiserver_stub.status import ApiError
+from apiserver_stub.verbs.writing import read_object
+
+TWICE = b"metadata: {name: m}\ndata:\n  a: one\n  a: two\nfoo: 1\n"
+TOLD = 'yaml: unmarshal errors:\n  line 4: key "a" already set in map'
+
+
+def post(body: bytes, query: str = "", content_type: str = YAML) -> Request:
+    info = RequestInfo("create", "/api/v1/namespaces/d/configmaps", "", "v1", "configmaps", namespace="d")
+    return Request("POST", info, Query(query), {"Content-Type": content_type}, body, User("u"), PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("query", "warnings"),
+    [
+        ("", [TOLD, 'unknown field "foo"']),
+        ("fieldValidation=Warn", [TOLD, 'unknown field "foo"']),
+        ("fieldValidation=Ignore", []),
+    ],
+)
+def test_yaml_that_names_a_key_twice_is_taken_with_its_last_value(query: str, warnings: list[str]) -> None:
+    request = post(TWICE, query)
+
+    assert read_object(request, "ConfigMap", "v1")["data"] == {"a": "two"}
+
+    assert request.warnings == warnings
+
+
+def test_it_is_refused_where_the_caller_is_strict() -> None:
+    with pytest.raises(ApiError) as error:
+        read_object(post(TWICE, "fieldValidation=Strict"), "ConfigMap", "v1")
+
+    assert error.value.code == 400
+    assert error.value.message.endswith(f'strict decoding error: {TOLD}, unknown field "foo"')
+
+
+def test_json_tells_the_path() -> None:
+    request = post(b'{"data":{"a":"one","a":"two"}}', content_type=JSON)
+
+    assert read_object(request, "ConfigMap", "v1")["data"] == {"a": "two"}
+
+    assert request.warnings == ['duplicate field "data.a"']
