@@ -8,6 +8,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec.structs import replace as replace_field
+
 from nodeagent.contracts.api import RUNTIME_CLASSES
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
@@ -283,7 +285,7 @@ class BundledPodSyncer:
             hostname=kernel_hostname(pod, hostname, domain),
             dns=await self._dns.of(pod),
             cgroup_parent=context.cgroups.parent_of(pod),
-            resources=context.cgroups.pod_resources(pod),
+            resources=context.cgroups.pod_resources(_without_overhead(pod)),
         )
         changed: SandboxConfig = await self._moments.fold("nodeagent_change_sandbox", "sandbox", config, pod=pod)
         return changed
@@ -321,6 +323,13 @@ def _past(start: Start, taken: Collection[_Run]) -> Start:
     while not start.resume_id and (start.container.name, start.attempt) in taken:
         start = replace(start, attempt=start.attempt + 1)
     return start
+
+
+def _without_overhead(pod: Pod) -> Pod:
+    """Return what the containers alone ask for; a runtime adds the overhead itself."""
+    if not pod.spec.overhead:
+        return pod
+    return replace_field(pod, spec=replace_field(pod.spec, overhead=None))
 
 
 def _first_ip(observed: RuntimePod) -> str:

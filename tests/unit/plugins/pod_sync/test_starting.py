@@ -89,6 +89,7 @@ async def test_the_sandbox_says_what_the_pod_asks_for(bench):
         security_context={"sysctls": [{"name": "net.x", "value": "1"}, {"name": "net/ipv4/y", "value": "2"}]},
         overhead={"cpu": "100m", "memory": "64Mi"},
     )
+    bench.context.cgroups.resources = lambda pod, _: LinuxResources(cpu_shares=12 if pod.spec.overhead else 10)
 
     await bench.sync(pod)
 
@@ -100,6 +101,7 @@ async def test_the_sandbox_says_what_the_pod_asks_for(bench):
     assert config.overhead == LinuxResources(
         cpu_period=100_000, cpu_quota=10_000, cpu_shares=102, memory_limit_bytes=64 << 20
     )
+    assert config.resources == LinuxResources(cpu_shares=10)  # a runtime adds the overhead itself
 
 
 async def test_a_runtime_class_chooses_the_handler(make_bench):
