@@ -30,8 +30,8 @@ class ClusterDns:
     servers: Sequence[str] = ()
     domain: str = ""
     resolver_file: str = "/etc/resolv.conf"
-    ipv6_only: bool = False
-    """Whether the node has IPv6 addresses alone, which decides on the local server that stands in for no file."""
+    node_ips: Sequence[str] = ()
+    """The node's addresses, whose families decide on the local servers that stand in for no file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def make_dns(pod: Pod, cluster: ClusterDns, host: DnsConfig) -> PodDns:
         if cluster.resolver_file:
             servers, searches, options = list(host.servers), list(host.searches), list(host.options)
         else:
-            servers, searches = ["::1" if cluster.ipv6_only else "127.0.0.1"], ["."]
+            servers, searches = _local_servers(cluster.node_ips), ["."]
     if (own := spec.dns_config) is not None:
         servers = _unique([*servers, *(own.nameservers or ())])
         searches = _unique([*searches, *(own.searches or ())])
@@ -153,6 +153,10 @@ def _limit(servers: list[str], searches: list[str]) -> tuple[list[str], list[str
             f"the applied search line is: {' '.join(kept)}"
         )
     return servers, kept, cut
+
+
+def _local_servers(ips: Sequence[str]) -> list[str]:
+    return _unique("::1" if ":" in ip else "127.0.0.1" for ip in ips) or ["127.0.0.1"]
 
 
 def _trimmed(name: str) -> str:

@@ -35,12 +35,11 @@ class NodeDns:
         :raises NodeAgentError: the resolver file cannot be read.
         """
         config, record = self._context.config, self._context.recorder.record
-        ips = host_ips(self._context)
         cluster = ClusterDns(
             servers=config.cluster_dns,
             domain=config.cluster_domain,
             resolver_file=config.resolv_conf,
-            ipv6_only=bool(ips) and all(":" in ip for ip in ips),
+            node_ips=host_ips(self._context),
         )
         result = make_dns(pod, cluster, await self._resolver(cluster))
         if result.missing_cluster_dns:

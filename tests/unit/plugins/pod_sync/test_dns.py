@@ -55,13 +55,21 @@ def test_without_servers_of_the_cluster_a_pod_gets_the_nodes():
     assert result.config == HOST
 
 
-@pytest.mark.parametrize(("ipv6", "server"), [(False, "127.0.0.1"), (True, "::1")])
-def test_without_resolver_file_nothing_is_looked_up(ipv6, server):
-    cluster = ClusterDns(resolver_file="", ipv6_only=ipv6)
+@pytest.mark.parametrize(
+    ("ips", "servers"),
+    [
+        ((), ("127.0.0.1",)),
+        (("192.0.2.5", "192.0.2.6"), ("127.0.0.1",)),
+        (("fd00::5",), ("::1",)),
+        (("fd00::5", "192.0.2.5"), ("::1", "127.0.0.1")),
+    ],
+)
+def test_without_resolver_file_only_the_node_itself_is_asked(ips, servers):
+    cluster = ClusterDns(resolver_file="", node_ips=ips)
 
     config = make_dns(make_pod(dns_policy="Default"), cluster, DnsConfig()).config
 
-    assert config == DnsConfig((server,), (".",))
+    assert config == DnsConfig(servers, (".",))
 
 
 def test_a_pods_own_settings_are_added():
