@@ -1,8 +1,9 @@
 """Opens files beneath a directory so that no path and no link leads out of it.
 
 The kernel resolves the path in one step (``openat2``), so nothing can be exchanged in between. Where it cannot, the
-path is walked one name at a time and every link is refused. Only regular files and directories are opened: neither a
-pipe that blocks nor a device with side effects.
+path is walked one name at a time and every link is refused. What links with absolute targets lead to, such as those of
+``/var/log/containers`` into ``/var/log/pods``, is opened by its real path beneath the directory, without any link. Only
+regular files and directories are opened: neither a pipe that blocks nor a device with side effects.
 """
 
 from __future__ import annotations
@@ -39,7 +40,12 @@ def open_beneath(root: Path, relative: str, *, links: bool = True) -> int:
     name = relative.strip("/") or "."
     base = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        found = _resolve(base, name, links)
+        try:
+            found = _resolve(base, name, links)
+        except OSError as error:
+            if not links or error.errno not in (errno.EXDEV, errno.ELOOP):
+                raise
+            found = _resolve(base, _real_name(root, name), links=False)
     finally:
         os.close(base)
     try:
@@ -49,6 +55,17 @@ def open_beneath(root: Path, relative: str, *, links: bool = True) -> int:
         return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     finally:
         os.close(found)
+
+
+def _real_name(root: Path, name: str) -> str:
+    """Return where links lead that start at *name*, from *root*; looked up beforehand, so it is no permission.
+
+    :raises OSError: nowhere, or out of *root*.
+    """
+    home, target = os.path.realpath(root), os.path.realpath(root / name, strict=True)
+    if ".." in name.split("/") or os.path.commonpath([home, target]) != home:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)
+    return os.path.relpath(target, home)
 
 
 def _resolve(base: int, name: str, links: bool) -> int:
