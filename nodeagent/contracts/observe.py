@@ -41,7 +41,8 @@ class StatusReporter(Protocol):
         waiting: Mapping[str, WaitingReason] | None = None,
         ended: bool = False,
         failed: tuple[str, str] | None = None,
-        disrupted: bool = False,
+        disrupted: str = "",
+        blocked: tuple[str, str] | None = None,
     ) -> PodStatus:
         """Generate, keep and send the status of *pod*.
 
@@ -50,7 +51,8 @@ class StatusReporter(Protocol):
         :param waiting: why containers wait; ``None`` keeps what was given last.
         :param ended: nothing runs any more and nothing will be started.
         :param failed: reason and message of a pod that was ended or refused by the node.
-        :param disrupted: the node ended the pod for reasons of its own, which its condition tells.
+        :param disrupted: why the node ended the pod for its own sake, as its condition tells.
+        :param blocked: reason and message of a pod that was admitted and may not run now.
         """
         ...
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from nodeagent.base import identity
 from nodeagent.model.pod import Pod
-
-_log = logging.getLogger(__name__)
 
 
 class ChangeKind(StrEnum):
@@ -20,6 +17,8 @@ class ChangeKind(StrEnum):
     STATUS = "status"
     """Only what the API server shows of it changed."""
     REMOVED = "removed"
+    LEFT_OUT = "left out"
+    """Another pod of the same set has its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +37,7 @@ class DesiredPods:
     def __init__(self, sources: Iterable[str]) -> None:
         self._sets: dict[str, dict[str, Pod]] = {}
         self._waiting = set(sources)
+        self._left_out: dict[str, set[str]] = {}
 
     def expect(self, sources: Iterable[str]) -> None:
         """Name further sources whose pods are not known before they publish."""
@@ -56,10 +56,11 @@ class DesiredPods:
     def publish(self, source: str, pods: Sequence[Pod]) -> list[Change]:
         """Take the new set of *source* and return what changed: removals, then additions, then updates.
 
-        A second pod with one namespace and name in a set is left out and named in the log.
+        A second pod with one namespace and name in a set is left out, which is told once.
         """
         before = self._sets.get(source, {})
-        after = self._unique(source, pods)
+        after, twins = _unique(pods)
+        told, self._left_out[source] = self._left_out.get(source, ()), {twin.uid for twin in twins}
         self._sets[source] = after
         self._waiting.discard(source)
         changes = [Change(ChangeKind.REMOVED, pod, source) for uid, pod in before.items() if uid not in after]
@@ -73,7 +74,8 @@ class DesiredPods:
                     Change(ChangeKind.UPDATED if _wanted_differs(old, pod) else ChangeKind.STATUS, pod, source)
                 )
         added.sort(key=lambda change: str(change.pod.metadata.creation_timestamp or ""))
-        return [*changes, *added, *updated]
+        left_out = [Change(ChangeKind.LEFT_OUT, twin, source) for twin in twins if twin.uid not in told]
+        return [*changes, *added, *updated, *left_out]
 
     def pods(self) -> list[Pod]:
         """Return every wanted pod, mirror pods left out."""
@@ -83,18 +85,18 @@ class DesiredPods:
         """Whether any source wants the pod."""
         return any(uid in pods for pods in self._sets.values())
 
-    def _unique(self, source: str, pods: Sequence[Pod]) -> dict[str, Pod]:
-        unique: dict[str, Pod] = {}
-        names: set[str] = set()
-        for pod in pods:
-            if pod.full_name in names:
-                _log.error(
-                    "Two pods have one name, the second is left out", extra={"pod": pod.full_name, "source": source}
-                )
-                continue
+
+def _unique(pods: Iterable[Pod]) -> tuple[dict[str, Pod], list[Pod]]:
+    """Return the pods by UID, and those whose name another one has."""
+    unique: dict[str, Pod] = {}
+    twins, names = [], set[str]()
+    for pod in pods:
+        if pod.full_name in names:
+            twins.append(pod)
+        else:
             names.add(pod.full_name)
             unique[pod.uid] = pod
-        return unique
+    return unique, twins
 
 
 def is_mirror(pod: Pod) -> bool:

@@ -38,10 +38,10 @@ class Termination:
     status_reason: str = ""
     grace_seconds: int | None = None
 
-    def merge(self, other: Termination) -> Termination:
-        """Return this termination with the shorter grace of both; the first reason stays."""
-        graces = [grace for grace in (self.grace_seconds, other.grace_seconds) if grace is not None]
-        return replace(self, grace_seconds=min(graces) if graces else None)
+    def merge(self, other: Termination, pod: Pod) -> Termination:
+        """Return this termination of *pod* with the shorter grace of both; the first reason stays."""
+        shorter = effective_grace(pod, other) < effective_grace(pod, self)
+        return replace(self, grace_seconds=effective_grace(pod, other)) if shorter else self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

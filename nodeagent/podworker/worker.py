@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from nodeagent.base import tracing
+from nodeagent.base import identity, tracing
 from nodeagent.base.aio import Backoff, Clock
 from nodeagent.contracts.events import EventRecorder, EventType
 from nodeagent.contracts.observe import PodObserver, StatusReporter
@@ -29,6 +30,7 @@ _SPANS = {
 }
 RETRY_SECONDS = 10.0
 NETWORK_RETRY_SECONDS = 1.0
+LEAST_KILL_SECONDS = 10.0
 TERMINATION_RETRY_SECONDS = 1.0
 
 
@@ -68,9 +70,10 @@ class PodWorker:
         self._retry = Backoff(TERMINATION_RETRY_SECONDS, RETRY_SECONDS)
         self._waiting: Mapping[str, WaitingReason] = {}
         self._error_text = self._error_reason = self._network = ""
-        self._step_began = 0.0
+        self._step_began = self._ending_since = 0.0
         self._start = StartWatch(parts.clock, static=static)
-        self._updated = False
+        self._updated = self._told_late = False
+        self._blocked: tuple[str, str] | None = None
 
     # --- what others may do ---------------------------------------------------------------------------------
 
@@ -87,7 +90,9 @@ class PodWorker:
         if self.phase >= Phase.TERMINATED:
             return
         before = self.termination
-        self.termination = termination if before is None else before.merge(termination)
+        if before is None:
+            self._ending_since = self._parts.clock.now()
+        self.termination = termination if before is None else before.merge(termination, self.pod)
         if self.phase is Phase.SYNC or self.termination != before:
             self.phase = Phase.TERMINATING
             if self._step is not None:
@@ -202,7 +207,7 @@ class PodWorker:
     async def _sync(self) -> None:
         parts, pod = self._parts, self.pod
         observed = parts.observer.get(pod.uid)
-        status = parts.status.update(pod, observed, waiting=self._waiting)
+        status = parts.status.update(pod, observed, waiting=self._waiting, blocked=self._blocked)
         self._start.look(pod, status)
         if self._over(pod, status):
             return
@@ -210,6 +215,7 @@ class PodWorker:
         if answer is not None:
             await self._hold_back(pod, observed, answer.value.reason, answer.value.message)
             return
+        self._blocked = None
         problem = "" if pod.spec.host_network or (observed and observed.alive) else parts.network_problem()
         self._network = problem
         if problem:
@@ -265,11 +271,11 @@ class PodWorker:
         """Keep an admitted pod from running until the plugin lets it."""
         parts = self._parts
         waiting = {container.name: WaitingReason("Blocked", message) for _, container in pod.containers()}
-        self._waiting = waiting
+        self._waiting, self._blocked = waiting, (reason, message)
         if observed is not None and observed.alive:
             await parts.syncer().sync_terminating(pod, observed, None)
             observed = await parts.observer.refresh(pod.uid)
-        parts.status.update(pod, observed, waiting=waiting)
+        parts.status.update(pod, observed, waiting=waiting, blocked=self._blocked)
         raise NodeAgentError(f"pod cannot be run: {message}", reason=reason)
 
     # --- TERMINATING ----------------------------------------------------------------------------------------
@@ -280,13 +286,14 @@ class PodWorker:
         ending = self.termination
         failed = (ending.status_reason, ending.message) if ending.status_reason else None
         observed = await parts.observer.refresh(pod.uid)
-        disrupted = ending.reason.disruption
+        disrupted = _disruption(ending)
         parts.status.update(pod, observed, failed=failed, disrupted=disrupted)
         if observed is not None and observed.alive:
-            grace = None if ending.reason is KillReason.FINISHED else effective_grace(pod, ending)
-            if ending.reason is KillReason.ORPHANED:
-                grace = None  # the containers' own annotations tell
-            outcome = await parts.syncer().sync_terminating(pod, observed, grace)
+            grace = effective_grace(pod, ending)
+            by_itself = ending.reason in (KillReason.FINISHED, KillReason.ORPHANED) and ending.grace_seconds is None
+            async with self._watched(ending, grace):
+                # without a grace the containers' own annotations tell
+                outcome = await parts.syncer().sync_terminating(pod, observed, None if by_itself else grace)
             observed = await parts.observer.refresh(pod.uid)
             if outcome.error is not None:
                 raise outcome.error
@@ -300,6 +307,25 @@ class PodWorker:
         parts.status.terminated(pod)
         await parts.plugins.announce("nodeagent_pod_terminated", pod=pod)
         self.wake()
+
+    @asynccontextmanager
+    async def _watched(self, ending: Termination, grace_seconds: int) -> AsyncIterator[None]:
+        """Tell, once, when a pod that the node ends for its own sake takes much longer than its grace."""
+        if not ending.reason.disruption or self._told_late:
+            yield
+            return
+        late_at = self._ending_since + max(grace_seconds * 1.5, LEAST_KILL_SECONDS)
+        watcher = asyncio.create_task(self._tell_late(late_at))
+        try:
+            yield
+        finally:
+            watcher.cancel()
+
+    async def _tell_late(self, late_at: float) -> None:
+        await self._parts.clock.sleep_until(late_at)
+        self._told_late = True
+        note = "Container runtime did not kill the pod within specified grace period."
+        self._parts.recorder.record(self.pod.reference(), EventType.WARNING, "ExceededGracePeriod", note)
 
     # --- TERMINATED -----------------------------------------------------------------------------------------
 
@@ -315,6 +341,14 @@ class PodWorker:
 
     def _due_in(self, seconds: float) -> None:
         self._due = self._parts.clock.now() + seconds
+
+
+def _disruption(ending: Termination) -> str:
+    """Return what the condition DisruptionTarget says; empty when the pod does not end for the node's sake."""
+    if ending.reason is KillReason.PREEMPTED:
+        name = identity.current().component.capitalize()
+        return f"Pod was preempted by {name} to accommodate a critical pod."
+    return ending.message if ending.reason.disruption else ""
 
 
 def _attributes(pod: Pod, operation: str) -> dict[str, str]:

@@ -155,6 +155,9 @@ class PodWorkers:
 
     async def _apply(self, change: Change) -> None:
         pod = change.pod
+        if change.kind is ChangeKind.LEFT_OUT:
+            self._leave_out(pod, change.source)
+            return
         if is_mirror(pod):
             self._mirror(change.kind, pod)
             return
@@ -211,6 +214,13 @@ class PodWorkers:
         except PluginError as error:
             return Rejection("UnexpectedAdmissionError", str(error))
         return None if answer is None else answer.value
+
+    def _leave_out(self, pod: Pod, source: str) -> None:
+        """Tell of a pod that cannot be run beside another one of its name."""
+        where = f"{pod.name}_{pod.namespace}({pod.uid})"
+        note = f'Error validating pod {where} from {source} due to duplicate pod name "{pod.name}", ignoring'
+        _log.error("Two pods have one name, the second is left out", extra={"pod": where, "source": source})
+        self._need().recorder.record(pod.reference(), EventType.WARNING, "FailedValidation", note)
 
     def _finish_rejected(self, pod: Pod) -> None:
         if asked_to_end(pod) is not None:

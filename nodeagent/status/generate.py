@@ -38,8 +38,10 @@ class Observation:
     ended: bool = False
     failed: tuple[str, str] | None = None
     """Reason and message of a pod that the node ended or refused."""
-    disrupted: bool = False
-    """Whether to report DisruptionTarget (spec: gate.PodDisruptionConditions)."""
+    disrupted: str = ""
+    """What DisruptionTarget is to say; empty without that condition (spec: gate.PodDisruptionConditions)."""
+    blocked: tuple[str, str] | None = None
+    """Reason and message of a pod that may not run now."""
     static: bool = False
     now: datetime
     host_ips: Sequence[str] = ()
@@ -168,6 +170,8 @@ def _settled(computed: PodPhase, seen: Observation, alive: bool) -> tuple[str, s
         reason, message = seen.failed
         # the control plane never sees a finished pod with live containers
         return (PodPhase.FAILED if not alive else (before.phase or PodPhase.PENDING)), reason, message
+    if seen.blocked is not None and computed not in (PodPhase.SUCCEEDED, PodPhase.FAILED):
+        return PodPhase.PENDING, *seen.blocked
     return computed, "", ""
 
 
@@ -198,7 +202,7 @@ def _conditions(pod: Pod, status: PodStatus, seen: Observation) -> list[PodCondi
         conditions.insert(0, PodCondition(type="PodReadyToStartContainers", status=_bool(_sandbox_ready(pod, seen))))
     if seen.disrupted and seen.failed is not None and seen.before.phase not in (PodPhase.SUCCEEDED, PodPhase.FAILED):
         reason = f"TerminationBy{identity.current().component.capitalize()}"
-        conditions.append(PodCondition(type=DISRUPTION_TARGET, status="True", reason=reason, message=seen.failed[1]))
+        conditions.append(PodCondition(type=DISRUPTION_TARGET, status="True", reason=reason, message=seen.disrupted))
     return conditions
 
 

@@ -45,7 +45,7 @@ class _Entry:
     waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
     ended: bool = False
     failed: tuple[str, str] | None = None
-    disrupted: bool = False
+    disrupted: str = ""
     terminated: bool = False
     announced: PodStatus | None = None
     changed_at: float | None = None
@@ -108,7 +108,8 @@ class StatusManager:
         waiting: Mapping[str, WaitingReason] | None = None,
         ended: bool = False,
         failed: tuple[str, str] | None = None,
-        disrupted: bool = False,
+        disrupted: str = "",
+        blocked: tuple[str, str] | None = None,
     ) -> PodStatus:
         """Generate, keep and send; see :class:`~nodeagent.contracts.observe.StatusReporter`."""
         entry = self._entries.get(pod.uid)
@@ -120,7 +121,8 @@ class StatusManager:
             entry.waiting = waiting
         entry.ended = entry.ended or ended
         entry.failed = entry.failed or failed
-        entry.disrupted = entry.disrupted or (disrupted and self._disruption_condition)
+        if self._disruption_condition:
+            entry.disrupted = entry.disrupted or disrupted
         status = generate_status(
             pod,
             Observation(
@@ -134,6 +136,7 @@ class StatusManager:
                 ended=entry.ended,
                 failed=entry.failed,
                 disrupted=entry.disrupted,
+                blocked=blocked,
                 static=entry.static,
                 now=self._clock.wall(),
                 host_ips=self._host_ips(),

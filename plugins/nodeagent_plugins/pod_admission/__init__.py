@@ -76,9 +76,10 @@ class NodeAdmission:
     def _check_room(self, pod: Pod, node: NodeView, others: Sequence[Pod]) -> Rejection | None:
         used = self._used.of(others)
         short, misplaced = lacking(pod, node, used), check_place(pod, node, others)
-        if not short:
+        critical = is_critical(pod)
+        if not short or (critical and misplaced is not None):  # room can be made for a critical pod, a place cannot
             return misplaced
-        ending = victims(pod, others, short, requests_in_nanos) if is_critical(pod) and misplaced is None else []
+        ending = victims(pod, others, short, requests_in_nanos) if critical else []
         if not ending:
             return out_of(next(iter(short)), pod, node, used)
         for victim in ending:

@@ -44,12 +44,18 @@ def test_pods_are_known_when_every_source_has_published():
     assert desired.complete
 
 
-def test_the_second_of_two_pods_with_one_name_is_left_out():
+def test_the_second_of_two_pods_with_one_name_is_left_out_which_is_told_once():
     desired = DesiredPods(["file"])
+    twins = [make_pod("web", uid="1"), make_pod("web", uid="2")]
 
-    changes = desired.publish("file", [make_pod("web", uid="1"), make_pod("web", uid="2")])
+    changes = desired.publish("file", twins)
 
-    assert [change.pod.uid for change in changes] == ["1"]
+    assert [(change.kind, change.pod.uid) for change in changes] == [
+        (ChangeKind.ADDED, "1"),
+        (ChangeKind.LEFT_OUT, "2"),
+    ]
+    assert [pod.uid for pod in desired.pods()] == ["1"]
+    assert desired.publish("file", twins) == []
 
 
 def test_mirror_pods_are_not_wanted():

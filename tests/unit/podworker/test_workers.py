@@ -27,6 +27,7 @@ class OneContainerSyncer:
 
     def __init__(self, runtime):
         self.runtime, self.steps, self.graces, self.error, self.hang = runtime, [], [], None, False
+        self.stuck = False
 
     async def sync_pod(self, pod, status, observed):
         self.steps.append(("sync", pod.name))
@@ -41,6 +42,8 @@ class OneContainerSyncer:
     async def sync_terminating(self, pod, observed, grace_seconds):
         self.steps.append(("terminating", pod.name))
         self.graces.append(grace_seconds)
+        if self.stuck:
+            await asyncio.Event().wait()
         for container in observed.containers:
             await self.runtime.stop_container(container.id, grace_seconds or 0)
         for sandbox in observed.sandboxes:
@@ -251,6 +254,49 @@ async def test_a_killed_pod_fails_with_the_reason_given(house):
     assert house.syncer.graces == [1]
 
 
+async def test_a_preempted_pod_says_for_whom(house):
+    pod = make_pod("web")
+    await house.publish(pod)
+
+    house.workers.kill(
+        pod.uid, KillReason.PREEMPTED, "Preempted in order to admit critical pod", status_reason="Preempting"
+    )
+    await house.clock.advance(0)
+
+    status = house.workers.status(pod.uid)
+    assert (status.reason, status.message) == ("Preempting", "Preempted in order to admit critical pod")
+    target = next(c for c in status.conditions if c.type == "DisruptionTarget")
+    assert target.message == "Pod was preempted by Kubelet to accommodate a critical pod."
+
+
+async def test_a_later_request_to_end_a_pod_can_only_shorten_its_grace(house):
+    pod = make_pod("web", termination_grace_period_seconds=40)
+    await house.publish(pod)
+    house.syncer.stuck = True
+    house.workers.kill(pod.uid, KillReason.DEADLINE, "too long")
+    await house.clock.advance(0)
+
+    for grace in (600, 40, 7):
+        house.workers.kill(pod.uid, KillReason.DELETED, "", grace_seconds=grace)
+        await house.clock.advance(0)
+
+    assert house.syncer.graces == [40, 7]
+
+
+async def test_an_eviction_that_takes_much_longer_than_its_grace_is_told_once(house):
+    pod = make_pod("web")
+    await house.publish(pod)
+    house.syncer.stuck = True
+
+    house.workers.kill(pod.uid, KillReason.EVICTED, "node was low on memory", status_reason="Evicted", grace_seconds=8)
+    await house.clock.advance(11)
+    assert "ExceededGracePeriod" not in house.recorder.reasons()
+    await house.clock.advance(100)
+
+    [told] = house.recorder.of("ExceededGracePeriod")
+    assert told.note == "Container runtime did not kill the pod within specified grace period."
+
+
 async def test_an_orphan_of_the_runtime_is_ended_once_all_sources_are_known(house):
     stray = make_pod("stray")
     house.runtime.start("main", stray)
@@ -265,6 +311,14 @@ async def test_an_orphan_of_the_runtime_is_ended_once_all_sources_are_known(hous
 
     assert house.runtime.running() == []
     assert house.cache.get(stray.uid) is None
+
+
+async def test_a_second_pod_of_one_name_is_told_in_an_event(house):
+    await house.publish(make_pod("web", uid="1"), make_pod("web", uid="2"))
+
+    [told] = house.recorder.of("FailedValidation")
+    assert told.regarding.uid == "2"
+    assert told.note == ('Error validating pod web_default(2) from file due to duplicate pod name "web", ignoring')
 
 
 async def test_a_static_pod_waits_for_the_end_of_its_forerunner(house):
@@ -392,11 +446,14 @@ async def test_hook_may_pod_run(clock):
         await house.publish(pod)
         waiting = house.workers.status(pod.uid).container_statuses[0].state.waiting
         assert (waiting.reason, waiting.message) == ("Blocked", "the gate is closed")
+        status = house.workers.status(pod.uid)
+        assert (status.phase, status.reason, status.message) == ("Pending", "Closed", "the gate is closed")
         gate.closed = False
 
         await house.clock.advance(20)
 
-        assert house.workers.status(pod.uid).phase == "Running"
+        status = house.workers.status(pod.uid)
+        assert (status.phase, status.reason, status.message) == ("Running", "", "")
 
 
 def working():

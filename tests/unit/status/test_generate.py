@@ -103,13 +103,15 @@ def test_a_pod_ended_for_the_nodes_sake_says_so_and_keeps_saying_it():
     runtime.start("main", pod)
     failed = ("Terminated", "the node goes")
 
-    first = generate_status(pod, observe(runtime, pod, PodStatus(phase="Running"), failed=failed, disrupted=True))
-    last = generate_status(pod, observe(None, pod, first, failed=failed, ended=True, disrupted=True))
-    again = generate_status(pod, observe(None, pod, last, failed=failed, ended=True, disrupted=True))
+    first = generate_status(
+        pod, observe(runtime, pod, PodStatus(phase="Running"), failed=failed, disrupted="it is drained")
+    )
+    last = generate_status(pod, observe(None, pod, first, failed=failed, ended=True, disrupted="it is drained"))
+    again = generate_status(pod, observe(None, pod, last, failed=failed, ended=True, disrupted="it is drained"))
 
     assert last.phase == again.phase == "Failed"
     told = condition(again, "DisruptionTarget")
-    assert (told.status, told.reason, told.message) == ("True", "TerminationByKubelet", "the node goes")
+    assert (told.status, told.reason, told.message) == ("True", "TerminationByKubelet", "it is drained")
     assert told == condition(first, "DisruptionTarget")
 
 
@@ -117,7 +119,7 @@ def test_a_pod_that_had_finished_already_was_not_disrupted():
     pod = make_pod("job", restart_policy="Never")
 
     status = generate_status(
-        pod, observe(None, pod, PodStatus(phase="Succeeded"), failed=("Terminated", "late"), disrupted=True)
+        pod, observe(None, pod, PodStatus(phase="Succeeded"), failed=("Terminated", "late"), disrupted="late")
     )
 
     assert (status.phase, status.reason) == ("Succeeded", "")

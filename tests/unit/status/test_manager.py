@@ -134,7 +134,7 @@ async def test_conditions_that_gates_switch_are_there_unless_switched_off(clock,
     for gates in ({}, {gate: False}):
         manager = make_manager(clock, **gates)
         manager.update(pod, runtime.pod(pod.uid))
-        status = manager.update(pod, runtime.pod(pod.uid), failed=("Evicted", "no room"), disrupted=True)
+        status = manager.update(pod, runtime.pod(pod.uid), failed=("Evicted", "no room"), disrupted="no room")
         shown.append(type_ in [condition.type for condition in status.conditions])
 
     assert shown == [True, False]

@@ -170,3 +170,12 @@ async def test_sidecars_need_their_gate(tmp_path):
     assert await verdict(tmp_path, pod) is None
     off = FeatureGates(KNOWN, {"SidecarContainers": False})
     assert (await verdict(tmp_path, pod, gates=off))[0] == "InitContainerRestartPolicyForbidden"
+
+
+async def test_a_critical_pod_that_lacks_room_in_the_wrong_place_is_refused_for_the_place(tmp_path):
+    lost = make_pod(
+        priority=2_000_000_000,
+        node_selector={"zone": "b"},
+        containers=[make_container(resources={"requests": {"cpu": "9"}})],
+    )
+    assert (await verdict(tmp_path, lost))[0] == "NodeAffinity"
