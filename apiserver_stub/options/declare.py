@@ -45,7 +45,24 @@ class Group:
         if action is not None:
             optional["action"] = action
         target = dest or name.replace("-", "_")
-        self._group.add_argument(*names, type=kind, help=text, dest=target, metavar=_placeholder(kind), **optional)
+        read = _reader(kind, ", ".join(names))
+        self._group.add_argument(*names, type=read, help=text, dest=target, metavar=_placeholder(kind), **optional)
+
+
+BAD_VALUE = "invalid argument "
+"""What the complaint about a value begins with."""
+
+
+def _reader(kind: Callable[[str], Any], names: str) -> Callable[[str], Any]:
+    """Return *kind* with complaints that tell the value and the option."""
+
+    def read(text: str) -> Any:
+        try:
+            return kind(text)
+        except argparse.ArgumentTypeError as error:
+            raise argparse.ArgumentTypeError(f'{BAD_VALUE}"{text}" for "{names}" flag: {error}') from None
+
+    return read
 
 
 def _placeholder(kind: Callable[[str], Any]) -> str:

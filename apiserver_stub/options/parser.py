@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from apiserver_stub.options.declare import Group
+from apiserver_stub.options.declare import BAD_VALUE, Group
 from apiserver_stub.options.spellings import respelled
 
 _VERSION_HELP = "Print the version and exit; =raw prints it alone, =vX.Y.Z-TEXT sets the one that is reported."
@@ -62,7 +62,8 @@ class _Collecting(argparse.ArgumentParser):
     problems: list[str]
 
     def error(self, message: str) -> NoReturn:
-        raise OptionsError([*self.problems, message])
+        _, _, rest = message.partition(": ")  # before it the option, which complaints about values name themselves
+        raise OptionsError([*self.problems, rest if rest.startswith(BAD_VALUE) else message])
 
 
 class _Wide(argparse.HelpFormatter):
@@ -84,13 +85,13 @@ class _Version(argparse.Action):
                 namespace.reported_version = values
             else:
                 text = f'version "{values}" must match major/minor/patch of default version "{GIT_VERSION}"'
-                parser.problems.append(f'invalid argument "{values}" for "--version" flag: {text}')
+                parser.problems.append(f'{BAD_VALUE}"{values}" for "--version" flag: {text}')
             return
         if values == "false":
             return
         if values not in (None, "true", "raw"):
             text = f'strconv.ParseBool: parsing "{values}": invalid syntax'
-            parser.problems.append(f'invalid argument "{values}" for "--version" flag: {text}')
+            parser.problems.append(f'{BAD_VALUE}"{values}" for "--version" flag: {text}')
             return
         sys.stdout.write(f"{GIT_VERSION}\n" if values == "raw" else f"nodeagent-apiserver {GIT_VERSION}\n")
         raise SystemExit(0)

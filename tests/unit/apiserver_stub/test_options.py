@@ -65,6 +65,23 @@ def test_the_proxy_client_certificate_and_its_key_need_one_another(given: str, m
     assert error.value.problems == [f"--proxy-client-{given}-file needs --proxy-client-{missing}-file"]
 
 
+@pytest.mark.parametrize(
+    ("argument", "problem"),
+    [
+        ("--secure-port=abc", '"abc" for "--secure-port" flag: strconv.ParseInt: parsing "abc": invalid syntax'),
+        ("-v=x", '"x" for "-v, --v" flag: strconv.ParseInt: parsing "x": invalid syntax'),
+        ("--profiling=maybe", '"maybe" for "--profiling" flag: strconv.ParseBool: parsing "maybe": invalid syntax'),
+        ("--bind-address=a: b", '"a: b" for "--bind-address" flag: failed to parse IP: "a: b"'),
+        ("--feature-gates=NodeSwap", '"NodeSwap" for "--feature-gates" flag: missing bool value for NodeSwap'),
+    ],
+)
+def test_a_bad_value_is_told_with_its_option(argument: str, problem: str) -> None:
+    with pytest.raises(OptionsError) as error:
+        parse(["--bogus", argument])
+
+    assert error.value.problems == [f"invalid argument {problem}"]
+
+
 def test_all_problems_are_told_at_once() -> None:
     with pytest.raises(OptionsError) as error:
         parse(["--bogus", "--secure-port=70000", "--tls-cert-file=x", "--tls-min-version=VersionTLS14", "extra"])

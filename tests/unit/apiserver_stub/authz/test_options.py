@@ -56,7 +56,8 @@ CONFLICT = (
         pytest.param(
             ["--authorization-webhook-cache-authorized-ttl=-1s", "--authorization-webhook-cache-unauthorized-ttl=x"],
             [
-                'argument --authorization-webhook-cache-unauthorized-ttl: time: invalid duration "x"',
+                'invalid argument "x" for "--authorization-webhook-cache-unauthorized-ttl" flag: '
+                'time: invalid duration "x"',
             ],
             marks=pytest.mark.row("opt.authorization-webhook-cache-unauthorized-ttl"),
         ),
