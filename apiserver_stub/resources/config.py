@@ -7,7 +7,9 @@ import binascii
 import re
 from typing import TYPE_CHECKING, Any
 
-from apiserver_stub.objects import Object
+import msgspec
+
+from apiserver_stub.objects import Object, decode
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Column, Resource, Strategy
 from apiserver_stub.status import Cause, forbidden_value, invalid_value, required, too_long
@@ -70,13 +72,7 @@ class SecretStrategy(Strategy):
         ]
         if sum(len(_decoded(value) or b"") for value in data.values()) > _LIMIT_BYTES:
             causes.append(too_long("data", _LIMIT_BYTES))
-        needed = {
-            identity.current().label("tls"): ("tls.crt", "tls.key"),
-            identity.current().label("dockerconfigjson"): (".dockerconfigjson",),
-            identity.current().label("dockercfg"): (".dockercfg",),
-            identity.current().label("ssh-auth"): ("ssh-privatekey",),
-        }.get(new["type"], ())
-        causes += [required(f"data[{key}]") for key in needed if key not in data]
+        causes += _check_type(new["type"], data)
         if new["type"] == identity.current().label("service-account-token"):
             name = identity.current().label("service-account.name")
             if not (new["metadata"].get("annotations") or {}).get(name):
@@ -131,6 +127,33 @@ def _check_keys(field: str, data: Any) -> list[Cause]:
         for key, value in data.items()
         if not isinstance(value, str)
     ]
+
+
+def _check_type(type_: str, data: Object) -> list[Cause]:
+    """Return what a secret of that type lacks, or has in another form than its readers expect."""
+    domain, _, word = type_.partition("/")
+    if domain != identity.current().label_domain:
+        return []
+    if word in ("dockercfg", "dockerconfigjson"):
+        key = f".{word}"
+        return _check_docker_config(key, data[key]) if key in data else [required(f"data[{key}]")]
+    if word == "basic-auth":  # either will do
+        keys = ("username", "password")
+        return [] if any(key in data for key in keys) else [required(f"data[{key}]") for key in keys]
+    if word == "ssh-auth":
+        return [] if data.get("ssh-privatekey") else [required("data[ssh-privatekey]")]
+    pair = ("tls.crt", "tls.key") if word == "tls" else ()
+    return [required(f"data[{key}]") for key in pair if key not in data]
+
+
+def _check_docker_config(key: str, content: Any) -> list[Cause]:
+    try:
+        found = decode(_decoded(content) or b"")
+    except (msgspec.DecodeError, RecursionError) as error:
+        problem = str(error)
+    else:
+        problem = "" if found is None or isinstance(found, dict) else "must be a map"
+    return [invalid_value(f"data[{key}]", "<secret contents redacted>", problem)] if problem else []
 
 
 def _check_immutable(new: Object, old: Object, fields: tuple[str, ...]) -> list[Cause]:

@@ -223,6 +223,9 @@ def test_every_acknowledged_write_survives_kill(tmp_path: Path) -> None:
             for writer in writers:
                 writer.start()
             time.sleep(0.4)
+            end = time.monotonic() + 10
+            while len(acknowledged) <= 8 and time.monotonic() < end:
+                time.sleep(0.02)
             server.stop(signal.SIGKILL)
             for writer in writers:
                 writer.join(10)
