@@ -60,7 +60,7 @@ class Tokens:
         if cached is not None and now < cached.refresh_at:
             return cached.token
         try:
-            token = await self._request(key, pod)
+            token, seconds = await self._request(key, pod)
         except ApiError as error:
             if cached is None or cached.token.expires_at.timestamp() <= now:
                 raise
@@ -77,7 +77,8 @@ class Tokens:
         self._cached = {key: cached for key, cached in self._cached.items() if key.pod_uid != pod_uid}
         self._failing = {key for key in self._failing if key.pod_uid != pod_uid}
 
-    async def _request(self, key: _Key, pod: Pod) -> BoundToken:
+    async def _request(self, key: _Key, pod: Pod) -> tuple[BoundToken, int]:
+        """Return a new token and how many seconds the server gave it, which may be fewer than were asked for."""
         spec: dict[str, Any] = {
             "expirationSeconds": key.seconds,
             "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": pod.name, "uid": pod.uid},
@@ -93,7 +94,8 @@ class Tokens:
         status = answer.get("status") or {}
         try:
             expires_at = datetime.fromisoformat(status["expirationTimestamp"]).astimezone(UTC)
-            return BoundToken(status["token"], expires_at)
+            seconds = int((answer.get("spec") or {}).get("expirationSeconds") or key.seconds)
+            return BoundToken(status["token"], expires_at), seconds
         except (KeyError, TypeError, ValueError):
             raise ApiError(f"token request for service account {key.account!r}: the answer has no token") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -66,6 +67,27 @@ async def test_refreshes_at_80_percent_or_a_day_less_a_jitter(
     before = await reader.service_account_token(pod, expiration_seconds=seconds)
     await clock.advance(11)
     after = await reader.service_account_token(pod, expiration_seconds=seconds)
+
+    assert before == first
+    assert after != first
+
+
+async def test_a_token_that_the_server_made_shorter_is_kept_for_its_own_time(
+    make_reader: MakeReader, api: FakeApi, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = api.create
+
+    async def at_most_1000_seconds(resource: Any, body: Any, *args: Any, **more: Any) -> dict[str, Any]:
+        return await create(resource, {**body, "spec": {**body["spec"], "expirationSeconds": 1000}}, *args, **more)
+
+    monkeypatch.setattr(api, "create", at_most_1000_seconds)
+    reader, pod = make_reader(), make_pod()
+    first = await reader.service_account_token(pod, expiration_seconds=86400)
+
+    await clock.advance(700)
+    before = await reader.service_account_token(pod, expiration_seconds=86400)
+    await clock.advance(101)
+    after = await reader.service_account_token(pod, expiration_seconds=86400)
 
     assert before == first
     assert after != first
