@@ -142,6 +142,13 @@ class Metrics:
             ("result",),
             _seen({"success": self.authenticated, **server.authenticator.refused}),
         )
+        if (certificates := server.authenticator.certificates) is not None:
+            page.histogram(
+                "apiserver_client_certificate_expiration_seconds",
+                "How long the client certificates that requests came with are still good.",
+                (),
+                [((), certificates.seconds_left)],
+            )
         page.counter(
             "authorization_attempts_total",
             "Counter of authorization attempts broken down by result.",

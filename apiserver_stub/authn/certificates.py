@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING, Any
 from apiserver_stub.authn.methods import Rejected
 from apiserver_stub.followed_files import FollowedFiles
 from apiserver_stub.request import User
+from nodeagent.base.metrics import Buckets
 from nodeagent.base.tls import TlsError
 
 if TYPE_CHECKING:
     from cryptography import x509
 
 _MAX_CHAIN = 8
+_HOURS, _DAYS = (0, 0.5, 1, 2, 6, 12), (1, 2, 4, 7, 30, 90, 180, 360)
+_SECONDS_LEFT = (*(3600 * hours for hours in _HOURS), *(86_400 * days for days in _DAYS))
 
 
 @dataclass(eq=False, slots=True)
@@ -51,7 +54,7 @@ class Authorities(FollowedFiles):
         :param label: how messages call the bundle.
         :raises TlsError: it holds no usable certificate.
         """
-        self._path, self._name, self._now = path, f"{label}::{path}", now
+        self._path, self._name, self.now = path, f"{label}::{path}", now
         super().__init__("CA bundle", [path])
         self._generation = 0
         self._store, self.pem = self._load()
@@ -72,7 +75,7 @@ class Authorities(FollowedFiles):
         verdict = known[1]
         if isinstance(verdict, str):
             raise Rejected(verdict)
-        if verdict.expires_at < self._now():
+        if verdict.expires_at < self.now():
             raise Rejected("x509: certificate has expired or is not yet valid")
         return verdict
 
@@ -103,7 +106,7 @@ class Authorities(FollowedFiles):
             verifier = (
                 verification.PolicyBuilder()
                 .store(self._store)
-                .time(datetime.fromtimestamp(self._now(), UTC))
+                .time(datetime.fromtimestamp(self.now(), UTC))
                 .max_chain_depth(_MAX_CHAIN)
                 .extension_policies(ca_policy=_authority_policy(), ee_policy=verification.ExtensionPolicy.permit_all())
                 .build_client_verifier()
@@ -127,6 +130,8 @@ class ClientCertificates:
 
     def __init__(self, authorities: Authorities) -> None:
         self.authorities = authorities
+        self.seconds_left = Buckets(_SECONDS_LEFT)
+        """How long those that were shown are still good, counted with every request."""
 
     def user_of(self, headers: Mapping[str, str], presented: Presented) -> User | None:
         """Return the user that the certificate names.
@@ -134,6 +139,7 @@ class ClientCertificates:
         :raises Rejected: it is no good.
         """
         subject = self.authorities.subject_of(presented)
+        self.seconds_left.observe(subject.expires_at - self.authorities.now())
         return User(subject.common_name, groups=subject.organizations) if subject.common_name else None
 
 

@@ -32,7 +32,8 @@ class Authenticator:
         headers: RequestHeaders | None = None,
     ) -> None:
         self.tokens = tokens
-        self._anonymous, self._certificates, self._headers = anonymous, certificates, headers
+        self.certificates = certificates
+        self._anonymous, self._headers = anonymous, headers
         self.refused = {"failure": 0, "error": 0}
         """How many callers had no credentials, and how many had some that are no good."""
 
@@ -47,7 +48,7 @@ class Authenticator:
         """
         problems: list[str] = []
         if presented is not None:
-            for method in (self._headers, self._certificates):
+            for method in (self._headers, self.certificates):
                 if method is None:
                     continue
                 try:

@@ -62,7 +62,8 @@ async def handle(server: ApiServer, http: web.BaseRequest) -> web.StreamResponse
         if server.parts_with_strangers and user.name == ANONYMOUS.name:
             say_farewell(http.transport)
         server.metrics.authenticated += 1
-        if server.audit is not None and (trail := server.audit.begin(http, info, user)) is not None:
+        asked = rights.pinned(info, query)
+        if server.audit is not None and (trail := server.audit.begin(http, asked, user)) is not None:
             trail.event.annotations.update(told or {})
             await trail.received()
         if is_asked_for(http.headers):
@@ -76,7 +77,7 @@ async def handle(server: ApiServer, http: web.BaseRequest) -> web.StreamResponse
         except ApiError as error:
             unacceptable = error  # told to those who may
             format_ = media.of_refusal(http.headers.get("Accept", ""))
-        await rights.authorize(server, user, rights.pinned(info, query), trail)
+        await rights.authorize(server, user, asked, trail)
         if unacceptable is not None:
             raise unacceptable
         if remote is not None:

@@ -71,7 +71,7 @@ async def authorize(server: ApiServer, user: User, info: RequestInfo, trail: Tra
 
 
 def pinned(info: RequestInfo, query: Query) -> RequestInfo:
-    """Return what is to be authorized: who lists or watches the one object of a name asks for that object."""
+    """Return what is authorized, and told in audit events: to list or watch by one name is to ask for that object."""
     if info.verb not in ("list", "watch") or info.name or "fieldSelector" not in query:
         return info
     try:

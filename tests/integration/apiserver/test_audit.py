@@ -138,6 +138,8 @@ async def test_a_request_leaves_its_whole_story(tmp_path: Path) -> None:
         received, complete = lines(log, MAPS)  # blocking: they are there before the answer is
         code, generated, answer = await call("POST", MAPS, json=body)
         refused = lines(log, MAPS)[-1]
+        await call("GET", f"{MAPS}?fieldSelector=metadata.name%3Done")
+        listed = lines(log, MAPS)[-1]
 
     assert (log.stat().st_mode & 0o777, log.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert list(complete) == [
@@ -158,6 +160,7 @@ async def test_a_request_leaves_its_whole_story(tmp_path: Path) -> None:
     assert complete["userAgent"] == "tester"
     reference = {"resource": "configmaps", "namespace": "default", "apiVersion": "v1"}
     assert (received["objectRef"], complete["objectRef"]) == (reference, {**reference, "name": "one"})
+    assert (listed["verb"], listed["objectRef"]) == ("list", {**reference, "name": "one"})
     assert complete["responseStatus"] == {"metadata": {}, "code": 201}
     assert complete["requestObject"] == body
     assert complete["responseObject"]["metadata"]["managedFields"][0]["manager"] == "me"

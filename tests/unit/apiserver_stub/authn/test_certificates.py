@@ -77,6 +77,20 @@ def test_an_expired_certificate_is_refused_even_on_an_old_connection(bundle: Pat
             certificates.user_of({}, late)
 
 
+def test_how_long_certificates_are_still_good_is_counted_with_every_request(bundle: Path) -> None:
+    now = [time.time()]
+    certificates = ClientCertificates(Authorities(bundle, "client-ca-bundle", now=lambda: now[0]))
+    connection = client(days=3)
+
+    for passed in (0, 1.5 * 86400, 0.75 * 86400):
+        now[0] += passed
+        certificates.user_of({}, connection)
+
+    left = certificates.seconds_left
+    found = {bound: count for bound, count in zip(left.bounds, left.counts, strict=False) if count}
+    assert found == {4 * 86400: 1, 2 * 86400: 1, 86400: 1}
+
+
 def test_a_changed_bundle_counts_for_open_connections(bundle: Path, certificates: ClientCertificates) -> None:
     old, new = client(), client(OTHER)
     assert certificates.user_of({}, old)
