@@ -186,12 +186,14 @@ def too_long(field: str, limit_bytes: int) -> Cause:
 
 
 def quote(value: object) -> str:
-    """Return *value* as messages show it: text in quotes, other scalars bare."""
+    """Return *value* as messages show it: text in quotes, other scalars bare, a list of texts as such."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
         return '"null"'
     if isinstance(value, int | float):
         return str(value)
+    if isinstance(value, list):
+        return f"[]string{{{', '.join(map(quote, value))}}}"
     text = str(value).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{text}"'

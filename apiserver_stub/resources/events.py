@@ -5,12 +5,13 @@ spec: events.*
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import name
 from apiserver_stub.resources.registry import Column, Resource, Strategy
-from apiserver_stub.status import Cause, invalid_value, required
+from apiserver_stub.status import Cause, invalid_value, quote, required
 from apiserver_stub.tables import since
 from apiserver_stub.validation import path_problems, qualified_name_problems, subdomain_problems
 from nodeagent.base import identity
@@ -63,6 +64,7 @@ _NEW_ALWAYS: dict[str, Any] = {
 _FIXED = (
     "involvedObject",
     "reason",
+    "reason",  # clients know it as two causes
     "message",
     "source",
     "firstTimestamp",
@@ -75,6 +77,7 @@ _FIXED = (
     "reportingController",
     "reportingInstance",
 )
+_ABOUT = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 _MICRO_TIME = 27  # length of 2006-01-02T15:04:05.000000Z
 
 
@@ -93,7 +96,7 @@ def to_new(event: Object) -> Object:
     """Return *event* as the events group shows it."""
     found: Object = {"kind": "Event", "apiVersion": f"{GROUP}/v1"}
     for key, value in event.items():
-        if key not in found:
+        if key not in found and value != "":
             found[_CORE_FROM_NEW.get(key, key)] = value
     for key, value in _NEW_ALWAYS.items():
         found.setdefault(key, value)
@@ -132,7 +135,8 @@ class EventStrategy(Strategy):
         for label in _FIXED:
             member = _CORE_FROM_NEW.get(label, label)
             if (new.get(member) or None) != (old.get(member) or None):
-                causes.append(invalid_value(label, new.get(member), "field is immutable"))
+                text = f"Invalid value: {_shown(label, new.get(member))}: field is immutable"
+                causes.append(Cause("FieldValueInvalid", text, label))
         return causes
 
     def _common(self, event: Object) -> list[Cause]:
@@ -190,6 +194,7 @@ def resources(options: Options) -> list[Resource]:
             strategy=strategy,
             columns=_columns(),
             fields=fields,
+            other_places={} if group else {"source": ("reportingComponent",)},
             storage=_STORAGE,
             convert=view,
             member_names=names,
@@ -200,9 +205,8 @@ def resources(options: Options) -> list[Resource]:
             ttl=True,
         )
 
-    about = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-    core_fields = {f"involvedObject.{part}": ("involvedObject", part) for part in about}
-    new_fields = {f"regarding.{part}": ("regarding", part) for part in about}
+    core_fields = {f"involvedObject.{part}": ("involvedObject", part) for part in _ABOUT}
+    new_fields = {f"regarding.{part}": ("regarding", part) for part in _ABOUT}
     plain: dict[str, tuple[str, ...]] = {"reason": ("reason",), "type": ("type",)}
     core = {"reportingComponent": ("reportingComponent",), "source": ("source", "component")}
     return [
@@ -214,6 +218,27 @@ def resources(options: Options) -> list[Resource]:
             to_new,
         ),
     ]
+
+
+def _shown(label: str, value: Any) -> str:
+    """Return the value of core member *label* as messages show it."""
+    match label:
+        case "eventTime" | "firstTimestamp" | "lastTimestamp":
+            date, _, clock = (value or "0001-01-01T00:00:00Z").rstrip("Z").partition("T")
+            return f"{date} {clock.rstrip('0').rstrip('.') if '.' in clock else clock} +0000 UTC"
+        case "involvedObject" | "related" if value is not None:
+            return _struct("core.ObjectReference", value, _ABOUT)
+        case "source":
+            return _struct("core.EventSource", value or {}, ("component", "host"))
+        case "count":
+            return str(value or 0)
+    return quote(value if label == "related" else value or "")
+
+
+def _struct(name: str, value: Object, members: Sequence[str]) -> str:
+    words = {"uid": "UID", "apiVersion": "APIVersion"}
+    shown = (f"{words.get(item, item[0].upper() + item[1:])}:{quote(value.get(item) or '')}" for item in members)
+    return f"{name}{{{', '.join(shown)}}}"
 
 
 def _series(event: Object) -> list[Cause]:

@@ -149,6 +149,8 @@ class Resource:
     """How strategic merge patches treat the lists of this kind."""
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Field labels of selectors beyond metadata.name and metadata.namespace, and where their values are."""
+    other_places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Where the values of field labels are when there is none in the first place."""
     storage: str = ""
     """Collection in the store; ``group/plural`` unless several resources show the same objects."""
     convert: Callable[[Object], Object] | None = None
@@ -208,6 +210,8 @@ class Resource:
     def field_value(self, obj: Object, label: str) -> str:
         """Return the value of field *label* as selectors compare it; a missing one is the empty text."""
         value = dig(obj, self.field_path(label))
+        if not value and label in self.other_places:
+            value = dig(obj, self.other_places[label])
         if value is None:
             return "false" if label in ("spec.unschedulable", "spec.hostNetwork") else ""
         if isinstance(value, bool):

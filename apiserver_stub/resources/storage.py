@@ -45,7 +45,7 @@ class DriverStrategy(Strategy):
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         after, before = new["spec"], old.get("spec") or {}
         return [
-            invalid_value(f"spec.{member}", str(after.get(member)), "field is immutable")
+            invalid_value(f"spec.{member}", after.get(member), "field is immutable")
             for member in ("attachRequired", "volumeLifecycleModes")
             if member in before and after.get(member) != before[member]
         ]

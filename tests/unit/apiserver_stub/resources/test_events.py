@@ -108,3 +108,39 @@ def test_members_of_the_other_view_are_dropped() -> None:
 
 def test_both_resources_share_one_store() -> None:
     assert {resource.storage for resource in events.resources(Options())} == {"core/events"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        (
+            {"regarding": {"kind": "Node", "name": "n"}},
+            'core.ObjectReference{Kind:"Node", Namespace:"", Name:"n", UID:"", APIVersion:"", ResourceVersion:"", '
+            'FieldPath:""}',
+        ),
+        ({"deprecatedSource": {"host": "h"}}, 'core.EventSource{Component:"", Host:"h"}'),
+        ({"eventTime": "2026-11-21T01:02:03.123400Z"}, "2026-11-21 01:02:03.1234 +0000 UTC"),
+        ({"deprecatedFirstTimestamp": "2026-11-20T01:02:00Z"}, "2026-11-20 01:02:00 +0000 UTC"),
+        ({"deprecatedCount": 3}, "3"),
+        ({"note": None}, '""'),
+    ],
+)
+def test_what_may_not_change_is_shown_as_clients_know_it(changes: dict[str, Any], shown: str) -> None:
+    found = EventStrategy(strict=True).validate_update({**NEW, **changes}, NEW, "")
+
+    assert [cause.message for cause in found] == [f"Invalid value: {shown}: field is immutable"]
+
+
+def test_an_event_without_a_source_is_found_by_its_controller() -> None:
+    core, _ = events.resources(Options())
+
+    assert core.field_value(to_core(NEW), "source") == "example.com/c"
+    assert core.field_value({**to_core(NEW), "source": {"component": "kubelet"}}, "source") == "kubelet"
+
+
+def test_the_new_view_leaves_out_texts_that_nobody_gave() -> None:
+    given = {"kind": "Event", "apiVersion": "v1", "metadata": {"name": "e"}}
+    EventStrategy(strict=False).default(given)
+
+    assert "reportingComponent" in given
+    assert not {"reportingController", "reportingInstance"} & to_new(given).keys()
