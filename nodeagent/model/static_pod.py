@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from nodeagent.errors import ConfigError, Problem
 from nodeagent.model.pod import Pod, Toleration
 from nodeagent.model.pod_defaults import default_pod
 from nodeagent.model.pod_validation import validate_pod
+from nodeagent.model.source_marks import source_marks
 from nodeagent.model.unknown_fields import unknown_fields
 
 _UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,127}", re.ASCII)
@@ -96,8 +97,7 @@ def _adopt(
             annotations={
                 **(meta.annotations or {}),
                 label("config.hash"): uid,
-                label("config.source"): source,
-                label("config.seen"): _precise(seen_at),
+                **source_marks(source, seen_at),
             },
             resource_version="",
             deletion_timestamp=None,
@@ -106,8 +106,3 @@ def _adopt(
         spec=replace(spec, node_name=node_name, tolerations=tolerations or None),
         status=type(pod.status)(phase="Pending"),
     )
-
-
-def _precise(moment: datetime) -> str:
-    """Return RFC 3339 with nanoseconds, as the annotation is written."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")

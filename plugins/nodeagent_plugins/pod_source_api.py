@@ -6,6 +6,8 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from nodeagent import hookimpl
 from nodeagent.base.aio import Backoff, Clock
 from nodeagent.contracts.api import PODS, Api, WatchEvent, WatchType
@@ -13,6 +15,7 @@ from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.pods import PodSource, PublishPods
 from nodeagent.errors import ApiError, ApiGone
 from nodeagent.model.pod import Pod
+from nodeagent.model.source_marks import source_marks
 
 _RETRY_SECONDS = (0.8, 30.0)
 _SHORT_WATCH_SECONDS = 1.0
@@ -30,7 +33,8 @@ class ApiPodSource:
     """Publishes the pods whose ``spec.nodeName`` is this node.
 
     After an interruption the watch goes on where it ended; when the server has forgotten that place, the pods are
-    listed again. While the server is away the last set stays in force.
+    listed again. While the server is away the last set stays in force. Each pod is marked with its source, whatever its
+    author has written there: a pod that passed for a static one would never be evicted.
     """
 
     name = "api"
@@ -66,8 +70,9 @@ class ApiPodSource:
 
     async def _list(self) -> None:
         listing = await self._api.list(PODS, into=Pod, field_selector=self._selector)
+        pods = {pod.uid: self._marked(pod) for pod in listing.items}
         self._pods.clear()
-        self._pods.update((pod.uid, pod) for pod in listing.items)
+        self._pods.update(pods)
         self._version = listing.resource_version
         self._recovered()
 
@@ -87,12 +92,21 @@ class ApiPodSource:
         """Bring the set up to date; return whether it changed."""
         match event.type:
             case WatchType.ADDED | WatchType.MODIFIED:
-                self._pods[event.object.uid] = event.object
+                self._pods[event.object.uid] = self._marked(event.object)
                 return True
             case WatchType.DELETED:
                 return self._pods.pop(event.object.uid, None) is not None
             case _:
                 return False
+
+    def _marked(self, pod: Pod) -> Pod:
+        """Return *pod* with the marks that it got when it was first seen."""
+        marks = source_marks(self.name, self._clock.wall())
+        known = self._pods.get(pod.uid)
+        if known is not None and known.metadata.annotations:
+            marks = {name: known.metadata.annotations[name] for name in marks}
+        replace = msgspec.structs.replace
+        return replace(pod, metadata=replace(pod.metadata, annotations={**(pod.metadata.annotations or {}), **marks}))
 
     def _failed(self, error: ApiError) -> None:
         if not self._failing:

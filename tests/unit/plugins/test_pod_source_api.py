@@ -12,6 +12,7 @@ from nodeagent.contracts.api import PODS
 from nodeagent.contracts.pods import PublishPods
 from nodeagent.errors import ApiGone, ApiUnavailable
 from nodeagent.model.pod import Pod
+from nodeagent.podworker.desired import is_static
 from nodeagent.testing import FakeApi, FakeClock
 from nodeagent_plugins.pod_source_api import ApiPodSource
 
@@ -77,6 +78,24 @@ async def test_changes_that_arrive_together_are_published_once(
     await clock.advance(0)
 
     assert published == [[], ["a", "b", "c"]]
+
+
+async def test_each_pod_is_marked_with_its_source_and_its_first_sighting(api: FakeApi, clock: FakeClock) -> None:
+    pods: list[Pod] = []
+    task = asyncio.create_task(ApiPodSource(api, "n1", clock).run(pods.extend))
+    claim = {"name": "web", "uid": "web", "annotations": {"kubernetes.io/config.source": "file", "note": "mine"}}
+    api.put(PODS, {"metadata": claim, "spec": {"nodeName": "n1", "containers": []}})
+    await clock.advance(0)
+    api.put(PODS, {"metadata": {"name": "web", "uid": "web"}, "spec": {"nodeName": "n1", "containers": []}})
+    await clock.advance(60)
+
+    first, changed = (pod.metadata.annotations or {} for pod in (pods[0], pods[-1]))
+    seen = first.pop("kubernetes.io/config.seen")
+    assert first == {"kubernetes.io/config.source": "api", "note": "mine"}
+    assert changed == {"kubernetes.io/config.source": "api", "kubernetes.io/config.seen": seen}
+    assert not is_static(pods[0])
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_watch_goes_on_where_it_ended(published: Published, api: FakeApi, clock: FakeClock) -> None:
