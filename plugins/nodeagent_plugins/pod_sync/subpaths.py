@@ -155,8 +155,16 @@ def _mount_point(target: Path, *, is_directory: bool) -> None:
 
 
 def _make_directory(name: str, mode: int, parent: int) -> None:
-    with contextlib.suppress(FileExistsError):
+    """Make a directory with exactly *mode*: containers of any user write where the volume lets them."""
+    try:
         os.mkdir(name, mode, dir_fd=parent)
+    except FileExistsError:
+        return
+    made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        os.fchmod(made, mode)  # the agent's umask has taken bits away
+    finally:
+        os.close(made)
 
 
 def _entries(directory: Path) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,14 @@ def test_a_symlink_within_the_volume_is_followed(volume):
         assert os.readlink(f"/proc/self/fd/{opened}") == str(volume / "..2024" / "key")
     finally:
         os.close(opened)
+
+
+def test_directories_of_a_new_sub_path_have_the_mode_of_the_volume(volume):
+    volume.chmod(0o2777)
+
+    os.close(open_beneath(volume, "a/b", create=True))
+
+    assert [stat.S_IMODE((volume / name).stat().st_mode) for name in ("a", "a/b")] == [0o2777, 0o2777]
 
 
 def test_symlinks_in_a_circle_end(volume):
