@@ -9,6 +9,7 @@ from nodeagent.base.duration import Duration
 from nodeagent.base.gates import parse_gates
 from nodeagent.base.quantity import Quantity
 from nodeagent.config.fields import Shape
+from nodeagent.config.names import ENFORCEMENTS
 from nodeagent.config.types import TimeOrMetaDuration
 
 Reader = Callable[[Sequence[str]], Any]
@@ -86,6 +87,10 @@ def _thresholds(texts: Sequence[str]) -> dict[str, str]:
     return pairs(texts, "<")
 
 
+def _enforcements(texts: Sequence[str]) -> list[str]:
+    return [ENFORCEMENTS.get(entry, entry) for entry in _items(texts)]
+
+
 def _gates(texts: Sequence[str]) -> dict[str, bool]:
     return {name: on for text in texts for name, on in parse_gates(text).items()}
 
@@ -137,6 +142,7 @@ def _items(texts: Sequence[str]) -> Iterator[str]:
 _SPECIAL: dict[str, Reader] = {
     "evictionHard": _thresholds,
     "evictionSoft": _thresholds,
+    "enforceNodeAllocatable": _enforcements,
     "featureGates": _gates,
     "staticPodURLHeader": _headers,
     "registerWithTaints": _taints,

@@ -137,6 +137,11 @@ def test_reads_reserved_memory():
     assert isinstance(config.reserved_memory[0], MemoryReservation)
 
 
+def test_an_enforcement_goes_by_its_other_name_in_a_flag_too():
+    config = config_of("--enforce-node-allocatable=pods,kube-reserved", "--kube-reserved-cgroup=/platform")
+    assert config.enforce_node_allocatable == ("pods", "platform-reserved")
+
+
 @pytest.mark.parametrize("form", [["-v3"], ["-v", "3"], ["--v=3"], ["-v=3"]])
 def test_verbosity_is_read_in_every_form(form):
     assert config_of(*form).logging.verbosity == 3
