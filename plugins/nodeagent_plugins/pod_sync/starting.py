@@ -195,7 +195,9 @@ class ContainerStarter:
         except RuntimeUnavailable:
             raise
         except RuntimeFailure as error:
-            raise ContainerError(str(error), reason="RunContainerError") from error
+            # the name is the same for each try: events of one cause are counted, not repeated
+            text = str(error).replace(container_id, container.name)
+            raise ContainerError(text, reason="RunContainerError") from error
         context.recorder.record(reference, EventType.NORMAL, "Started", f"Started container {container.name}")
         try:
             await asyncio.to_thread(link_log, step.paths, container.name, attempt, container_id)

@@ -158,11 +158,14 @@ async def test_a_container_that_cannot_be_made_says_why(bench):
 
 async def test_a_container_that_cannot_be_started_says_why(bench):
     pod = make_pod("web")
-    bench.runtime.fail("start_container", RuntimeFailure("exec: no such file"))
+    container_id = "container-0002-main"
+    bench.runtime.fail("start_container", RuntimeFailure(f"start container {container_id}: exec: no such file"))
 
     outcome = await bench.sync(pod)
 
+    assert bench.id_of(pod, "main") == container_id
     assert outcome.waiting["main"].reason == "RunContainerError"
+    assert bench.notes("Failed") == ["Error: start container main: exec: no such file"]  # the same for each try
     assert outcome.error is not None
 
 
