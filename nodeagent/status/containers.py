@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -39,6 +39,8 @@ class PodPicture:
     has_init: bool
     ended: bool
     """Nothing of the pod runs any more."""
+    due: Collection[str]
+    """Names of the containers whose turn to start has come: of these nothing is left only if it was lost."""
 
 
 def container_statuses(
@@ -52,7 +54,7 @@ def _status(kind: ContainerKind, container: Container, picture: PodPicture) -> C
     known = picture.runtime.containers if picture.runtime else ()
     runs = [c for c in known if c.name == container.name and not c.start_interrupted]
     if not runs:
-        return _never_seen(kind, container, picture)
+        return _never_seen(container, picture)
     before, waiting = picture.before.get(container.name), picture.waiting.get(container.name)
     runtime_name = picture.runtime_name
     newest = runs[0]
@@ -60,6 +62,8 @@ def _status(kind: ContainerKind, container: Container, picture: PodPicture) -> C
     last = _state(runs[1], runtime_name) if len(runs) > 1 else (before.last_state if before else api.ContainerState())
     if last.terminated is None:
         last = before.last_state if before is not None else api.ContainerState()
+    if state.terminated is not None and _told_of(last) == _told_of(state):
+        last = api.ContainerState()  # it waited to be started again, and never will be
     restarts = _restart_count(newest, before)
     if waiting is not None and state.running is None and not picture.ended:
         if state.terminated is not None:
@@ -80,13 +84,12 @@ def _status(kind: ContainerKind, container: Container, picture: PodPicture) -> C
     )
 
 
-def _never_seen(kind: ContainerKind, container: Container, picture: PodPicture) -> ContainerStatus:
+def _never_seen(container: Container, picture: PodPicture) -> ContainerStatus:
     """Return the status of a container that the runtime does not know."""
     before, waiting, ended = picture.before.get(container.name), picture.waiting.get(container.name), picture.ended
-    initializing = picture.has_init and kind is ContainerKind.REGULAR
     if before is not None and before.state.terminated is not None:
         return before
-    if before is not None and (before.state.running is not None or ended):
+    if before is not None and (before.state.running is not None or (ended and container.name in picture.due)):
         lost = api.ContainerStateTerminated(
             exit_code=LOST_EXIT_CODE,
             reason="ContainerStatusUnknown",
@@ -108,7 +111,7 @@ def _never_seen(kind: ContainerKind, container: Container, picture: PodPicture) 
             )
         return ContainerStatus(
             name=container.name,
-            state=_waiting_state(waiting, initializing),
+            state=_waiting_state(waiting, initializing=picture.has_init),
             last_state=api.ContainerState(terminated=lost),
             restart_count=before.restart_count + 1,
             image=container.image,
@@ -116,7 +119,7 @@ def _never_seen(kind: ContainerKind, container: Container, picture: PodPicture) 
         )
     return ContainerStatus(
         name=container.name,
-        state=_waiting_state(waiting, initializing),
+        state=_waiting_state(waiting, initializing=picture.has_init),
         last_state=before.last_state if before is not None else api.ContainerState(),
         restart_count=before.restart_count if before is not None else 0,
         image=container.image,
@@ -124,7 +127,39 @@ def _never_seen(kind: ContainerKind, container: Container, picture: PodPicture) 
     )
 
 
-def _waiting_state(waiting: WaitingReason | None, initializing: bool) -> api.ContainerState:
+def containers_due(pod: api.Pod, runtime: RuntimePod | None, before: Mapping[str, ContainerStatus]) -> frozenset[str]:
+    """Return the names of the containers whose turn to start has come: init containers one by one, then the others."""
+
+    def began(name: str) -> bool:
+        status = before.get(name)
+        known = status is not None and (status.state.waiting is None or status.last_state.terminated is not None)
+        return known or (runtime is not None and runtime.newest(name) is not None)
+
+    init = pod.spec.init_containers or ()
+    regular = {container.name for container in pod.spec.containers}
+    if not init or any(map(began, regular)) or _has_passed(init[-1], runtime, before.get(init[-1].name)):
+        return frozenset({*regular, *(container.name for container in init)})
+    reached = max((place for place, container in enumerate(init) if began(container.name)), default=0)
+    return frozenset(container.name for container in init[: reached + 1])
+
+
+def _has_passed(container: Container, runtime: RuntimePod | None, before: ContainerStatus | None) -> bool:
+    """Tell whether what follows an init container has been let start."""
+    if container.restartable_init:
+        return before is not None and before.started is True
+    ends = [] if before is None else [before.state.terminated, before.last_state.terminated]
+    newest = runtime.newest(container.name) if runtime is not None else None
+    return any(end is not None and end.exit_code == 0 for end in ends) or (
+        newest is not None and newest.state is ContainerState.EXITED and newest.exit_code == 0
+    )
+
+
+def _told_of(state: api.ContainerState) -> str:
+    """Return which container a state of having ended is about."""
+    return state.terminated.container_id if state.terminated is not None else ""
+
+
+def _waiting_state(waiting: WaitingReason | None, *, initializing: bool) -> api.ContainerState:
     if waiting is None:
         waiting = WaitingReason("PodInitializing" if initializing else "ContainerCreating")
     return api.ContainerState(waiting=api.ContainerStateWaiting(reason=waiting.reason, message=waiting.message))

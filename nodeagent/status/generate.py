@@ -22,7 +22,14 @@ from nodeagent.model.pod import (
     RestartPolicy,
 )
 from nodeagent.model.qos import qos_class
-from nodeagent.status.containers import PodPicture, ProbeLookup, by_name, container_statuses, share_messages
+from nodeagent.status.containers import (
+    PodPicture,
+    ProbeLookup,
+    by_name,
+    container_statuses,
+    containers_due,
+    share_messages,
+)
 
 DISRUPTION_TARGET = "DisruptionTarget"
 
@@ -61,6 +68,7 @@ def generate_status(pod: Pod, seen: Observation) -> PodStatus:
     spec, before = pod.spec, seen.before
     old = by_name([*(before.init_container_statuses or ()), *(before.container_statuses or ()),
                    *(before.ephemeral_container_statuses or ())])  # fmt: skip
+    ended = seen.ended or before.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
     picture = PodPicture(
         runtime=seen.runtime,
         before=old,
@@ -68,7 +76,8 @@ def generate_status(pod: Pod, seen: Observation) -> PodStatus:
         probes=seen.probes,
         runtime_name=seen.runtime_name,
         has_init=bool(spec.init_containers),
-        ended=seen.ended or before.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED),
+        ended=ended,
+        due=containers_due(pod, seen.runtime, old) if ended else frozenset(),
     )
     if seen.failed is not None and seen.runtime is None and not old:
         init, regular, ephemeral = [], [], []  # refused: nothing was ever tried

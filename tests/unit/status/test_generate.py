@@ -150,6 +150,47 @@ def test_a_container_that_vanished_is_shown_as_lost():
     assert (lost.reason, lost.exit_code) == ("ContainerStatusUnknown", 137)
 
 
+def ends_by_name(status):
+    every = [*(status.init_container_statuses or ()), *status.container_statuses]
+    return {
+        one.name: one.state.terminated.reason if one.state.terminated else one.state.waiting.reason for one in every
+    }
+
+
+def test_a_container_whose_turn_never_came_is_not_lost():
+    pod, runtime = make_pod("web", init_containers=["one", "two"], restart_policy="Never"), FakeRuntime()
+    runtime.exit(runtime.start("one", pod), 3)
+    before = generate_status(pod, observe(runtime, pod))
+
+    status = generate_status(pod, observe(runtime, pod, before, ended=True))
+
+    assert ends_by_name(status) == {"one": "Error", "two": "PodInitializing", "main": "PodInitializing"}
+    assert status.phase == "Failed"
+
+
+def test_a_container_whose_turn_had_come_is_lost():
+    pod, runtime = make_pod("web", init_containers=["one", "two"]), FakeRuntime()
+    runtime.exit(runtime.start("one", pod), 0)
+    runtime.exit(runtime.start("two", pod), 0)
+    before = generate_status(pod, observe(runtime, pod))
+
+    status = generate_status(pod, observe(runtime, pod, before, ended=True))
+
+    assert ends_by_name(status) == {"one": "Completed", "two": "Completed", "main": "ContainerStatusUnknown"}
+
+
+def test_a_run_that_is_never_repeated_is_not_its_own_predecessor():
+    pod, runtime = make_pod("web", restart_policy="Never"), FakeRuntime()
+    runtime.exit(runtime.start("main", pod), 137)
+    waiting = {"main": WaitingReason("PostStartHookError", "why")}
+    before = generate_status(pod, observe(runtime, pod, waiting=waiting))
+    assert before.container_statuses[0].last_state.terminated is not None
+
+    status = generate_status(pod, observe(runtime, pod, before, ended=True)).container_statuses[0]
+
+    assert status.state.terminated is not None and status.last_state.terminated is None
+
+
 def test_init_containers_hold_the_pod_pending():
     pod, runtime = make_pod("web", init_containers=["prepare"]), FakeRuntime()
     runtime.start("prepare", pod)
@@ -159,6 +200,13 @@ def test_init_containers_hold_the_pod_pending():
     assert status.phase == "Pending"
     assert status.container_statuses[0].state.waiting.reason == "PodInitializing"
     assert condition(status, "Initialized").reason == "ContainersNotInitialized"
+
+
+def test_an_init_container_that_has_not_begun_is_part_of_initializing():
+    """Whoever shows pods in one word takes any other reason for what holds the pod up."""
+    pod = make_pod("web", init_containers=["prepare"])
+
+    assert set(ends_by_name(generate_status(pod, observe(None, pod))).values()) == {"PodInitializing"}
 
 
 def test_a_failed_init_container_fails_a_pod_that_never_restarts():
