@@ -78,8 +78,9 @@ def negotiate(accept: str, *, watch: bool, protobuf: bool) -> Format:
         if encoding == PROTOBUF and (shape == "Table" or not (shape or protobuf)):
             continue
         return Format(encoding, shape, values.get("v", "v1"), values.get("pretty", "") not in ("", "0", "false"))
-    if watch:
-        raise _not_acceptable(f"only the following media types are accepted: {', '.join(_STREAM_TYPES)}")
+    if any(media in (*_OBJECT_TYPES, "*/*") for media, _ in clauses(accept)):  # in no shape that is served here
+        accepted = ", ".join(_STREAM_TYPES if watch else _OBJECT_TYPES)
+        raise _not_acceptable(f"only the following media types are accepted: {accepted}")
     available = ", ".join(_OBJECT_TYPES + _STREAM_TYPES)
     raise _not_acceptable(f"406: Not Acceptable\n\nAvailable representations: {available}")
 

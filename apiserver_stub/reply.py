@@ -88,9 +88,14 @@ def _shape_object(obj: Object, request: Request, resource: Resource) -> Object:
     if shape == "PartialObjectMetadata":
         return tables.partial(obj, version)
     if shape:
-        name = f"*{'core' if not resource.group else resource.group.partition('.')[0]}.{resource.kind}"
-        raise ApiError(406, "NotAcceptable", f"you requested {shape}, but the requested object is not a list ({name})")
+        text = f"you requested {shape}, but the requested object is not a list ({_go_type(resource)})"
+        raise ApiError(406, "NotAcceptable", text)
     return obj
+
+
+def _go_type(resource: Resource) -> str:
+    """Return how messages name the type of an object: ``*core.Event``, by where the kind is kept."""
+    return f"*{resource.storage.partition('/')[0].partition('.')[0]}.{resource.kind}"
 
 
 def _shape_list(page: Page, request: Request, resource: Resource) -> Object:
@@ -104,7 +109,7 @@ def _shape_list(page: Page, request: Request, resource: Resource) -> Object:
         kind, api_version = format_.shape, f"{identity.current().group('meta')}/{format_.shape_version}"
         items = [tables.partial(item, format_.shape_version) for item in items]
     elif format_.shape:
-        text = f"you requested {format_.shape}, but the requested object is a list (*{resource.kind}List)"
+        text = f"you requested {format_.shape}, but the requested object is a list ({_go_type(resource)}List)"
         raise ApiError(406, "NotAcceptable", text)
     else:
         for item in items:

@@ -66,7 +66,10 @@ class StorageObjectInUseProtection(AdmissionPlugin):
 
 
 class PersistentVolumeClaimResize(AdmissionPlugin):
-    """Claims grow only where their class lets them (spec: admission.PersistentVolumeClaimResize)."""
+    """Claims grow only where their class lets them (spec: admission.PersistentVolumeClaimResize).
+
+    That they are bound to a volume is seen to by the rules of the kind, which come first.
+    """
 
     name = "PersistentVolumeClaimResize"
     resources = ("persistentvolumeclaims",)
@@ -79,8 +82,6 @@ class PersistentVolumeClaimResize(AdmissionPlugin):
         old = call.old or {}
         if _size(call.obj) <= _size(old):
             return
-        if dig(old, ("status", "phase")) != "Bound":
-            raise call.refuse("Only bound persistent volume claims can be expanded")
         name = annotations_of(old).get(_OLD_CLASS) or dig(old, ("spec", "storageClassName")) or ""
         found = self._reader.find(_CLASSES, name) if name else None
         if not (found or {}).get("allowVolumeExpansion"):

@@ -8,12 +8,25 @@ from apiserver_stub.nodes.proxy import proxy_node
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
+from apiserver_stub.status import Cause, forbidden_value
 from apiserver_stub.strategic import NODE
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options
 
+_INFO = (
+    "machineID",
+    "systemUUID",
+    "bootID",
+    "kernelVersion",
+    "osImage",
+    "containerRuntimeVersion",
+    "kubeletVersion",
+    "kubeProxyVersion",
+    "operatingSystem",
+    "architecture",
+)
 _ROLE = identity.current().label("", "node-role")
 
 
@@ -28,7 +41,17 @@ class NodeStrategy(Strategy):
 
     def prepare_create(self, new: Object) -> None:
         """A new node may bring its status along, as agents register themselves with one."""
-        new.setdefault("status", {}).setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 0}})
+        status = new.setdefault("status", {})
+        status.setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 0}})
+        status["nodeInfo"] = dict.fromkeys(_INFO, "") | (status.get("nodeInfo") or {})
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        after, before = new.get("spec") or {}, old.get("spec") or {}
+        return [
+            forbidden_value(f"spec.{name}", f'node updates may not change {told} except from "" to valid')
+            for name, told in (("podCIDRs", "podCIDR"), ("providerID", "providerID"))
+            if before.get(name) and after.get(name) != before[name]
+        ]
 
 
 def resources(options: Options) -> list[Resource]:
@@ -53,15 +76,22 @@ def resources(options: Options) -> list[Resource]:
                 at("Version", "status.nodeInfo.kubeletVersion", default=""),
                 Column("Internal-IP", lambda node: _address(node, "InternalIP"), wide=True),
                 Column("External-IP", lambda node: _address(node, "ExternalIP"), wide=True),
-                at("OS-Image", "status.nodeInfo.osImage", wide=True, default="<unknown>"),
-                at("Kernel-Version", "status.nodeInfo.kernelVersion", wide=True, default="<unknown>"),
-                at("Container-Runtime", "status.nodeInfo.containerRuntimeVersion", wide=True, default="<unknown>"),
+                _info("OS-Image", "osImage"),
+                _info("Kernel-Version", "kernelVersion"),
+                _info("Container-Runtime", "containerRuntimeVersion"),
             ),
             patch_schema=NODE,
             fields={"spec.unschedulable": ("spec", "unschedulable")},
             storage_key="minions",
         )
     ]
+
+
+def _info(title: str, member: str) -> Column:
+    path = ("status", "nodeInfo", member)
+    return Column(
+        title, lambda node: dig(node, path) or "<unknown>", wide=True, description=f"Value of {'.'.join(path)}."
+    )
 
 
 def is_ready(node: Object) -> bool:

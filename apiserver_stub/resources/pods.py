@@ -146,6 +146,7 @@ def resources(options: Options) -> list[Resource]:
                 "spec.hostNetwork": ("spec", "hostNetwork"),
                 "status.phase": ("status", "phase"),
                 "status.podIP": ("status", "podIP"),
+                "status.podIPs": ("status", "podIP"),
                 "status.nominatedNodeName": ("status", "nominatedNodeName"),
             },
             returns_deleted=True,

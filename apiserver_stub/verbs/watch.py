@@ -46,6 +46,7 @@ class Watch:
         self._bookmarks = query.flag("allowWatchBookmarks")
         self._initial: bool | None = query.flag("sendInitialEvents") if "sendInitialEvents" in query else None
         _check_options(request, self._initial, lists=server.options.gates.enabled("WatchList"))
+        query.integer("limit")  # no watch has one, so that it is only read
         seconds = query.integer("timeoutSeconds")
         minimum = server.options.min_request_timeout_seconds
         self.seconds = float(seconds) if seconds else minimum * (1 + random.random())  # noqa: S311 - spread of load
@@ -59,8 +60,10 @@ class Watch:
         elif self._initial is None:
             try:
                 self._position = self._collection.position_after(self._revision)
-            except Compacted:
-                self._error = expired(_TOO_OLD)
+            except Compacted as error:
+                cached = server.options.caches(resource.plural, resource.group)
+                text = f"too old resource version: {self._revision} ({error.oldest})" if cached else _TOO_OLD
+                self._error = expired(text)
 
     @property
     def content_type(self) -> str:

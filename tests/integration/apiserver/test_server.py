@@ -203,7 +203,9 @@ def test_the_store_survives_a_restart_with_its_identity(tmp_path: Path) -> None:
         again = api.ok("POST", path, {"metadata": {"name": "a"}})
         assert int(again["metadata"]["resourceVersion"]) > last > int(created["metadata"]["resourceVersion"])
         with api.watch(f"{path}?watch=1&resourceVersion={last - 1}") as events:
-            assert next(events)["object"]["code"] == 410
+            gone = next(events)["object"]
+        assert (gone["code"], gone["reason"]) == (410, "Expired")
+        assert gone["message"].startswith(f"too old resource version: {last - 1} (")
     finally:
         server.stop()
 

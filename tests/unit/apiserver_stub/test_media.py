@@ -44,12 +44,23 @@ def test_kinds_without_protobuf_fall_back() -> None:
     assert media.negotiate(f"{PROTOBUF},application/json", watch=False, protobuf=False) == Format()
 
 
-@pytest.mark.parametrize(("accept", "watch"), [("text/html", False), ("application/*", False), (YAML, True)])
-def test_what_is_not_served_is_not_acceptable(accept: str, watch: bool) -> None:
+@pytest.mark.parametrize(
+    ("accept", "watch", "text"),
+    [
+        ("text/html", False, "406: Not Acceptable"),
+        ("application/*", False, "406: Not Acceptable"),
+        ("text/html", True, "406: Not Acceptable"),
+        (YAML, True, f"types are accepted: {JSON};stream=watch, {PROTOBUF};stream=watch"),
+        (f"{JSON};as=Nope;v=v1;g=meta.k8s.io", False, f"types are accepted: {JSON}, {YAML}, {PROTOBUF}"),
+        (f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io", False, f"types are accepted: {JSON}, {YAML}, {PROTOBUF}"),
+    ],
+)
+def test_what_is_not_served_is_not_acceptable(accept: str, watch: bool, text: str) -> None:
     with pytest.raises(ApiError) as error:
         media.negotiate(accept, watch=watch, protobuf=True)
 
     assert error.value.code == 406
+    assert text in error.value.message
 
 
 def test_bodies() -> None:
