@@ -65,7 +65,8 @@ def _status(kind: ContainerKind, container: Container, picture: PodPicture) -> C
     if state.terminated is not None and _told_of(last) == _told_of(state):
         last = api.ContainerState()  # it waited to be started again, and never will be
     restarts = _restart_count(newest, before)
-    if waiting is not None and state.running is None and not picture.ended:
+    initialized = _initialized(kind, container, newest)
+    if waiting is not None and state.running is None and not picture.ended and not initialized:
         if state.terminated is not None:
             last = state
         state = api.ContainerState(waiting=api.ContainerStateWaiting(reason=waiting.reason, message=waiting.message))
@@ -75,7 +76,7 @@ def _status(kind: ContainerKind, container: Container, picture: PodPicture) -> C
         name=container.name,
         state=state,
         last_state=last,
-        ready=_initialized(kind, container, newest) or (started and _ready(kind, container, newest, picture.probes)),
+        ready=initialized or (started and _ready(kind, container, newest, picture.probes)),
         restart_count=restarts,
         image=newest.image or container.image,
         image_id=newest.image_ref,

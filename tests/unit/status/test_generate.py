@@ -209,6 +209,17 @@ def test_an_init_container_that_has_not_begun_is_part_of_initializing():
     assert set(ends_by_name(generate_status(pod, observe(None, pod))).values()) == {"PodInitializing"}
 
 
+def test_an_init_container_that_is_done_stays_so_while_the_pod_is_held_back():
+    pod, runtime = make_pod("web", init_containers=["first"]), FakeRuntime()
+    runtime.exit(runtime.start("first", pod), 0)
+    held_back = dict.fromkeys(("first", "main"), WaitingReason("Blocked"))
+
+    status = generate_status(pod, observe(runtime, pod, waiting=held_back))
+
+    assert status.init_container_statuses[0].state.terminated.reason == "Completed"
+    assert status.container_statuses[0].state.waiting.reason == "Blocked"
+
+
 def test_a_failed_init_container_fails_a_pod_that_never_restarts():
     pod, runtime = make_pod("web", init_containers=["prepare"], restart_policy="Never"), FakeRuntime()
     runtime.exit(runtime.start("prepare", pod), 1)
