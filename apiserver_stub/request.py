@@ -36,7 +36,11 @@ ANONYMOUS = User("system:anonymous", groups=("system:unauthenticated",))
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """A path and method as authorization and the verbs see them; a non-resource request has no *version*."""
+    """A path and method as authorization and the verbs see them; a non-resource request has no *version*.
+
+    The path of such a request ends with a slash when the caller wrote one: rights of ``/debug/pprof/*`` are for what is
+    below it.
+    """
 
     verb: str
     path: str
@@ -140,7 +144,8 @@ def _parse_path(method: str, raw_path: str, watches: bool) -> RequestInfo:
     elif parts[0] == "apis" and len(parts) > 3:
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
-        return RequestInfo(method.lower(), path)
+        slash = "/" if raw_path.endswith("/") and path != "/" else ""
+        return RequestInfo(method.lower(), path + slash)
     deprecated_watch = rest[0] == "watch" and len(rest) > 1
     if deprecated_watch:
         rest = rest[1:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from apiserver_stub import discovery, health, issuer, openapi, profiling
@@ -95,6 +96,12 @@ def _verb(request: Request, resource: Resource) -> Verb:
 
 
 async def _non_resource(server: ApiServer, request: Request) -> Reply:
+    """Return the answer of a path without a resource, whether it ends with a slash or not.
+
+    :raises PlainNotFound: nobody serves it.
+    """
+    if (path := request.info.path) != "/" and path.endswith("/"):
+        request.info = replace(request.info, path=path[:-1])
     for answer in (discovery.answer, issuer.answer):
         if (reply := answer(server, request)) is not None:
             if request.method not in ("GET", "HEAD") and request.info.path != "/":

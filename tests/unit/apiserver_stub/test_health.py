@@ -91,3 +91,8 @@ async def test_names_that_no_check_has_are_told_once_and_in_order(server: Any) -
 
     assert reply is not None
     assert b'warn: some health checks cannot be excluded: no matches for "a", "z"\n' in reply.body
+
+
+async def test_a_slash_at_the_end_makes_no_difference_to_who_answers(server: Any) -> None:
+    for path in ("/healthz/", "/version/", "/metrics/slis/", "/apis/"):
+        assert (await dispatch(server, asked(path), None)).code == (500 if path == "/healthz/" else 200)

@@ -55,6 +55,14 @@ def test_paths(method: str, path: str, query: str, expected: RequestInfo) -> Non
     assert found.is_resource == bool(expected.resource)
 
 
+@pytest.mark.parametrize(
+    ("written", "path"),
+    [("/", "/"), ("//", "/"), ("/version", "/version"), ("/debug/pprof/", "/debug/pprof/"), ("//apis//", "/apis/")],
+)
+def test_a_path_without_a_resource_keeps_the_slash_at_its_end(written: str, path: str) -> None:
+    assert parse_path("GET", written, Query("")).path == path
+
+
 def test_dots_are_no_names() -> None:
     with pytest.raises(ApiError, match="may not be"):
         parse_path("GET", "/api/v1/nodes/..", Query(""))
