@@ -85,6 +85,13 @@ class PodWorker:
             self.terminate(ending)
         self.wake()
 
+    def show(self, pod: Pod) -> None:
+        """Take what the API shows of the pod, where nothing else of it changed; one it calls finished is ended."""
+        self.pod = pod
+        self._parts.status.shown(pod)
+        if pod.terminal:
+            self.terminate(Termination(KillReason.FINISHED, pod.status.message, pod.status.reason))
+
     def terminate(self, termination: Termination) -> None:
         """Start to end the pod, or shorten its grace; a step that is still starting things is cancelled."""
         if self.phase >= Phase.TERMINATED:

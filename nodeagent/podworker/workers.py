@@ -170,8 +170,7 @@ class PodWorkers:
                     if change.kind is ChangeKind.UPDATED:
                         worker.update(pod)
                     else:
-                        worker.pod = pod
-                        self._need().status.shown(pod)
+                        worker.show(pod)
                 elif pod.uid in self._rejected:
                     self._rejected[pod.uid] = pod
                     self._finish_rejected(pod)

@@ -230,6 +230,19 @@ async def test_a_readiness_gate_counts_as_soon_as_the_api_shows_it(house):
     assert (conditions["ContainersReady"], conditions["Ready"]) == ("True", "True")
 
 
+async def test_a_pod_that_the_api_calls_failed_is_ended(house):
+    pod = make_pod("web")
+    await house.publish(pod)
+    failed = PodStatus(phase="Failed", reason="NodeLost", message="nobody heard of it")
+
+    await house.publish(msgspec.structs.replace(pod, status=failed))
+    await house.clock.advance(0)
+
+    status = house.workers.status(pod.uid)
+    assert (status.phase, status.reason, status.message) == ("Failed", "NodeLost", "nobody heard of it")
+    assert house.runtime.running() == []
+
+
 async def test_a_pod_past_its_deadline_fails(house):
     pod = make_pod("job", active_deadline_seconds=30)
     await house.publish(pod)
