@@ -299,6 +299,9 @@ class Fairness:
             if str(error) == _TIME_OUT:
                 self._waited(schema, "false", started)
             raise
+        except asyncio.CancelledError:
+            self.rejected[schema.name, schema.level, "cancelled"] += 1
+            raise
         finally:
             self.waiting[kind] -= 1
         self._waited(schema, "true", started)

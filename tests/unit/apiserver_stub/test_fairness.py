@@ -127,6 +127,7 @@ async def test_a_full_queue_turns_requests_away() -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+    assert fairness.rejected["global-default", "global-default", "cancelled"] == 300
     assert held.waiting == 0
     held.leave()
     assert held.try_enter()
