@@ -133,6 +133,7 @@ class Ledger:
             self._shrink()
         else:
             series.count, series.last_at = series.count + 1, now
+            series.note = cut(note, _MAX_NOTE_BYTES)  # of similar ones the last
             self._series.move_to_end(alike)
             self._expect(series)
 

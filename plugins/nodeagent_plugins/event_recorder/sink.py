@@ -58,13 +58,13 @@ class Sink:
             _log.info("Events go to the core group from now on", extra={"err": str(refusal)})
 
     async def count(self, series: Series) -> None:
-        """Tell how often and when last.
+        """Tell how often and when last, and in the older form, whose notes may change, what the last one said.
 
         :raises ApiNotFound: the server has forgotten the event.
         :raises ApiError: the server did not take it.
         """
         if series.core:
-            core = {"count": series.count, "lastTimestamp": wire_time(series.last_at)}
+            core = {"count": series.count, "lastTimestamp": wire_time(series.last_at), "message": series.note}
             await self._api.patch(CORE_EVENTS, _name(series), core, _namespace(series), answer=False)
         else:
             await self._api.patch(EVENTS, _name(series), {"series": _series(series)}, _namespace(series), answer=False)

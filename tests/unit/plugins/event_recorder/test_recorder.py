@@ -183,6 +183,21 @@ async def test_falls_back_to_the_core_group_and_remembers(
     assert started["lastTimestamp"] > started["firstTimestamp"]
 
 
+async def test_similar_events_in_the_core_group_show_what_the_last_one_said(
+    make: MakeRecorder, api: FakeApi, clock: FakeClock
+) -> None:
+    recorder = make()
+    api.fail("create", ApiError("forbidden", code=403))
+    for number in range(40):
+        recorder.record(WEB, EventType.WARNING, "Unhealthy", f"Readiness probe failed: attempt {number}")
+        await clock.advance(0.1)
+    await clock.advance(20)
+
+    (combined,) = [event for event in api.all(CORE_EVENTS) if "combined" in event["message"]]
+    assert combined["count"] == 31
+    assert combined["message"] == "(combined from similar events): Readiness probe failed: attempt 39"
+
+
 async def test_one_refused_namespace_does_not_change_the_form(
     make: MakeRecorder, api: FakeApi, clock: FakeClock
 ) -> None:
