@@ -267,6 +267,29 @@ def test_stopping_the_unit_leaves_containers_running(node: VirtualNode, steady: 
     assert untouched(steady, node.wait_for_running(*STEADY))
 
 
+def test_reloading_the_unit_takes_a_changed_configuration_over_and_no_bad_one(
+    node: VirtualNode, steady: dict[str, Any]
+) -> None:
+    def most() -> str:
+        return str(node.node()["status"]["capacity"]["pods"])
+
+    show = "systemctl show nodeagent --property=NRestarts,MainPID,ActiveState"
+    before, file = node.run(show), "/etc/nodeagent/config.yaml"
+    node.run(f"cp -p {file} {file}.kept && echo 'maxPods: 77' >> {file}")
+    node.run("systemctl reload nodeagent", seconds=300)
+    wait_until(lambda: most() == "77", "the change is in force", 120, 2.0)
+
+    node.run(f"cp -p {file}.kept {file} && echo 'maxPods: -1' >> {file}")
+    node.run("systemctl reload nodeagent", check=False, seconds=300)
+    assert "maxPods" in node.run("journalctl --no-pager --unit=nodeagent --boot --lines=20")
+    assert (most(), node.run(show)) == ("77", before)
+
+    node.run(f"mv {file}.kept {file} && systemctl reload nodeagent", seconds=300)
+    wait_until(lambda: most() == "110", "what was is in force again", 120, 2.0)
+    assert node.run(show) == before
+    assert untouched(steady, node.wait_for_running(*STEADY))
+
+
 def test_an_agent_that_hangs_is_ended_and_started_again(node: VirtualNode, steady: dict[str, Any]) -> None:
     show = "systemctl show nodeagent --property=NRestarts,MainPID,ActiveState"
     before = dict(line.split("=") for line in node.run(show).split())
