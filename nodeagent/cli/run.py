@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import signal
 import sys
@@ -13,9 +14,11 @@ import uvloop
 
 from nodeagent.base.aio import SystemClock, TaskOwner
 from nodeagent.base.allocator import give_back_early
+from nodeagent.base.logging import v_level, verbose
 from nodeagent.base.service_manager import ServiceManager
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.reload import Prepared, Reload, prepare
+from nodeagent.config.load import masked
 from nodeagent.config.rules.node import logging_settings
 from nodeagent.config.unimplemented import unimplemented
 from nodeagent.errors import ConfigError, NodeAgentError, PluginError
@@ -56,11 +59,7 @@ def _run(reload: Reload) -> int:
     prepared = prepare(reload.arguments)
     loaded = prepared.loaded
     with _start_logging(loaded):
-        for warning in loaded.warnings:
-            _log.warning(warning)
-        without_effect = unimplemented(loaded.config)
-        if without_effect:
-            _log.warning("Some fields have no effect yet", extra={"fields": ", ".join(without_effect)})
+        tell_of(loaded)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             try:
                 return runner.run(_serve(prepared, reload))
@@ -70,6 +69,18 @@ def _run(reload: Reload) -> int:
                     return ExitCode.PROBLEMS
                 reload.fall_back()
                 return ExitCode.CONFIGURATION
+
+
+def tell_of(loaded: Loaded) -> None:
+    """Log what deserves a word about the configuration, and all of it from verbosity 5 on."""
+    for warning in loaded.warnings:
+        _log.warning(warning)
+    without_effect = unimplemented(loaded.config)
+    if without_effect:
+        _log.warning("Some fields have no effect yet", extra={"fields": ", ".join(without_effect)})
+    if verbose(_log, 5):
+        text = json.dumps(masked(loaded.config))
+        _log.log(v_level(5), "Configuration in force", extra={"configuration": text})
 
 
 async def _serve(prepared: Prepared, reload: Reload) -> int:
