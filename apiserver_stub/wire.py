@@ -40,22 +40,22 @@ class Pace:
     """Slows a long answer down to *rate* bytes a second; 0 is no limit (spec: opt.max-connection-bytes-per-sec)."""
 
     def __init__(self, rate: int) -> None:
-        self._rate = rate
+        self.rate = rate
         self._due = 0.0
 
     async def pieces(self, data: bytes) -> AsyncIterator[bytes]:
         """Yield *data* piece by piece, each when it may go."""
-        if not self._rate:
+        if not self.rate:
             for start in range(0, len(data), _PIECE_BYTES):
                 yield data[start : start + _PIECE_BYTES] if len(data) > _PIECE_BYTES else data
             return
-        step = max(1, self._rate // _PIECES_A_SECOND)
+        step = max(1, self.rate // _PIECES_A_SECOND)
         loop = asyncio.get_running_loop()
         for start in range(0, len(data), step):
             if (wait := self._due - loop.time()) > 0:
                 await asyncio.sleep(wait)
             piece = data[start : start + step]
-            self._due = max(self._due, loop.time()) + len(piece) / self._rate
+            self._due = max(self._due, loop.time()) + len(piece) / self.rate
             yield piece
 
 

@@ -85,10 +85,20 @@ def _bearer_token(headers: Mapping[str, str]) -> str:
     return _websocket_token(protocols) if protocols else ""
 
 
+def sub_protocols(headers: Mapping[str, str]) -> list[str]:
+    """Return the sub-protocols that a WebSocket client offers, without the one that hides its token."""
+    names = (name.strip() for name in headers.get("Sec-WebSocket-Protocol", "").split(","))
+    return [name for name in names if name and not name.startswith(_token_prefix())]
+
+
+def _token_prefix() -> str:
+    return f"base64url.bearer.{identity.current().group('authorization')}."
+
+
 def _websocket_token(protocols: str) -> str:
     """Return the token that browsers hide among the sub-protocols; it needs a real one beside it."""
     names = [name.strip() for name in protocols.split(",")]
-    prefix = f"base64url.bearer.{identity.current().group('authorization')}."
+    prefix = _token_prefix()
     hidden = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
     if len(hidden) != 1 or len(names) < 2:
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub import media, objects, tables
@@ -68,6 +68,20 @@ class Watch:
     @property
     def content_type(self) -> str:
         return f"{media.PROTOBUF};stream=watch" if self._format.encoding == media.PROTOBUF else media.JSON
+
+    @property
+    def is_text(self) -> bool:
+        return self._format.encoding != media.PROTOBUF
+
+    def messages(self, frames: bytes) -> Iterator[bytes]:
+        """Yield the events in *frames*, as :meth:`frames` yields them, one by one and without what is between them."""
+        if self.is_text:
+            yield from frames.rstrip(b"\n").split(b"\n")
+            return
+        while frames:
+            end = 4 + int.from_bytes(frames[:4], "big")
+            yield frames[4:end]
+            frames = frames[end:]
 
     async def frames(self) -> AsyncGenerator[bytes, None]:
         """Yield frames, several at a time when several are there, until the time is over or the log has moved on."""

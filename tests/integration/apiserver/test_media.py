@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import ssl
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
+from aiohttp import ClientSession, WSMsgType
 
 from apiserver_stub.openapi.proto.v2_pb2 import Document
 from nodeagent.base import apiproto
@@ -244,3 +246,26 @@ def test_long_answers_are_compressed_for_who_takes_that(api: Api) -> None:
         assert json.loads(gzip.decompress(body))["data"] == data
     finally:
         api.ok("DELETE", f"{MAPS}/long")
+
+
+async def test_a_watch_speaks_by_messages_to_who_upgrades(server: Server) -> None:
+    url, token = f"{server.ready['url']}{MAPS}", server.ready["token"]
+    trusted = ssl.create_default_context(cafile=server.ready["caFile"])
+    hidden = base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
+    offered = (f"base64url.bearer.authorization.k8s.io.{hidden}", "base64.binary.k8s.io")
+    async with ClientSession() as session:
+        async with session.ws_connect(f"{url}?watch=1&timeoutSeconds=1", ssl=trusted, protocols=offered) as socket:
+            told = [message async for message in socket]
+            assert (socket.protocol, socket.close_code) == ("base64.binary.k8s.io", 1000)
+        assert {message.type for message in told} == {WSMsgType.TEXT}
+        assert {json.loads(message.data)["type"] for message in told} == {"ADDED"}
+
+        headers = {"Authorization": f"Bearer {token}", "Accept": f"{PROTOBUF};stream=watch"}
+        async with session.ws_connect(f"{url}?watch=1", ssl=trusted, headers=headers) as socket:
+            data = await socket.receive_bytes()
+        ((kind, obj),) = events_of(len(data).to_bytes(4, "big") + data, PROTOBUF)
+        assert (kind, obj["kind"]) == ("ADDED", "ConfigMap")
+
+        wrong = {"Authorization": f"Bearer {token}", "Upgrade": "websocket", "Connection": "Upgrade"}
+        async with session.get(f"{url}?watch=1", ssl=trusted, headers=wrong) as answer:
+            assert answer.status == 400

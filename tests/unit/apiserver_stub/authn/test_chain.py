@@ -11,6 +11,7 @@ import pytest
 
 from apiserver_stub.authn import Authenticator
 from apiserver_stub.authn.certificates import Presented
+from apiserver_stub.authn.chain import sub_protocols
 from apiserver_stub.authn.methods import ForTheApi, Known, Rejected
 from apiserver_stub.authn.token_file import TokenFile, TokenFileError
 from apiserver_stub.authn.tokens import REMEMBERED_SECONDS, Tokens
@@ -197,3 +198,10 @@ async def test_credentials_that_are_no_good_are_counted_apart_from_none(tokens: 
     await authenticator.authenticate({"Authorization": "Bearer def"}, None)
 
     assert authenticator.refused == {"failure": 1, "error": 2}
+
+
+def test_the_token_is_no_sub_protocol_to_speak() -> None:
+    offered = "base64url.bearer.authorization.k8s.io.dG9rZW4, v4.channel.k8s.io , ,base64.binary.k8s.io"
+
+    assert sub_protocols({"Sec-WebSocket-Protocol": offered}) == ["v4.channel.k8s.io", "base64.binary.k8s.io"]
+    assert sub_protocols({}) == []
