@@ -42,7 +42,7 @@ from apiserver_stub.controllers.namespaces import create_system_objects, empty_n
 from apiserver_stub.controllers.node_certificates import sign_for_nodes
 from apiserver_stub.controllers.scheduler import bind_to_single_node
 from apiserver_stub.controllers.service_repair import repair_service_ranges
-from apiserver_stub.http2.negotiation import Terms, offer_http2
+from apiserver_stub.http2.negotiation import Terms
 from apiserver_stub.listener import Listener
 from apiserver_stub.nodes.agents import NodeAgents
 from apiserver_stub.options import Options
@@ -50,13 +50,12 @@ from apiserver_stub.options.serving import EVERYWHERE
 from apiserver_stub.page import Page
 from apiserver_stub.pipeline.limits import MAX_BODY_BYTES
 from apiserver_stub.resources import build_registry
-from apiserver_stub.serving import Certificates, choose_ciphers
-from apiserver_stub.sni import NamedCertificates
+from apiserver_stub.serving import Certificates
 from apiserver_stub.store import StoreUnavailable
 from apiserver_stub.store.open import build_storage, health_checks, keep_keys_current, start_polls
 from apiserver_stub.tracing import Tracing, load_config
 from nodeagent.base.aio import SystemClock, TaskOwner
-from nodeagent.base.tls import server_context, write_private
+from nodeagent.base.tls import write_private
 
 _log = logging.getLogger(__name__)
 
@@ -177,7 +176,7 @@ async def start(options: Options) -> Running:
             server.tracing = Tracing(await asyncio.to_thread(load_config, options.tracing_config_file))
             stack.push_async_callback(server.tracing.close)
         if options.tls_sni_cert_key:
-            named = await asyncio.to_thread(_named_certificates, options)
+            named = await asyncio.to_thread(certificates.named)
             named.attach(certificates.context)
             tasks.start(named.keep_current(), "named-certificates")
         listener, port = await _listen(server, stack, certificates.context)
@@ -205,20 +204,6 @@ async def _sign_for_nodes(server: ApiServer, certificates: Certificates, tasks: 
     signs_clients = await asyncio.to_thread(certificates.believes_own_clients)
     life = timedelta(seconds=server.options.node_certificate_seconds)
     tasks.start(sign_for_nodes(server, authority, life, signs_clients=signs_clients), "node-certificates")
-
-
-def _named_certificates(options: Options) -> NamedCertificates:
-    def build(certificate: Path, key: Path) -> ssl.SSLContext:
-        context = server_context(
-            certificate, key, client_ca_file=options.client_ca_file, min_version=options.tls_min_version
-        )
-        choose_ciphers(context, options.tls_cipher_suites)
-        if options.http2_max_streams_per_connection > 0:
-            offer_http2(context)
-        return context
-
-    address = "" if options.bind_address in EVERYWHERE else options.bind_address
-    return NamedCertificates(options.tls_sni_cert_key, build, address=address)
 
 
 async def _listen(server: ApiServer, stack: AsyncExitStack, context: ssl.SSLContext) -> tuple[Listener, int]:

@@ -13,6 +13,7 @@ from apiserver_stub.handshake import ask_for_certificates
 from apiserver_stub.http2.negotiation import offer_http2
 from apiserver_stub.options import Options
 from apiserver_stub.options.serving import EVERYWHERE
+from apiserver_stub.sni import NamedCertificates
 from nodeagent.base.tls import (
     INSECURE_CIPHERS,
     PREFERRED_CIPHERS,
@@ -69,9 +70,21 @@ class Certificates(FollowedFiles):
         for path in self._authorities:
             self.context.load_verify_locations(path)
 
-    def _build(self) -> ssl.SSLContext:
+    def named(self) -> NamedCertificates:
+        """Return the pairs that are for names of their own; all else is with them as with this one. Reads the disk.
+
+        :raises TlsError: a pair is no good.
+        """
         options = self._options
-        context = server_context(self._certificate, self._key, min_version=options.tls_min_version)
+        address = "" if options.bind_address in EVERYWHERE else options.bind_address
+        return NamedCertificates(options.tls_sni_cert_key, self._context_for, address=address, follow=self._authorities)
+
+    def _build(self) -> ssl.SSLContext:
+        return self._context_for(self._certificate, self._key)
+
+    def _context_for(self, certificate: Path, key: Path) -> ssl.SSLContext:
+        options = self._options
+        context = server_context(certificate, key, min_version=options.tls_min_version)
         for path, label in self._authorities.items():
             Authorities(path, label)  # for what it says about a bundle that is no good
             context.load_verify_locations(path)

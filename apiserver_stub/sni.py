@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from apiserver_stub.followed_files import FollowedFiles
@@ -21,12 +21,16 @@ class NamedCertificates(FollowedFiles):
 
     :param build: makes the context of a pair.
     :param address: the one address that the server is bound to, if it is one: for clients that name nothing.
+    :param follow: files that *build* reads besides.
     :raises TlsError: a pair is no good.
     """
 
-    def __init__(self, pairs: Sequence[NamedPair], build: Build, *, address: str = "") -> None:
+    def __init__(
+        self, pairs: Sequence[NamedPair], build: Build, *, address: str = "", follow: Iterable[Path] = ()
+    ) -> None:
         self._pairs, self._build, self._address = pairs, build, address
-        super().__init__("certificates by name", (file for pair in pairs for file in (pair.certificate, pair.key)))
+        files = [file for pair in pairs for file in (pair.certificate, pair.key)]
+        super().__init__("certificates by name", (*files, *follow))
         self._table = self._read()
 
     def attach(self, context: ssl.SSLContext) -> None:
