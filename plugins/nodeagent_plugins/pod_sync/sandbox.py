@@ -31,8 +31,11 @@ def make_sandbox_config(
 
     :param hostname: left out for pods in the host's network.
     :param cpu_period: microseconds that the quota of the runtime's own overhead refers to.
+    :raises NodeAgentError: the pod asks for what no sandbox here has.
     """
     spec = pod.spec
+    if spec.host_users is False:  # it relies on that to be shut in
+        raise NodeAgentError("hostUsers is false, and this node gives pods no user namespace of their own")
     context = spec.security_context
     sysctls = {normalize(sysctl.name): sysctl.value for sysctl in context.sysctls or ()} if context is not None else {}
     return SandboxConfig(

@@ -104,6 +104,16 @@ async def test_the_sandbox_says_what_the_pod_asks_for(bench):
     assert config.resources == LinuxResources(cpu_shares=10)  # a runtime adds the overhead itself
 
 
+@pytest.mark.parametrize(("wanted", "runs"), [(None, True), (True, True), (False, False)])
+async def test_a_pod_that_wants_users_of_its_own_does_not_run_without(bench, wanted, runs):
+    outcome = await bench.sync(make_pod(host_users=wanted))
+
+    assert bool(bench.sandboxes()) is runs and (outcome.error is None) is runs
+    if not runs:
+        [note] = bench.notes("FailedCreatePodSandBox")
+        assert note.startswith("Failed to create pod sandbox: hostUsers is false")
+
+
 async def test_a_runtime_class_chooses_the_handler(make_bench):
     api = FakeApi()
     api.put(RUNTIME_CLASSES, {"metadata": {"name": "fast"}, "handler": "crun"})
