@@ -167,10 +167,10 @@ async def start(options: Options) -> Running:
             server.page = await asyncio.to_thread(Page)
         if options.sign_node_certificates:
             await _sign_for_nodes(server, certificates, tasks)
-        if options.profiling and options.contention_profiling:
+        if options.contention_profiling and (options.profiling or options.debug_socket_path is not None):
             server.contention = Contention(asyncio.get_running_loop())
             stack.push_async_callback(server.contention.close)
-        if options.profiling and options.debug_socket_path is not None:
+        if options.debug_socket_path is not None:
             await debug_socket.serve(server, options.debug_socket_path, stack)
         if options.tracing_config_file is not None and options.gates.enabled("APIServerTracing"):
             server.tracing = Tracing(await asyncio.to_thread(load_config, options.tracing_config_file))

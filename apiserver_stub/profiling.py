@@ -42,10 +42,8 @@ Stack = tuple[tuple[str, str, int], ...]
 
 
 async def answer(server: ApiServer, request: Request) -> Reply | None:
-    """Answer a path of the profiler, ``None`` for any other or when profiling is off."""
+    """Answer a path of the profiler, ``None`` for any other."""
     path = request.info.path
-    if not server.options.profiling:
-        return None
     if path == VERBOSITY:
         return _set_verbosity(request)
     if not (path + "/").startswith(ROOT):

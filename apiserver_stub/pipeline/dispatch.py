@@ -107,9 +107,11 @@ async def _non_resource(server: ApiServer, request: Request) -> Reply:
             if request.method not in ("GET", "HEAD") and request.info.path != "/":
                 raise method_not_allowed()
             return reply
-    for slow_answer in (health.answer, openapi.answer, profiling.answer):
+    for slow_answer in (health.answer, openapi.answer):
         if (reply := await slow_answer(server, request)) is not None:
             return reply
+    if server.options.profiling and (reply := await profiling.answer(server, request)) is not None:
+        return reply
     if request.info.path == "/metrics":
         body, content_type = server.metrics.render(server, server.metric_choice)
         return Reply(200, body=body, content_type=content_type)

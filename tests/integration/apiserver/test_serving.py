@@ -372,7 +372,7 @@ class UnixConnection(http.client.HTTPConnection):
 @pytest.mark.row("opt.debug-socket-path")
 async def test_profiles_are_served_on_a_socket_without_credentials(tmp_path: Path) -> None:
     path = tmp_path / "debug.sock"
-    running = await start(tmp_path / "data", f"--debug-socket-path={path}")
+    running = await start(tmp_path / "data", f"--debug-socket-path={path}", "--profiling=false")
 
     def get(url: str) -> tuple[int, bytes]:
         connection = UnixConnection(path)
@@ -386,6 +386,7 @@ async def test_profiles_are_served_on_a_socket_without_credentials(tmp_path: Pat
         code, body = await asyncio.to_thread(get, "/debug/pprof/goroutine")
         assert code == 200 and b"MainThread" in body
         assert (await asyncio.to_thread(get, "/api/v1/secrets"))[0] == 404
+        assert (await ask(running, "GET", "/debug/pprof/goroutine"))[0] == 404
         assert path.stat().st_mode & 0o777 == 0o600
     finally:
         await running.stop()
