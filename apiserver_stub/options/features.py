@@ -41,9 +41,7 @@ class FeatureOptions(NameOptions):
 def declare(group: Group) -> None:
     group.add("profiling", values.boolean, "Serve profiles at /debug/pprof/. Default true.")
     group.add("contention-profiling", values.boolean, "Profile what holds up the event loop, at /debug/pprof/block.")
-    group.add(
-        "debug-socket-path", Path, "Unix socket with profiles for whoever may open it, --profiling or not."
-    )
+    group.add("debug-socket-path", Path, "Unix socket with profiles for whoever may open it, --profiling or not.")
     group.add("tracing-config-file", Path, "Where spans of requests go, and how many.")
     group.add("feature-gates", values.switches, "NAME=true|false, comma separated.", action=Merge)
     group.add(
