@@ -48,7 +48,7 @@ class Collector:
             return _absent(f'configmap "{source.name}"', source.optional)
         data = {key: value.encode() for key, value in (found.get("data") or {}).items()}
         data.update(_decoded(f'configmap "{source.name}"', found.get("binaryData") or {}))
-        return _select(f'configmap "{source.name}"', data, source.items, mode, bool(source.optional))
+        return _select(f'configmap "{source.name}"', "config key", data, source.items, mode, bool(source.optional))
 
     async def secret(self, source: SecretVolume | ProjectedObject, mode: int) -> Payload:
         name = source.secret_name if isinstance(source, SecretVolume) else source.name
@@ -59,7 +59,7 @@ class Collector:
         if found is None:
             return _absent(f'secret "{name}"', source.optional)
         data = _decoded(f'secret "{name}"', found.get("data") or {})
-        return _select(f'secret "{name}"', data, source.items, mode, bool(source.optional))
+        return _select(f'secret "{name}"', "secret key", data, source.items, mode, bool(source.optional))
 
     def downward(self, source: DownwardVolume, mode: int) -> Payload:
         files = {}
@@ -127,7 +127,7 @@ def common_user(pod: Pod) -> int | None:
 
 
 def _select(
-    what: str, data: Mapping[str, bytes], items: Sequence[KeyToPath] | None, mode: int, optional: bool
+    what: str, noun: str, data: Mapping[str, bytes], items: Sequence[KeyToPath] | None, mode: int, optional: bool
 ) -> Payload:
     if not items:
         return {key: File(value, mode) for key, value in data.items()}
@@ -136,7 +136,7 @@ def _select(
         if item.key in data:
             files[item.path] = File(data[item.key], item.mode if item.mode is not None else mode)
         elif not optional:
-            raise VolumeError(f"{what} references non-existent key: {item.key}")
+            raise VolumeError(f"{what} references non-existent {noun}: {item.key}")
     return files
 
 

@@ -97,7 +97,8 @@ async def test_what_is_optional_may_be_missing(manager: Manager, objects: FakeOb
     [
         ({"configMap": {"name": "none"}}, 'configmap "none" not found'),
         ({"secret": {"secretName": "none"}}, 'secret "none" not found'),
-        ({"configMap": {"name": "cm", "items": [{"key": "z", "path": "x"}]}}, "references non-existent key: z"),
+        ({"configMap": {"name": "cm", "items": [{"key": "z", "path": "x"}]}}, "references non-existent config key: z"),
+        ({"secret": {"secretName": "s", "items": [{"key": "z", "path": "x"}]}}, "references non-existent secret key: z"),
         ({"configMap": {"name": "cm", "items": [{"key": "a", "path": "../x"}]}}, "must not contain '..'"),
         ({"configMap": {"name": "cm", "items": [{"key": "a", "path": "/etc/x"}]}}, "must be relative"),
         ({"configMap": {"name": "cm", "items": [{"key": "a", "path": "..x/y"}]}}, "must not start with '..'"),
@@ -110,6 +111,7 @@ async def test_what_is_optional_may_be_missing(manager: Manager, objects: FakeOb
 async def test_says_what_is_wrong(manager: Manager, objects: FakeObjects, volume: dict[str, Any], problem: str) -> None:
     objects.config_maps["default", "cm"] = {"data": {"a": "1"}}
     objects.secrets["default", "bad"] = {"data": {"k": "hunter2!"}}
+    objects.secrets["default", "s"] = {"data": {}}
 
     with pytest.raises(VolumeError, match=problem) as raised:
         await manager.prepare(pod_with({"name": "v", **volume}))
