@@ -98,7 +98,10 @@ async def test_what_is_optional_may_be_missing(manager: Manager, objects: FakeOb
         ({"configMap": {"name": "none"}}, 'configmap "none" not found'),
         ({"secret": {"secretName": "none"}}, 'secret "none" not found'),
         ({"configMap": {"name": "cm", "items": [{"key": "z", "path": "x"}]}}, "references non-existent config key: z"),
-        ({"secret": {"secretName": "s", "items": [{"key": "z", "path": "x"}]}}, "references non-existent secret key: z"),
+        (
+            {"secret": {"secretName": "s", "items": [{"key": "z", "path": "x"}]}},
+            "references non-existent secret key: z",
+        ),
         ({"configMap": {"name": "cm", "items": [{"key": "a", "path": "../x"}]}}, "must not contain '..'"),
         ({"configMap": {"name": "cm", "items": [{"key": "a", "path": "/etc/x"}]}}, "must be relative"),
         ({"configMap": {"name": "cm", "items": [{"key": "a", "path": "..x/y"}]}}, "must not start with '..'"),
