@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Iterator
+from email.utils import formatdate
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -80,6 +82,8 @@ _V2_TYPES = {
     "*/*": media.JSON,
 }
 """What is asked for → what is answered."""
+_KEPT_SECONDS = 365 * 24 * 3600
+"""How long clients may keep what they asked for by its hash, as it never changes."""
 _documents: WeakKeyDictionary[Registry, dict[str, bytes]] = WeakKeyDictionary()
 _protobuf: WeakKeyDictionary[Registry, bytes] = WeakKeyDictionary()
 
@@ -114,6 +118,7 @@ async def answer(server: ApiServer, request: Request) -> Reply | None:
             location = f"{path}?hash={_hash(body)}"
             return Reply(301, body=b"", headers={"Location": location})
         headers["Cache-Control"] = "public, immutable"
+        headers["Expires"] = formatdate(time.time() + _KEPT_SECONDS, usegmt=True)
     if request.headers.get("If-None-Match") == tag:
         return Reply(304, body=b"", headers=headers)
     if content_type == _PROTOBUF:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
 from apiserver_stub import openapi
+from apiserver_stub.aggregation.remotes import Remotes
+from apiserver_stub.media import PLAIN
 from apiserver_stub.options import Options
+from apiserver_stub.request import Query, Request, RequestInfo, User
 from apiserver_stub.resources import build_registry
 
 DOCUMENTS = {name: msgspec.json.decode(body) for name, body in openapi._build(build_registry(Options())).items()}
@@ -76,3 +82,20 @@ def test_lists_say_how_they_merge() -> None:
     assert tolerations["x-kubernetes-list-type"] == "atomic"
     assert "x-kubernetes-patch-strategy" not in tolerations
     assert schemas["io.k8s.api.core.v1.ObjectReference"]["x-kubernetes-map-type"] == "atomic"
+
+
+async def test_what_is_asked_for_by_its_hash_may_be_kept() -> None:
+    server: Any = SimpleNamespace(registry=build_registry(Options()), remotes=Remotes())
+
+    async def ask(query: str) -> Any:
+        info = RequestInfo("get", "/openapi/v3/api/v1")
+        return await openapi.answer(server, Request("GET", info, Query(query), {}, b"", User("u"), PLAIN))
+
+    first = await ask("")
+    kept = await ask(f"hash={first.headers['Etag'].strip(chr(34))}")
+
+    assert kept.headers["Cache-Control"] == "public, immutable"
+    assert parsedate_to_datetime(kept.headers["Expires"]) > datetime.now(UTC) + timedelta(days=300)
+    assert "Expires" not in first.headers
+    moved = await ask("hash=OLD")
+    assert (moved.code, moved.headers["Location"].partition("=")[2]) == (301, first.headers["Etag"].strip('"'))
