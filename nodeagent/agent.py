@@ -117,6 +117,7 @@ class Agent:
         self._explainer = Explainer(context, self._pods, context.recorder, plugins)
         self._node = NodeManager(context, plugins, self._problems)
         context.node, context.wake_node = (lambda: self._node.node), self._node.wake
+        context.node_known = self._node.known
         self._mirrors = MirrorPods(
             api=lambda: context.api,
             clock=clock,

@@ -41,6 +41,10 @@ class NewApi(Protocol):
         ...
 
 
+async def _at_once() -> None:
+    """Keep nobody waiting, for there is no API server."""
+
+
 @dataclass(slots=True, kw_only=True)
 class AgentContext:
     """The node and its parts, filled in the order of the fields while the agent starts.
@@ -65,6 +69,8 @@ class AgentContext:
     """Make another client with its own rate, such as for events."""
     node: Callable[[], Mapping[str, Any] | None] = lambda: None
     """Return the node object as last read from or written to the API server."""
+    node_known: Callable[[], Awaitable[None]] = _at_once
+    """Wait until the API server has told whether this node is there: by its labels and taints pods are admitted."""
     node_reference: Callable[[], ObjectReference] = ObjectReference
     """Return a reference to this node, for events."""
     wake_node: Callable[[], None] = lambda: None

@@ -80,6 +80,11 @@ class NodeManager:
         duration = config.node_lease_duration_seconds
         await NodeLease(api, self._context.node_name, duration, clock, lambda: self.owner_reference().uid).run()
 
+    async def known(self) -> None:
+        """Wait until the API server, if there is one, has told whether the node's object is there."""
+        if self._watcher is not None:
+            await self._watcher.synced()
+
     def wake(self) -> None:
         """Compute the status again now, because something has changed."""
         self._reporter.wake()

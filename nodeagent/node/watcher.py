@@ -28,9 +28,12 @@ class NodeWatcher:
         self.node: dict[str, Any] | None = None
         """The node, or ``None`` while none is known. Whoever changes it on the server may set what came back."""
 
-    async def synced(self, seconds: float) -> None:
-        """Wait until the server has told once whether the node is there, at most *seconds*."""
-        await wait_for(self._synced, self._clock, seconds)
+    async def synced(self, seconds: float | None = None) -> None:
+        """Wait until the server has told once whether the node is there, at most *seconds* where they are given."""
+        if seconds is None:
+            await self._synced.wait()
+        else:
+            await wait_for(self._synced, self._clock, seconds)
 
     async def run(self) -> None:
         """Follow until cancelled."""

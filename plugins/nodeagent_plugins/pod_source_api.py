@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 
@@ -26,7 +26,9 @@ _log = logging.getLogger(__name__)
 
 @hookimpl
 def nodeagent_provide_pod_sources(context: AgentContext) -> Sequence[PodSource]:
-    return [] if context.api is None else [ApiPodSource(context.api, context.node_name, context.clock)]
+    if context.api is None:
+        return []
+    return [ApiPodSource(context.api, context.node_name, context.clock, node_known=context.node_known)]
 
 
 class ApiPodSource:
@@ -35,18 +37,29 @@ class ApiPodSource:
     After an interruption the watch goes on where it ended; when the server has forgotten that place, the pods are
     listed again. While the server is away the last set stays in force. Each pod is marked with its source, whatever its
     author has written there: a pod that passed for a static one would never be evicted.
+
+    :param node_known: awaited before the first list, because a pod that was admitted long ago is admitted again after
+        a start, and must not be refused for labels of the node that are only not known yet.
     """
 
     name = "api"
 
-    def __init__(self, api: Api, node_name: str, clock: Clock) -> None:
-        self._api, self._clock = api, clock
+    def __init__(
+        self,
+        api: Api,
+        node_name: str,
+        clock: Clock,
+        *,
+        node_known: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0),
+    ) -> None:
+        self._api, self._clock, self._node_known = api, clock, node_known
         self._selector = f"spec.nodeName={node_name}"
         self._pods: dict[str, Pod] = {}
         self._version = ""
         self._failing = False
 
     async def run(self, publish: PublishPods) -> None:
+        await self._node_known()
         publisher = _Publisher(publish, self._pods)
         backoff = Backoff(*_RETRY_SECONDS, jitter=1.0)
         try:

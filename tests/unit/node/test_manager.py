@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -50,6 +51,21 @@ async def test_does_not_register_when_told_not_to(make_node: Any, api: FakeApi, 
         await clock.advance(30)
 
     assert api.find(NODES, "node-1", "") is None
+
+
+async def test_is_known_once_the_server_has_told_whether_the_node_is_there(
+    make_node: Any, api: FakeApi, clock: FakeClock
+) -> None:
+    await make_node(standalone=True).manager.known()
+    api.outage = True
+    async with make_node().running() as manager:
+        waiting = asyncio.ensure_future(manager.known())
+        await clock.advance(60)
+        assert not waiting.done()
+        api.outage = False
+        await clock.advance(60)
+
+        assert waiting.done()
 
 
 @pytest.mark.row("config.registerWithTaints")

@@ -50,6 +50,24 @@ async def test_an_empty_node_is_published_too(published: Published, clock: FakeC
     assert published == [[]]
 
 
+async def test_nothing_is_asked_before_the_node_is_known(api: FakeApi, clock: FakeClock) -> None:
+    known, sets = asyncio.Event(), Published()
+
+    async def node_known() -> None:
+        await known.wait()
+
+    source = ApiPodSource(api, "n1", clock, node_known=node_known)
+    task = asyncio.create_task(source.run(sets))  # type: ignore[arg-type]
+    await clock.advance(60)
+    assert (sets, api.requests) == ([], [])
+    known.set()
+    await clock.advance(0)
+
+    assert sets == [[]]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_publishes_the_pods_of_this_node_only(published: Published, api: FakeApi, clock: FakeClock) -> None:
     put(api, "a")
     put(api, "far", node="n2")
