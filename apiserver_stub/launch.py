@@ -54,6 +54,7 @@ from apiserver_stub.serving import Certificates
 from apiserver_stub.store import StoreUnavailable
 from apiserver_stub.store.open import build_storage, health_checks, keep_keys_current, start_polls
 from apiserver_stub.tracing import Tracing, load_config
+from apiserver_stub.wire import ApiRequest
 from nodeagent.base.aio import SystemClock, TaskOwner
 from nodeagent.base.tls import write_private
 
@@ -221,7 +222,7 @@ async def _listen(server: ApiServer, stack: AsyncExitStack, context: ssl.SSLCont
 
 def _make_request(message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]) -> web.BaseRequest:
     loop = asyncio.get_running_loop()
-    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES)
+    return ApiRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES)
 
 
 def _own_tokens(path: Path, node: str) -> Path:

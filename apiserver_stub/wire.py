@@ -10,6 +10,7 @@ from http.client import responses
 
 from aiohttp import HttpVersion11, web
 from aiohttp.helpers import rfc822_formatted_time
+from aiohttp.http import SERVER_SOFTWARE
 from multidict import CIMultiDict
 
 from apiserver_stub.audit.trail import ID_KEY
@@ -34,6 +35,14 @@ _TEXTUAL_AGENTS = ("curl", "Wget", "Mozilla/5.0")
 
 EXTRA_HEADERS: web.RequestKey[Mapping[str, str]] = web.RequestKey("extra_headers", Mapping)
 """What the answer says besides, whoever writes it."""
+
+
+class ApiRequest(web.BaseRequest):
+    """A request whose answer does not tell which libraries it was made with."""
+
+    async def _prepare_hook(self, resp: web.StreamResponse) -> None:
+        if resp.headers.get("Server") == SERVER_SOFTWARE:  # another one is that of a server behind this one
+            del resp.headers["Server"]
 
 
 class Pace:
