@@ -22,15 +22,14 @@ def take_packed(topology: Topology, available: frozenset[int], count: int) -> fr
     """
     check_room(available, count)
     free, taken = set(available), set[int]()
-    outer: Level = "node" if len(topology.ids("socket")) >= len(topology.ids("node")) else "socket"
-    inner: Level = "socket" if outer == "node" else "node"
+    outer, inner = _levels(topology)
     for level in (outer, inner, "core"):
-        for place in _ordered(topology, free, outer, inner)[level]:
+        for place in _ordered(topology, free)[level]:
             members = topology.within(level, [place])
             if members <= free and len(members) <= count - len(taken):
                 taken |= members
                 free -= members
-    for core in _ordered(topology, free, outer, inner)["core"]:
+    for core in _ordered(topology, free)["core"]:
         threads = sorted(topology.within("core", [core]) & free)
         taken.update(threads[: count - len(taken)])
     return frozenset(taken)
@@ -46,7 +45,7 @@ def take_distributed(topology: Topology, available: frozenset[int], count: int, 
     if not count or count % group:
         return take_packed(topology, available, count)
     rooms = {node: len(available & topology.within("node", [node])) for node in topology.ids("node", available)}
-    nodes = sorted(rooms, key=lambda node: (rooms[node], node))
+    nodes = _ordered(topology, available)["node"]
     groups = count // group
     per_node = -(-len(topology.cpus) // group // len(topology.ids("node")))
     for number in range(-(-groups // per_node), min(groups, len(nodes)) + 1):
@@ -103,9 +102,14 @@ def _with_rest(
     return shares
 
 
-def _ordered(topology: Topology, free: Iterable[int], outer: Level, inner: Level) -> dict[Level, list[int]]:
+def _levels(topology: Topology) -> tuple[Level, Level]:
+    """Return which of sockets and nodes holds the other."""
+    return ("node", "socket") if len(topology.ids("socket")) >= len(topology.ids("node")) else ("socket", "node")
+
+
+def _ordered(topology: Topology, free: Iterable[int]) -> dict[Level, list[int]]:
     """Return the places that have free CPUs, the fullest first, each within the place around it."""
-    left = frozenset(free)
+    left, (outer, inner) = frozenset(free), _levels(topology)
 
     def order(level: Level, cpus: frozenset[int]) -> list[int]:
         return sorted(topology.ids(level, cpus), key=lambda place: (len(left & topology.within(level, [place])), place))

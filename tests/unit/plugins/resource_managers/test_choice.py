@@ -60,6 +60,10 @@ def test_distributed_leaves_the_nodes_even(topology):
     assert spread(topology, cpus)[0] == 0
 
 
+def test_distributed_begins_with_the_socket_that_is_used_most(topology):
+    assert take_distributed(topology, topology.all - {15}, 6, 2) == {4, 5, 12, 13, 0, 8}
+
+
 def test_both_say_when_there_are_not_enough(topology):
     for take in (take_packed, lambda *args: take_distributed(*args, 1)):
         with pytest.raises(AllocationFailed, match="requested=3, available=2"):
