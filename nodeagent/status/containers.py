@@ -59,6 +59,8 @@ def _status(kind: ContainerKind, container: Container, picture: PodPicture) -> C
     runtime_name = picture.runtime_name
     newest = runs[0]
     state = _state(newest, runtime_name)
+    if newest.state is ContainerState.UNKNOWN and before is not None:
+        state = _unknown_state(before, f"{runtime_name}://{newest.id}") or state
     last = _state(runs[1], runtime_name) if len(runs) > 1 else (before.last_state if before else api.ContainerState())
     if last.terminated is None:
         last = before.last_state if before is not None else api.ContainerState()
@@ -85,20 +87,37 @@ def _status(kind: ContainerKind, container: Container, picture: PodPicture) -> C
     )
 
 
+def _unknown_state(before: ContainerStatus, container_id: str) -> api.ContainerState | None:
+    """Return how a container that the runtime can tell nothing of is shown: as ended, if it ran.
+
+    A pod that is never to be restarted would run it twice if it counted as one that waits.
+    """
+    if before.container_id != container_id or before.state.waiting is not None:
+        return None
+    if before.state.running is None:
+        return before.state
+    return api.ContainerState(terminated=_lost(container_id, ended=True))
+
+
+def _lost(container_id: object, *, ended: bool) -> api.ContainerStateTerminated:
+    """Return the end of a container that nobody saw end."""
+    return api.ContainerStateTerminated(
+        exit_code=LOST_EXIT_CODE,
+        reason="ContainerStatusUnknown",
+        message="The container could not be located when the pod was terminated"
+        if ended
+        else "The container could not be located when the pod was deleted.  The container used to be Running",
+        container_id=container_id if isinstance(container_id, str) else "",
+    )
+
+
 def _never_seen(container: Container, picture: PodPicture) -> ContainerStatus:
     """Return the status of a container that the runtime does not know."""
     before, waiting, ended = picture.before.get(container.name), picture.waiting.get(container.name), picture.ended
     if before is not None and before.state.terminated is not None:
         return before
     if before is not None and (before.state.running is not None or (ended and container.name in picture.due)):
-        lost = api.ContainerStateTerminated(
-            exit_code=LOST_EXIT_CODE,
-            reason="ContainerStatusUnknown",
-            message="The container could not be located when the pod was terminated"
-            if ended
-            else "The container could not be located when the pod was deleted.  The container used to be Running",
-            container_id=before.container_id if isinstance(before.container_id, str) else "",
-        )
+        lost = _lost(before.container_id, ended=ended)
         if ended:
             return ContainerStatus(
                 name=container.name,

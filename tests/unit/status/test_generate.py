@@ -1,11 +1,13 @@
 """The reported status follows from what the runtime shows."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from nodeagent.contracts.pods import WaitingReason
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
+from nodeagent.contracts.runtime import ContainerState
 from nodeagent.model.pod import Container, PodCondition, PodStatus
 from nodeagent.status.generate import Observation, generate_status, presentable
 from nodeagent.testing import FakeRuntime, make_pod
@@ -218,6 +220,23 @@ def test_an_init_container_that_is_done_stays_so_while_the_pod_is_held_back():
 
     assert status.init_container_statuses[0].state.terminated.reason == "Completed"
     assert status.container_statuses[0].state.waiting.reason == "Blocked"
+
+
+def test_a_container_of_which_the_runtime_can_tell_nothing_has_ended_if_it_ran():
+    pod, runtime = make_pod("job", restart_policy="Never"), FakeRuntime()
+    runtime.start("main", pod)
+    before = generate_status(pod, observe(runtime, pod))
+    seen = runtime.pod(pod.uid)
+    unknown = replace(seen, containers=[replace(seen.containers[0], state=ContainerState.UNKNOWN)])
+
+    found = generate_status(pod, Observation(runtime=unknown, before=before, now=NOW))
+    again = generate_status(pod, Observation(runtime=unknown, before=found, now=NOW))
+    never_ran = generate_status(pod, Observation(runtime=unknown, before=PodStatus(), now=NOW))
+
+    end = found.container_statuses[0].state.terminated
+    assert (found.phase, end.reason, end.exit_code) == ("Failed", "ContainerStatusUnknown", 137)
+    assert again.container_statuses[0].state.terminated == end
+    assert never_ran.phase == "Pending"
 
 
 def test_a_failed_init_container_fails_a_pod_that_never_restarts():
