@@ -233,10 +233,11 @@ class BridgeNetwork:
         raise CallError(f"no free address in {self._subnet}")
 
     async def prepare(self) -> None:
-        """Make the bridge, once; sandboxes that are started together wait for it."""
-        if self._prepared is None or (self._prepared.done() and self._prepared.exception() is not None):
-            self._prepared = asyncio.create_task(self._make_bridge(), name="bridge")
-        await asyncio.shield(self._prepared)
+        """Make the bridge, once, and again when it vanished; sandboxes that are started together wait for it."""
+        made = self._prepared
+        if made is None or (made.done() and (made.exception() is not None or not _is_device(self._bridge))):
+            made = self._prepared = asyncio.create_task(self._make_bridge(), name="bridge")
+        await asyncio.shield(made)
 
     async def _make_bridge(self) -> None:
         if not _is_device(self._bridge):

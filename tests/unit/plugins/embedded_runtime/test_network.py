@@ -1,4 +1,4 @@
-"""Which subnet pods get their addresses from."""
+"""Which subnet pods get their addresses from, and the bridge they are on."""
 
 from __future__ import annotations
 
@@ -47,3 +47,24 @@ def test_a_memory_that_cannot_be_read_is_told_and_ignored(tmp_path: Path, caplog
 
     assert gateway(network(memory)) == "10.0.0.1"
     assert "is lost" in caplog.text
+
+
+async def test_a_bridge_that_vanished_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    devices: set[str] = set()
+    made: list[str] = []
+
+    class Made(BridgeNetwork):
+        async def _make_bridge(self) -> None:
+            devices.add("br0")
+            made.append("br0")
+
+    monkeypatch.setattr("nodeagent_plugins.embedded_runtime.network._is_device", devices.__contains__)
+    bridge = Made("br0", "10.0.0.0/24", memory=tmp_path / "pod-network")
+
+    await bridge.prepare()
+    await bridge.prepare()
+    assert made == ["br0"]
+
+    devices.clear()
+    await bridge.prepare()
+    assert made == ["br0", "br0"]
