@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from apiserver_stub import objects
 from apiserver_stub.controllers.namespaces import ensure
 from apiserver_stub.objects import Object
+from apiserver_stub.resources import endpoint_slices
 from apiserver_stub.resources.registry import Reservation
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove, StoreRefused, StoreUnavailable
 from apiserver_stub.store.base import without_revision
@@ -78,6 +79,21 @@ async def announce(server: ApiServer) -> None:
             },
         }
         await ensure(server, "core/endpoints", endpoints)
+        if _serves_slices(server):
+            endpoint_slice: Object = {
+                "kind": "EndpointSlice",
+                "apiVersion": f"{endpoint_slices.GROUP}/v1",
+                "metadata": {
+                    "name": "kubernetes",
+                    "namespace": "default",
+                    "labels": {identity.current().label("service-name"): "kubernetes"},
+                    "generation": 1,
+                },
+                "addressType": "IPv6" if ":" in host else "IPv4",
+                "endpoints": [],
+                "ports": [],
+            }
+            await ensure(server, endpoint_slices.STORAGE, endpoint_slice)
         await _reconcile(server, host, port)
 
 
@@ -174,7 +190,19 @@ async def _write(server: ApiServer, hosts: Sequence[str], port: int) -> None:
         else:
             found.pop("subsets", None)
 
+    def change_slice(found: Object) -> None:
+        given = [{"addresses": [host], "conditions": {"ready": True}} for host in hosts]
+        if (found["endpoints"], found["ports"]) != (given, ports):
+            found["endpoints"], found["ports"] = given, ports
+            found["metadata"]["generation"] = (found["metadata"].get("generation") or 0) + 1
+
     await _change(server, "core/endpoints", change)
+    if _serves_slices(server):
+        await _change(server, endpoint_slices.STORAGE, change_slice)
+
+
+def _serves_slices(server: ApiServer) -> bool:
+    return server.registry.find(endpoint_slices.GROUP, "v1", "endpointslices") is not None
 
 
 def _address(server: ApiServer) -> tuple[str, int]:

@@ -153,7 +153,7 @@ def test_what_was_lost_while_the_server_was_away_is_found(tmp_path: Path) -> Non
 
 def test_the_server_announces_itself(tmp_path: Path) -> None:
     server = Server(tmp_path / "data")
-    root = "/api/v1/namespaces/default"
+    root, name = "/api/v1/namespaces/default", "kubernetes"
     try:
         for _ in range(2):
             port = urlsplit(server.ready["url"]).port
@@ -163,6 +163,10 @@ def test_the_server_announces_itself(tmp_path: Path) -> None:
             assert (served["name"], served["port"], served["targetPort"]) == ("https", 443, port)
             (subset,) = server.api().ok("GET", f"{root}/endpoints/kubernetes")["subsets"]
             assert (subset["addresses"], subset["ports"][0]["port"]) == ([{"ip": "127.0.0.1"}], port)
+            found = server.api().ok("GET", f"/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/{name}")
+            assert found["metadata"]["labels"] == {"kubernetes.io/service-name": name}
+            assert found["endpoints"] == [{"addresses": ["127.0.0.1"], "conditions": {"ready": True}}]
+            assert found["ports"] == [{"name": "https", "port": port, "protocol": "TCP"}]
             server.stop()
             server.start()
     finally:

@@ -115,6 +115,7 @@ def test_groups_are_in_the_order_in_which_clients_prefer_them() -> None:
         "scheduling.k8s.io",
         "coordination.k8s.io",
         "node.k8s.io",
+        "discovery.k8s.io",
     ]
 
 
