@@ -250,6 +250,7 @@ class SandboxStatus:
     ready: bool
     created_at: int
     ips: Sequence[str] = ()
+    """One address of each family, that of the node's primary family first."""
     network_mode: NamespaceMode = NamespaceMode.POD
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from nodeagent.base.criproto import api_pb2 as cri
@@ -49,7 +50,7 @@ def sandbox_info(sandbox: cri.PodSandbox) -> SandboxInfo:
     )
 
 
-def sandbox_status(status: cri.PodSandboxStatus) -> SandboxStatus:
+def sandbox_status(status: cri.PodSandboxStatus, *, ipv6_first: bool = False) -> SandboxStatus:
     meta, network = status.metadata, status.network
     return SandboxStatus(
         id=status.id,
@@ -59,12 +60,20 @@ def sandbox_status(status: cri.PodSandboxStatus) -> SandboxStatus:
         attempt=meta.attempt,
         ready=status.state == cri.SANDBOX_READY,
         created_at=status.created_at,
-        ips=tuple(ip for ip in (network.ip, *(more.ip for more in network.additional_ips)) if ip),
+        ips=_one_of_each_family([network.ip, *(more.ip for more in network.additional_ips)], ipv6_first=ipv6_first),
         network_mode=NamespaceMode(status.linux.namespaces.options.network),
         labels=dict(status.labels),
         annotations=dict(status.annotations),
         runtime_handler=status.runtime_handler,
     )
+
+
+def _one_of_each_family(ips: Iterable[str], *, ipv6_first: bool) -> tuple[str, ...]:
+    """Return the first IPv4 and the first IPv6 address, that of the node's own family before the other."""
+    families: dict[bool, str] = {}
+    for ip in filter(None, ips):
+        families.setdefault(":" in ip, ip)
+    return tuple(families[family] for family in (ipv6_first, not ipv6_first) if family in families)
 
 
 def container_info(container: cri.Container) -> ContainerInfo:

@@ -40,11 +40,14 @@ class CriRuntime:
     Each call is bounded by ``runtimeRequestTimeout``; starting a sandbox by twice that, stopping a container by that
     and its grace, an exec by that and its own timeout, or by nothing if it has none. What makes or starts something
     is not cut off at once when it is cancelled.
+
+    :param ipv6_first: IPv6 is the node's primary family, so the address of a pod is that of this family if it has one.
+
     spec: config.containerRuntimeEndpoint, config.runtimeRequestTimeout
     """
 
-    def __init__(self, connection: Connection, clock: Clock) -> None:
-        self.connection, self._clock = connection, clock
+    def __init__(self, connection: Connection, clock: Clock, *, ipv6_first: bool = False) -> None:
+        self.connection, self._clock, self._ipv6_first = connection, clock, ipv6_first
         self._sandboxes: Listing[SandboxInfo] = Listing(answers.sandbox_info)
         self._containers: Listing[ContainerInfo] = Listing(answers.container_info)
 
@@ -108,7 +111,7 @@ class CriRuntime:
     async def sandbox_status(self, sandbox_id: str) -> SandboxStatus:
         request = cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id)
         answer = await self.connection.call("PodSandboxStatus", request, f"look at sandbox {sandbox_id}")
-        return answers.sandbox_status(answer.status)
+        return answers.sandbox_status(answer.status, ipv6_first=self._ipv6_first)
 
     # --- containers -------------------------------------------------------------------------------------------
 

@@ -24,7 +24,8 @@ def nodeagent_provide_runtime(context: AgentContext) -> ContainerRuntime | None:
     from nodeagent_plugins.cri.client import CriRuntime
 
     endpoint = parse_endpoint(context.config.container_runtime_endpoint, "containerRuntimeEndpoint")
-    return CriRuntime(_connect(context, endpoint), context.clock)
+    own_ips = context.settings.node_ips
+    return CriRuntime(_connect(context, endpoint), context.clock, ipv6_first=bool(own_ips) and ":" in own_ips[0])
 
 
 @hookimpl(trylast=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.contracts.runtime import (
     ContainerInfo,
@@ -54,6 +56,16 @@ def test_a_sandbox_with_two_addresses():
         {"a": "1"},
         "h",
     )
+
+
+@pytest.mark.parametrize(("ipv6_first", "ips"), [(False, ("10.0.0.1", "fd00::1")), (True, ("fd00::1", "10.0.0.1"))])
+def test_one_address_of_each_family_counts_and_that_of_the_nodes_family_is_the_first(ipv6_first, ips):
+    more = [cri.PodIP(ip=ip) for ip in ("10.0.0.1", "fd00::2", "10.0.0.2")]
+    network = cri.PodSandboxNetworkStatus(ip="fd00::1", additional_ips=more)
+
+    found = answers.sandbox_status(cri.PodSandboxStatus(metadata=META, network=network), ipv6_first=ipv6_first)
+
+    assert found.ips == ips
 
 
 def test_a_listed_container():

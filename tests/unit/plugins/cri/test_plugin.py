@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import msgspec
 import pytest
 
+from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.base.duration import Duration
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
@@ -31,6 +33,23 @@ def test_hook_nodeagent_provide_runtime(context):
     runtime = plugin.nodeagent_provide_runtime(context)
 
     assert (runtime.connection.endpoint, runtime.connection.timeout_seconds) == ("unix:///run/a.sock", 7)
+
+
+@pytest.mark.parametrize(
+    ("node_ips", "first"), [((), "10.0.0.1"), (("10.9.9.9", "fd09::9"), "10.0.0.1"), (("fd09::9",), "fd00::1")]
+)
+async def test_the_first_address_of_a_pod_is_of_the_nodes_family(context, monkeypatch, node_ips, first):
+    context.settings = replace(context.settings, node_ips=node_ips)
+    runtime = plugin.nodeagent_provide_runtime(context)
+    network = cri.PodSandboxNetworkStatus(ip="fd00::1", additional_ips=[cri.PodIP(ip="10.0.0.1")])
+    answer = cri.PodSandboxStatusResponse(status=cri.PodSandboxStatus(network=network))
+
+    async def call(*_):
+        return answer
+
+    monkeypatch.setattr(runtime.connection, "call", call)
+
+    assert (await runtime.sandbox_status("s1")).ips[0] == first
 
 
 def test_hook_nodeagent_provide_image_service(context):
