@@ -66,7 +66,7 @@ class SysctlAdmission:
             elif pod.spec.host_ipc and (name in _IPC_NAMES or name.startswith(_IPC_PREFIXES)):
                 problem = "not allowed with host IPC enabled"
             if problem:
-                return Rejection("SysctlForbidden", f'forbidden sysctl: "{sysctl.name}" {problem}')
+                return Rejection("SysctlForbidden", f'forbidden sysctl: "{name}" {problem}')
         return None
 
 

@@ -17,13 +17,15 @@ _IPC = (
 _IPC_PATTERNS = ("kernel.shm*", "kernel.msg*", "kernel.sem*")
 _TREES = ("fs.mqueue.", "net.")
 _SEGMENT = r"[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?"
-_DOTTED = re.compile(rf"{_SEGMENT}(?:\.{_SEGMENT})*", re.ASCII)
-_SLASHED = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT}(?:\.{_SEGMENT})*)*", re.ASCII)
+_NAME = re.compile(rf"{_SEGMENT}(?:[./]{_SEGMENT})*", re.ASCII)
 _MAX_LENGTH = 253
 
 
 def normalize(name: str) -> str:
-    """Return *name* with dots between its parts; with slashes, dots inside a part turn into slashes."""
+    """Return *name* with dots between its parts, and slashes for dots inside one: ``net.ipv4.conf.eth0/1.arp_ignore``.
+
+    The first separator of *name* tells which way round it is written.
+    """
     first = re.search(r"[./]", name)
     return name.translate(str.maketrans("./", "/.")) if first and first[0] == "/" else name
 
@@ -31,7 +33,7 @@ def normalize(name: str) -> str:
 def check_pattern(text: str) -> str:
     """Return why *text* may not stand in ``allowedUnsafeSysctls``, as a sentence part; empty when it may."""
     name = f"{text[:-1]}0" if text.endswith("*") else text  # a prefix may stop anywhere inside a name
-    if len(text) > _MAX_LENGTH or not (_DOTTED.fullmatch(name) or _SLASHED.fullmatch(name)):
+    if len(text) > _MAX_LENGTH or not _NAME.fullmatch(name):
         return "is not the name of a sysctl, nor a prefix of one ending in '*'"
     plain = normalize(text)
     if plain in _IPC or plain in _IPC_PATTERNS or plain.startswith(_TREES):

@@ -500,6 +500,7 @@ RIGHT = [
     "containerLogMaxSize: '-1'",
     "contentType: application/json",
     "allowedUnsafeSysctls: ['net.*', net/ipv4/conf/eth0.1/arp, 'kernel.msg*', fs.mqueue.msg_max, net.core.somaxconn]",
+    "allowedUnsafeSysctls: ['net.ipv4.conf.eth0/1.*']",
     "logging: {format: json}",
     "logging: {vmodule: [{filePattern: 'pod*', verbosity: 4}]}",
     "logging: {options: {json: {splitStream: true, infoBufferSize: 64Ki}}}\nfeatureGates: {LoggingAlphaOptions: true}",

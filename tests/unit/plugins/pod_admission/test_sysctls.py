@@ -26,12 +26,19 @@ async def test_safe_ones_pass(tmp_path):
 async def test_others_are_refused(tmp_path):
     expected = ("SysctlForbidden", 'forbidden sysctl: "kernel.msgmax" not allowlisted')
     assert await verdict(tmp_path, "net.ipv4.tcp_syncookies", "kernel.msgmax") == expected
+    assert await verdict(tmp_path, "kernel/msgmax") == expected
 
 
 @pytest.mark.row("config.allowedUnsafeSysctls")
 @pytest.mark.parametrize("allowed", ["kernel.msgmax", "kernel.msg*", "kernel/msg*"])
 async def test_allowed_ones_pass(tmp_path, allowed):
     assert await verdict(tmp_path, "kernel.msgmax", allowed=[allowed]) is None
+
+
+@pytest.mark.parametrize("name", ["net.ipv4.conf.eth0/1.rp_filter", "net/ipv4/conf/eth0.1/rp_filter"])
+async def test_a_dot_may_belong_to_a_name(tmp_path, name):
+    assert await verdict(tmp_path, name, allowed=["net.ipv4.conf.eth0/1.*"]) is None
+    assert await verdict(tmp_path, name, allowed=["net.ipv4.conf.eth0.*"]) is not None
 
 
 async def test_the_hosts_own_parameters_stay(tmp_path):
