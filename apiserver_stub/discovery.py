@@ -174,9 +174,9 @@ def _aggregated(
         "Vary": "Accept",
         "Cache-Control": "public",
     }
-    if request.headers.get("If-None-Match") == headers["Etag"]:
-        return Reply(304, headers=headers)
     content_type = f"application/json;g={identity.current().group('apidiscovery')};v={asked};as={_AGGREGATED}"
+    if request.headers.get("If-None-Match") == headers["Etag"]:
+        return Reply(304, content_type=content_type, headers=headers)  # clients put it to the document they have
     return Reply(200, body=body, content_type=content_type, headers=headers)
 
 

@@ -120,7 +120,7 @@ async def answer(server: ApiServer, request: Request) -> Reply | None:
         headers["Cache-Control"] = "public, immutable"
         headers["Expires"] = formatdate(time.time() + _KEPT_SECONDS, usegmt=True)
     if request.headers.get("If-None-Match") == tag:
-        return Reply(304, body=b"", headers=headers)
+        return Reply(304, body=b"", content_type=content_type, headers=headers)
     if content_type == _PROTOBUF:
         body = await _in_protobuf(registry, body)
     return Reply(200, body=body, content_type=content_type, headers=headers)

@@ -54,6 +54,7 @@ async def test_who_has_the_one_document_gets_it_again_when_it_changed(path: str)
     again = await ask(path, Accept=AGGREGATED, If_None_Match=tag)
 
     assert (again.code, again.pieces, again.headers["Etag"]) == (304, [b""], tag)
+    assert again.content_type == first.content_type  # by which clients read the document that they have
     assert (await ask(path, Accept=AGGREGATED, If_None_Match='"other"')).code == 200
 
 
