@@ -20,6 +20,7 @@ from nodeagent.base.metrics import Buckets
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from apiserver_stub.aggregation.remotes import Remotes
     from apiserver_stub.app import ApiServer
     from apiserver_stub.fairness import Fairness
     from apiserver_stub.request import Request
@@ -162,6 +163,7 @@ class Metrics:
                 }
             ),
         )
+        show_remotes(page, server.remotes)
         _store_on(page, server)
         version = discovery.version(server.options.reported_version)
         names = ("major", "minor", "git_version", "platform")
@@ -341,6 +343,14 @@ def show_fairness(page: Page, fairness: Fairness) -> None:
         ("request_kind",),
         kinds.items(),
     )
+
+
+def show_remotes(page: Page, remotes: Remotes) -> None:
+    """Add which of the API services that other servers answer for cannot be had."""
+    gone = [((remote.name,), not remote.available) for remote in remotes.table.values()]
+    page.gauge("aggregator_unavailable_apiservice", "Whether an API service cannot be had now.", ("name",), gone)
+    text = "How often an API service was available no more, by reason."
+    page.counter("aggregator_unavailable_apiservice_total", text, ("name", "reason"), remotes.losses.items())
 
 
 def _seen(counts: dict[str, int]) -> Iterable[tuple[Labels, float]]:

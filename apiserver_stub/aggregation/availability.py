@@ -115,9 +115,12 @@ class Availability:
         assert problem is not None
         return problem
 
-    def mark(self, remote: Remote, *, is_available: bool) -> Remote:
+    def mark(self, remote: Remote, condition: Condition) -> Remote:
         """Let requests see it before anybody can read it, and return *remote* as it is then."""
-        key, marked = (remote.group, remote.version), replace(remote, available=is_available)
+        status, reason, _ = condition
+        key, marked = (remote.group, remote.version), replace(remote, available=status == "True")
+        if remote.available and not marked.available:
+            self._server.remotes.losses[remote.name, reason] += 1
         if self._server.remotes.table.get(key) == remote:
             self._server.remotes.table = {**self._server.remotes.table, key: marked}
         return marked
@@ -191,8 +194,8 @@ class _Check:
             condition = await self._owner.examine(remote)
             if remote is not self._remote:
                 continue  # it is another one by now
-            self._verdict = condition[0] == "True"
-            self._remote = remote = self._owner.mark(remote, is_available=self._verdict)
+            self._remote = remote = self._owner.mark(remote, condition)
+            self._verdict = remote.available
             try:
                 await self._owner.tell(remote.name, condition)
             except (StoreUnavailable, StoreRefused) as error:

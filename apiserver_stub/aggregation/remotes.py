@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -61,6 +62,8 @@ class Remotes:
 
     table: dict[GroupVersion, Remote] = field(default_factory=dict)
     discovered: dict[GroupVersion, Discovered] = field(default_factory=dict)
+    losses: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """API service and reason → how often it was available no more."""
 
     def find(self, info: RequestInfo) -> Remote | None:
         """Return who serves a request: for a resource, or a discovery or OpenAPI document of one group version."""

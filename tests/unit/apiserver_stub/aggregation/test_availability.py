@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.aggregation.availability import missing, with_condition
+from apiserver_stub.aggregation.availability import Availability, missing, with_condition
 from apiserver_stub.aggregation.places import Unresolved, resolve
-from apiserver_stub.aggregation.remotes import Remote
+from apiserver_stub.aggregation.remotes import Remote, Remotes
+from apiserver_stub.exposition import Choice, Page
+from apiserver_stub.metrics import show_remotes
 from tests.unit.apiserver_stub.authz.conftest import Memory
 
 REMOTE = Remote(
@@ -86,3 +88,26 @@ def test_a_service_that_leads_nowhere_says_why(kept: Memory, port: int, by_endpo
     with pytest.raises(Unresolved) as told:
         resolve(kept, "n", "s", port, by_endpoint=by_endpoint)
     assert str(told.value) == problem
+
+
+def test_an_api_service_that_is_lost_is_counted_once_with_its_reason() -> None:
+    remotes = Remotes({("g", "v1"): REMOTE})
+    server: Any = SimpleNamespace(remotes=remotes, registry=SimpleNamespace(find=lambda *_: None))
+    availability = Availability(server, SimpleNamespace())  # type: ignore[arg-type]
+
+    remote, pages = REMOTE, []
+    for condition in (
+        ("False", "ServiceNotFound", "not yet"),
+        ("True", "Passed", "all"),
+        ("False", "MissingEndpoints", "none"),
+        ("False", "MissingEndpoints", "none"),
+    ):
+        remote = availability.mark(remote, condition)
+        page = Page(Choice())
+        show_remotes(page, remotes)
+        pages.append(page.text()[0].decode())
+
+    for text, gone in zip(pages, (1, 0, 1, 1), strict=True):
+        assert f'unavailable_apiservice{{name="v1.g"}} {gone}\n' in text
+    assert "apiservice_total{" not in pages[1]
+    assert 'unavailable_apiservice_total{name="v1.g",reason="MissingEndpoints"} 1\n' in pages[3]
