@@ -143,8 +143,9 @@ async def _finalize(server: ApiServer, namespace: str) -> None:
         if current is None:
             raise ApiError(404, "NotFound", f'namespaces "{namespace}" not found')
         obj: Object = objects.decode(current.data)
-        before = obj["spec"].get("finalizers") or []
-        finalizers = obj["spec"]["finalizers"] = [name for name in before if name != "kubernetes"]
+        spec = obj.setdefault("spec", {})  # protobuf, as a shared store may have it, leaves out what is empty
+        before = spec.get("finalizers") or []
+        finalizers = spec["finalizers"] = [name for name in before if name != "kubernetes"]
         if not finalizers and not obj["metadata"].get("finalizers"):
             return Remove(objects.encode_for_store(obj))
         return Keep() if finalizers == before else Put(objects.encode_for_store(obj))

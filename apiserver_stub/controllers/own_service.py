@@ -191,8 +191,9 @@ async def _write(server: ApiServer, hosts: Sequence[str], port: int) -> None:
             found.pop("subsets", None)
 
     def change_slice(found: Object) -> None:
+        # protobuf, as a shared store may have it, leaves out what is empty
         given = [{"addresses": [host], "conditions": {"ready": True}} for host in hosts]
-        if (found["endpoints"], found["ports"]) != (given, ports):
+        if (found.get("endpoints") or [], found.get("ports")) != (given, ports):
             found["endpoints"], found["ports"] = given, ports
             found["metadata"]["generation"] = (found["metadata"].get("generation") or 0) + 1
 

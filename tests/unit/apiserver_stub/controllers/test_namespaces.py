@@ -71,6 +71,17 @@ async def test_one_that_somebody_else_holds_is_written_once(held: dict[str, Any]
     assert store.writes == 2
 
 
+async def test_one_whose_empty_parts_were_left_out_is_let_alone() -> None:
+    store = Memory()
+    held = namespace(metadata=["example.com/hold"])
+    del held["spec"]
+    store.put(NAMESPACES, held)
+
+    await swept(store)
+
+    assert store.writes == 1
+
+
 @pytest.mark.parametrize(
     ("old", "new", "goes"),
     [
