@@ -231,8 +231,9 @@ def _initialized(pod: Pod, status: PodStatus) -> PodCondition:
     began = any(
         s.state.running or s.state.terminated or s.last_state.terminated for s in status.container_statuses or ()
     )
-    missing = bool(pod.spec.init_containers) and not status.init_container_statuses
-    if (not open_ or began) and not missing:
+    if pod.spec.init_containers and not status.init_container_statuses:
+        return PodCondition(type="Initialized", status="False", reason="UnknownContainerStatuses")
+    if not open_ or began:
         return PodCondition(type="Initialized", status="True")
     return PodCondition(
         type="Initialized",

@@ -308,6 +308,15 @@ def test_a_pod_that_succeeded_is_initialized_because_it_is_complete():
     }
 
 
+def test_nothing_is_known_of_the_init_containers_of_a_refused_pod():
+    pod = make_pod("web", init_containers=["prepare"])
+
+    status = generate_status(pod, observe(None, pod, failed=("NodeAffinity", "no"), ended=True))
+
+    told = condition(status, "Initialized")
+    assert (told.status, told.reason, told.message) == ("False", "UnknownContainerStatuses", "")
+
+
 def test_a_final_phase_is_told_once_no_container_runs():
     sidecar = Container(name="proxy", image="proxy:1", restart_policy="Always")
     pod, runtime = make_pod("job", init_containers=[sidecar], restart_policy="Never"), FakeRuntime()
