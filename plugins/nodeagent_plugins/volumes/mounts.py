@@ -17,7 +17,6 @@ T = TypeVar("T")
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
 _MOUNT_POINT_FIELD = 4
-_NO_SUID, _NO_DEVICES = 0x2, 0x4
 _BIND = 0x1000
 _NO_FOLLOW = 0x8
 _OCTAL = re.compile(r"\\([0-7]{3})")
@@ -48,8 +47,8 @@ class LinuxMounter:
     """Asks the kernel."""
 
     def mount(self, kind: str, target: Path, options: str) -> None:
-        result = _libc().mount(kind.encode(), bytes(target), kind.encode(), _NO_SUID | _NO_DEVICES, options.encode())
-        _check(result, target)
+        # Without flags: what a program may do on a volume in memory is what it may do on one on disk.
+        _check(_libc().mount(kind.encode(), bytes(target), kind.encode(), 0, options.encode()), target)
 
     def bind(self, source: Path, target: Path) -> None:
         _check(_libc().mount(bytes(source), bytes(target), None, _BIND, None), target)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent_plugins.volumes import mounts
 from nodeagent_plugins.volumes.mounts import in_thread, mount_points
 
 LINES = """\
@@ -38,6 +39,21 @@ def test_a_link_on_the_way_does_not_hide_mounts(tmp_path: Path) -> None:
     line = f"1 2 0:1 / {tmp_path.resolve()}/real/m rw - tmpfs tmpfs rw\n"
 
     assert mount_points(line, tmp_path / "link") == [tmp_path / "link/m"]
+
+
+def test_a_volume_in_memory_is_as_open_as_one_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[object, ...]] = []
+
+    class Kernel:
+        def mount(self, *arguments: object) -> int:
+            calls.append(arguments)
+            return 0
+
+    monkeypatch.setattr(mounts, "_libc", Kernel)
+
+    mounts.LinuxMounter().mount("tmpfs", Path("/v"), "size=4096")
+
+    assert calls == [(b"tmpfs", b"/v", b"tmpfs", 0, b"size=4096")]
 
 
 async def test_a_cancelled_caller_waits_for_its_thread() -> None:
