@@ -126,6 +126,17 @@ def presentable(status: PodStatus, before: PodStatus, runtime: RuntimePod | None
     )
 
 
+def resumed(status: PodStatus, shown: PodStatus) -> PodStatus:
+    """Return *status* with the times that *shown*, told by an earlier run of the agent, has of what is still so."""
+    times = {(c.type, c.status): c.last_transition_time for c in shown.conditions or () if c.last_transition_time}
+    conditions = [
+        msgspec.structs.replace(c, last_transition_time=times.get((c.type, c.status), c.last_transition_time))
+        for c in status.conditions or shown.conditions or ()
+    ]
+    start = shown.start_time or status.start_time
+    return msgspec.structs.replace(status, start_time=start, conditions=conditions or None)
+
+
 # --- phase ----------------------------------------------------------------------------------------------------
 
 

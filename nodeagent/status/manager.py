@@ -20,7 +20,7 @@ from nodeagent.contracts.runtime import RuntimePod
 from nodeagent.errors import ApiError, ApiNotFound
 from nodeagent.model.pod import Pod, PodPhase, PodStatus
 from nodeagent.pluginmanager import PluginManager
-from nodeagent.status.generate import DISRUPTION_TARGET, Observation, generate_status, presentable
+from nodeagent.status.generate import DISRUPTION_TARGET, Observation, generate_status, presentable, resumed
 from nodeagent.status.patch import status_patch
 
 _log = logging.getLogger(__name__)
@@ -115,6 +115,8 @@ class StatusManager:
         entry = self._entries.get(pod.uid)
         if entry is None:
             entry = _Entry(pod, pod.status, pod.status, static=self._is_static(pod))
+            entry.sent = self._seen_by_api(entry).status
+            entry.status = resumed(entry.status, entry.sent)
             self._entries[pod.uid] = entry
         entry.pod = pod
         if waiting is not None:
@@ -188,10 +190,12 @@ class StatusManager:
         return entry.status if entry is not None else None
 
     def mirror_appeared(self, uid: str, mirror: Pod) -> None:
-        """Send the status of static pod *uid* to its new mirror pod."""
+        """Send the status of static pod *uid* to its new mirror pod, or go on where that of an earlier run ended."""
         entry = self._entries.get(uid)
         if entry is not None:
             entry.sent = mirror.status
+            if self._mirror_of(entry.pod) is mirror:
+                entry.status = resumed(entry.status, mirror.status)
             self._mark(uid)
 
     # --- sending --------------------------------------------------------------------------------------------

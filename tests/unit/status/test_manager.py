@@ -12,6 +12,7 @@ from nodeagent.contracts.api import PODS
 from nodeagent.errors import ApiUnavailable
 from nodeagent.model.pod import Container, PodCondition
 from nodeagent.pluginmanager import PluginManager
+from nodeagent.podworker.desired import is_static
 from nodeagent.status.manager import DOUBT_SECONDS, SYNC_DURATION, StatusManager
 from nodeagent.testing import FakeApi, FakeRuntime, eventually, make_pod
 
@@ -20,7 +21,7 @@ def total():
     return next(value for suffix, _, value, _ in SYNC_DURATION.family().rows if suffix == "_sum")
 
 
-def make_manager(clock, api=None, wake=lambda uid: None, **gates):
+def make_manager(clock, api=None, wake=lambda uid: None, mirror_of=lambda pod: None, **gates):
     return StatusManager(
         api=lambda: api,
         clock=clock,
@@ -28,8 +29,8 @@ def make_manager(clock, api=None, wake=lambda uid: None, **gates):
         probes=lambda container_id, kind: None,
         host_ips=lambda: ["10.0.0.1"],
         runtime_name=lambda: "fake",
-        is_static=lambda pod: False,
-        mirror_of=lambda pod: None,
+        is_static=is_static,
+        mirror_of=mirror_of,
         gates=build_gates(gates),
         wake=wake,
     )
@@ -102,6 +103,23 @@ async def test_a_job_is_not_shown_as_finished_while_its_sidecar_runs(clock):
     runtime.exit(proxy, 143)
     manager.update(pod, runtime.pod(pod.uid))
     assert manager.get(pod.uid).phase == "Succeeded"
+
+
+@pytest.mark.parametrize("shown_first", [False, True])
+async def test_a_static_pod_keeps_its_times_over_a_restart_of_the_agent(clock, shown_first):
+    pod, runtime, mirrors = make_pod("web", annotations={"kubernetes.io/config.source": "file"}), FakeRuntime(clock), []
+    runtime.start("main", pod)
+    before = make_manager(clock).update(pod, runtime.pod(pod.uid))
+    await clock.advance(100)
+    manager = make_manager(clock, mirror_of=lambda _: mirrors[0] if mirrors else None)
+    if not shown_first:
+        assert manager.update(pod, runtime.pod(pod.uid)).start_time != before.start_time
+
+    mirrors.append(make_pod("web", status=before))
+    manager.mirror_appeared(pod.uid, mirrors[0])
+    after = manager.update(pod, runtime.pod(pod.uid))
+
+    assert (after.start_time, after.conditions) == (before.start_time, before.conditions)
 
 
 async def test_a_readiness_gate_that_moves_has_its_pod_looked_at_at_once(clock):
