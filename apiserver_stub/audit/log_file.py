@@ -62,6 +62,8 @@ class LogFile:
         self.encode: Callable[[Event], bytes] = events.legacy_line if legacy else events.encode
         self._size = 0
         self._clearing: asyncio.Task[None] | None = None
+        self._due = False
+        """Files were put aside that nobody has looked at."""
         self._descriptor = self._open()
 
     async def write(self, records: Sequence[bytes]) -> None:
@@ -70,8 +72,10 @@ class LogFile:
         :raises AuditError: not all of them could be written.
         """
         rotated = await asyncio.to_thread(self._write, records)
-        if rotated and (self._clearing is None or self._clearing.done()):
-            self._clearing = asyncio.create_task(asyncio.to_thread(self._clear), name="audit/rotation")
+        if rotated or self._clearing is None:  # at first as well: the limits may be other ones since the last start
+            self._due = self._path is not None
+            if self._clearing is None or self._clearing.done():
+                self._clearing = asyncio.create_task(self._clear_while_due(), name="audit/rotation")
 
     async def close(self) -> None:
         if self._clearing is not None:
@@ -138,6 +142,11 @@ class LogFile:
         assert self._path is not None
         stamp = f"{moment.astimezone(UTC):{_STAMP}}.{moment.microsecond // 1000:03}"
         return self._path.with_name(f"{self._path.stem}-{stamp}{self._path.suffix}")
+
+    async def _clear_while_due(self) -> None:
+        while self._due:
+            self._due = False
+            await asyncio.to_thread(self._clear)
 
     def _clear(self) -> None:
         """Remove files that are too many or too old, and compress the others."""

@@ -66,6 +66,16 @@ async def test_backups_that_are_too_many_go_and_the_others_shrink(tmp_path: Path
     assert all(gzip.decompress(path.read_bytes()) == LINE for path in kept)
 
 
+@pytest.mark.row("opt.audit-log-maxbackup")
+async def test_new_limits_hold_from_the_first_line_on(tmp_path: Path) -> None:
+    log, calendar = tmp_path / "audit.log", Calendar()
+    await write(LogFile(str(log), rotation=Rotation(max_mib=1), now=calendar), LINE, LINE, LINE)
+
+    await write(LogFile(str(log), rotation=Rotation(max_backups=1, compress=True), now=calendar), b"x\n")
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["audit-2024-05-01T12-30-45.124.log.gz", "audit.log"]
+
+
 async def test_what_was_there_before_is_kept_and_counts(tmp_path: Path) -> None:
     log = tmp_path / "audit.log"
     await write(LogFile(str(log), rotation=Rotation(max_mib=1)), LINE)
