@@ -88,9 +88,9 @@ class FeatureGates:
     def warnings(self) -> list[str]:
         """Return a sentence for each setting that will stop being possible."""
         return [
-            f"feature gate {name} is {'generally available' if gate.stage is Stage.GA else 'deprecated'}; "
-            "setting it will be refused in a later release"
-            for name in self._named
+            f"Setting {'GA' if gate.stage is Stage.GA else 'deprecated'} feature gate {name}={str(value).lower()}. "
+            "It will be removed in a future release."
+            for name, value in self._named.items()
             if (gate := self._known.get(name)) is not None and gate.stage in (Stage.GA, Stage.DEPRECATED)
         ]
 

@@ -64,9 +64,9 @@ def test_another_spelling_means_the_same_gate():
 def test_settings_without_a_future_are_warned_about():
     warnings = FeatureGates(KNOWN, {"Old": True, "Leaving": True, "Young": True}).warnings()
 
-    assert [warning.split(";")[0] for warning in warnings] == [
-        "feature gate Old is generally available",
-        "feature gate Leaving is deprecated",
+    assert warnings == [
+        "Setting GA feature gate Old=true. It will be removed in a future release.",
+        "Setting deprecated feature gate Leaving=true. It will be removed in a future release.",
     ]
 
 

@@ -614,7 +614,7 @@ def test_a_runtime_endpoint_must_be_given(refusal):
         ("evictionHard: {containerfs.available: 10%}", "the signal is computed from the others"),
         ("registerNode: false\nregisterWithTaints: [{key: a, effect: NoExecute}]", "no effect without registerNode"),
         ("staticPodURLHeader: {A: [b]}", "no effect without staticPodURL"),
-        ("featureGates: {ExecProbeTimeout: true}", "generally available"),
+        ("featureGates: {ExecProbeTimeout: true}", "Setting GA feature gate ExecProbeTimeout=true."),
         ("maxPods: 0", "maxPods: 0 counts as not set; the default 110 applies"),
     ],
 )
