@@ -38,7 +38,7 @@ from apiserver_stub.controllers import own_service
 from apiserver_stub.controllers.api_services import Registration
 from apiserver_stub.controllers.disruption import keep_budgets
 from apiserver_stub.controllers.garbage import collect_garbage
-from apiserver_stub.controllers.namespaces import create_system_objects, empty_namespaces
+from apiserver_stub.controllers.namespaces import create_system_objects, empty_namespaces, keep_system_objects
 from apiserver_stub.controllers.node_certificates import sign_for_nodes
 from apiserver_stub.controllers.scheduler import bind_to_single_node
 from apiserver_stub.controllers.service_repair import repair_service_ranges
@@ -155,6 +155,7 @@ async def start(options: Options) -> Running:
             tasks.start(keep_keys_current(options.encryption_provider_config, storage), "keys")
         tasks.start(keep_published(server, authentication), "publish-authentication")
         tasks.start(empty_namespaces(server), "namespaces")
+        tasks.start(keep_system_objects(server), "system-objects")
         tasks.start(registration.keep(), "api-services")
         tasks.start(keep_budgets(server), "disruption-budgets")
         tasks.start(keep_aggregated(store), "aggregated-roles")

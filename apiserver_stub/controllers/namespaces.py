@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from apiserver_stub import objects
 from apiserver_stub.objects import Object
 from apiserver_stub.resources.scheduling import SYSTEM_PRIORITIES
 from apiserver_stub.status import ApiError
-from apiserver_stub.store import Keep, Outcome, Put, Record, Remove, StoreUnavailable
+from apiserver_stub.store import Keep, Outcome, Put, Record, Remove, StoreRefused, StoreUnavailable
 from apiserver_stub.verbs.delete import remove
 from nodeagent.base import identity
 
@@ -27,6 +28,7 @@ SYSTEM_NAMESPACES = (
 _OPTIONS: Object = {"gracePeriodSeconds": None, "preconditions": {}, "dryRun": False}
 _NAMESPACES = "core/namespaces"
 _RETRY_SECONDS = 1.0
+_CHECK_SECONDS = 60.0
 
 
 async def create_system_objects(server: ApiServer) -> None:
@@ -44,6 +46,16 @@ async def create_system_objects(server: ApiServer) -> None:
             "preemptionPolicy": "PreemptLowerPriority",
         }
         await ensure(server, identity.current().group("scheduling") + "/priorityclasses", system)
+
+
+async def keep_system_objects(server: ApiServer) -> None:
+    """Create again what somebody has deleted of them, once a minute until cancelled: nodes cannot do without."""
+    while True:
+        await asyncio.sleep(_CHECK_SECONDS)
+        try:
+            await create_system_objects(server)
+        except (StoreUnavailable, StoreRefused) as error:
+            _log.warning("Cannot look after the system's own objects", extra={"err": error})
 
 
 async def provide_namespace(server: ApiServer, name: str) -> None:
@@ -82,12 +94,15 @@ async def fill_namespace(server: ApiServer, name: str) -> None:
 async def ensure(server: ApiServer, collection: str, obj: Object) -> None:
     """Create *obj* unless there is one of its name."""
     metadata = obj["metadata"]
+    key = objects.key_of(metadata.get("namespace", ""), metadata["name"])
+    if server.store.collection(collection).get(key) is not None:
+        return
     metadata |= {"uid": objects.new_uid(), "creationTimestamp": objects.now()}
 
     def decide(current: Record | None) -> Outcome:
         return Put(objects.encode_for_store(obj)) if current is None else Keep()
 
-    await server.store.update(collection, objects.key_of(metadata.get("namespace", ""), metadata["name"]), decide)
+    await server.store.update(collection, key, decide)
 
 
 async def empty_namespaces(server: ApiServer) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from apiserver_stub.app import ApiServer
-from apiserver_stub.controllers.namespaces import empty_namespaces
+from apiserver_stub.controllers import namespaces
+from apiserver_stub.controllers.namespaces import create_system_objects, empty_namespaces, keep_system_objects
 from apiserver_stub.options import parse
 from apiserver_stub.resources import build_registry
 from apiserver_stub.resources.namespaces import NamespaceStrategy
@@ -93,3 +94,29 @@ async def test_one_whose_empty_parts_were_left_out_is_let_alone() -> None:
 )
 def test_the_last_finalizer_of_either_kind_ends_it(old: dict[str, Any], new: dict[str, Any], *, goes: bool) -> None:
     assert finished(NamespaceStrategy(), new, old) is goes
+
+
+async def test_what_the_system_cannot_do_without_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(namespaces, "_CHECK_SECONDS", 0)
+    store = Memory()
+    server: Any = SimpleNamespace(store=store, ca_certificate="CA")
+    await create_system_objects(server)
+    made = store.writes
+    await create_system_objects(server)
+    assert store.writes == made
+
+    lost = [
+        (NAMESPACES, "kube-node-lease"),
+        ("core/serviceaccounts", "default/default"),
+        ("core/configmaps", "default/kube-root-ca.crt"),
+        ("scheduling.k8s.io/priorityclasses", "system-node-critical"),
+    ]
+    for collection, key in lost:
+        store.remove(collection, key)
+    task = asyncio.ensure_future(keep_system_objects(server))
+    while any(store.read(collection, key) is None for collection, key in lost):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert store.read(*lost[0])["status"] == {"phase": "Active"}
