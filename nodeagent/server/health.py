@@ -39,6 +39,8 @@ class HealthServer:
         """Serve until cancelled; a port that is taken is tried again every 5 seconds."""
         from aiohttp import web
 
+        from nodeagent.server.listener import bind
+
         app = web.Application(client_max_size=1024)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/healthz/ping", _ping)
@@ -48,8 +50,7 @@ class HealthServer:
         try:
             while True:
                 try:
-                    site = web.TCPSite(runner, self._address, self._port, backlog=16)
-                    await site.start()
+                    await web.SockSite(runner, bind(self._address, self._port)).start()
                     break
                 except OSError as error:
                     if not failing:

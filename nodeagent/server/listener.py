@@ -93,7 +93,7 @@ class Listener:
 
         :raises OSError: the port is taken, or the address is not of this machine.
         """
-        self._socket = _bind(self._address, self._port)
+        self._socket = bind(self._address, self._port)
         return int(self._socket.getsockname()[1])
 
     async def run(self) -> None:
@@ -152,7 +152,7 @@ class Listener:
             del self._by_address[address]
 
 
-def _bind(address: str, port: int) -> socket.socket:
+def bind(address: str, port: int) -> socket.socket:
     """Return a listening socket; the unspecified address takes every family that this machine has."""
     if address in ("0.0.0.0", "::") and socket.has_dualstack_ipv6():  # noqa: S104  compared, not bound
         bound = socket.create_server(

@@ -7,6 +7,7 @@ import gzip
 import json
 import logging
 import signal
+import socket
 import threading
 from collections import Counter
 
@@ -322,6 +323,22 @@ async def test_configz_shows_the_configuration_and_hides_header_values(pki, tmp_
     assert shown["maxPods"] == 7
     assert shown["authentication"]["x509"]["clientCAFile"] == str(pki.directory / "ca.crt")
     assert "secret" not in text
+
+
+async def test_the_health_port_takes_every_family_on_the_unspecified_address(clock):
+    server = HealthServer("::" if socket.has_dualstack_ipv6() else "0.0.0.0", 0, {"ping": lambda: ""}, clock)
+    serving_ = asyncio.create_task(server.run())
+    try:
+        while not server.port:
+            await asyncio.sleep(0.01)
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{server.port}/healthz") as answer,
+        ):
+            assert answer.status == 200
+    finally:
+        serving_.cancel()
+        await asyncio.gather(serving_, return_exceptions=True)
 
 
 @pytest.mark.row("path.agent.healthz")
