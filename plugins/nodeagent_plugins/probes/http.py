@@ -20,6 +20,7 @@ _MAX_HEADERS = 200
 _REDIRECTS = (301, 302, 303, 307, 308)
 _SAFE = "/%:?@!$&'()*+,;=~[]"
 _PORTS = {"http": 80, "https": 443}
+_DEFAULTS = {"user-agent": ("User-Agent", USER_AGENT), "accept": ("Accept", "*/*")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +59,22 @@ async def probe_http(
 
 
 def probe_url(scheme: str, host: str, port: int, path: str) -> str:
-    """Return the URL of a probe; *path* may carry a query and needs no leading slash."""
+    """Return the URL of a probe; *path* may carry a query and needs no leading slash, a fragment is no part of it."""
     where = f"[{host}]" if ":" in host else host
-    return f"{scheme.lower() or 'http'}://{where}:{port}/{quote(path.removeprefix('/'), safe=_SAFE)}"
+    return f"{scheme.lower() or 'http'}://{where}:{port}/{quote(path.partition('#')[0].removeprefix('/'), safe=_SAFE)}"
 
 
 def request_headers(given: Sequence[Header]) -> list[Header]:
-    """Return *given* with the defaults that it does not name; a header given empty is left out.
+    """Return *given* with the defaults that it does not name; a default that is given empty is left out.
 
     :raises ProbeError: a header would break out of its line.
     """
     names = {name.lower() for name, _ in given}
-    headers = [(name, value) for name, value in given if value]
+    headers = [(name, value) for name, value in given if value or name.lower() not in _DEFAULTS]
     for name, value in headers:
         if not name or any(c in name + value for c in "\r\n\0") or any(c in name for c in ": "):
             raise ProbeError(f"invalid HTTP header {name!r}")
-    if "user-agent" not in names:
-        headers.append(("User-Agent", USER_AGENT))
-    if "accept" not in names:
-        headers.append(("Accept", "*/*"))
-    return headers
+    return headers + [default for name, default in _DEFAULTS.items() if name not in names]
 
 
 async def read_response(reader: asyncio.StreamReader) -> Response:

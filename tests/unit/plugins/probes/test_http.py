@@ -91,9 +91,9 @@ async def test_sends_what_the_field_sends() -> None:
 
 
 def test_given_headers_replace_the_defaults() -> None:
-    given = [("host", "web.test"), ("Accept", ""), ("user-agent", "mine")]
+    given = [("host", "web.test"), ("Accept", ""), ("user-agent", "mine"), ("X-Flag", "")]
 
-    assert request_headers(given) == [("host", "web.test"), ("user-agent", "mine")]
+    assert request_headers(given) == [("host", "web.test"), ("user-agent", "mine"), ("X-Flag", "")]
 
 
 async def test_a_host_header_sets_the_host() -> None:
@@ -184,6 +184,7 @@ async def test_says_why_there_is_no_answer(raw: bytes | BaseException | None, pr
         (("HTTP", "10.0.0.1", 80, "/x?y=z"), "http://10.0.0.1:80/x?y=z"),
         (("", "10.0.0.1", 80, ""), "http://10.0.0.1:80/"),
         (("HTTPS", "::1", 443, "a b"), "https://[::1]:443/a%20b"),
+        (("HTTP", "h", 1, "/a?b#here"), "http://h:1/a?b"),
         (("HTTP", "h", 1, "/a\r\nX: y"), "http://h:1/a%0D%0AX:%20y"),
     ],
 )
