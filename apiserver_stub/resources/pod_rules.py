@@ -16,6 +16,7 @@ from apiserver_stub.status import (
 )
 from apiserver_stub.validation import label_problems, subdomain_problems
 from nodeagent.base import identity
+from nodeagent.base.quantity import Quantity
 
 _CHOICES = {
     "restartPolicy": ("Always", "OnFailure", "Never"),
@@ -156,6 +157,7 @@ def _validate_container(
         if not all(isinstance(word, str) for word in _list(container.get(member))):
             causes.append(invalid_value(f"{field}.{member}", "", "must be a list of strings"))
     causes += _validate_ports(container, field)
+    causes += _validate_resources(container, f"{field}.resources")
     for index, variable in enumerate(_objects(container.get("env"))):
         if not variable.get("name"):
             causes.append(required(f"{field}.env[{index}].name"))
@@ -203,6 +205,32 @@ def _validate_ports(container: Object, field: str) -> list[Cause]:
         if port["protocol"] not in _PROTOCOLS:
             causes.append(not_supported(f"{at}.protocol", port["protocol"], _PROTOCOLS))
     return causes
+
+
+def _validate_resources(container: Object, field: str) -> list[Cause]:
+    resources = container.get("resources") or {}
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    causes = [
+        invalid_value(f"{field}.{kind}[{name}]", str(amount), "must be greater than or equal to 0")
+        for kind, amounts in (("limits", limits), ("requests", requests))
+        for name, amount in amounts.items()
+        if _amount(amount) < Quantity()
+    ]
+    for name, amount in requests.items():
+        if name not in limits:
+            continue
+        least, most = _amount(amount), _amount(limits[name])
+        if least > most:
+            detail = f"must be less than or equal to {name} limit of {limits[name]}"
+            causes.append(invalid_value(f"{field}.requests", str(amount), detail))
+        elif least < most and ("/" in name or name.startswith("hugepages-")):  # what cannot be promised twice
+            detail = f"must be equal to {name} limit of {limits[name]}"
+            causes.append(invalid_value(f"{field}.requests", str(amount), detail))
+    return causes
+
+
+def _amount(value: Any) -> Quantity:
+    return Quantity.parse(str(value))
 
 
 def _validate_probe(probe: Object, field: str) -> list[Cause]:

@@ -235,6 +235,8 @@ async def plan_update(
     metadata["uid"] = uid or before["uid"]
     _leave_out_empty(metadata)
     given = metadata.get("deletionTimestamp")
+    if resource.strategy.graceful and info.subresource == "status":
+        given = None  # whoever reports on a pod that goes cannot tell when
     for member in ("namespace", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
         if member in before:
             metadata[member] = before[member]

@@ -250,7 +250,7 @@ def test_the_status_of_a_pod_is_its_own(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/pods"
     api.ok("POST", path, pod("p", nodeName="n1"))
     patch = {
-        "metadata": {"annotations": {"seen": "yes"}},
+        "metadata": {"annotations": {"seen": "yes"}, "deletionTimestamp": "2020-01-01T00:00:00Z"},
         "spec": {"nodeName": "n2"},
         "status": {
             "phase": "Running",
@@ -266,6 +266,7 @@ def test_the_status_of_a_pod_is_its_own(api: Api, namespace: str) -> None:
     assert updated["status"]["phase"] == "Running"
     assert updated["status"]["podIPs"] == [{"ip": "10.0.0.9"}]
     assert updated["metadata"]["annotations"] == {"seen": "yes"}
+    assert "deletionTimestamp" not in updated["metadata"]
     main = api.ok("PATCH", f"{path}/p", {"status": {"phase": "Failed"}}, content_type=MERGE)
     assert main["status"]["phase"] == "Running"
     code, refused = api.call("PATCH", f"{path}/p", {"spec": {"hostNetwork": True}}, content_type=MERGE)

@@ -102,6 +102,35 @@ def test_a_good_pod_has_no_causes() -> None:
     assert validate_pod(pod()) == []
 
 
+@pytest.mark.parametrize(
+    ("limits", "requests", "told"),
+    [
+        ({"cpu": "1"}, {"cpu": "2"}, ("requests", 'Invalid value: "2": must be less than or equal to cpu limit of 1')),
+        ({"memory": "-1"}, {}, ("limits[memory]", 'Invalid value: "-1": must be greater than or equal to 0')),
+        (
+            {"hugepages-2Mi": "4Mi"},
+            {"hugepages-2Mi": "2Mi"},
+            ("requests", 'Invalid value: "2Mi": must be equal to hugepages-2Mi limit of 4Mi'),
+        ),
+        (
+            {"example.com/gpu": "2"},
+            {"example.com/gpu": "1"},
+            ("requests", 'Invalid value: "1": must be equal to example.com/gpu limit of 2'),
+        ),
+        ({"cpu": "2", "memory": "1Gi"}, {"cpu": "1"}, None),
+    ],
+)
+def test_nobody_is_promised_more_than_the_limit(
+    limits: dict[str, str], requests: dict[str, str], told: tuple[str, str] | None
+) -> None:
+    resources = {"limits": limits, "requests": requests}
+    found = validate_pod(pod(containers=[{"name": "c", "image": "i:1", "resources": resources}]))
+
+    wanted = (f"spec.containers[0].resources.{told[0]}", told[1]) if told is not None else None
+    assert wanted is None or wanted in [(cause.field, cause.message) for cause in found]
+    assert bool(found) == (wanted is not None)
+
+
 def test_init_containers_are_sidecars_or_end() -> None:
     probe = {"exec": {"command": ["true"]}}
     ends = pod(initContainers=[{"name": "i", "image": "x", "livenessProbe": probe}])
