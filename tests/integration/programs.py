@@ -183,13 +183,13 @@ class NodeAgent(Program):
         self.port = free_port()
 
     def start(self, **config: Any) -> None:
-        """Start with the given fields of the configuration and wait for the health port."""
+        """Start with the given fields of the configuration; wait for the health port, and the read-only one if any."""
         self.begin(**config)
+        ports = [self.health_port, *filter(None, [self.config.get("readOnlyPort")])]
 
         def serves() -> bool:
             assert self.alive(), self.tail()
-            with socket.socket() as probe:
-                return probe.connect_ex(("127.0.0.1", self.health_port)) == 0
+            return all(map(_is_served, ports))
 
         wait_until(serves, "agent serves health", START_SECONDS)
 
@@ -235,6 +235,11 @@ class NodeAgent(Program):
             return answer.status, answer.read().decode()
         finally:
             connection.close()
+
+
+def _is_served(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def simple_pod(name: str, command: str = "exec sleep 1000000", **spec: Any) -> dict[str, Any]:

@@ -49,7 +49,6 @@ def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> It
     directory = tmp_path_factory.mktemp("stats")
     agent, port = NodeAgent(directory, containerd.endpoint), free_port()
     agent.plugins = {"stats": {"max_age_seconds": 0}}
-    agent.start(readOnlyPort=port, volumeStatsAggPeriod="1s")
     limits = {"limits": {"memory": "64Mi", "cpu": "300m"}}
     mounts = [{"name": "data", "mountPath": "/data"}]
     pod = simple_pod(
@@ -61,14 +60,17 @@ def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> It
     file = agent.write_pod(pod)
     found = Node(agent, port)
     try:
+        agent.start(readOnlyPort=port, volumeStatsAggPeriod="1s")
         wait_until(
             lambda: (seen := found.pod()) and seen["cpu"].get("usageCoreNanoSeconds", 0) > 0, "the pod is measured"
         )
         yield found
     finally:
         file.unlink()
-        wait_until(lambda: not found.summary()["pods"], "the pod is gone", 40)
-        agent.stop()
+        try:
+            wait_until(lambda: not found.summary()["pods"], "the pod is gone", 40)
+        finally:
+            agent.stop()
 
 
 def test_a_pod_uses_what_it_works_writes_and_logs(node: Node) -> None:

@@ -119,7 +119,7 @@ async def test_the_port_is_on_the_named_address_alone(pki, tmp_path):
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::"])
 def test_the_unspecified_address_takes_both_families(address):
-    bound = listener._bind(address, 0)
+    bound = listener.bind(address, 0)
     try:
         assert bound.getsockname()[0] == "::"
         assert not bound.getblocking()
