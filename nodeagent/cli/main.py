@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from nodeagent import __version__
 from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.printing import print_refusal
 from nodeagent.errors import ConfigError, PluginError
 
 COMMANDS = ("config", "plugins", "creds", "image", "status", "why", "doctor", "logs", "evict", "shutdown", "demo")
@@ -26,12 +27,8 @@ def main(argv: Sequence[str]) -> int:
         from nodeagent.cli import run
 
         return run.run(argv[1:] if argv and argv[0] == "run" else argv)
-    except ConfigError as error:
-        for problem in error.problems:
-            print(f"invalid configuration: {problem}", file=sys.stderr)
-        return ExitCode.CONFIGURATION
-    except PluginError as error:
-        print(f"nodeagent: {error}", file=sys.stderr)
+    except (ConfigError, PluginError) as error:
+        print_refusal(error)
         return ExitCode.CONFIGURATION
 
 

@@ -1,4 +1,4 @@
-"""How every command prints data and tables."""
+"""How every command prints data, tables and what is refused."""
 
 from __future__ import annotations
 
@@ -9,8 +9,19 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from nodeagent.errors import ConfigError, PluginError
+
 _NARROWEST = 24
 """How narrow a last column may become before the terminal does better by itself."""
+
+
+def print_refusal(error: ConfigError | PluginError) -> None:
+    """Tell on standard error why nothing was started, every problem on a line of its own."""
+    if isinstance(error, PluginError):
+        print(f"nodeagent: {error}", file=sys.stderr)
+        return
+    for problem in error.problems:
+        print(f"invalid configuration: {problem}", file=sys.stderr)
 
 
 def print_json(value: Any, indent: int | None = 2) -> None:

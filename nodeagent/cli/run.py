@@ -17,6 +17,7 @@ from nodeagent.base.allocator import give_back_early
 from nodeagent.base.logging import v_level, verbose
 from nodeagent.base.service_manager import ServiceManager
 from nodeagent.cli.exit_codes import ExitCode
+from nodeagent.cli.printing import print_refusal
 from nodeagent.cli.reload import Prepared, Reload, prepare
 from nodeagent.config.load import masked
 from nodeagent.config.rules.node import logging_settings
@@ -43,8 +44,7 @@ def run(argv: Sequence[str]) -> int:
     except (ConfigError, PluginError) as error:
         if not reload.fall_back():
             raise
-        for problem in error.problems if isinstance(error, ConfigError) else [error]:
-            print(f"invalid configuration: {problem}", file=sys.stderr)
+        print_refusal(error)
     if reload.due:
         reload.start_anew()
     return code

@@ -112,10 +112,8 @@ class Connection:
             await asyncio.wait({work}, timeout=FINISH_SECONDS)
             raise
         finally:
-            if not work.done():
-                work.cancel()
-            elif not work.cancelled():
-                work.exception()  # looked at, also when nobody waits for the answer any more
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)  # its failure is nobody's who has left
         return work.result()
 
     async def stream(self, name: str, request: Any, attempt: str) -> AsyncGenerator[Any, None]:

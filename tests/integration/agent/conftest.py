@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,6 +88,21 @@ def node(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> It
         yield built
     finally:
         agent.stop()
+        api.stop()
+        containerd.remove_pods()
+
+
+@pytest.fixture
+def own(containerd: Containerd, tmp_path: Path) -> Iterator[Node]:
+    """A node of the test's own, because the test breaks or changes it."""
+    api = new_api_server(tmp_path)
+    agent = NodeAgent(tmp_path, containerd.endpoint, api)
+    try:
+        api.start()
+        agent.start()
+        yield Node(containerd, api, agent)
+    finally:
+        agent.kill()
         api.stop()
         containerd.remove_pods()
 

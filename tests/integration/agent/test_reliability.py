@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +17,6 @@ from tests.integration.programs import NodeAgent, simple_pod, wait_until
 from tests.integration.reference import new_api_server
 
 STAY = "trap 'exit 0' TERM; while true; do sleep 0.2; done"
-
-
-@pytest.fixture
-def own(containerd, tmp_path: Path) -> Iterator[Node]:
-    """A node of the test's own, because the test breaks it."""
-    api = new_api_server(tmp_path)
-    agent = NodeAgent(tmp_path, containerd.endpoint, api)
-    node = Node(containerd, api, agent)
-    try:
-        api.start()
-        agent.start()
-        yield node
-    finally:
-        agent.kill()
-        api.stop()
-        containerd.remove_pods()
 
 
 def running(node: Node) -> dict[str, str]:
@@ -82,11 +65,15 @@ def test_killing_the_agent_at_any_moment_restarts_nothing_and_leaves_nothing(own
         kill_and_restart()
 
     wait_until(lambda: own.api.get("/api/v1/namespaces/default/pods")["items"] == [], "every pod is gone", 60)
+
+    def nothing_left() -> bool:
+        return own.runtime.ctr("containers", "ls", "-q") == ""
+
     try:
-        wait_until(lambda: own.runtime.ctr("containers", "ls", "-q") == "", "no container is left", 30)
+        wait_until(nothing_left, "no container is left", 30)
     except AssertionError:  # a start whose caller died can leave containerd a task that it gives up only when it starts
         own.runtime.restart()
-        wait_until(lambda: own.runtime.ctr("containers", "ls", "-q") == "", "no container is left after a restart", 30)
+        wait_until(nothing_left, "no container is left after a restart of the runtime", 30)
     wait_until(lambda: list((own.agent.root / "pods").iterdir()) == [], "no directory is left", 30)
 
 
