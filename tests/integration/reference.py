@@ -40,6 +40,8 @@ class ReferenceApiServer(ApiServer):
         self._program = program
         self._etcd: subprocess.Popen[bytes] | None = None
         self._secure_port, self._store = free_port(), (free_port(), free_port())
+        self.extra_options: tuple[str, ...] = ()
+        """Options of kube-apiserver itself."""
 
     def start(self, *options: str) -> None:
         """Start as the bundled server does; *options* are its own and have no counterpart here."""
@@ -50,7 +52,7 @@ class ReferenceApiServer(ApiServer):
             self._start_etcd()
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [str(self._program), *self._options()],
+                [str(self._program), *self._options(), *self.extra_options],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

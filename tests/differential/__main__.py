@@ -1,0 +1,161 @@
+"""Record the answers of kube-apiserver, or compare the bundled server with the recordings.
+
+``python -m tests.differential record [--server PROGRAM | --facts FILE] [--cases N] [RESOURCE…]`` needs the program of
+kube-apiserver 1.29; ``python -m tests.differential compare [RESOURCE…]`` needs nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import ssl
+import sys
+import tempfile
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.differential import cases, catalog, generate, replay, runner, schema
+from tests.differential.cases import Answer, Recording
+from tests.differential.catalog import Resource
+from tests.differential.edits import difference
+from tests.differential.runner import Runner, Target
+
+_SEED = 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.differential", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    record = commands.add_parser("record", help="record the answers of kube-apiserver")
+    record.add_argument("--server", type=Path, help="program of kube-apiserver 1.29")
+    record.add_argument("--facts", type=Path, help="file with url, caFile and token of a running one")
+    record.add_argument("--cases", type=int, default=50_000, help="number of cases of all resources (50000)")
+    check = commands.add_parser("compare", help="compare the bundled server with the recordings")
+    check.add_argument("--facts", type=Path, help="file with url, caFile and token of a running one")
+    check.add_argument("--show", type=int, default=5, help="examples per kind of difference (5)")
+    check.add_argument("--match", default="", help="show only differences that contain this text")
+    for command in (record, check):
+        command.add_argument("resources", nargs="*", help="names such as pods or ingresses.networking.k8s.io")
+    arguments = parser.parse_args()
+    if arguments.command == "record":
+        return _record(arguments)
+    return _compare(arguments)
+
+
+def _record(arguments: argparse.Namespace) -> int:
+    chosen = [item for item in catalog.resources() if not arguments.resources or item.name in arguments.resources]
+    total = sum(item.share for item in catalog.resources())
+    with _upstream(arguments) as target:
+        document = _get(target, "/openapi/v2")
+        release = _get(target, "/version")["gitVersion"]
+        asyncio.run(runner.set_up(target))
+        for resource in chosen:
+            count = round(arguments.cases * resource.share / total)
+            recording = asyncio.run(_record_resource(target, resource, document, count))
+            recording.release = release if release.startswith("v1.") else "v1.29"
+            path = recording.write()
+            codes = Counter(answer.outcome.code for _, answer in recording.cases)
+            print(f"{resource.name}: {len(recording.cases)} cases {dict(codes)} {path.stat().st_size >> 10} KiB")
+    return 0
+
+
+async def _record_resource(target: Target, resource: Resource, document: dict[str, Any], count: int) -> Recording:
+    run = Runner(target, resource)
+    bases = await run.bases()
+    for number, outcome in enumerate(bases):
+        if outcome.code >= 300:
+            raise AssertionError(f"base {number} of {resource.name}: {outcome}")
+    shape = schema.kind_shape(document, resource.api_version, resource.kind)
+    generated = generate.generate(resource, shape, count, _SEED)
+    recording = Recording(resource.name, "")
+    recording.bases = [(base, outcome.obj) for base, outcome in zip(resource.bases, bases, strict=True)]
+    for case, outcome in zip(generated, await run.run(generated), strict=True):
+        if outcome.code >= 500:  # defects of kube-apiserver, not behavior to match
+            continue
+        change = None
+        if outcome.code < 300:
+            change = difference(bases[case.base].obj, outcome.obj)
+        recording.cases.append((case, Answer(outcome, change)))
+    return recording
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    paths = cases.recordings(arguments.resources)
+    started = time.monotonic()
+    with _ours(arguments) as target:
+        results = asyncio.run(replay.replay(target, paths))
+    total = failed = 0
+    kinds: Counter[str] = Counter()
+    shown: Counter[str] = Counter()
+    for result in results:
+        total += result.count
+        failed += len(result.unexplained)
+        print(f"{result.resource}: {result.count} cases, {len(result.unexplained)} differences")
+        for item in result.unexplained:
+            for text in item.found:
+                kind = f"{result.resource} {text}"
+                kinds[kind] += 1
+                if arguments.match in kind and shown[kind] < arguments.show:
+                    shown[kind] += 1
+                    print(f"  {text}")
+                    print(f"    {json.dumps(item.case.to_json(), ensure_ascii=False)[:600]}")
+                    if item.recorded.code != item.ours.code or item.recorded.causes != item.ours.causes:
+                        print(f"    upstream {item.recorded.code} {item.recorded.causes}")
+                        print(f"    ours     {item.ours.code} {item.ours.messages or item.ours.causes}")
+    for kind, number in kinds.most_common(25):
+        print(f"{number:6} {kind}")
+    print(f"{total} cases, {failed} differences, {time.monotonic() - started:.0f} s")
+    return 1 if failed else 0
+
+
+@contextmanager
+def _upstream(arguments: argparse.Namespace) -> Iterator[Target]:
+    if arguments.facts is not None:
+        yield _target(json.loads(arguments.facts.read_text()))
+        return
+    if arguments.server is None:
+        sys.exit("record needs --server or --facts")
+    os.environ["PATH"] += ":/usr/sbin"
+    from tests.integration.reference import ReferenceApiServer
+
+    with tempfile.TemporaryDirectory(prefix="differential-") as directory:
+        server = ReferenceApiServer(Path(directory), arguments.server)
+        try:
+            server.extra_options = catalog.SERVER_OPTIONS
+            server.start()
+            yield _target(server.facts)
+        finally:
+            server.stop()
+
+
+@contextmanager
+def _ours(arguments: argparse.Namespace) -> Iterator[Target]:
+    if arguments.facts is not None:
+        yield _target(json.loads(arguments.facts.read_text()))
+        return
+    from nodeagent.testing.apiserver import started_apiserver
+
+    with started_apiserver(*replay.OPTIONS) as server:
+        yield Target(server.url, str(server.ca_file), server.token)
+
+
+def _target(facts: dict[str, Any]) -> Target:
+    return Target(facts["url"], facts["caFile"], facts["token"])
+
+
+def _get(target: Target, path: str) -> Any:
+    context = ssl.create_default_context(cafile=target.ca_file)
+    request = urllib.request.Request(target.url + path, headers={"Authorization": f"Bearer {target.token}"})
+    with urllib.request.urlopen(request, context=context, timeout=60) as response:
+        return json.load(response)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

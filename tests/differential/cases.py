@@ -1,0 +1,140 @@
+"""Recorded cases: a request derived from a base object, and the answer of kube-apiserver to it.
+
+A recording is a file of JSON lines per resource. The first line names the resource and the release, then come the base
+objects with the object that the server stores for each, then the cases. A case holds only differences: its request to
+the base, its stored object to the one stored for the base.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.differential.edits import Edit, Json
+
+RECORDINGS = Path(__file__).parent / "recordings"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Observable facts of an answer: status, reason, invalid fields, warnings and the normalized object."""
+
+    code: int
+    reason: str = ""
+    causes: tuple[tuple[str, str], ...] = ()
+    """Reason and field path of each cause, sorted."""
+    warnings: tuple[str, ...] = ()
+    obj: Json = None
+    messages: tuple[str, ...] = field(default=(), compare=False)
+    """Texts for people, not recorded."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One request: *verb* on the base number *base*, changed by *edit*, or with *body* as it is."""
+
+    verb: str
+    base: int
+    edit: Edit = field(default_factory=Edit)
+    subresource: str = ""
+    patch: str = ""
+    """Kind of patch: ``json``, ``merge``, ``strategic`` or ``apply``."""
+    body: Json = None
+    query: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the members that are not empty."""
+        found: dict[str, Any] = {"verb": self.verb, "base": self.base}
+        found |= {name: value for name in ("subresource", "patch", "query") if (value := getattr(self, name))}
+        if self.body is not None:
+            found["body"] = self.body
+        return found | _edit_json(self.edit, "set", "unset")
+
+    @classmethod
+    def from_json(cls, line: dict[str, Any]) -> Case:
+        """Return the case of a line."""
+        edit = Edit(line.get("set", {}), tuple(line.get("unset", ())))
+        texts = {name: line.get(name, "") for name in ("subresource", "patch", "query")}
+        return cls(line["verb"], line["base"], edit, body=line.get("body"), **texts)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The recorded outcome of a case; the object is the difference to the one stored for the base."""
+
+    outcome: Outcome
+    change: Edit | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the members that are not empty."""
+        outcome = self.outcome
+        found: dict[str, Any] = {"code": outcome.code}
+        if outcome.reason:
+            found["reason"] = outcome.reason
+        if outcome.causes:
+            found["causes"] = [list(cause) for cause in outcome.causes]
+        if outcome.warnings:
+            found["warnings"] = list(outcome.warnings)
+        return found | (_edit_json(self.change, "stored", "dropped") if self.change else {})
+
+    @classmethod
+    def from_json(cls, line: dict[str, Any], stored: Json) -> Answer:
+        """Return the answer of a line; *stored* is the object stored for its base."""
+        causes = tuple((reason, field) for reason, field in line.get("causes", ()))
+        change = Edit(line.get("stored", {}), tuple(line.get("dropped", ())))
+        obj = change.apply(stored) if line["code"] < 300 else None
+        outcome = Outcome(line["code"], line.get("reason", ""), causes, tuple(line.get("warnings", ())), obj)
+        return cls(outcome, change)
+
+
+@dataclass
+class Recording:
+    """Everything that is recorded of one resource."""
+
+    resource: str
+    release: str
+    bases: list[tuple[Json, Json]] = field(default_factory=list)
+    """Object as a client sends it, and normalized as the server stores it."""
+    cases: list[tuple[Case, Answer]] = field(default_factory=list)
+
+    def write(self, directory: Path = RECORDINGS) -> Path:
+        """Write the file and return its path."""
+        lines: list[Any] = [{"resource": self.resource, "release": self.release}]
+        lines += [{"object": obj, "stored": stored} for obj, stored in self.bases]
+        lines += [case.to_json() | answer.to_json() for case, answer in self.cases]
+        directory.mkdir(exist_ok=True)
+        path = directory / f"{self.resource.replace('/', '_')}.jsonl"
+        path.write_text("".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines))
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> Recording:
+        """Return the recording of a file."""
+        with path.open() as file:
+            head, *lines = (json.loads(line) for line in file)
+        recording = cls(head["resource"], head["release"])
+        for line in lines:
+            if "object" in line:
+                recording.bases.append((line["object"], line["stored"]))
+            else:
+                stored = recording.bases[line["base"]][1]
+                recording.cases.append((Case.from_json(line), Answer.from_json(line, stored)))
+        return recording
+
+
+def recordings(names: Iterable[str] = ()) -> list[Path]:
+    """Return the files of the named resources, of all without names."""
+    wanted = {name.replace("/", "_") for name in names}
+    return [path for path in sorted(RECORDINGS.glob("*.jsonl")) if not wanted or path.stem in wanted]
+
+
+def _edit_json(edit: Edit, changed: str, removed: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if edit.set:
+        found[changed] = edit.set
+    if edit.unset:
+        found[removed] = list(edit.unset)
+    return found

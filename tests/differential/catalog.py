@@ -1,0 +1,120 @@
+"""The resources under test and their base objects, from the files in ``objects/``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+OBJECTS = Path(__file__).parent / "objects"
+NAMESPACE = "differential"
+SERVER_OPTIONS = (
+    "--runtime-config=api/all=true",
+    "--feature-gates=ValidatingAdmissionPolicy=true,ClusterTrustBundle=true",
+)
+"""Options of both servers, so that they serve the same group versions."""
+
+_CLUSTER_SCOPED = frozenset(
+    (
+        "apiservices",
+        "certificatesigningrequests",
+        "clusterrolebindings",
+        "clusterroles",
+        "clustertrustbundles",
+        "csidrivers",
+        "csinodes",
+        "ingressclasses",
+        "mutatingwebhookconfigurations",
+        "namespaces",
+        "nodes",
+        "persistentvolumes",
+        "priorityclasses",
+        "runtimeclasses",
+        "selfsubjectaccessreviews",
+        "selfsubjectreviews",
+        "selfsubjectrulesreviews",
+        "storageclasses",
+        "subjectaccessreviews",
+        "tokenreviews",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+        "validatingwebhookconfigurations",
+        "volumeattachments",
+    )
+)
+_WITH_STATUS = frozenset(
+    (
+        "apiservices",
+        "certificatesigningrequests",
+        "ingresses",
+        "namespaces",
+        "nodes",
+        "persistentvolumeclaims",
+        "persistentvolumes",
+        "poddisruptionbudgets",
+        "pods",
+        "resourcequotas",
+        "services",
+        "volumeattachments",
+    )
+)
+_UNSTORED = "reviews"
+_SHARES = {"pods": 16, "services": 6, "persistentvolumes": 2.5, "persistentvolumeclaims": 1.5, "nodes": 1.5}
+"""Relative numbers of cases; 1 for every other resource."""
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A resource with the objects that its cases start from."""
+
+    name: str
+    """Plural and group, such as ``ingresses.networking.k8s.io``."""
+    api_version: str
+    kind: str
+    bases: tuple[dict[str, Any], ...]
+
+    @property
+    def plural(self) -> str:
+        return self.name.partition(".")[0]
+
+    @property
+    def namespaced(self) -> bool:
+        return self.plural not in _CLUSTER_SCOPED
+
+    @property
+    def stored(self) -> bool:
+        """Return whether objects are stored, so that they can be updated and patched."""
+        return not self.plural.endswith(_UNSTORED)
+
+    @property
+    def has_status(self) -> bool:
+        """Return whether there is a status subresource."""
+        return self.plural in _WITH_STATUS
+
+    @property
+    def share(self) -> float:
+        """Return the relative number of cases."""
+        return _SHARES.get(self.plural, 1)
+
+    @property
+    def path(self) -> str:
+        """Return the path of the collection."""
+        root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
+        return f"{root}/namespaces/{NAMESPACE}/{self.plural}" if self.namespaced else f"{root}/{self.plural}"
+
+
+def resources() -> list[Resource]:
+    """Return every resource of the catalog, by name."""
+    found = []
+    for path in sorted(OBJECTS.glob("*.yaml")):
+        if path.stem != "setup":
+            bases = tuple(yaml.safe_load_all(path.read_text()))
+            found.append(Resource(path.stem, bases[0]["apiVersion"], bases[0]["kind"], bases))
+    return found
+
+
+def setup_objects() -> list[dict[str, Any]]:
+    """Return the objects that exist before the first case."""
+    return list(yaml.safe_load_all((OBJECTS / "setup.yaml").read_text()))

@@ -1,0 +1,70 @@
+"""Differences between recorded answers and those of the bundled server, and the list of accepted ones. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from tests.differential.cases import Case, Outcome
+from tests.differential.edits import difference
+
+ACCEPTED = Path(__file__).parent / "accepted.yaml"
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A difference that stays, with its reason."""
+
+    resource: str
+    aspect: str
+    pattern: str
+    reason: str
+
+    def covers(self, resource: str, found: Sequence[str]) -> bool:
+        """Return whether every one of the *found* differences is of this kind."""
+        return bool(re.fullmatch(self.resource, resource)) and all(re.fullmatch(self.pattern, text) for text in found)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One case that the bundled server answers otherwise."""
+
+    resource: str
+    case: Case
+    recorded: Outcome
+    ours: Outcome
+    found: tuple[str, ...]
+    """Differences as texts: ``aspect: upstream's value → ours``."""
+
+
+def accepted() -> list[Accepted]:
+    """Return the accepted differences."""
+    entries = yaml.safe_load(ACCEPTED.read_text()) or []
+    return [Accepted(**{"aspect": "", **entry}) for entry in entries]
+
+
+def compare(resource: str, case: Case, recorded: Outcome, ours: Outcome) -> Difference | None:
+    """Return the difference of two outcomes, ``None`` where they are equal."""
+    found = []
+    if recorded.code != ours.code:
+        found.append(f"code: {recorded.code} → {ours.code}")
+    if recorded.reason != ours.reason:
+        found.append(f"reason: {recorded.reason} → {ours.reason}")
+    if recorded.causes != ours.causes:
+        missing = Counter(recorded.causes) - Counter(ours.causes)
+        added = Counter(ours.causes) - Counter(recorded.causes)
+        found += [f"cause missing: {reason} {field}" for reason, field in missing.elements()]
+        found += [f"cause added: {reason} {field}" for reason, field in added.elements()]
+    if recorded.warnings != ours.warnings:
+        found += [f"warning missing: {text}" for text in recorded.warnings if text not in ours.warnings]
+        found += [f"warning added: {text}" for text in ours.warnings if text not in recorded.warnings]
+    if recorded.obj is not None and ours.obj is not None and recorded.obj != ours.obj:
+        edit = difference(recorded.obj, ours.obj)
+        found += [f"object: {path} is {value!r}" for path, value in edit.set.items()]
+        found += [f"object: {path} is absent" for path in edit.unset]
+    return Difference(resource, case, recorded, ours, tuple(found)) if found else None

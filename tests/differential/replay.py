@@ -1,0 +1,49 @@
+"""Replay of recordings against the bundled server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.differential.cases import Case, Outcome, Recording
+from tests.differential.catalog import SERVER_OPTIONS, Resource, resources
+from tests.differential.compare import Difference, accepted, compare
+from tests.differential.runner import Runner, Target, set_up
+
+OPTIONS = (*SERVER_OPTIONS, "--service-cluster-ip-range=10.96.0.0/24", "--enable-admission-plugins=NodeRestriction")
+
+
+@dataclass
+class Result:
+    """The comparison of one resource."""
+
+    resource: str
+    count: int = 0
+    unexplained: list[Difference] = field(default_factory=list)
+    accepted: list[Difference] = field(default_factory=list)
+
+
+async def replay(target: Target, paths: Sequence[Path]) -> list[Result]:
+    """Send every recorded case to *target* and return the differences by resource."""
+    await set_up(target)
+    found = {resource.name: resource for resource in resources()}
+    return [await _replay(target, found, Recording.read(path)) for path in paths]
+
+
+async def _replay(target: Target, known: dict[str, Resource], recording: Recording) -> Result:
+    resource = known[recording.resource]
+    assert [obj for obj, _ in recording.bases] == list(resource.bases), f"record {resource.name} again: bases changed"
+    run = Runner(target, resource)
+    result = Result(resource.name)
+    bases = await run.bases()
+    pairs = [(Case("create", number), Outcome(201, obj=stored)) for number, (_, stored) in enumerate(recording.bases)]
+    pairs += [(case, answer.outcome) for case, answer in recording.cases]
+    outcomes = [*bases, *await run.run([case for case, _ in recording.cases])]
+    rules = accepted()
+    for (case, recorded), ours in zip(pairs, outcomes, strict=True):
+        result.count += 1
+        if (difference := compare(resource.name, case, recorded, ours)) is not None:
+            covered = any(rule.covers(resource.name, difference.found) for rule in rules)
+            (result.accepted if covered else result.unexplained).append(difference)
+    return result
