@@ -19,6 +19,7 @@ from nodeagent.errors import NodeAgentError, RuntimeFailure
 from nodeagent.model.pod import Pod, PodStatus
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.podworker.metrics import STEPS, StartWatch
+from nodeagent.podworker.reporting import reporting
 from nodeagent.podworker.state import Phase, Termination, WorkerPicture, asked_to_end, effective_grace
 
 _log = logging.getLogger(__name__)
@@ -65,6 +66,7 @@ class PodWorker:
         self._parts = parts
         self._woken = asyncio.Event()
         self._woken.set()
+        self._changed = asyncio.Event()
         self._due: float | None = None
         self._step: asyncio.Task[None] | None = None
         self._retry = Backoff(TERMINATION_RETRY_SECONDS, RETRY_SECONDS)
@@ -113,8 +115,9 @@ class PodWorker:
         self.wake()
 
     def wake(self) -> None:
-        """Look again now."""
+        """Start the next step now; a step in progress reports the status."""
         self._woken.set()
+        self._changed.set()
 
     def picture(self) -> WorkerPicture:
         """Return what the worker does now."""
@@ -135,6 +138,7 @@ class PodWorker:
         while self.phase is not Phase.REMOVED:
             await self._rest()
             self._woken.clear()
+            self._changed.clear()
             self._due = None
             self._step = asyncio.create_task(self._one_step(), name=f"pod/{self.pod.full_name}")
             try:
@@ -232,7 +236,9 @@ class PodWorker:
             self._due_in(NETWORK_RETRY_SECONDS)
             return
         nothing = RuntimePod(pod.uid, pod.name, pod.namespace)
-        outcome = await parts.syncer().sync_pod(pod, status, observed or nothing)
+        # Of what the step itself changes, intermediate states must not be reported: only probe results are new here.
+        async with reporting(self._changed, lambda: parts.status.update(self.pod, observed)):
+            outcome = await parts.syncer().sync_pod(pod, status, observed or nothing)
         self._waiting = outcome.waiting
         self._start.waited_for_images(outcome.image_seconds)
         if outcome.touched:
@@ -298,7 +304,7 @@ class PodWorker:
         if observed is not None and observed.alive:
             grace = effective_grace(pod, ending)
             by_itself = ending.reason in (KillReason.FINISHED, KillReason.ORPHANED) and ending.grace_seconds is None
-            async with self._watched(ending, grace):
+            async with self._watched(ending, grace), reporting(self._changed, self._report_termination):
                 # without a grace the containers' own annotations tell
                 outcome = await parts.syncer().sync_terminating(pod, observed, None if by_itself else grace)
             observed = await parts.observer.refresh(pod.uid)
@@ -314,6 +320,12 @@ class PodWorker:
         parts.status.terminated(pod)
         await parts.plugins.announce("nodeagent_pod_terminated", pod=pod)
         self.wake()
+
+    def _report_termination(self) -> None:
+        """Report what the runtime and the probes have shown of the pod since it started to terminate."""
+        observed = self._parts.observer.get(self.pod.uid)
+        if observed is not None:
+            self._parts.status.update(self.pod, observed)
 
     @asynccontextmanager
     async def _watched(self, ending: Termination, grace_seconds: int) -> AsyncIterator[None]:

@@ -73,7 +73,7 @@ def _status(kind: ContainerKind, container: Container, picture: PodPicture) -> C
             last = state
         state = api.ContainerState(waiting=api.ContainerStateWaiting(reason=waiting.reason, message=waiting.message))
     running = newest.state is ContainerState.RUNNING
-    started = _started(newest, running, picture.probes)
+    started = running and _started(container, newest, picture.probes)
     return ContainerStatus(
         name=container.name,
         state=state,
@@ -218,11 +218,10 @@ def _restart_count(newest: RuntimeContainerStatus, before: ContainerStatus | Non
     return max(count, before.restart_count if before is not None else 0)
 
 
-def _started(newest: RuntimeContainerStatus, running: bool, probes: ProbeLookup) -> bool:
-    if not running:
-        return False
+def _started(container: Container, newest: RuntimeContainerStatus, probes: ProbeLookup) -> bool:
+    """Return whether a running container has passed its startup probe, if it has one."""
     result = probes(newest.id, ProbeKind.STARTUP)
-    return result is None or result is ProbeResult.SUCCESS
+    return container.startup_probe is None if result is None else result is ProbeResult.SUCCESS
 
 
 def _initialized(kind: ContainerKind, container: Container, newest: RuntimeContainerStatus) -> bool:

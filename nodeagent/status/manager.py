@@ -26,6 +26,8 @@ from nodeagent.status.patch import status_patch
 _log = logging.getLogger(__name__)
 
 PARALLEL_SENDS = 8
+RETRY_SECONDS = 10.0
+"""The longest pause before a status is sent again that the API server did not accept."""
 DOUBT_SECONDS = 10.0
 """How long the API may show something else than what was sent: the news of a change may be on its way still."""
 SYNC_DURATION = Histogram(
@@ -51,6 +53,7 @@ class _Entry:
     changed_at: float | None = None
     """When the first change came that is not sent yet."""
     static: bool = False
+    backoff: Backoff = field(default_factory=lambda: Backoff(0.5, RETRY_SECONDS))
 
 
 class StatusManager:
@@ -91,11 +94,12 @@ class StatusManager:
         self._entries: dict[str, _Entry] = {}
         self._dirty: dict[str, None] = {}
         self._busy: set[str] = set()
+        self._failing: set[str] = set()
+        """UIDs of pods whose status is sent again after a pause."""
         self._doubted: dict[str, bool] = {}
         """UIDs of pods of which the API shows something else than was sent; true once somebody looks after it."""
         self._woken = asyncio.Event()
         self._idle = asyncio.Event()
-        self._backoff = Backoff(0.5, 30.0)
         self._away = False
 
     # --- StatusReporter -------------------------------------------------------------------------------------
@@ -184,6 +188,7 @@ class StatusManager:
     def forget(self, uid: str) -> None:
         self._entries.pop(uid, None)
         self._dirty.pop(uid, None)
+        self._failing.discard(uid)
 
     def get(self, uid: str) -> PodStatus | None:
         entry = self._entries.get(uid)
@@ -215,45 +220,61 @@ class StatusManager:
                         break
                     del self._dirty[uid]
                     self._busy.add(uid)
-                    tasks.start(self._send_and_release(uid), uid)
+                    tasks.start(self._send_and_release(uid, tasks), uid)
 
     async def flush(self, timeout_seconds: float) -> None:
         """Send everything that waits, within the limit."""
         try:
             async with asyncio.timeout(timeout_seconds):
-                while self._dirty or self._busy:
+                while self._dirty or self._busy or self._failing:
                     self._idle.clear()
                     await self._idle.wait()
         except TimeoutError:
-            _log.warning("Pod statuses were not all sent", extra={"pods": len(self._dirty) + len(self._busy)})
+            unsent = self._dirty.keys() | self._busy | self._failing
+            _log.warning("Pod statuses were not all sent", extra={"pods": len(unsent)})
 
     def _mark(self, uid: str) -> None:
         self._dirty[uid] = None
         self._woken.set()
 
-    async def _send_and_release(self, uid: str) -> None:
+    async def _send_and_release(self, uid: str, tasks: TaskOwner) -> None:
         try:
             await self._announce(uid)
             await self._send(uid)
         except ApiError as error:
-            await self._failed(uid, error)
+            self._failed(uid, error, tasks)
         else:
-            if self._away:
-                self._away = False
-                self._backoff.reset()
-                _log.info("Pod statuses reach the API server again")
+            self._succeeded(uid)
         finally:
             self._busy.discard(uid)
             self._woken.set()
             self._idle.set()
 
-    async def _failed(self, uid: str, error: ApiError) -> None:
+    def _succeeded(self, uid: str) -> None:
+        self._failing.discard(uid)
+        if (entry := self._entries.get(uid)) is not None:
+            entry.backoff.reset()
+        if self._away:
+            self._away = False
+            _log.info("Pod statuses reach the API server again")
+
+    def _failed(self, uid: str, error: ApiError, tasks: TaskOwner) -> None:
         if not self._away:
             self._away = True
             _log.warning("Pod status not sent, trying again", extra={"uid": uid, "err": str(error)})
-        await self._clock.sleep(self._backoff.next())
-        if uid in self._entries:
-            self._dirty[uid] = None
+        entry = self._entries.get(uid)
+        if entry is not None and uid not in self._failing:
+            self._failing.add(uid)
+            tasks.start(self._send_again(uid, entry.backoff.next()), f"retry of {uid}")
+
+    async def _send_again(self, uid: str, pause_seconds: float) -> None:
+        """Send the status of a pod after a pause, in which a newer one and those of other pods can be sent."""
+        await self._clock.sleep(pause_seconds)
+        if uid in self._failing:
+            self._failing.discard(uid)
+            if uid in self._entries:
+                self._mark(uid)
+        self._idle.set()
 
     async def _settle_doubt(self, uid: str) -> None:
         """Have a status sent again that the API still shows otherwise after a while."""

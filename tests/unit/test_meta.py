@@ -138,7 +138,8 @@ def test_make_help_tells_of_every_target():
 def test_what_users_will_read_is_named_by_issue_and_kind():
     names = [path.name for path in (ROOT / "changes").iterdir() if path.name != "README.md"]
 
-    assert [n for n in names if not re.fullmatch(r"\d+(-\d+)?\.(feature|change|fix|removal)\.md", n)] == []
+    form = re.compile(r"\d+(-\d+)?\.(feature|change|fix|removal)(\.[a-z0-9-]+)?\.md")
+    assert [n for n in names if not form.fullmatch(n)] == []
 
 
 def python_blocks(page: str) -> list[str]:

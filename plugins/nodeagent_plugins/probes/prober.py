@@ -51,7 +51,10 @@ class ProbeManager:
             known.end_liveness()
 
     def end_liveness(self, pod_uid: str) -> None:
-        """Stop liveness and startup probes of a pod that is terminating, with success; readiness goes on."""
+        """Stop liveness and startup probes of a terminating pod; readiness probes continue.
+
+        Liveness ends with success. A container that has not started by then never does: its pod must not become ready.
+        """
         if pod_uid in self._pods:
             self._pods[pod_uid].end_liveness()
 
@@ -95,7 +98,10 @@ class _PodProbes:
 
     def update(self, pod: Pod, observed: RuntimePod) -> None:
         """Bring the workers in line with *pod* and tell them of containers that are new."""
-        changed = pod.spec != self._pod.spec
+        resumed = self._liveness_ended and pod.metadata.deletion_timestamp is None
+        if resumed:  # The pod was stopped because it was not permitted to run, and now it is.
+            self._liveness_ended = False
+        changed = resumed or pod.spec != self._pod.spec
         self._pod, self._observed = pod, observed
         if changed:
             self._replace_workers()
@@ -112,10 +118,8 @@ class _PodProbes:
             self._workers.pop(key).task.cancel()
         for container_id in self._containers.values():
             results = self._results.get(container_id, {})
-            for kind in results.keys() - {ProbeKind.READINESS}:
-                results[kind] = ProbeResult.SUCCESS
-        for running in self._workers.values():
-            running.worker.trigger()  # nothing waits for startup any more
+            if ProbeKind.LIVENESS in results:
+                results[ProbeKind.LIVENESS] = ProbeResult.SUCCESS
 
     def close(self) -> None:
         for running in self._workers.values():

@@ -10,6 +10,7 @@ import pytest
 from nodeagent import hookimpl
 from nodeagent.config.features import build_gates
 from nodeagent.contracts.pods import KillReason, Rejection, SyncOutcome
+from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.errors import RuntimeUnavailable
 from nodeagent.model.pod import PodCondition, PodStatus
 from nodeagent.pleg.cache import PodCache
@@ -19,7 +20,7 @@ from nodeagent.podworker.metrics import ORPHANS, RESTARTED, WORKING
 from nodeagent.podworker.worker import WorkerParts
 from nodeagent.podworker.workers import PodWorkers
 from nodeagent.status.manager import StatusManager
-from nodeagent.testing import FakeRecorder, FakeRuntime, make_pod
+from nodeagent.testing import FakeProber, FakeRecorder, FakeRuntime, make_container, make_pod
 
 
 class OneContainerSyncer:
@@ -71,12 +72,13 @@ class House:
         for index, plugin in enumerate(plugins):
             self.plugins.register(plugin, name=f"plugin{index}")
         self.network_problem = ""
+        self.prober = FakeProber()
         self.workers = PodWorkers(DesiredPods(["file"]), self.parts, lambda kind, pod: None)
         self.status = StatusManager(
             api=lambda: None,
             clock=clock,
             plugins=self.plugins,
-            probes=lambda container, kind: None,
+            probes=self.prober.result,
             host_ips=lambda: ["192.0.2.1"],
             runtime_name=lambda: "fake",
             is_static=is_static,
@@ -159,14 +161,19 @@ async def test_a_finished_pod_stays_readable_until_nobody_wants_it(house):
     assert house.names("remove") == ["job"]
 
 
+def deleted(pod, grace_seconds):
+    """Return *pod* as the API shows it after its deletion was requested."""
+    meta = msgspec.structs.replace(
+        pod.metadata, deletion_timestamp=datetime(2024, 1, 1, tzinfo=UTC), deletion_grace_period_seconds=grace_seconds
+    )
+    return msgspec.structs.replace(pod, metadata=meta)
+
+
 async def test_deletion_uses_the_grace_of_the_request(house):
     pod = make_pod("web")
     await house.publish(pod)
-    meta = msgspec.structs.replace(
-        pod.metadata, deletion_timestamp=datetime(2024, 1, 1, tzinfo=UTC), deletion_grace_period_seconds=7
-    )
 
-    await house.publish(msgspec.structs.replace(pod, metadata=meta))
+    await house.publish(deleted(pod, 7))
 
     assert house.syncer.graces == [7]
 
@@ -294,6 +301,89 @@ async def test_a_later_request_to_end_a_pod_can_only_shorten_its_grace(house):
         await house.clock.advance(0)
 
     assert house.syncer.graces == [40, 7]
+
+
+def probed_pod():
+    """Return a pod whose container has a readiness probe."""
+    return make_pod("web", containers=[make_container(readiness_probe={"exec": {"command": ["check"]}})])
+
+
+def ready(house, pod):
+    conditions = house.workers.status(pod.uid).conditions
+    return {condition.type: condition.status for condition in conditions}["Ready"]
+
+
+async def test_failed_readiness_probe_is_reported_while_pod_terminates(house):
+    pod = probed_pod()
+    await house.publish(pod)
+    container = house.runtime.pod(pod.uid).containers[0]
+    house.prober.results[container.id, ProbeKind.READINESS] = ProbeResult.SUCCESS
+    house.workers.wake(pod.uid)
+    await house.clock.advance(0)
+    house.syncer.stuck = True
+    await house.publish(deleted(pod, 30))
+    before = ready(house, pod)
+
+    house.prober.results[container.id, ProbeKind.READINESS] = ProbeResult.FAILURE
+    house.workers.wake(pod.uid)
+    await house.clock.advance(0)
+
+    assert house.runtime.running() == ["web/main"]
+    assert (before, ready(house, pod)) == ("True", "False")
+    assert house.names("terminating") == ["web"]
+
+
+async def test_exited_container_is_reported_while_another_one_stops(house):
+    pod = make_pod("web", containers=["main", "slow"])
+    await house.publish(pod)
+    house.runtime.start("slow", pod)
+    house.syncer.stuck = True
+    await house.publish(deleted(pod, 30))
+
+    house.runtime.exit(house.runtime.pod(pod.uid).newest("main").id, 143)
+    await house.cache.refresh(pod.uid)
+    house.workers.wake(pod.uid)
+    await house.clock.advance(0)
+
+    status = house.workers.status(pod.uid)
+    main, slow = status.container_statuses
+    assert (main.state.terminated.exit_code, slow.state.running is not None) == (143, True)
+    assert (status.phase, ready(house, pod)) == ("Running", "False")
+
+
+async def test_probe_result_is_reported_while_sync_step_blocks(house):
+    pod = probed_pod()
+    await house.publish(pod)
+    house.syncer.hang = True
+    house.workers.wake(pod.uid)
+    await house.clock.advance(0)
+    before = ready(house, pod)
+
+    container = house.runtime.pod(pod.uid).containers[0]
+    house.prober.results[container.id, ProbeKind.READINESS] = ProbeResult.SUCCESS
+    house.workers.wake(pod.uid)
+    await house.clock.advance(0)
+
+    assert (before, ready(house, pod)) == ("False", "True")
+
+
+async def test_failed_report_during_step_does_not_end_reporting(house, monkeypatch, caplog):
+    pod = probed_pod()
+    await house.publish(pod)
+    house.syncer.stuck = True
+    await house.publish(deleted(pod, 30))
+    container = house.runtime.pod(pod.uid).containers[0]
+    house.prober.results[container.id, ProbeKind.READINESS] = ProbeResult.SUCCESS
+    with monkeypatch.context() as broken:
+        broken.setattr(house.cache, "get", lambda uid: 1 / 0)
+        house.workers.wake(pod.uid)
+        await house.clock.advance(0)
+
+    house.workers.wake(pod.uid)
+    await house.clock.advance(0)
+
+    assert "Failed to report pod status during a step" in caplog.text
+    assert ready(house, pod) == "True"
 
 
 async def test_an_eviction_that_takes_much_longer_than_its_grace_is_told_once(house):

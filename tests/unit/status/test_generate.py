@@ -10,7 +10,7 @@ from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import ContainerState
 from nodeagent.model.pod import Container, PodCondition, PodStatus
 from nodeagent.status.generate import Observation, generate_status, presentable
-from nodeagent.testing import FakeRuntime, make_pod
+from nodeagent.testing import FakeRuntime, make_container, make_pod
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -47,6 +47,16 @@ def test_a_running_pod_is_ready_and_shows_its_addresses():
     assert status.host_ip == "192.0.2.1"
     assert status.container_statuses[0].container_id.startswith("containerd://")
     assert status.qos_class == "BestEffort"
+
+
+def test_container_without_result_of_its_startup_probe_is_not_ready():
+    container = make_container(startup_probe={"exec": {"command": ["check"]}})
+    pod, runtime = make_pod("web", containers=[container]), FakeRuntime()
+    runtime.start("main", pod)
+
+    (status,) = generate_status(pod, observe(runtime, pod)).container_statuses
+
+    assert (status.started, status.ready) == (False, False)
 
 
 @pytest.mark.parametrize(

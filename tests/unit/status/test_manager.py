@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from nodeagent.errors import ApiUnavailable
 from nodeagent.model.pod import Container, PodCondition
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.podworker.desired import is_static
-from nodeagent.status.manager import DOUBT_SECONDS, SYNC_DURATION, StatusManager
+from nodeagent.status.manager import DOUBT_SECONDS, PARALLEL_SENDS, RETRY_SECONDS, SYNC_DURATION, StatusManager
 from nodeagent.testing import FakeApi, FakeRuntime, eventually, make_pod
 
 
@@ -54,6 +55,82 @@ async def test_the_time_of_a_change_is_kept_while_the_api_server_is_away(clock):
     assert 0 < total() - seconds <= 20
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
+
+
+@asynccontextmanager
+async def sending(manager):
+    task = asyncio.create_task(manager.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_failed_patches_do_not_delay_the_status_of_another_pod(clock):
+    api, runtime = FakeApi(), FakeRuntime(clock)
+    manager = make_manager(clock, api)
+    failing = [make_pod(f"web-{n}") for n in range(PARALLEL_SENDS)]
+    api.fail("patch", ApiUnavailable("away"), times=PARALLEL_SENDS)
+
+    async with sending(manager):
+        for pod in failing:
+            manager.update(pod, runtime.pod(pod.uid))
+        await clock.settle()
+        manager.update(make_pod("other"), None)
+        await clock.settle()
+
+    assert [call.name for call in api.made("patch")][PARALLEL_SENDS:] == ["other"]
+
+
+async def test_newer_status_is_sent_before_the_retry_of_a_failed_one(clock):
+    api, runtime, pod = FakeApi(), FakeRuntime(clock), make_pod("web")
+    manager = make_manager(clock, api)
+    container = runtime.start("main", pod)
+
+    async with sending(manager):
+        api.fail("patch", ApiUnavailable("away"))
+        manager.update(pod, runtime.pod(pod.uid))
+        await clock.settle()
+        runtime.exit(container, 1)
+        manager.update(pod, runtime.pod(pod.uid))
+        await clock.settle()
+        last = api.made("patch")[-1].body["status"]["containerStatuses"][0]
+        await clock.advance(60)
+
+    assert last["state"]["terminated"]["exitCode"] == 1
+    assert len(api.made("patch")) == 2
+
+
+async def test_unaccepted_status_is_sent_again_at_least_every_ten_seconds(clock):
+    api, runtime, pod = FakeApi(), FakeRuntime(clock), make_pod("web")
+    manager = make_manager(clock, api)
+    api.fail("patch", ApiUnavailable("away"), times=None)
+
+    async with sending(manager):
+        manager.update(pod, runtime.pod(pod.uid))
+        await clock.advance(300)
+        before = len(api.made("patch"))
+        await clock.advance(1.1 * RETRY_SECONDS)
+
+    assert RETRY_SECONDS == 10
+    assert len(api.made("patch")) > before
+
+
+async def test_flush_waits_for_the_retry_of_a_failed_patch(clock):
+    api, runtime, pod = FakeApi(), FakeRuntime(clock), make_pod("web")
+    manager = make_manager(clock, api)
+    api.fail("patch", ApiUnavailable("away"))
+
+    async with sending(manager):
+        manager.update(pod, runtime.pod(pod.uid))
+        await clock.settle()
+        flushing = asyncio.create_task(manager.flush(60))
+        await clock.settle()
+        before = flushing.done()
+        await clock.advance(1)
+
+    assert (before, flushing.done()) == (False, True)
 
 
 def with_condition(pod, kind, state):

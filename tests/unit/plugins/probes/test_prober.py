@@ -283,7 +283,7 @@ async def test_a_fault_of_the_prober_does_not_end_the_probe(
     assert (broke, node.prober.result(web, READINESS)) == (BAD, GOOD)
 
 
-async def test_readiness_of_an_ending_pod_waits_for_startup_no_more(node: Node, clock: FakeClock) -> None:
+async def test_container_not_started_at_termination_stays_unready(node: Node, clock: FakeClock) -> None:
     pod = probed_pod("readiness", "startup")
     web = node.runtime.start("main", pod)
     node.healthy = False
@@ -292,9 +292,24 @@ async def test_readiness_of_an_ending_pod_waits_for_startup_no_more(node: Node, 
 
     node.healthy = True
     node.prober.end_liveness(pod.uid)
-    await clock.settle()
+    await clock.advance(30)
 
-    assert node.results(web) == [None, GOOD, GOOD]
+    assert node.results(web) == [None, BAD, UNKNOWN]
+
+
+async def test_liveness_probes_resume_after_stopped_pod_is_permitted(node: Node, clock: FakeClock) -> None:
+    pod = probed_pod("liveness", failureThreshold=1)
+    first = node.runtime.start("main", pod)
+    node.look(pod)
+    node.prober.end_liveness(pod.uid)
+    node.runtime.exit(first)
+
+    again = node.runtime.start("main", pod)
+    node.look(pod)
+    node.healthy = False
+    await clock.advance(10)
+
+    assert node.results(again) == [BAD, None, None]
 
 
 async def test_a_container_that_is_being_started_is_probed_soon_after(node: Node, clock: FakeClock) -> None:

@@ -1,0 +1,34 @@
+"""Status reports during a step of a pod worker that blocks, such as one that stops containers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+_log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def reporting(changed: asyncio.Event, report: Callable[[], object]) -> AsyncIterator[None]:
+    """Clear *changed* and call *report* each time it is set, until the block ends.
+
+    A step may block for the whole grace period of a pod, or for as long as an image pull lasts. Probe results and
+    container exits must reach the reported status before that.
+    """
+    reporter = asyncio.create_task(_report(changed, report))
+    try:
+        yield
+    finally:
+        reporter.cancel()
+
+
+async def _report(changed: asyncio.Event, report: Callable[[], object]) -> None:
+    while True:
+        await changed.wait()
+        changed.clear()
+        try:
+            report()
+        except Exception:  # The step reports the status again when it ends.
+            _log.exception("Failed to report pod status during a step")
