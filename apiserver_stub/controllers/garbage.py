@@ -1,45 +1,48 @@
-"""The garbage collector: objects go with their owners, at once, before them, or not at all (as the deletion asks).
+"""Garbage collector: delete objects whose owners are gone, and finish foreground and orphaning deletions.
 
-It follows the logs of all collections, so its picture of who owns what costs nothing while nobody owns anything. What
-it does is decided again on the objects as they are at that moment; the picture only says where to look.
+The graph only selects the objects to process; each decision is made on their current state.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from apiserver_stub import objects
+from apiserver_stub.controllers.change_feed import ChangeFeed
+from apiserver_stub.controllers.loop import run_controller
+from apiserver_stub.controllers.ownership_graph import Location, Node, OwnershipGraph
+from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.objects import Object
 from apiserver_stub.status import ApiError
-from apiserver_stub.store import Compacted, Keep, Outcome, Put, Record, Remove, StoreUnavailable
+from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.verbs.delete import FOREGROUND, ORPHAN, remove
 from apiserver_stub.verbs.reserving import give_back
+from nodeagent.base.aio import Clock
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
     from apiserver_stub.resources.registry import Resource
 
-_log = logging.getLogger(__name__)
-
-_BATCH = 500
-_RETRY_SECONDS = 1.0
+_AT_ONCE = 20
+_RELEASED_AT_ONCE = 50
 _OWNED, _DELETED = b'"ownerReferences":', b'"deletionTimestamp":'
+_FINALIZERS = (FOREGROUND.encode(), ORPHAN.encode())
 
-Place = tuple[str, str]
-"""Collection and key of an object."""
+References = list[Object]
 
 
 async def collect_garbage(server: ApiServer) -> None:
-    """Delete what lost its owners and finish deletions that wait for dependents; runs until cancelled."""
+    """Run the garbage collector until cancelled."""
     await GarbageCollector(server).run()
 
 
 class GarbageCollector:
-    """Who owns whom, and which places must be looked at."""
+    """Controller of all objects that have owners or dependents."""
 
-    def __init__(self, server: ApiServer) -> None:
+    def __init__(self, server: ApiServer, clock: Clock | None = None) -> None:
         self._server = server
         self._resources: dict[str, Resource] = {}
         self._kinds: dict[tuple[str, str], Resource] = {}
@@ -47,218 +50,222 @@ class GarbageCollector:
             if "delete" in resource.verbs and not resource.ttl:
                 self._resources.setdefault(resource.storage, resource)
                 self._kinds[resource.group, resource.kind] = resource
-        self._positions: dict[str, int] = {}
-        self._owners: dict[Place, frozenset[str]] = {}
-        self._dependents: dict[str, set[Place]] = {}
-        self._waiting: dict[str, Place] = {}
-        """Objects whose deletion waits for their dependents, by uid; perhaps some more."""
-        self._due: dict[Place, None] = {}  # in the order in which they came up
+        self._graph = OwnershipGraph()
+        self._queue: WorkQueue[Location] = WorkQueue("garbage-collector", clock)
 
     async def run(self) -> None:
-        """Work until cancelled."""
-        self._start_over()
-        while True:
-            failed = await self._work()
-            await self._server.changed_since(self._positions, timeout_seconds=_RETRY_SECONDS if failed else None)
-            self._read_changes()
+        """Collect until cancelled."""
+        feed = ChangeFeed(self._server.store, list(self._resources), self)
+        await run_controller(feed, self._queue, self._process, at_once=_AT_ONCE)
 
-    # The picture
+    # Changes
 
-    def _start_over(self) -> None:
-        self._owners.clear()
-        self._dependents.clear()
-        self._waiting.clear()
-        for storage in self._resources:
-            collection = self._server.store.collection(storage)
-            self._positions[storage] = collection.end
-            for record in collection.select():
-                self._see(storage, record)
+    def reset(self) -> None:
+        self._graph.clear()
 
-    def _read_changes(self) -> None:
-        try:
-            for storage in self._resources:
-                collection = self._server.store.collection(storage)
-                while changes := collection.read(self._positions[storage], _BATCH):
-                    self._positions[storage] += len(changes)
-                    for change in changes:
-                        if change.type == "DELETED":
-                            self._gone(storage, change.record)
-                        else:
-                            self._see(storage, change.record)
-        except Compacted:
-            self._start_over()
+    def see(self, collection: str, record: Record, previous: Record | None) -> None:
+        location, data = (collection, record.key), record.data
+        deleted = _DELETED in data and any(name in data for name in _FINALIZERS)
+        if deleted or _OWNED in data or location in self._graph:
+            self._add(self._graph.update(location, _node(objects.decode(data)["metadata"])))
 
-    def _see(self, storage: str, record: Record) -> None:
-        place, data = (storage, record.key), record.data
-        if _OWNED in data:
-            metadata = objects.decode(data)["metadata"]
-            owners = frozenset(owner.get("uid") or "" for owner in metadata.get("ownerReferences") or ())
-        else:
-            owners = frozenset()
-        if owners != self._owners.get(place, frozenset()):
-            self._forget(place)
-            if owners:
-                self._owners[place] = owners
-            for uid in owners:
-                self._dependents.setdefault(uid, set()).add(place)
-        waits = _DELETED in data and (FOREGROUND.encode() in data or ORPHAN.encode() in data)
-        if waits:
-            self._waiting[objects.decode(data)["metadata"]["uid"]] = place
-        if waits or owners:
-            self._due[place] = None
+    def remove(self, collection: str, record: Record) -> None:
+        uid = objects.decode(record.data)["metadata"]["uid"]
+        self._add(self._graph.remove((collection, record.key), uid))
 
-    def _gone(self, storage: str, record: Record) -> None:
-        place = (storage, record.key)
-        for uid in self._forget(place):
-            if uid in self._waiting:
-                self._due[self._waiting[uid]] = None
-        metadata = objects.decode(record.data)["metadata"]
-        self._waiting.pop(metadata["uid"], None)
-        self._due.update(dict.fromkeys(self._dependents.get(metadata["uid"], ())))
+    def _add(self, locations: Iterable[Location]) -> None:
+        for location in locations:
+            self._queue.add(location)
 
-    def _forget(self, place: Place) -> frozenset[str]:
-        owners = self._owners.pop(place, frozenset())
-        for uid in owners:
-            self._dependents[uid].discard(place)
-            if not self._dependents[uid]:
-                del self._dependents[uid]
-                if uid in self._waiting:
-                    self._due[self._waiting[uid]] = None
-        return owners
+    # Objects
 
-    # The work
+    async def _process(self, location: Location) -> None:
+        with contextlib.suppress(_Gone):
+            await self._process_object(location)
 
-    async def _work(self) -> bool:
-        """Look at every place that is due, until none is; returns whether one has to be tried again."""
-        failed: list[Place] = []
-        while self._due:
-            place = next(iter(self._due))
-            del self._due[place]
-            try:
-                await self._look_at(*place)
-            except (ApiError, StoreUnavailable) as error:
-                if not isinstance(error, ApiError) or error.code != 404:
-                    _log.warning("Garbage is left for now", extra={"place": "/".join(place), "err": error})
-                    failed.append(place)
-            self._read_changes()
-        self._due.update(dict.fromkeys(failed))
-        return bool(failed)
-
-    async def _look_at(self, storage: str, key: str) -> None:
-        obj = self._get(storage, key)
+    async def _process_object(self, location: Location) -> None:
+        obj = self._get(location)
         if obj is None:
             return
         metadata = obj["metadata"]
-        finalizers = metadata.get("finalizers") or ()
-        if "deletionTimestamp" in metadata:
-            if ORPHAN in finalizers:
-                await self._release_dependents(storage, key, metadata["uid"])
-                return
-            if FOREGROUND in finalizers:
-                await self._end_dependents(storage, key, metadata["uid"])
-                return
-        if metadata.get("ownerReferences"):
-            await self._judge(storage, key, obj)
+        node = _node(metadata)
+        if node.orphaning:
+            await self._release_dependents(location, node.uid)
+        elif node.deleting_dependents:
+            await self._delete_dependents(location, node.uid)
+        elif "deletionTimestamp" not in metadata and node.owners:
+            await self._delete_without_owners(location, metadata)
 
-    async def _judge(self, storage: str, key: str, obj: Object) -> None:
-        """Delete *obj* if no owner is left for whom it could stay, or drop the references that lead nowhere."""
-        metadata = obj["metadata"]
-        solid, dangling, waiting = [], [], []
+    async def _delete_without_owners(self, location: Location, metadata: Object) -> None:
+        """Delete the object if no owner is left for which it could stay, or drop the references to missing owners."""
+        uid, namespace = metadata["uid"], metadata.get("namespace") or ""
+        solid, dangling, waiting = [], set(), set()
         for reference in metadata["ownerReferences"]:
-            owner = self._owner(reference, metadata.get("namespace") or "")
+            if not self._is_resolvable(reference, namespace):
+                return
+            owner = self._owner(reference, namespace)
             if owner is None:
-                dangling.append(reference)
-            elif "deletionTimestamp" in owner and FOREGROUND in (owner.get("finalizers") or ()):
-                waiting.append(reference)
+                dangling.add(reference.get("uid"))
+            elif (node := _node(owner)).deleting_dependents and not node.orphaning:
+                waiting.add(reference.get("uid"))
             else:
                 solid.append(reference)
         if solid:
-            if dangling or waiting:
-                await self._change(storage, key, metadata["uid"], references=solid)
-            return
-        if "deletionTimestamp" in metadata:
-            return
-        policy = "Foreground" if waiting and self._dependents.get(metadata["uid"]) else "Background"
-        await self._delete(storage, key, metadata["uid"], policy)
+            if dropped := dangling | waiting:
+                await self._set_references(location, uid, lambda found: _without(found, dropped))
+        elif waiting and self._graph.has_dependents(uid):
+            if self._graph.has_dependent_deleting_dependents(uid):
+                await self._set_references(location, uid, _unblocked)
+            await self._delete(location, uid, "Foreground")
+        else:
+            finalizers = metadata.get("finalizers") or ()
+            policy = "Orphan" if ORPHAN in finalizers else "Foreground" if FOREGROUND in finalizers else "Background"
+            await self._delete(location, uid, policy)
 
-    async def _end_dependents(self, storage: str, key: str, uid: str) -> None:
-        """Delete what depends on the object, and let the object go once nothing that it waits for is left."""
-        blocked = False
-        for place in sorted(self._dependents.get(uid, ())):
-            dependent = self._get(*place)
-            if dependent is None:
-                continue
-            references = dependent["metadata"].get("ownerReferences") or ()
-            blocked = blocked or any(item.get("uid") == uid and item.get("blockOwnerDeletion") for item in references)
-            self._due[place] = None
-        if not blocked:
-            await self._change(storage, key, uid, finalizer=FOREGROUND)
+    async def _delete_dependents(self, location: Location, uid: str) -> None:
+        """Let the dependents that block the object be deleted, and the object once there are none."""
+        blocking = self._graph.blocking_dependents(uid)
+        if not blocking:
+            await self._remove_finalizer(location, uid, FOREGROUND)
+            return
+        for dependent in blocking:
+            node = self._graph.node(dependent)
+            if node is not None and not node.deleting_dependents:
+                self._queue.add(dependent)
+        if self._graph.is_deadlocked(uid):
+            # Upstream unblocks a cycle only while one of its objects is not deleted yet, so two that are deleted
+            # together wait forever.
+            await self._set_references(location, uid, _unblocked)
 
-    async def _release_dependents(self, storage: str, key: str, uid: str) -> None:
-        for place in sorted(self._dependents.get(uid, ())):
-            dependent = self._get(*place)
-            if dependent is not None:
-                metadata = dependent["metadata"]
-                left = [item for item in metadata.get("ownerReferences") or () if item.get("uid") != uid]
-                await self._change(*place, metadata["uid"], references=left)
-        await self._change(storage, key, uid, finalizer=ORPHAN)
+    async def _release_dependents(self, location: Location, uid: str) -> None:
+        dependents = self._graph.dependents(uid)
+        for start in range(0, len(dependents), _RELEASED_AT_ONCE):
+            batch = dependents[start : start + _RELEASED_AT_ONCE]
+            await asyncio.gather(*(self._release(dependent, uid) for dependent in batch))
+        await self._remove_finalizer(location, uid, ORPHAN)
+
+    async def _release(self, dependent: Location, uid: str) -> None:
+        node = self._graph.node(dependent)
+        if node is not None:
+            with contextlib.suppress(_Gone):
+                await self._set_references(dependent, node.uid, lambda found: _without(found, {uid}))
+
+    # Owners
+
+    def _is_resolvable(self, reference: Object, namespace: str) -> bool:
+        """Return whether the owner can be looked up; nothing is presumed about one of an unknown kind."""
+        resource = self._kind_of(reference)
+        return resource is not None and (bool(namespace) or not resource.namespaced)
 
     def _owner(self, reference: Object, namespace: str) -> Object | None:
-        """Return the metadata of the owner, ``None`` when it is gone; of an unknown kind nothing is presumed."""
-        group = (reference.get("apiVersion") or "").rpartition("/")[0]
-        resource = self._kinds.get((group, reference.get("kind") or ""))
-        if resource is None or (resource.namespaced and not namespace):
-            return {}
-        owner = self._get(resource.storage, resource.key(namespace, reference.get("name") or ""))
+        """Return the metadata of the owner, ``None`` when it does not exist."""
+        resource = self._kind_of(reference)
+        assert resource is not None
+        owner = self._get((resource.storage, resource.key(namespace, reference.get("name") or "")))
         if owner is None or owner["metadata"]["uid"] != reference.get("uid"):
             return None
         metadata: Object = owner["metadata"]
         return metadata
 
-    def _get(self, storage: str, key: str) -> Object | None:
+    def _kind_of(self, reference: Object) -> Resource | None:
+        group = (reference.get("apiVersion") or "").rpartition("/")[0]
+        return self._kinds.get((group, reference.get("kind") or ""))
+
+    # The store
+
+    def _get(self, location: Location) -> Object | None:
+        storage, key = location
         record = self._server.store.collection(storage).get(key)
         return None if record is None else objects.decode(record.data)
 
-    async def _delete(self, storage: str, key: str, uid: str, policy: str) -> None:
+    async def _delete(self, location: Location, uid: str, policy: str) -> None:
+        storage, key = location
         options: Object = {
             "gracePeriodSeconds": None,
             "preconditions": {"uid": uid},
             "dryRun": False,
             "propagationPolicy": policy,
         }
-        await remove(self._server, self._resources[storage], key, key.rpartition("/")[2], options)
+        try:
+            await remove(self._server, self._resources[storage], key, key.rpartition("/")[2], options)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+
+    async def _set_references(self, location: Location, uid: str, edit: Callable[[References], References]) -> None:
+        """Change the owner references of the object.
+
+        :raises _Gone: it is deleted.
+        """
+
+        def change(metadata: Object) -> None:
+            _set(metadata, "ownerReferences", edit(metadata.get("ownerReferences") or []))
+
+        await self._change(location, uid, change)
+
+    async def _remove_finalizer(self, location: Location, uid: str, finalizer: str) -> None:
+        """Remove *finalizer*, and the object if nothing else keeps it.
+
+        :raises _Gone: it is deleted.
+        """
+
+        def change(metadata: Object) -> None:
+            _set(metadata, "finalizers", [name for name in metadata.get("finalizers") or () if name != finalizer])
+
+        removed = await self._change(location, uid, change, removes=True)
+        resource = self._resources[location[0]]
+        if removed is not None and resource.strategy.reserves:
+            await give_back(self._server.store, resource, removed)
 
     async def _change(
-        self, storage: str, key: str, uid: str, *, references: list[Object] | None = None, finalizer: str = ""
-    ) -> None:
-        """Give the object these owner *references*, or take *finalizer* away from it."""
-
-        resource, gone = self._resources[storage], False
-        obj: Object = {}
+        self, location: Location, uid: str, change: Callable[[Object], None], *, removes: bool = False
+    ) -> Object | None:
+        """Change the metadata of the object; return the object if *removes* and it is deleted by that."""
+        storage, key = location
+        resource = self._resources[storage]
+        removed: Object | None = None
 
         def decide(current: Record | None) -> Outcome:
-            nonlocal obj, gone
-            gone = False
-            obj = {} if current is None else objects.decode(current.data)
+            nonlocal removed
+            removed = None
+            obj: Object = {} if current is None else objects.decode(current.data)
             if not obj or obj["metadata"]["uid"] != uid:
-                raise ApiError(404, "NotFound", f"{storage} {key} is gone")
+                raise _Gone
             metadata = obj["metadata"]
             before = dict(metadata)
-            if references is not None:
-                _set(metadata, "ownerReferences", references)
-            if finalizer:
-                _set(metadata, "finalizers", [name for name in metadata.get("finalizers") or () if name != finalizer])
+            change(metadata)
             if metadata == before:
                 return Keep()
             data = objects.encode_for_store(obj)
             waits = "deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds")
-            lingers = metadata.get("finalizers") or resource.strategy.lingers(obj)
-            gone = bool(finalizer and waits and not lingers)
-            return Remove(data) if gone else Put(data)
+            if removes and waits and not metadata.get("finalizers") and not resource.strategy.lingers(obj):
+                removed = obj
+                return Remove(data)
+            return Put(data)
 
         await self._server.store.update(storage, key, decide)
-        if gone and resource.strategy.reserves:
-            await give_back(self._server.store, resource, obj)
+        return removed
+
+
+class _Gone(Exception):
+    """The object is deleted, or another one has its name."""
+
+
+def _node(metadata: Object) -> Node:
+    owners: dict[str, bool] = {}
+    for reference in metadata.get("ownerReferences") or ():
+        uid = reference.get("uid") or ""
+        owners[uid] = owners.get(uid, False) or bool(reference.get("blockOwnerDeletion"))
+    finalizers = (metadata.get("finalizers") or ()) if "deletionTimestamp" in metadata else ()
+    return Node(metadata["uid"], owners, ORPHAN in finalizers, FOREGROUND in finalizers)
+
+
+def _without(references: References, uids: Collection[str | None]) -> References:
+    return [item for item in references if item.get("uid") not in uids]
+
+
+def _unblocked(references: References) -> References:
+    return [{**item, "blockOwnerDeletion": False} if item.get("blockOwnerDeletion") else item for item in references]
 
 
 def _set(metadata: Object, name: str, values: Sequence[object]) -> None:

@@ -151,6 +151,41 @@ def test_what_was_lost_while_the_server_was_away_is_found(tmp_path: Path) -> Non
         server.stop()
 
 
+def test_cycle_of_blocking_owners_is_deleted_and_the_server_serves_on(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data", "--enable-garbage-collector=false")
+    maps = "/api/v1/namespaces/default/configmaps"
+
+    def cycle(api: Api, *names: str) -> None:
+        owners = [make(api, maps, name) for name in names]
+        for index, owner in enumerate(owners):
+            blocked = {"apiVersion": "v1", "kind": "ConfigMap", "blockOwnerDeletion": True}
+            reference = {**blocked, "name": names[index - 1], "uid": owners[index - 1]["metadata"]["uid"]}
+            path = f"{maps}/{owner['metadata']['name']}"
+            api.ok("PATCH", path, {"metadata": {"ownerReferences": [reference]}}, content_type=MERGE)
+
+    def hold(api: Api, *names: str) -> None:
+        """Leave what a server that was ended in the middle of such a deletion leaves."""
+        for name in names:
+            deleting = {"metadata": {"finalizers": ["foregroundDeletion"]}}
+            api.ok("PATCH", f"{maps}/{name}", deleting, content_type=MERGE)
+            api.ok("DELETE", f"{maps}/{name}")
+
+    try:
+        cycle(server.api(), "stored-1", "stored-2")
+        hold(server.api(), "stored-1", "stored-2")
+        server.stop()
+        server._arguments = ()
+        server.start()
+        api = server.api()
+        eventually(lambda: gone(api, f"{maps}/stored-1") and gone(api, f"{maps}/stored-2"))
+
+        cycle(api, "one", "two", "three")
+        api.ok("DELETE", f"{maps}/one", {"propagationPolicy": "Foreground"})
+        eventually(lambda: all(gone(api, f"{maps}/{name}") for name in ("one", "two", "three")))
+    finally:
+        assert server.stop() == 0
+
+
 def test_the_server_announces_itself(tmp_path: Path) -> None:
     server = Server(tmp_path / "data")
     root, name = "/api/v1/namespaces/default", "kubernetes"

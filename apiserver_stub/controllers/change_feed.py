@@ -1,0 +1,123 @@
+"""Change feed of a controller: every object of some collections once, then each change, in bounded steps."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+from apiserver_stub.store import Record, Store
+from apiserver_stub.store.collection import Collection, Compacted
+
+_log = logging.getLogger(__name__)
+
+STEP_RECORDS = 256
+STEP_BYTES = 1 << 20
+
+
+class ChangeHandler(Protocol):
+    """Receiver of a feed; its methods are quick and wait for nothing."""
+
+    def reset(self) -> None:
+        """Drop everything that was seen: all objects follow."""
+        ...
+
+    def see(self, collection: str, record: Record, previous: Record | None) -> None:
+        """Receive a new or changed object; *previous* is its last state, if it is known."""
+        ...
+
+    def remove(self, collection: str, record: Record) -> None:
+        """Receive the last state of a deleted object."""
+        ...
+
+
+class ChangeFeed:
+    """Passes the objects and changes of the *names* collections to *handler*."""
+
+    def __init__(self, store: Store, names: Sequence[str], handler: ChangeHandler) -> None:
+        self._handler = handler
+        self._collections = [store.collection(name) for name in names]
+        self._positions: dict[str, int] = {}
+        self._armed: dict[str, asyncio.Future[None]] = {}
+        self._changed = asyncio.Event()
+        self._lock = asyncio.Lock()
+        self._work = 0
+
+    async def run(self) -> None:
+        """Pass on changes until cancelled."""
+        try:
+            while True:
+                self._changed.clear()
+                await self.catch_up()
+                for collection in self._collections:
+                    self._arm(collection)
+                await self._changed.wait()
+        finally:
+            for collection in self._collections:
+                if (waiter := self._armed.pop(collection.name, None)) is not None:
+                    collection.forget(waiter)
+
+    async def catch_up(self) -> None:
+        """Pass on what readers of the store saw when this was called."""
+        if self._is_current():
+            return
+        async with self._lock:
+            ends = {collection.name: collection.end for collection in self._collections}
+            if not self._positions:
+                await self._load()
+            for collection in self._collections:
+                try:
+                    await self._read(collection, ends[collection.name])
+                except Compacted:
+                    await self._load()
+
+    def _is_current(self) -> bool:
+        positions = self._positions
+        return bool(positions) and all(positions[item.name] == item.end for item in self._collections)
+
+    def _arm(self, collection: Collection) -> None:
+        armed = self._armed.get(collection.name)
+        if collection.end != self._positions[collection.name]:
+            self._changed.set()
+        elif armed is None or armed.done():
+            waiter = self._armed[collection.name] = collection.next_change()
+            waiter.add_done_callback(lambda _: self._changed.set())
+
+    async def _load(self) -> None:
+        self._positions = {}
+        self._handler.reset()
+        positions = {}
+        for collection in self._collections:
+            positions[collection.name] = collection.end
+            for record in collection.select():
+                self._pass(collection.name, record, partial(self._handler.see, previous=None))
+                await self._step(record)
+        self._positions = positions
+
+    async def _read(self, collection: Collection, end: int) -> None:
+        name = collection.name
+        while self._positions[name] < end:
+            for change in collection.read(self._positions[name], STEP_RECORDS):
+                self._positions[name] += 1
+                if change.type == "DELETED":
+                    self._pass(name, change.record, self._handler.remove)
+                else:
+                    self._pass(name, change.record, partial(self._handler.see, previous=change.previous))
+                await self._step(change.record)
+
+    def _pass(self, name: str, record: Record, pass_on: Callable[[str, Record], None]) -> None:
+        try:
+            pass_on(name, record)
+        except Exception as error:
+            # One malformed object must not keep the controller from all others.
+            about = {"collection": name, "key": record.key, "err": error}
+            _log.error("Failed to read object, ignoring it", extra=about, exc_info=error)
+
+    async def _step(self, record: Record) -> None:
+        """Let others run after a bounded number of records and bytes."""
+        self._work += STEP_BYTES // STEP_RECORDS + len(record.data)
+        if self._work >= STEP_BYTES:
+            self._work = 0
+            await asyncio.sleep(0)

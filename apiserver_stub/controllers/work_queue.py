@@ -1,0 +1,199 @@
+"""Work queue of a controller: each key is queued once, and failed keys are retried after growing pauses.
+
+The semantics are those of client-go's work queues: a key that is added while it is processed is processed once more
+afterwards, and never by two workers at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+from apiserver_stub.status import ApiError
+from apiserver_stub.store import StoreRefused, StoreUnavailable
+from nodeagent.base.aio import Backoff, Clock, SystemClock
+from nodeagent.base.aio.waker import Waker
+
+_log = logging.getLogger(__name__)
+
+Key = TypeVar("Key", bound=Hashable)
+
+FIRST_PAUSE_SECONDS = 0.05
+MAX_PAUSE_SECONDS = 60.0
+_IDLE_SECONDS = 3600.0
+_QUIET_PAUSES = 2
+"""A key that was not slowed down for this many maximum pauses starts again with the first pause."""
+_EXPECTED = (ApiError, StoreUnavailable, StoreRefused)
+
+
+class WorkQueue(Generic[Key]):
+    """Keys that are due, now or later.
+
+    The event loop gets a turn after every batch of keys, so no amount of work keeps requests waiting.
+
+    :param interval_seconds: least time between two runs of the same key.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        clock: Clock | None = None,
+        *,
+        interval_seconds: float = 0.0,
+        first_pause_seconds: float = FIRST_PAUSE_SECONDS,
+        max_pause_seconds: float = MAX_PAUSE_SECONDS,
+    ) -> None:
+        self._name, self._clock = name, clock or SystemClock()
+        self._interval = interval_seconds
+        self._first_pause, self._max_pause = first_pause_seconds, max_pause_seconds
+        self._waker = Waker(self._clock)
+        self._ready: deque[Key] = deque()
+        self._dirty: set[Key] = set()
+        self._processing: set[Key] = set()
+        self._delayed: dict[Key, float] = {}
+        self._timers: list[tuple[float, int, Key]] = []
+        self._order = itertools.count()
+        self._failures: dict[Key, Backoff] = {}
+        self._slowed: dict[Key, tuple[Backoff, float]] = {}
+        self._resting: dict[Key, float] = {}
+
+    def __len__(self) -> int:
+        """Return how many keys are ready, delayed or in progress."""
+        return len(self._dirty | self._processing | self._delayed.keys())
+
+    def add(self, key: Key) -> None:
+        """Queue *key*, after its rest if it was processed a short time ago."""
+        rest = self._resting.get(key, 0.0) - self._clock.now()
+        if rest > 0:
+            self._delay(key, rest)
+        else:
+            self._make_ready(key)
+
+    def add_after(self, key: Key, seconds: float) -> None:
+        """Queue *key* in *seconds*; of several times the earliest counts."""
+        if seconds <= 0:
+            self.add(key)
+        else:
+            self._delay(key, seconds)
+
+    def add_rate_limited(self, key: Key) -> None:
+        """Queue *key* after a pause that grows with each call until :meth:`forget`."""
+        pauses = self._failures.get(key)
+        if pauses is None:
+            pauses = self._failures[key] = self._backoff()
+        self._delay(key, pauses.next())
+
+    def forget(self, key: Key) -> None:
+        """End the growth of pauses of *key*: it was processed successfully."""
+        self._failures.pop(key, None)
+
+    def slow_down(self, key: Key) -> None:
+        """Let *key* rest before it is processed again, longer each time until it was left alone for a while.
+
+        For controllers that overwrite another client's value: if that client does the same, the number of writes
+        stays bounded.
+        """
+        now = self._clock.now()
+        pauses, last = self._slowed.get(key, (self._backoff(), now))
+        if now - last > _QUIET_PAUSES * self._max_pause:
+            pauses = self._backoff()
+        self._slowed[key] = (pauses, now)
+        self._resting[key] = now + pauses.next()
+
+    async def run(self, process: Callable[[Key], Awaitable[None]], *, at_once: int = 1) -> None:
+        """Process keys until cancelled, at most *at_once* concurrently.
+
+        A key whose processing raises is logged at its first failure and retried after a growing pause.
+        """
+        while True:
+            keys = await self._take(at_once)
+            if len(keys) == 1:
+                await self._run_one(process, keys[0])
+            else:
+                await asyncio.gather(*(self._run_one(process, key) for key in keys))
+            await asyncio.sleep(0)  # Processing need not have awaited anything.
+
+    async def _run_one(self, process: Callable[[Key], Awaitable[None]], key: Key) -> None:
+        try:
+            await process(key)
+        except Exception as error:
+            if key not in self._failures:
+                unexpected = not isinstance(error, _EXPECTED)
+                _log.log(
+                    logging.ERROR if unexpected else logging.WARNING,
+                    "Failed to process object, will retry",
+                    extra={"controller": self._name, "key": _shown(key), "err": error},
+                    exc_info=error if unexpected else None,
+                )
+            self.add_rate_limited(key)
+        else:
+            self.forget(key)
+        finally:
+            self._done(key)
+
+    async def _take(self, limit: int) -> list[Key]:
+        while True:
+            self._release_due()
+            if self._ready:
+                keys = [self._ready.popleft() for _ in range(min(limit, len(self._ready)))]
+                self._dirty.difference_update(keys)
+                self._processing.update(keys)
+                return keys
+            due = self._timers[0][0] - self._clock.now() if self._timers else _IDLE_SECONDS
+            await self._waker.wait(min(due, _IDLE_SECONDS))
+
+    def _done(self, key: Key) -> None:
+        self._processing.discard(key)
+        now = self._clock.now()
+        if self._interval:
+            self._resting[key] = max(self._resting.get(key, 0.0), now + self._interval)
+        if key not in self._dirty:
+            return
+        self._dirty.discard(key)
+        self.add(key)
+
+    def _make_ready(self, key: Key) -> None:
+        if key in self._dirty:
+            return
+        self._dirty.add(key)
+        self._delayed.pop(key, None)
+        if key not in self._processing:
+            self._ready.append(key)
+            self._waker.wake()
+
+    def _delay(self, key: Key, seconds: float) -> None:
+        due = self._clock.now() + seconds
+        if key in self._dirty or self._delayed.get(key, due + 1) <= due:
+            return
+        self._delayed[key] = due
+        heapq.heappush(self._timers, (due, next(self._order), key))
+        self._waker.wake()
+
+    def _release_due(self) -> None:
+        now = self._clock.now()
+        while self._timers and self._timers[0][0] <= now:
+            due, _, key = heapq.heappop(self._timers)
+            if self._delayed.get(key) == due:
+                del self._delayed[key]
+                self._make_ready(key)
+        if not self._ready:
+            self._drop_rested(now)
+
+    def _drop_rested(self, now: float) -> None:
+        for key in [key for key, end in self._resting.items() if end <= now]:
+            del self._resting[key]
+        limit = now - _QUIET_PAUSES * self._max_pause
+        for key in [key for key, (_, last) in self._slowed.items() if last < limit]:
+            del self._slowed[key]
+
+    def _backoff(self) -> Backoff:
+        return Backoff(self._first_pause, self._max_pause)
+
+
+def _shown(key: Hashable) -> str:
+    return "/".join(map(str, key)) if isinstance(key, tuple) else str(key)

@@ -1,0 +1,104 @@
+"""A server without a network for tests of controllers, and a meter of the work between two turns of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from apiserver_stub import objects
+from apiserver_stub.app import ApiServer
+from apiserver_stub.options import parse
+from apiserver_stub.resources import build_registry
+from apiserver_stub.store import Outcome, Record
+from tests.unit.apiserver_stub.authz.conftest import Memory
+
+STEPS_IN_A_TURN = 600
+"""Decoded objects and writes after which a controller that has not yielded is taken to spin."""
+
+
+class Spinning(BaseException):
+    """A controller keeps the event loop from all others."""
+
+
+class MeteredStore(Memory):
+    """A store whose updates never wait, and that fails a controller that does not yield between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = 0
+        self.turns = 0
+        self.before_update: Callable[[str, str], None] | None = None
+
+    def step(self) -> None:
+        self.steps += 1
+        if self.steps > STEPS_IN_A_TURN:
+            raise Spinning
+
+    async def update(self, name: str, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
+        self.step()
+        if self.before_update is not None:
+            self.before_update(name, key)
+        return await super().update(name, key, decide)
+
+    async def count_turns(self) -> None:
+        """Stand for the requests that are served: run once per turn of the event loop."""
+        while True:
+            self.steps = 0
+            self.turns += 1
+            await asyncio.sleep(0)
+
+
+def make_server(store: Memory, *options: str) -> Any:
+    """Return a server over *store* that nobody can connect to."""
+    parsed = parse(list(options))
+    parts: Any = {"authenticator": None, "authorizer": None, "tokens": None, "agents": None}
+    return ApiServer(parsed, store, build_registry(parsed), ca_certificate="CA", **parts)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> MeteredStore:
+    found, decode = MeteredStore(), objects.decode
+
+    def counted(data: bytes) -> Any:
+        found.step()
+        return decode(data)
+
+    monkeypatch.setattr(objects, "decode", counted)
+    return found
+
+
+@asynccontextmanager
+async def running(store: MeteredStore, *controllers: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run *controllers* next to the meter; one that spins or ends fails the test."""
+    meter = asyncio.ensure_future(store.count_turns())
+    tasks = [asyncio.ensure_future(controller) for controller in controllers]
+    try:
+        yield
+        for task in tasks:
+            assert not task.done(), task
+    finally:
+        for task in [*tasks, meter]:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(meter, return_exceptions=True)
+    for result in results:
+        if not isinstance(result, asyncio.CancelledError):
+            raise AssertionError(f"a controller ended: {result!r}") from (
+                result if isinstance(result, BaseException) else None
+            )
+
+
+async def rest(store: MeteredStore, *, turns: int = 50, limit: int = 200_000) -> None:
+    """Wait until nothing was written for so many *turns*."""
+    writes, quiet = store.writes, 0
+    for _ in range(limit):
+        await asyncio.sleep(0)
+        quiet = quiet + 1 if store.writes == writes else 0
+        writes = store.writes
+        if quiet >= turns:
+            return
+    raise AssertionError("writes go on")

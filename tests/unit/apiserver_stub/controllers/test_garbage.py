@@ -1,0 +1,220 @@
+"""Tests for the garbage collector: deletions end as upstream's do, also in cycles, and nothing spins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver_stub.controllers.garbage import FOREGROUND, ORPHAN, GarbageCollector
+from tests.unit.apiserver_stub.controllers.harness import MeteredStore, make_server, rest, running, store
+
+__all__ = ["store"]
+
+MAPS = "core/configmaps"
+
+
+def config_map(name: str, *owners: str, blocks: bool = True, deletes: str = "", **metadata: Any) -> dict[str, Any]:
+    """Return a config map whose uid is its name; it is being deleted if it *deletes* its dependents somehow."""
+    references = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": owner, "blockOwnerDeletion": blocks}
+        for owner in owners
+    ]
+    found: dict[str, Any] = {"name": name, "namespace": "n", "uid": name, **metadata}
+    if references:
+        found["ownerReferences"] = references
+    if deletes:
+        found |= {"deletionTimestamp": "2024-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}
+        found["finalizers"] = [*deletes.split(","), *found.get("finalizers", ())]
+    return {"metadata": found}
+
+
+def left(store: MeteredStore) -> list[str]:
+    return [record.key.partition("/")[2] for record in store.collection(MAPS).select()]
+
+
+def delete(store: MeteredStore, name: str, *finalizers: str) -> None:
+    """Mark the config map as deleted with *finalizers*, as a client's request does."""
+    obj = store.read(MAPS, f"n/{name}")
+    metadata = obj["metadata"]
+    metadata |= {"deletionTimestamp": "2024-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}
+    metadata["finalizers"] = [*metadata.get("finalizers", ()), *finalizers]
+    store.put(MAPS, obj)
+
+
+async def collected(store: MeteredStore) -> None:
+    """Run the collector until nothing more happens."""
+    async with running(store, GarbageCollector(make_server(store)).run()):
+        await rest(store)
+
+
+@pytest.mark.parametrize("length", [2, 3, 7])
+@pytest.mark.parametrize("stored_before_start", [True, False])
+async def test_cycle_deleted_in_the_foreground_is_deleted(
+    store: MeteredStore, length: int, *, stored_before_start: bool
+) -> None:
+    for number in range(length):
+        store.put(MAPS, config_map(f"o{number}", f"o{(number + 1) % length}"))
+    if stored_before_start:
+        delete(store, "o0", FOREGROUND)
+
+    async with running(store, GarbageCollector(make_server(store)).run()):
+        await rest(store)
+        if not stored_before_start:
+            assert len(left(store)) == length
+            delete(store, "o0", FOREGROUND)
+        await rest(store)
+
+    assert left(store) == []
+    assert store.writes <= length * 5
+
+
+async def test_cycle_that_does_not_block_is_deleted(store: MeteredStore) -> None:
+    store.put(MAPS, config_map("a", "b", blocks=False, deletes=FOREGROUND))
+    store.put(MAPS, config_map("b", "a", blocks=False))
+
+    await collected(store)
+
+    assert left(store) == []
+
+
+async def test_object_that_owns_itself_is_deleted(store: MeteredStore) -> None:
+    store.put(MAPS, config_map("self", "self", deletes=FOREGROUND))
+
+    await collected(store)
+
+    assert left(store) == []
+    assert store.writes == 3
+
+
+@pytest.mark.parametrize("length", [2, 3])
+async def test_cycle_whose_objects_are_all_deleted_together_is_deleted(store: MeteredStore, length: int) -> None:
+    for number in range(length):
+        store.put(MAPS, config_map(f"o{number}", f"o{(number + 1) % length}", deletes=FOREGROUND))
+
+    await collected(store)
+
+    assert left(store) == []
+
+
+async def test_cycle_with_a_foreign_finalizer_waits_without_writes(store: MeteredStore) -> None:
+    store.put(MAPS, config_map("a", "b", deletes=FOREGROUND))
+    store.put(MAPS, config_map("b", "a", finalizers=["example.com/hold"]))
+
+    async with running(store, GarbageCollector(make_server(store)).run()):
+        await rest(store)
+        writes = store.writes
+        await rest(store, turns=1000)
+
+    assert left(store) == ["b"]
+    assert store.writes == writes
+
+
+async def test_object_in_two_cycles_is_deleted(store: MeteredStore) -> None:
+    store.put(MAPS, config_map("hub", "left", "right", deletes=FOREGROUND))
+    store.put(MAPS, config_map("left", "hub"))
+    store.put(MAPS, config_map("right", "hub"))
+
+    await collected(store)
+
+    assert left(store) == []
+
+
+async def test_orphaned_owner_of_a_cycle_releases_its_dependents_and_is_deleted(store: MeteredStore) -> None:
+    store.put(MAPS, config_map("a", "b", deletes=ORPHAN))
+    store.put(MAPS, config_map("b", "a"))
+
+    await collected(store)
+
+    assert left(store) == ["b"]
+    assert "ownerReferences" not in store.read(MAPS, "n/b")["metadata"]
+
+
+async def test_orphaning_wins_over_the_foreground_deletion_of_the_same_object(store: MeteredStore) -> None:
+    store.put(MAPS, config_map("a", deletes=f"{FOREGROUND},{ORPHAN}"))
+    store.put(MAPS, config_map("b", "a"))
+
+    await collected(store)
+
+    assert left(store) == ["b"]
+    assert "ownerReferences" not in store.read(MAPS, "n/b")["metadata"]
+
+
+async def test_dependent_with_an_orphan_finalizer_releases_its_own_dependents(store: MeteredStore) -> None:
+    store.put(MAPS, config_map("child", "never-was", finalizers=[ORPHAN]))
+    store.put(MAPS, config_map("grandchild", "child"))
+
+    await collected(store)
+
+    assert left(store) == ["grandchild"]
+    assert "ownerReferences" not in store.read(MAPS, "n/grandchild")["metadata"]
+
+
+async def test_owner_of_an_unknown_kind_keeps_every_reference(store: MeteredStore) -> None:
+    child = config_map("child", "never-was")
+    child["metadata"]["ownerReferences"].append({"apiVersion": "example.com/v1", "kind": "X", "name": "x", "uid": "x"})
+    store.put(MAPS, child)
+
+    await collected(store)
+
+    assert store.read(MAPS, "n/child")["metadata"]["ownerReferences"] == child["metadata"]["ownerReferences"]
+    assert store.writes == 1
+
+
+async def test_cluster_object_of_a_namespaced_owner_stays(store: MeteredStore) -> None:
+    node = config_map("node", "owner")
+    del node["metadata"]["namespace"]
+    store.put("core/nodes", node)
+
+    await collected(store)
+
+    assert store.read("core/nodes", "node") is not None
+
+
+@pytest.mark.parametrize("finalizer", [FOREGROUND, ORPHAN])
+async def test_thousands_of_dependents_are_processed_in_steps(store: MeteredStore, finalizer: str) -> None:
+    store.put(MAPS, config_map("owner", deletes=finalizer))
+    for number in range(3000):
+        store.put(MAPS, config_map(f"d{number}", "owner"))
+
+    async with running(store, GarbageCollector(make_server(store)).run()):
+        await rest(store, turns=1000)
+
+    assert len(left(store)) == (0 if finalizer == FOREGROUND else 3000)
+    assert store.writes <= 3001 + 3001
+    assert store.turns > 100
+
+
+async def test_changes_of_an_owned_object_cause_no_work(store: MeteredStore) -> None:
+    store.put(MAPS, config_map("owner"))
+    store.put(MAPS, config_map("child", "owner"))
+
+    async with running(store, GarbageCollector(make_server(store)).run()):
+        await rest(store)
+        for number in range(20):
+            store.put(MAPS, {**config_map("child", "owner"), "data": {"number": str(number)}})
+            await rest(store, turns=5)
+
+    assert store.writes == 22
+
+
+async def test_failed_deletion_is_retried_with_growing_pauses(store: MeteredStore, clock: Any) -> None:
+    from apiserver_stub.store import StoreUnavailable
+
+    store.put(MAPS, config_map("child", "never-was"))
+    attempts = 0
+
+    def fail(name: str, key: str) -> None:
+        nonlocal attempts
+        attempts += 1
+        raise StoreUnavailable("disk full")
+
+    store.before_update = fail
+    async with running(store, GarbageCollector(make_server(store), clock).run()):
+        for _ in range(100):
+            await clock.advance(1)
+        assert 8 <= attempts <= 15
+        store.before_update = None
+        await clock.advance(70)
+
+    assert left(store) == []
