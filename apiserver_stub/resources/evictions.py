@@ -74,7 +74,7 @@ class _Leave:
         self._key = objects.key_of(request.info.namespace, request.info.name)
         self.dry_run = request.dry_run or bool(given.get("dryRun"))
         preconditions = given.get("preconditions") or {}
-        self.own_version: str = preconditions.get("resourceVersion") or ""
+        self.own_version: bool = preconditions.get("resourceVersion") is not None
         policy = given.get("propagationPolicy")
         if not policy and (orphan := given.get("orphanDependents")) is not None:
             policy = "Orphan" if orphan else "Background"
@@ -106,16 +106,20 @@ class _Leave:
             version = pod["metadata"]["resourceVersion"]
             options["preconditions"] = {**options["preconditions"], "resourceVersion": version}
 
+        # Empty preconditions hold here; the deletion below still refuses an empty UID, as upstream's does.
+        wanted = {member: value for member, value in options["preconditions"].items() if value}
+        marking = {**options, "preconditions": wanted}
+
         def mark(current: Record | None) -> Outcome:
             if current is None:
                 raise not_found("", "pods", self._name)
             found: Object = objects.decode(current.data)
-            check_preconditions(self._resource, options, found["metadata"])
+            check_preconditions(self._resource, marking, found["metadata"])
             return Put(objects.encode_for_store(_marked(found)))
 
         if not self.dry_run and self._server.options.gates.enabled("PodDisruptionConditions"):
             record = await self._server.store.update(_PODS, self._key, mark)
-            if options["preconditions"].get("resourceVersion"):
+            if options["preconditions"].get("resourceVersion") is not None:
                 version = str(record.revision)
                 options["preconditions"] = {**options["preconditions"], "resourceVersion": version}
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub import objects
@@ -170,7 +171,7 @@ def bound(pod: Object, node: str) -> Object:
 
 async def bind(server: ApiServer, request: Request, resource: Resource) -> Reply:
     """Assign a pod to the node that the Binding of the body names."""
-    from apiserver_stub.verbs.writing import read_object
+    from apiserver_stub.verbs.writing import DryRun, precondition_failed, read_object
 
     info = request.info
     binding = read_object(request, "Binding", "v1")
@@ -184,6 +185,9 @@ async def bind(server: ApiServer, request: Request, resource: Resource) -> Reply
         if current is None:
             raise not_found("", "pods", name)
         pod: Object = objects.decode(current.data)
+        for member, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+            if (wanted := binding["metadata"].get(member)) and wanted != pod["metadata"][member]:
+                raise precondition_failed(resource, current.key, name, label, wanted, pod["metadata"][member])
         if already := pod["spec"].get("nodeName"):
             raise conflict("", "pods/binding", name, f'pod {name} is already assigned to node "{already}"')
         if "deletionTimestamp" in pod["metadata"]:
@@ -191,9 +195,12 @@ async def bind(server: ApiServer, request: Request, resource: Resource) -> Reply
         annotations = binding["metadata"].get("annotations")
         if annotations:
             pod["metadata"]["annotations"] = {**(pod["metadata"].get("annotations") or {}), **annotations}
+        if request.dry_run:
+            raise DryRun(pod)
         return Put(objects.encode_for_store(bound(pod, node)))
 
-    await server.store.update("core/pods", objects.key_of(info.namespace, name), decide)
+    with contextlib.suppress(DryRun):
+        await server.store.update("core/pods", objects.key_of(info.namespace, name), decide)
     return Reply(201, obj=done(201))
 
 

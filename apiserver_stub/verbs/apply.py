@@ -11,6 +11,7 @@ from apiserver_stub.reply import Reply
 from apiserver_stub.status import ApiError, bad_request, conflict
 from apiserver_stub.store import Outcome, Record
 from apiserver_stub.verbs.planned import write
+from apiserver_stub.verbs.revisions import version_of
 from apiserver_stub.verbs.tracking import apply_to, kind_of
 from apiserver_stub.verbs.writing import (
     DryRun,
@@ -20,6 +21,7 @@ from apiserver_stub.verbs.writing import (
     plan_update,
     prepare_new,
     settle_namespace,
+    undetermined_name,
 )
 
 if TYPE_CHECKING:
@@ -49,14 +51,15 @@ async def apply(server: ApiServer, request: Request, resource: Resource) -> Repl
             raise ApiError(404, "NotFound", "the server could not find the requested resource", {})
         merged, entries = apply_to(request, resource, kind, live, wanted, force=force)
         if current is not None:
-            merged["metadata"].setdefault("resourceVersion", live["metadata"]["resourceVersion"])
             merged = objects.decode(objects.encode(merged))
+            _require_same_object(request, resource, merged["metadata"])
             return await plan_update(server, request, resource, merged, current, patched=True, entries=entries)
         if uid := wanted["metadata"].get("uid"):
             text = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise conflict(resource.group, resource.plural, info.name, text)
         settle_namespace(request, resource, wanted["metadata"])
-        wanted["metadata"].pop("resourceVersion", None)
+        _require_same_object(request, resource, wanted["metadata"])
+        version_of(wanted["metadata"])  # an invalid one is an error, a valid one is ignored
         return decide_create(server, request, resource, await prepare_new(server, request, resource, wanted, entries))
 
     try:
@@ -69,9 +72,8 @@ async def apply(server: ApiServer, request: Request, resource: Resource) -> Repl
 def _read(request: Request, resource: Resource) -> Object:
     """Return the configuration of the body.
 
-    :raises ApiError: 400 or 500, it is none of this kind and name.
+    :raises ApiError: 400 or 500, it is not of this kind.
     """
-    info = request.info
     config = media.read_yaml(request.body, resource.kind)
     version, kind = config.get("apiVersion") or "", config.get("kind") or ""
     if (version, kind) != (resource.api_version, resource.kind):
@@ -88,13 +90,21 @@ def _read(request: Request, resource: Resource) -> Object:
     metadata = config["metadata"]
     if metadata.get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
-    if metadata.setdefault("name", info.name) != info.name:
-        raise bad_request(
-            f"the name of the object ({metadata['name']}) does not match the name on the URL ({info.name})"
-        )
-    if resource.namespaced and metadata.setdefault("namespace", info.namespace) != info.namespace:
-        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
     return config
+
+
+def _require_same_object(request: Request, resource: Resource, metadata: Object) -> None:
+    """Require that *metadata* names the object of the URL.
+
+    :raises ApiError: 400, it does not.
+    """
+    info = request.info
+    if resource.namespaced and (metadata.get("namespace") or info.namespace) != info.namespace:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    if not (name := metadata.get("name")):
+        raise undetermined_name(info.name)
+    if name != info.name:
+        raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({info.name})")
 
 
 def _namespace(config: Object) -> str:

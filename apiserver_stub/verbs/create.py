@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from apiserver_stub.reply import Reply
 from apiserver_stub.status import ApiError, already_exists
 from apiserver_stub.store import Outcome, Record
+from apiserver_stub.verbs.revisions import sets_version
 from apiserver_stub.verbs.writing import (
     DryRun,
     check_options,
@@ -30,15 +31,16 @@ async def create(server: ApiServer, request: Request, resource: Resource) -> Rep
     check_options(request, "CreateOptions")
     obj = read_object(request, resource.kind, resource.api_version)
     metadata = obj["metadata"]
-    if metadata.get("resourceVersion"):
-        raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
-    metadata.pop("resourceVersion", None)
     settle_namespace(request, resource, metadata)
     generated = not metadata.get("name")
     obj = await prepare_new(server, request, resource, obj)
     metadata = obj["metadata"]
 
+    versioned = sets_version(metadata) and not request.dry_run
+
     def decide(current: Record | None) -> Outcome:
+        if versioned:
+            raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
         if current is not None:
             raise already_exists(resource.group, resource.plural, metadata["name"])
         return decide_create(server, request, resource, obj)

@@ -219,7 +219,7 @@ def check_preconditions(resource: Resource, options: Object, metadata: Object) -
         ("resourceVersion", "ResourceVersion", "The object might have been modified"),
     ):
         wanted = options["preconditions"].get(name)
-        if wanted and wanted != metadata[name]:
+        if wanted is not None and wanted != metadata[name]:
             message = (
                 f"the {text} in the precondition ({wanted}) does not match the {text} in record "
                 f"({metadata[name]}). {ending}"

@@ -14,7 +14,7 @@ from apiserver_stub.objects import Object
 from apiserver_stub.reply import Reply
 from apiserver_stub.status import ApiError, bad_request, expired, internal
 from apiserver_stub.store import Compacted, Record
-from apiserver_stub.verbs.get import parse_revision, too_large_version
+from apiserver_stub.verbs.revisions import requested_version, too_large_version
 from apiserver_stub.verbs.writing import invalid_options
 from nodeagent.base import identity
 from nodeagent.base.selectors import (
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from apiserver_stub.request import Request
     from apiserver_stub.resources.registry import Resource
 
+_NUMBERS = 1 << 63
+"""Store revisions are smaller."""
 _TOKEN_VERSION = identity.current().group("meta") + "/v1"
 _CONTINUE_TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
@@ -131,29 +133,34 @@ def select(server: ApiServer, request: Request, resource: Resource) -> Page:
     limit = max(0, query.integer("limit") or 0)
     query.integer("timeoutSeconds")  # answered at once, so that the time is only read
     collection = server.store.collection(resource.storage)
+    single = chosen.name is not None and bool(chosen.namespace or not resource.namespaced)
     prefix = f"{chosen.namespace}/" if chosen.namespace else ""
     newest = revision = server.store.revision_of(resource.storage)
     after, exact = "", False
     token = query.get("continue")
     asked = query.get("resourceVersion")
-    if asked == "0" and not token and server.options.caches(resource.plural, resource.group):
+    match = query.get("resourceVersionMatch")
+    cached = server.options.caches(resource.plural, resource.group) and _served_by_cache(asked, match, limit, token)
+    if asked == "0" and cached:
         limit = 0  # a cache has all of it at hand, and answers so
     if token:
+        at, start = _read_token(token)
         if asked not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
-        at, start = _read_token(token)
         after, exact = prefix + start, at > 0
         revision = at if exact else revision
-    elif wanted := parse_revision(asked):
+    elif wanted := requested_version(asked, cached=cached):
+        exact = match == "Exact" or bool(not match and limit and not single)
         if wanted > revision:
-            raise too_large_version(wanted, revision)
-        match = query.get("resourceVersionMatch")
-        if match == "Exact" or (not match and limit):
-            revision, exact = wanted, True
+            if exact and wanted < _NUMBERS:
+                raise ApiError(500, "", "etcdserver: mvcc: required revision is a future revision")
+            raise too_large_version(wanted, revision, cached=cached)
+        if exact:
+            revision = wanted
     if (unread := collection.unread(prefix)) is not None:
         raise internal(unread.problem)
-    if chosen.name is not None and not exact and not after and (chosen.namespace or not resource.namespaced):
-        record = collection.get(resource.key(chosen.namespace, chosen.name))
+    if single and not exact and not after:
+        record = collection.get(resource.key(chosen.namespace, chosen.name or ""))
         found: Sequence[Record] = [record] if record is not None else []
     elif exact and revision < newest:
         try:
@@ -165,6 +172,11 @@ def select(server: ApiServer, request: Request, resource: Resource) -> Page:
     else:
         found = collection.view(prefix, after)
     return _page(found, chosen, revision, limit, len(prefix))
+
+
+def _served_by_cache(asked: str, match: str, limit: int, token: str) -> bool:
+    """Return whether upstream's watch cache, and not its store, would serve a list with these options."""
+    return bool(asked) and not token and (not limit or asked == "0") and match in ("", "NotOlderThan")
 
 
 async def catch_up(server: ApiServer, request: Request, resource: Resource) -> None:

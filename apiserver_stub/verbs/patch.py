@@ -17,7 +17,15 @@ from apiserver_stub.store import Outcome, Record
 from apiserver_stub.strategic import apply_strategic_patch
 from apiserver_stub.verbs.apply import apply
 from apiserver_stub.verbs.planned import write
-from apiserver_stub.verbs.writing import DryRun, check_options, check_types, invalid_options, plan_update, report
+from apiserver_stub.verbs.writing import (
+    DryRun,
+    check_options,
+    check_types,
+    invalid_options,
+    plan_update,
+    report,
+    undetermined_name,
+)
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
@@ -67,15 +75,11 @@ async def patch(server: ApiServer, request: Request, resource: Resource) -> Repl
                     raise _wrong_patch(_as_map(body), problem)
                 raise _wrong_result(_apply(resource, media_type, old, body), problem)
             warned = True
-        metadata, before = new["metadata"], old["metadata"]
+        metadata = new["metadata"]
         if not metadata.get("name"):
-            raise bad_request(
-                f"the name of the object ({info.name} based on URL) was undeterminable: name must be provided"
-            )
+            raise undetermined_name(info.name)
         if resource.namespaced and metadata.get("namespace", info.namespace) != info.namespace:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-        if not metadata.get("resourceVersion"):
-            metadata["resourceVersion"] = before["resourceVersion"]
         return await plan_update(server, request, resource, new, current, patched=True)
 
     try:

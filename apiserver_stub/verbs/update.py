@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING
 from apiserver_stub import objects
 from apiserver_stub.objects import Object
 from apiserver_stub.reply import Reply
-from apiserver_stub.status import bad_request, conflict, not_found
+from apiserver_stub.status import bad_request, not_found
 from apiserver_stub.store import Outcome, Record
 from apiserver_stub.verbs.planned import write
+from apiserver_stub.verbs.revisions import version_of
 from apiserver_stub.verbs.writing import (
     DryRun,
     check_options,
     decide_create,
     plan_update,
+    precondition_failed,
     prepare_new,
     read_object,
     settle_namespace,
+    undetermined_name,
 )
 
 if TYPE_CHECKING:
@@ -33,9 +36,7 @@ async def update(server: ApiServer, request: Request, resource: Resource) -> Rep
     obj = read_object(request, resource.kind, resource.api_version)
     metadata = obj["metadata"]
     if not metadata.get("name"):
-        raise bad_request(
-            f"the name of the object ({info.name} based on URL) was undeterminable: name must be provided"
-        )
+        raise undetermined_name(info.name)
     if metadata["name"] != info.name:
         raise bad_request(
             f"the name of the object ({metadata['name']}) does not match the name on the URL ({info.name})"
@@ -53,12 +54,9 @@ async def update(server: ApiServer, request: Request, resource: Resource) -> Rep
         if not resource.create_on_update or info.subresource:
             raise not_found(resource.group, resource.plural, info.name)
         if uid := new["metadata"].get("uid"):
-            text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: "
-            message = "StorageError: invalid object, Code: 4, Key: "
-            message += f"/registry/{resource.storage_key or resource.plural}/"
-            message += f"{resource.key(info.namespace, info.name)}, ResourceVersion: 0, AdditionalErrorMsg: {text}"
-            raise conflict(resource.group, resource.plural, info.name, message)
-        new["metadata"].pop("resourceVersion", None)
+            key = resource.key(info.namespace, info.name)
+            raise precondition_failed(resource, key, info.name, "UID", uid, "")
+        version_of(new["metadata"])  # an invalid one is an error, a valid one is ignored
         settle_namespace(request, resource, new["metadata"])
         return decide_create(server, request, resource, await prepare_new(server, request, resource, new))
 

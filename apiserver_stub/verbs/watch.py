@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from apiserver_stub import media, objects, tables
 from apiserver_stub.media import Format
 from apiserver_stub.objects import Object
-from apiserver_stub.status import ApiError, bad_request, expired
+from apiserver_stub.status import ApiError, expired
 from apiserver_stub.store import Change, Compacted, Record
 from apiserver_stub.store.base import with_revision, without_revision
-from apiserver_stub.verbs.get import parse_revision
 from apiserver_stub.verbs.lists import Selection, selection
+from apiserver_stub.verbs.revisions import requested_version
 from apiserver_stub.verbs.writing import invalid_options
 from nodeagent.base import apiproto, identity
 
@@ -42,10 +42,10 @@ class Watch:
         self._selection: Selection = selection(request, resource)
         self._format: Format = request.format
         self._include = tables.include_object(query)
-        self._revision = _start_revision(query.get("resourceVersion"))
         self._bookmarks = query.flag("allowWatchBookmarks")
         self._initial: bool | None = query.flag("sendInitialEvents") if "sendInitialEvents" in query else None
         _check_options(request, self._initial, lists=server.options.gates.enabled("WatchList"))
+        self._revision = requested_version(query.get("resourceVersion"), cached=True)  # with or without a cache
         query.integer("limit")  # no watch has one, so that it is only read
         seconds = query.integer("timeoutSeconds")
         minimum = server.options.min_request_timeout_seconds
@@ -247,30 +247,24 @@ def _forget(change: Change) -> None:
     change.shared = None
 
 
-def _start_revision(text: str) -> int:
-    try:
-        return parse_revision(text)
-    except ApiError as error:
-        raise ApiError(500, "", error.message.removeprefix("invalid resource version: ")) from None
-
-
 def _check_options(request: Request, initial: bool | None, *, lists: bool) -> None:
     match = request.query.get("resourceVersionMatch")
     field = "resourceVersionMatch"
     wrong: list[tuple[str, str, str]] = []
+    if initial is not None and match != "NotOlderThan":
+        text = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        wrong.append(("FieldValueForbidden", text, field))
     if initial is not None and not lists:
         text = "Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
         wrong.append(("FieldValueForbidden", text, "sendInitialEvents"))
     if initial is None and match:
         text = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
         wrong.append(("FieldValueForbidden", text, field))
-    elif initial is not None and not match:
-        text = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        wrong.append(("FieldValueForbidden", text, field))
-    elif initial is not None and match != "NotOlderThan":
+    if match and match != "NotOlderThan":
         text = f'Unsupported value: "{match}": supported values: "NotOlderThan"'
         wrong.append(("FieldValueNotSupported", text, field))
+    if match and request.query.get("continue"):
+        text = "Forbidden: resourceVersionMatch is forbidden when continue is provided"
+        wrong.append(("FieldValueForbidden", text, field))
     if wrong:
         raise invalid_options("ListOptions", wrong)
-    if request.query.get("continue"):
-        raise bad_request("continue is forbidden for watch")

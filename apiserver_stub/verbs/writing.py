@@ -13,6 +13,7 @@ from apiserver_stub.status import ApiError, Cause, bad_request, conflict, invali
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.validation import validate_metadata, validate_metadata_update
 from apiserver_stub.verbs.reserving import reserve
+from apiserver_stub.verbs.revisions import version_of
 from apiserver_stub.verbs.tracking import put, track_create, track_update
 from nodeagent.base import identity, yamlsafe
 
@@ -116,6 +117,12 @@ def _cannot_be_handled(obj: Object, problem: str) -> ApiError:
     return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}')
 
 
+def undetermined_name(name: str) -> ApiError:
+    """Return the 400 for a body without a name where the URL ends in *name*."""
+    text = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+    return bad_request(text)
+
+
 def settle_namespace(request: Request, resource: Resource, metadata: Object) -> None:
     """Give a new object the namespace of the path.
 
@@ -140,6 +147,8 @@ async def prepare_new(
     metadata = obj["metadata"]
     for name in _SERVER_SET:
         metadata.pop(name, None)
+    if not metadata.get("resourceVersion"):
+        metadata.pop("resourceVersion", None)
     _leave_out_empty(metadata)
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = generate_name(metadata)
@@ -213,21 +222,15 @@ async def plan_update(
     metadata, before = new["metadata"], old["metadata"]
     info = request.info
     name = before["name"]
+    if not metadata.get("name", name):
+        raise undetermined_name(name)
     if metadata.get("name", name) != name:
         raise bad_request(f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})")
     uid = metadata.get("uid")
     if uid and uid != before["uid"] and not patched:
-        raise conflict(
-            resource.group,
-            resource.plural,
-            name,
-            "StorageError: invalid object, Code: 4, Key: "
-            f"/registry/{resource.storage_key or resource.plural}/{current.key}, ResourceVersion: 0, "
-            f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {before['uid']}",
-        )
-    version = metadata.get("resourceVersion") or ""
-    if version and version != "0":
-        if version != before["resourceVersion"]:
+        raise precondition_failed(resource, current.key, name, "UID", uid, before["uid"])
+    if version := version_of(metadata):
+        if version != int(before["resourceVersion"]):
             raise modified(resource.group, resource.plural, name)
     elif not resource.unconditional_update:
         raise must_have_version(resource, name)
@@ -288,6 +291,16 @@ def finished(strategy: Strategy, new: Object, old: Object) -> bool:
 
 def _is_held(strategy: Strategy, obj: Object) -> bool:
     return bool(obj["metadata"].get("finalizers")) or strategy.lingers(obj)
+
+
+def precondition_failed(resource: Resource, key: str, name: str, member: str, wanted: str, found: str) -> ApiError:
+    """Return the 409 for a *member* of the metadata that is not as the write requires."""
+    text = (
+        f"StorageError: invalid object, Code: 4, Key: /registry/{resource.storage_key or resource.plural}/{key}, "
+        f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {member} in precondition: {wanted}, "
+        f"{member} in object meta: {found}"
+    )
+    return conflict(resource.group, resource.plural, name, text)
 
 
 def must_have_version(resource: Resource, name: str) -> ApiError:
