@@ -15,7 +15,7 @@ from nodeagent.model.pod import Pod, Volume
 from nodeagent_plugins.volumes.atomic_writer import Payload, write_payload
 from nodeagent_plugins.volumes.mounts import Mounter, in_thread
 from nodeagent_plugins.volumes.payload import DEFAULT_MODE, Collector, fs_group
-from nodeagent_plugins.volumes.trees import apply_fs_group, remove_tree
+from nodeagent_plugins.volumes.trees import apply_fs_group, open_to_all, remove_tree
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import AgentContext
@@ -61,15 +61,15 @@ class _Content(ABC):
 
     def _make(self, directory: Path, group: int | None) -> None:
         directory.mkdir(mode=0o750, exist_ok=True)
+        open_to_all(directory)
         if self.in_memory and not self._mounter.mounted(directory):
             try:
-                self._mounter.mount("tmpfs", directory, "mode=0777")
+                self._mounter.mount("tmpfs", directory, "")
             except OSError as error:
                 if error.errno != errno.EPERM:
                     raise
                 # Without the right to mount (tests, a node inside a container) the pod matters more.
                 _log.warning("Volume content lies on disk, not in memory", extra={"volume": str(directory)})
-        directory.chmod(0o777)
         if group is not None and not any(directory.iterdir()):
             apply_fs_group(directory, group)
 

@@ -12,12 +12,18 @@ from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import VolumeError
 from nodeagent.model.pod import EmptyDirVolume, Pod, Volume
 from nodeagent_plugins.volumes.mounts import Mounter, in_thread
-from nodeagent_plugins.volumes.trees import apply_fs_group, make_directories, remove_if_empty, remove_tree
+from nodeagent_plugins.volumes.payload import fs_group
+from nodeagent_plugins.volumes.trees import (
+    apply_fs_group,
+    make_directories,
+    open_to_all,
+    remove_if_empty,
+    remove_tree,
+)
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import AgentContext
 
-_MODE = 0o777
 _HUGE = "hugepages-"
 
 
@@ -50,13 +56,12 @@ class EmptyDir:
         if marker.exists() and directory.exists() and not mount:
             return
         directory.mkdir(mode=0o750, exist_ok=True)
+        open_to_all(directory)
         if mount:
             self._mounter.mount(kind, directory, options)
-        directory.chmod(_MODE)
-        security = pod.spec.security_context
-        if security is not None and security.fs_group is not None:
-            lenient = security.fs_group_change_policy == "OnRootMismatch"
-            apply_fs_group(directory, security.fs_group, only_on_mismatch=lenient)
+        # A mounted file system keeps the mode that the kernel gives its root: 1777 for tmpfs, 0755 for hugetlbfs.
+        if (group := fs_group(pod)) is not None:
+            apply_fs_group(directory, group)
         make_directories(marker.parent)
         marker.touch()
 

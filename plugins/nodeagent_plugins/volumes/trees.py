@@ -20,6 +20,13 @@ def make_directories(path: Path) -> None:
             directory.mkdir(mode=0o750, exist_ok=True)
 
 
+def open_to_all(directory: Path) -> None:
+    """Let every user read and write in *directory*; set-group-ID and sticky bits stay."""
+    mode = stat.S_IMODE(directory.stat().st_mode)
+    if mode & 0o777 != 0o777:
+        directory.chmod(mode | 0o777)
+
+
 def apply_fs_group(directory: Path, group: int, *, readonly: bool = False, only_on_mismatch: bool = False) -> None:
     """Give a tree to *group* and let the group use it; the root is changed last.
 

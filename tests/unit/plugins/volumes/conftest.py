@@ -16,9 +16,12 @@ from nodeagent_plugins.volumes.empty_dir import EmptyDir
 from nodeagent_plugins.volumes.host_path import HostPath
 from nodeagent_plugins.volumes.manager import Manager
 
+ROOT_MODES = {"tmpfs": 0o1777, "hugetlbfs": 0o755}
+"""Modes that the kernel gives the root directory of a new file system."""
+
 
 class FakeMounter:
-    """Remembers what was mounted; directories stay as they are."""
+    """Records mounts; the target gets the mode of the file system's root, its content stays."""
 
     def __init__(self) -> None:
         self.mounts: dict[Path, tuple[str, str]] = {}
@@ -29,6 +32,7 @@ class FakeMounter:
         if self.refuses is not None:
             raise self.refuses
         self.mounts[target] = (kind, options)
+        target.chmod(ROOT_MODES[kind])
 
     def bind(self, source: Path, target: Path) -> None:
         self.mounts[target] = ("bind", str(source))

@@ -66,6 +66,31 @@ async def test_without_the_right_to_mount_a_secret_lies_on_disk(
     assert tree(await path_of(manager, pod)) == {"password": "hunter2"}
 
 
+@pytest.mark.parametrize(("kind", "expected"), [("secret", 0o1777), ("configMap", 0o777)])
+async def test_directory_of_content_has_the_mode_of_its_medium(
+    manager: Manager, objects: FakeObjects, kind: str, expected: int
+) -> None:
+    objects.config_maps["default", "some"] = objects.secrets["default", "some"] = {"data": {}}
+    source = {"secret": {"secretName": "some"}, "configMap": {"name": "some"}}[kind]
+
+    path = Path((await manager.prepare(pod_with({"name": "v", kind: source})))["v"].host_path)
+
+    assert mode(path) == expected
+
+
+async def test_restarted_agent_leaves_set_group_id_bit_of_content(
+    manager: Manager, objects: FakeObjects, context: AgentContext, mounter: FakeMounter
+) -> None:
+    objects.config_maps["default", "some"] = {"data": {"a": "1"}}
+    volume = {"name": "v", "configMap": {"name": "some"}}
+    pod = pod_with(volume, security_context={"fsGroup": os.getgid()})
+    path = Path((await manager.prepare(pod))["v"].host_path)
+
+    await new_manager(context, mounter).prepare(pod)
+
+    assert mode(path) == 0o2777
+
+
 async def test_items_choose_keys_paths_and_modes(manager: Manager, objects: FakeObjects) -> None:
     objects.config_maps["default", "cm"] = {"data": {"a": "1", "b": "2", "c": "3"}}
     items = [{"key": "a", "path": "deep/er/one", "mode": 0o600}, {"key": "b", "path": "two"}]

@@ -130,6 +130,23 @@ async def test_huge_pages_have_the_size_that_the_pod_asks_for(
             await manager.prepare(pod)
 
 
+@pytest.mark.parametrize(
+    ("medium", "own", "grouped"),
+    [("", 0o777, 0o2777), ("Memory", 0o1777, 0o3777), ("HugePages-2Mi", 0o755, 0o2775)],
+)
+async def test_mode_follows_from_medium_and_fs_group(manager: Manager, medium: str, own: int, grouped: int) -> None:
+    huge = {"hugepages-2Mi": "2Mi"}
+    container = make_container(
+        volume_mounts=[{"name": "v", "mountPath": "/v"}], resources={"limits": huge, "requests": huge}
+    )
+    spec = {"containers": [container], "volumes": [{"name": "v", "emptyDir": {"medium": medium}}]}
+    plain, group = make_pod("plain", **spec), make_pod("group", **spec, security_context={"fsGroup": os.getgid()})
+
+    modes = [stat.S_IMODE(Path((await manager.prepare(pod))["v"].host_path).stat().st_mode) for pod in (plain, group)]
+
+    assert modes == [own, grouped]
+
+
 async def test_fs_group_owns_the_directory(manager: Manager) -> None:
     pod = pod_with({"name": "scratch", "emptyDir": {}}, security_context={"fsGroup": os.getgid()})
 
