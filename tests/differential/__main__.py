@@ -73,7 +73,7 @@ async def _record_resource(target: Target, resource: Resource, document: dict[st
         if outcome.code >= 300:
             raise AssertionError(f"base {number} of {resource.name}: {outcome}")
     shape = schema.kind_shape(document, resource.api_version, resource.kind)
-    generated = generate.generate(resource, shape, count, _SEED)
+    generated = generate.generate(resource, [outcome.obj for outcome in bases], shape, count, _SEED)
     recording = Recording(resource.name, "")
     recording.bases = [(base, outcome.obj) for base, outcome in zip(resource.bases, bases, strict=True)]
     for case, outcome in zip(generated, await run.run(generated), strict=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tests.differential.cases import Case
 from tests.differential.catalog import Resource
@@ -134,8 +134,11 @@ _NAMES: dict[str, tuple[Json, ...]] = {
 }
 
 
-def generate(resource: Resource, shape: Shape, count: int, seed: int) -> list[Case]:
-    """Return *count* different cases of *resource*, or all that there are, the same for the same *seed*."""
+def generate(resource: Resource, stored: list[Json], shape: Shape, count: int, seed: int) -> list[Case]:
+    """Return *count* different cases of *resource*, or all that there are, the same for the same *seed*.
+
+    :param stored: the base objects as the server stores them; updates and patches start from these.
+    """
     random_ = random.Random(f"{resource.name}:{seed}")
     singles = [list(_edits(base, shape, random_)) for base in resource.bases]
     cases: dict[str, Case] = {}
@@ -146,9 +149,11 @@ def generate(resource: Resource, shape: Shape, count: int, seed: int) -> list[Ca
     shares = [("create", 0.55), ("pairs", 0.1), ("update", 0.17), ("patch", 0.12)]
     if resource.has_status:
         shares.append(("status", 0.06))
+    changes = [list(_edits(obj, shape, random_)) for obj in stored]
     for kind, share in shares:
+        edits = singles if kind == "pairs" else changes
         wanted = round(count * share) + len(cases)
-        for case in _cases(kind, resource, shape, singles, creations, random_):
+        for case in _cases(kind, resource.bases if kind == "pairs" else stored, shape, edits, creations, random_):
             if len(cases) >= wanted:
                 break
             cases.setdefault(repr(case), case)
@@ -157,7 +162,7 @@ def generate(resource: Resource, shape: Shape, count: int, seed: int) -> list[Ca
 
 def _cases(
     kind: str,
-    resource: Resource,
+    bases: Sequence[Json],
     shape: Shape,
     singles: list[list[Edit]],
     creations: list[Case],
@@ -172,7 +177,7 @@ def _cases(
         if kind == "pairs":
             other = random_.choice(singles[number])
             combined = Edit(edit.set | other.set, tuple(dict.fromkeys((*edit.unset, *other.unset))))
-            if _applies(combined, resource.bases[number]):
+            if _applies(combined, bases[number]):
                 yield Case("create", number, combined)
         elif kind == "status":
             in_status = [item for item in singles[number] if all(path.startswith("/status") for path in _paths(item))]
@@ -183,7 +188,7 @@ def _cases(
             continue
         elif kind == "update":
             yield Case("update", number, edit)
-        elif (case := _patch(number, resource.bases[number], shape, edit, random_)) is not None:
+        elif (case := _patch(number, bases[number], shape, edit, random_)) is not None:
             yield case
 
 

@@ -106,7 +106,10 @@ class Runner:
         return [outcomes[number] for number in range(len(cases))]
 
     async def _outcome(self, connection: Connection, case: Case) -> Outcome:
-        method, path, body, content_type = self.request(case)
+        try:
+            method, path, body, content_type = self.request(case)
+        except (LookupError, ValueError, TypeError, AttributeError) as error:
+            return Outcome(0, messages=(f"the stored base has another shape: {error!r}",))
         query = "&".join(filter(None, ["dryRun=All" if self.resource.stored else "", case.query]))
         response = await connection.request(method, f"{path}?{query}", body, {"Content-Type": content_type})
         return outcome(response)
