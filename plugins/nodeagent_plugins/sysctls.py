@@ -11,6 +11,7 @@ from nodeagent import hookimpl
 from nodeagent.config.rules.sysctls import normalize
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.pods import Rejection
+from nodeagent.model.checks import sysctl_name
 from nodeagent.model.pod import Pod
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ class SysctlAdmission:
         for sysctl in (context.sysctls if context is not None else None) or ():
             name = normalize(sysctl.name)
             problem = ""
-            if name not in self._names and not name.startswith(self._prefixes):
+            valid = not sysctl_name(sysctl.name)  # A prefix would match invalid names too.
+            if name not in self._names and not (valid and name.startswith(self._prefixes)):
                 problem = "not allowlisted"
             elif pod.spec.host_network and name.startswith(_NET_PREFIX):
                 problem = "not allowed with host Net enabled"

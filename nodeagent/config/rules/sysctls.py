@@ -6,10 +6,12 @@ import re
 
 _IPC = (
     "kernel.sem",
+    "kernel.shm",
     "kernel.shmall",
     "kernel.shmmax",
     "kernel.shmmni",
     "kernel.shm_rmid_forced",
+    "kernel.msg",
     "kernel.msgmax",
     "kernel.msgmnb",
     "kernel.msgmni",
@@ -36,6 +38,6 @@ def check_pattern(text: str) -> str:
     if len(text) > _MAX_LENGTH or not _NAME.fullmatch(name):
         return "is not the name of a sysctl, nor a prefix of one ending in '*'"
     plain = normalize(text)
-    if plain in _IPC or plain in _IPC_PATTERNS or plain.startswith(_TREES):
+    if plain.removesuffix("*") in _IPC or plain.startswith(_TREES):
         return ""
     return f"does not belong to a pod alone, as {', '.join(_IPC_PATTERNS)}, fs.mqueue.* and net.* do"

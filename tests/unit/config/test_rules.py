@@ -217,7 +217,11 @@ WRONG = [
     ("oomScoreAdj: 1001", "oomScoreAdj", "must be between -1000 and 1000"),
     ("allowedUnsafeSysctls: [vm.swappiness]", "allowedUnsafeSysctls[0]", "does not belong to a pod alone"),
     ("allowedUnsafeSysctls: ['kernel.*']", "allowedUnsafeSysctls[0]", "does not belong to a pod alone"),
-    ("allowedUnsafeSysctls: ['net..x']", "allowedUnsafeSysctls[0]", "is not the name of a sysctl"),
+    *(
+        (f"allowedUnsafeSysctls: ['{name}']", "allowedUnsafeSysctls[0]", "is not the name of a sysctl")
+        for name in ("net..x", "net.foo-", "net.bar..", "net.Foo", "net.*.x", f"net.{'a' * 250}")
+    ),
+    ("allowedUnsafeSysctls: ['net*']", "allowedUnsafeSysctls[0]", "does not belong to a pod alone"),
     # Images and limits
     ("imageGCHighThresholdPercent: 101", "imageGCHighThresholdPercent", "must be between 0 and 100"),
     ("imageGCLowThresholdPercent: -1", "imageGCLowThresholdPercent", "must be between 0 and 100"),
@@ -501,6 +505,7 @@ RIGHT = [
     "contentType: application/json",
     "allowedUnsafeSysctls: ['net.*', net/ipv4/conf/eth0.1/arp, 'kernel.msg*', fs.mqueue.msg_max, net.core.somaxconn]",
     "allowedUnsafeSysctls: ['net.ipv4.conf.eth0/1.*']",
+    "allowedUnsafeSysctls: ['kernel.shmmax*', kernel.shm, kernel.msg]",
     "logging: {format: json}",
     "logging: {vmodule: [{filePattern: 'pod*', verbosity: 4}]}",
     "logging: {options: {json: {splitStream: true, infoBufferSize: 64Ki}}}\nfeatureGates: {LoggingAlphaOptions: true}",

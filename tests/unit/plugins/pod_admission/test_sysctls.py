@@ -35,6 +35,12 @@ async def test_allowed_ones_pass(tmp_path, allowed):
     assert await verdict(tmp_path, "kernel.msgmax", allowed=[allowed]) is None
 
 
+@pytest.mark.parametrize("name", ["net.foo-", "net.bar..", "net.", "net.ipv4.Foo", f"net.{'a' * 250}"])
+async def test_invalid_name_is_rejected_despite_matching_prefix(tmp_path, name):
+    expected = ("SysctlForbidden", f'forbidden sysctl: "{name}" not allowlisted')
+    assert await verdict(tmp_path, name, allowed=["net.*"]) == expected
+
+
 @pytest.mark.parametrize("name", ["net.ipv4.conf.eth0/1.rp_filter", "net/ipv4/conf/eth0.1/rp_filter"])
 async def test_a_dot_may_belong_to_a_name(tmp_path, name):
     assert await verdict(tmp_path, name, allowed=["net.ipv4.conf.eth0/1.*"]) is None
