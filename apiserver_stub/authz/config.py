@@ -18,7 +18,7 @@ from apiserver_stub.authz.webhook import WebhookSettings
 from apiserver_stub.cel import CelError, Expression
 from apiserver_stub.options.authorization import MODES
 from apiserver_stub.status import Cause, duplicate, invalid_value, not_supported, quote, required
-from apiserver_stub.validation import subdomain_problems
+from apiserver_stub.validation.names import subdomain_problems
 from nodeagent.base import identity, yamlsafe
 from nodeagent.base.duration import parse_duration
 

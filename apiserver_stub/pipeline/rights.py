@@ -11,7 +11,7 @@ from apiserver_stub.authn.impersonation import NoUserNamed, impersonate
 from apiserver_stub.pipeline.refusals import AuthorizationFailed, PlainError
 from apiserver_stub.request import Query, RequestInfo, User
 from apiserver_stub.status import ApiError, details_of, qualified, quote
-from apiserver_stub.validation import path_problems
+from apiserver_stub.validation.names import path_problems
 from nodeagent.base.selectors import SelectorError, parse_field_selector
 
 if TYPE_CHECKING:

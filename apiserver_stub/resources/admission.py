@@ -13,7 +13,7 @@ from apiserver_stub.resources.gated_fields import drop_from_webhooks
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, duplicate, invalid_value, not_supported, required
 from apiserver_stub.strategic import POLICY, WEBHOOKS
-from apiserver_stub.validation import label_problems, subdomain_problems
+from apiserver_stub.validation.names import label_problems, subdomain_problems
 from nodeagent.base import identity
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from apiserver_stub.resources.columns import AGE, NAME
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, forbidden_value, invalid_value, not_supported, required
 from apiserver_stub.strategic import CONDITIONS
-from apiserver_stub.validation import path_problems, subdomain_problems
+from apiserver_stub.validation.names import path_problems, subdomain_problems
 from nodeagent.base import identity
 from nodeagent.base.identity import Identity
 

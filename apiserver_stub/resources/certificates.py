@@ -11,7 +11,7 @@ from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, duplicate, forbidden_value, invalid_value, not_supported, required
-from apiserver_stub.validation import label_problems, path_problems, subdomain_problems
+from apiserver_stub.validation.names import label_problems, path_problems, subdomain_problems
 from nodeagent.base import identity
 
 if TYPE_CHECKING:

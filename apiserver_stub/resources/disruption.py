@@ -13,7 +13,7 @@ from apiserver_stub.resources.gated_fields import drop_from_budget
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, invalid_value, not_supported, quote
 from apiserver_stub.strategic import BUDGET
-from apiserver_stub.validation import validate_selector
+from apiserver_stub.validation.labels import validate_selector
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options

@@ -10,7 +10,7 @@ from apiserver_stub.objects import Object
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Column, Resource, Strategy
 from apiserver_stub.status import Cause, duplicate, invalid_value, not_supported, required
-from apiserver_stub.validation import label_problems
+from apiserver_stub.validation.names import label_problems
 from nodeagent.base import identity
 
 if TYPE_CHECKING:

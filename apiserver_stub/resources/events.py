@@ -13,7 +13,7 @@ from apiserver_stub.resources.columns import name
 from apiserver_stub.resources.registry import Column, Resource, Strategy
 from apiserver_stub.status import Cause, invalid_value, quote, required
 from apiserver_stub.tables import since
-from apiserver_stub.validation import path_problems, qualified_name_problems, subdomain_problems
+from apiserver_stub.validation.names import path_problems, qualified_name_problems, subdomain_problems
 from nodeagent.base import identity
 
 if TYPE_CHECKING:

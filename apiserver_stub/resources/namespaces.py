@@ -9,7 +9,7 @@ from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import STANDARD_VERBS, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, invalid_value
 from apiserver_stub.strategic import CONDITIONS
-from apiserver_stub.validation import finalizer_problems, label_problems
+from apiserver_stub.validation.names import finalizer_problems, label_problems
 from nodeagent.base import identity
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from apiserver_stub.status import (
     not_supported,
     required,
 )
-from apiserver_stub.validation import label_problems, subdomain_problems
+from apiserver_stub.validation.names import label_problems, subdomain_problems
 from nodeagent.base import identity
 from nodeagent.base.quantity import Quantity
 

@@ -9,7 +9,8 @@ from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, CREATED_AT, NAME
 from apiserver_stub.resources.registry import Column, Resource, Strategy
 from apiserver_stub.status import Cause, invalid_value, not_supported, required
-from apiserver_stub.validation import path_problems, subdomain_problems, validate_selector
+from apiserver_stub.validation.labels import validate_selector
+from apiserver_stub.validation.names import path_problems, subdomain_problems
 from nodeagent.base import identity
 
 if TYPE_CHECKING:

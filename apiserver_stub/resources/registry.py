@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from apiserver_stub.objects import Object, decode, dig, encode_for_store
 from apiserver_stub.status import Cause
 from apiserver_stub.strategic import OBJECT, Schema
-from apiserver_stub.validation import subdomain_problems
+from apiserver_stub.validation.names import subdomain_problems
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer

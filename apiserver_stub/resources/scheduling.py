@@ -8,7 +8,7 @@ from apiserver_stub.objects import Object
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Resource, Strategy
 from apiserver_stub.status import Cause, forbidden_value, invalid_value, required
-from apiserver_stub.validation import label_problems
+from apiserver_stub.validation.names import label_problems
 from nodeagent.base import identity
 
 if TYPE_CHECKING:

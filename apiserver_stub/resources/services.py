@@ -12,7 +12,7 @@ from apiserver_stub.resources.service_addresses import ServiceAddresses, Service
 from apiserver_stub.resources.service_families import keep_given, settle
 from apiserver_stub.status import Cause, invalid_value, required
 from apiserver_stub.strategic import SERVICE
-from apiserver_stub.validation import service_name_problems
+from apiserver_stub.validation.names import service_name_problems
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options

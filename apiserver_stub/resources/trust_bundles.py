@@ -8,7 +8,7 @@ from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import NAME, at
 from apiserver_stub.resources.registry import Resource, Strategy
 from apiserver_stub.status import Cause, invalid_value
-from apiserver_stub.validation import path_problems
+from apiserver_stub.validation.names import path_problems
 from nodeagent.base import identity
 
 if TYPE_CHECKING:

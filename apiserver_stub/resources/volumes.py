@@ -10,7 +10,7 @@ from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, forbidden_value, invalid_value, not_supported, required
 from apiserver_stub.strategic import CONDITIONS
-from apiserver_stub.validation import subdomain_problems
+from apiserver_stub.validation.names import subdomain_problems
 from nodeagent.base import identity
 from nodeagent.base.quantity import Quantity
 

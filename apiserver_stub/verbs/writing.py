@@ -11,7 +11,7 @@ from apiserver_stub.checking import Findings, Misfit, check, repeated, type_name
 from apiserver_stub.objects import Object
 from apiserver_stub.status import ApiError, Cause, bad_request, conflict, invalid, modified
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
-from apiserver_stub.validation import validate_metadata, validate_metadata_update
+from apiserver_stub.validation.metadata import validate_metadata, validate_metadata_update
 from apiserver_stub.verbs.reserving import reserve
 from apiserver_stub.verbs.revisions import version_of
 from apiserver_stub.verbs.tracking import put, track_create, track_update
