@@ -18,7 +18,7 @@ from nodeagent.apiclient import Client, connect
 from nodeagent.base.aio import SystemClock
 from nodeagent.config.names import native_version
 from nodeagent.config.types import NodeAgentConfiguration
-from nodeagent.contracts.api import EVENTS, NODES, PODS
+from nodeagent.contracts.api import CORE_EVENTS, NODES, PODS
 from nodeagent.demo.pod import CONTAINERS, NAMESPACE, NODE, POD, condition, make_pod, stages, trouble
 from nodeagent.demo.programs import (
     DemoError,
@@ -166,8 +166,9 @@ class Demo:
         for container in CONTAINERS:
             await self._log(pod, container)
         self.say("Events")
-        for event in sorted(await self._events(admin, pod), key=lambda event: str(event.get("eventTime"))):
-            self.say(f"  {event.get('type', ''):9}{event.get('reason', ''):13}{event.get('note', '')}")
+        # The names end with the time in nanoseconds; the timestamps are in seconds.
+        for event in sorted(await self._events(admin, pod), key=lambda event: str(event["metadata"]["name"])):
+            self.say(f"  {event.get('type', ''):9}{event.get('reason', ''):13}{event.get('message', '')}")
 
     async def _stages(self, admin: Client, begin: float) -> dict[str, Any]:
         """Tell each stage as the pod reaches it; return the pod once it is ready."""
@@ -243,8 +244,8 @@ class Demo:
         return await admin.get(PODS, POD, NAMESPACE, into=dict)
 
     async def _events(self, admin: Client, pod: dict[str, Any]) -> list[dict[str, Any]]:
-        found = await admin.list(EVENTS, NAMESPACE, into=dict)
-        return [event for event in found.items if event.get("regarding", {}).get("uid") == pod["metadata"]["uid"]]
+        found = await admin.list(CORE_EVENTS, NAMESPACE, into=dict)
+        return [event for event in found.items if event["involvedObject"].get("uid") == pod["metadata"]["uid"]]
 
     async def _keep_or_delete(self, admin: Client) -> bool:
         """Whether the pod of an earlier run goes on; one that has ended, or is about to, goes first."""

@@ -1,4 +1,4 @@
-"""Event recorder: tells operators through the events API what happened on this node.
+"""Event recorder: reports as Events of the API server what happened on this node.
 
 spec: config.eventRecordQPS, config.eventBurst
 """

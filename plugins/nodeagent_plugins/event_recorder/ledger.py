@@ -1,9 +1,12 @@
-"""What has happened, folded into series, and what of it the server has not been told yet. No I/O.
+"""Aggregation of recorded events into series, and the queue of series to send. No I/O.
 
-Equal events are one series: told when it begins, later by its count. Many similar ones, which differ in their note
-alone, are taken as equal after a while. The ledger holds a bounded number of series. When it is full it forgets, in
-this order: series told in full; repeats of Normal events. Repeats of Warnings and what was never told at all go only
-where nothing else is left, which guards the memory of a node whose server stays away.
+The rules are those of the kubelet. Equal events are one series, whose event the server has once with a count. From ten
+different messages of one reason on, each within ten minutes of the last, further ones go into one combined series. An
+occurrence that exceeds the limit per object is counted, and sent with the next one that does not.
+
+Other than the kubelet, a series waits here while the server is away, and repeats within a few seconds are sent
+together. The number of series is bounded: first those with nothing to send are evicted, then repeats of Normal events.
+Repeats of Warnings and series that were never sent are evicted last.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from datetime import datetime
 from nodeagent.base.aio import Clock
 from nodeagent.contracts.events import EventType
 from nodeagent.model.meta import ObjectReference
+from nodeagent_plugins.event_recorder.spam import SpamFilter
 
 CAPACITY = 4096
 SIMILAR_LIMIT = 10
@@ -47,22 +51,23 @@ class Series:
     """Tells apart what began at the same microsecond."""
     told: int = 0
     """How many occurrences the server knows; 0 is none at all."""
+    accepted: int = 0
+    """The count up to the last occurrence within the limit of the object; 0 if all exceeded it."""
     due: float = 0.0
     """Monotonic time from which repeats may be told."""
-    core: bool = False
-    """Told in the older form."""
     tries: int = 0
     annotations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def untold(self) -> int:
-        return self.count - self.told
+        """How many occurrences are to be sent; the count that is sent includes those over the limit."""
+        return max(0, self.accepted - self.told)
 
 
 @dataclass(slots=True)
 class _Similar:
     last: float
-    notes: set[str] = field(default_factory=set)
+    notes: dict[str, None] = field(default_factory=dict)
 
 
 class Ledger:
@@ -77,6 +82,7 @@ class Ledger:
         self._firsts: OrderedDict[Hashable, Series] = OrderedDict()
         self._repeats: OrderedDict[Hashable, Series] = OrderedDict()
         self._similar: OrderedDict[Hashable, _Similar] = OrderedDict()
+        self._spam = SpamFilter(clock)
         self._serial = 0
         self.dropped = 0
 
@@ -105,37 +111,36 @@ class Ledger:
     ) -> None:
         """Note one occurrence."""
         reason = cut(reason, _MAX_WORD_BYTES) or "Unknown"
-        subject = (regarding.kind, regarding.namespace, regarding.name, regarding.uid)
+        subject = (regarding.api_version, regarding.kind, regarding.namespace, regarding.name, regarding.uid)
         alike: Hashable = (subject, type, reason)
-        if self._one_of_many((subject, type, reason), note):
+        if self._one_of_many(alike, note):
             note = SIMILAR_PREFIX + note
         else:
-            alike = (subject, type, reason, regarding.field_path, note, action)
+            alike = (subject, type, reason, regarding.field_path, note)
         now = self._clock.wall()
         series = self._series.get(alike)
         if series is None:
             self._serial += 1
-            series = Series(
+            series = self._series[alike] = Series(
                 key=alike,
                 regarding=regarding,
                 related=related,
                 type=type,
                 reason=reason,
-                action=cut(action, _MAX_WORD_BYTES) or reason,
+                action=cut(action, _MAX_WORD_BYTES),
                 note=cut(note, _MAX_NOTE_BYTES),
                 first_at=now,
                 last_at=now,
                 serial=self._serial,
                 annotations=dict(annotations or {}),
             )
-            self._series[alike] = series
-            self._firsts[alike] = series
-            self._shrink()
         else:
             series.count, series.last_at = series.count + 1, now
-            series.note = cut(note, _MAX_NOTE_BYTES)  # of similar ones the last
+            series.note = cut(note, _MAX_NOTE_BYTES)  # Of similar events, the message of the last one is shown.
             self._series.move_to_end(alike)
-            self._expect(series)
+        if self._spam.accept(subject):
+            self._accept(series)
+        self._shrink()
 
     def take(self, *, newest_first: bool = False, all_due: bool = False) -> Series | None:
         """Take out what is to be told next: beginnings in order, then repeats that are due."""
@@ -171,10 +176,8 @@ class Ledger:
         waiting.move_to_end(series.key, last=newest_first)
 
     def begin_again(self, series: Series) -> None:
-        """Tell *series* as a new one: the server has forgotten it."""
-        self._serial += 1
-        series.count, series.told, series.serial = series.untold, 0, self._serial
-        series.first_at = series.last_at
+        """Have the event of *series* created again, with its count: it has expired on the server."""
+        series.told = 0
         self._repeats.pop(series.key, None)
         self.put_back(series)
 
@@ -186,6 +189,13 @@ class Ledger:
                 del place[series.key]
 
     # --- inside -------------------------------------------------------------------------------------------
+
+    def _accept(self, series: Series) -> None:
+        """Have all occurrences of *series* sent up to now."""
+        first, series.accepted = series.accepted == 0, series.count
+        if first:
+            self._firsts[series.key] = series
+        self._expect(series)
 
     def _expect(self, series: Series) -> None:
         """Have the repeats of *series* told; one that is under way is looked at again when it is through."""
@@ -200,11 +210,13 @@ class Ledger:
             similar = self._similar[key] = _Similar(now)
         similar.last = now
         self._similar.move_to_end(key)
-        if len(similar.notes) < SIMILAR_LIMIT:
-            similar.notes.add(note)
+        similar.notes[note] = None
         if len(self._similar) > self._capacity:
             self._similar.popitem(last=False)
-        return len(similar.notes) >= SIMILAR_LIMIT
+        if len(similar.notes) < SIMILAR_LIMIT:
+            return False
+        similar.notes.pop(next(iter(similar.notes)))
+        return True
 
     def _shrink(self) -> None:
         if len(self._series) <= self._capacity:
@@ -214,7 +226,7 @@ class Ledger:
     def _victims(self) -> Iterator[Series]:
         """Yield what to forget, the least worth first; each rank by age."""
         *older, _ = self._series.values()
-        yield from (s for s in older if s.told and not s.untold)
+        yield from (s for s in older if not s.untold)
         yield from (s for s in older if s.told and s.type is EventType.NORMAL)
         yield from (s for s in older if s.type is EventType.NORMAL)
         yield from (s for s in older if s.told)

@@ -13,7 +13,7 @@ from nodeagent.apiclient import Client, connect
 from nodeagent.base.aio import SystemClock, TaskOwner
 from nodeagent.base.duration import Duration
 from nodeagent.config.types import Taint
-from nodeagent.contracts.api import EVENTS, LEASES, NODES, PODS
+from nodeagent.contracts.api import CORE_EVENTS, LEASES, NODES, PODS
 from nodeagent.contracts.events import EventType
 from nodeagent.errors import ApiNotFound
 from nodeagent.model.pod import Pod
@@ -75,9 +75,11 @@ async def test_a_node_lives_with_its_own_rights(
         await client.create(PODS, pod, "default")
         await until(lambda: sets and sets[-1] == ["web"])
         web = await own.get(PODS, "web", "default", into=Pod)
-        for _ in range(3):
+        context.recorder.record(web.reference(), EventType.WARNING, "BackOff", "Back-off restarting")
+        begun = await until(lambda: _event(client, web, 1))
+        for _ in range(2):
             context.recorder.record(web.reference(), EventType.WARNING, "BackOff", "Back-off restarting")
-        event = await until(lambda: _event(client, "BackOff", 3))
+        event = await until(lambda: _event(client, web, 3))
         await client.delete(PODS, "web", "default", grace_seconds=0)
         await until(lambda: sets[-1] == [])
     node = await client.get(NODES, "node-1", into=dict)
@@ -88,8 +90,11 @@ async def test_a_node_lives_with_its_own_rights(
     assert node["status"]["images"][0]["names"][-1] == "registry.test/a:1"
     assert node["status"]["nodeInfo"]["containerRuntimeVersion"] == "fake://1.0.0"
     assert {"cpu", "memory", "pods", "ephemeral-storage"} <= node["status"]["allocatable"].keys()
-    assert event["regarding"]["name"] == "web"
-    assert event["reportingInstance"] == "node-1"
+    assert event["metadata"]["name"] == begun["metadata"]["name"]
+    assert event["involvedObject"]["name"] == "web"
+    assert event["source"] == {"component": "kubelet", "host": "node-1"}
+    assert (event["reportingComponent"], event["reportingInstance"]) == ("kubelet", "node-1")
+    assert begun["firstTimestamp"] == begun["lastTimestamp"] == event["firstTimestamp"] <= event["lastTimestamp"]
 
 
 async def _remove(client: Client) -> None:
@@ -110,12 +115,8 @@ async def _renewed(client: Client, first: dict[str, Any]) -> bool:
     return bool(lease["spec"]["renewTime"] > first["spec"]["renewTime"])
 
 
-async def _event(client: Client, reason: str, count: int) -> dict[str, Any] | None:
-    listing = await client.list(EVENTS, "default", into=dict)
-    found = [event for event in listing.items if event["reason"] == reason]
-    return next((event for event in found if _count(event) == count), None)
-
-
-def _count(event: dict[str, Any]) -> int:
-    """Return how often it happened: in the older form where a server lets nodes write no other."""
-    return int(event.get("series", {}).get("count") or event.get("deprecatedCount") or 1)
+async def _event(client: Client, pod: Pod, count: int) -> dict[str, Any] | None:
+    """Return the event about *pod* once it has occurred *count* times."""
+    listing = await client.list(CORE_EVENTS, "default", into=dict)
+    found = [event for event in listing.items if event["involvedObject"].get("uid") == pod.uid]
+    return next((event for event in found if event["count"] == count), None)

@@ -1,11 +1,10 @@
-"""Events reach the server once each, repeats as a series, within the configured rate, and survive an outage."""
+"""Tests for the event recorder: core/v1 events, counted repeats, limits and outages of the server."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,9 @@ import pytest
 
 from nodeagent.apiclient import Client
 from nodeagent.base.aio import TaskOwner
-from nodeagent.contracts.api import CORE_EVENTS, EVENTS
+from nodeagent.contracts.api import CORE_EVENTS
 from nodeagent.contracts.events import EventType
-from nodeagent.errors import ApiError, ApiNotFound, ApiUnavailable
+from nodeagent.errors import ApiError, ApiUnavailable
 from nodeagent.model.meta import ObjectReference
 from nodeagent.testing import FakeApi, FakeClock, make_pod
 from nodeagent.testing.context import make_config, make_context
@@ -54,8 +53,12 @@ def make(api: FakeApi, clock: FakeClock, tasks: TaskOwner) -> MakeRecorder:
     return recorder
 
 
-def notes(api: FakeApi) -> list[str]:
-    return [event["note"] for event in api.all(EVENTS)]
+def messages(api: FakeApi) -> list[str]:
+    return [event["message"] for event in api.all(CORE_EVENTS)]
+
+
+def pod_named(name: str) -> ObjectReference:
+    return make_pod(name).reference()
 
 
 # --- what is told ---------------------------------------------------------------------------------------------
@@ -66,16 +69,17 @@ async def test_an_event_is_told_at_once(make: MakeRecorder, api: FakeApi, clock:
 
     await clock.advance(0)
 
-    (event,) = api.all(EVENTS)
+    (event,) = api.all(CORE_EVENTS)
     assert event["metadata"]["namespace"] == "default"
     assert event["metadata"]["name"].startswith("web.")
-    assert event["eventTime"] == "2024-01-02T15:04:05.000000Z"
-    assert event["regarding"]["fieldPath"] == "spec.containers{web}"
+    assert event["involvedObject"]["fieldPath"] == "spec.containers{web}"
     assert event["related"]["kind"] == "Node"
-    assert (event["type"], event["reason"], event["note"]) == ("Warning", "BackOff", "Back-off restarting")
-    assert (event["reportingController"], event["reportingInstance"]) == ("kubelet", "node-1")
-    assert event["action"] == "BackOff"
-    assert "series" not in event
+    assert (event["type"], event["reason"], event["message"]) == ("Warning", "BackOff", "Back-off restarting")
+    assert event["firstTimestamp"] == event["lastTimestamp"] == "2024-01-02T15:04:05Z"
+    assert event["count"] == 1
+    assert event["source"] == {"component": "kubelet", "host": "node-1"}
+    assert (event["reportingComponent"], event["reportingInstance"]) == ("kubelet", "node-1")
+    assert not event.keys() & {"eventTime", "series", "action"}
 
 
 async def test_facts_for_programs_are_annotations_of_the_event(
@@ -85,7 +89,7 @@ async def test_facts_for_programs_are_annotations_of_the_event(
 
     await clock.advance(0)
 
-    (event,) = api.all(EVENTS)
+    (event,) = api.all(CORE_EVENTS)
     assert event["metadata"]["annotations"] == {"starved_resource": "memory"}
 
 
@@ -96,7 +100,7 @@ async def test_an_event_about_the_node_goes_to_the_default_namespace(
 
     await clock.advance(0)
 
-    (event,) = api.all(EVENTS)
+    (event,) = api.all(CORE_EVENTS)
     assert (event["metadata"]["namespace"], event["action"]) == ("default", "Start")
 
 
@@ -105,110 +109,142 @@ async def test_a_long_note_is_cut_within_a_character(make: MakeRecorder, api: Fa
 
     await clock.advance(0)
 
-    (note,) = notes(api)
-    assert 1000 < len(note.encode()) <= 1024
+    (message,) = messages(api)
+    assert 1000 < len(message.encode()) <= 1024
 
 
 async def test_equal_events_become_one_series(make: MakeRecorder, api: FakeApi, clock: FakeClock) -> None:
     recorder = make()
     for _ in range(5):
         recorder.record(WEB, EventType.WARNING, "BackOff", "Back-off restarting")
-        await clock.advance(0.1)
-    await clock.advance(2)
+        await clock.advance(0.5)
+    await clock.advance(10)
 
-    (event,) = api.all(EVENTS)
-    assert event["series"]["count"] == 5
-    assert event["series"]["lastObservedTime"] == "2024-01-02T15:04:05.400000Z"
-    assert len(api.made("patch")) == 1
+    (event,) = api.all(CORE_EVENTS)
+    assert event["count"] == 5
+    assert (event["firstTimestamp"], event["lastTimestamp"]) == ("2024-01-02T15:04:05Z", "2024-01-02T15:04:07Z")
+    assert len(api.made("patch")) == 2
 
 
-async def test_a_long_series_is_told_now_and_then(make: MakeRecorder, api: FakeApi, clock: FakeClock) -> None:
+async def test_repeats_are_sent_together(make: MakeRecorder, api: FakeApi, clock: FakeClock) -> None:
     recorder = make()
-    for _ in range(300):
+    for _ in range(25):
         recorder.record(WEB, EventType.WARNING, "Unhealthy", "Readiness probe failed")
-        await clock.advance(0.2)
+        await clock.advance(1)
     await clock.advance(11)
 
-    (event,) = api.all(EVENTS)
-    assert event["series"]["count"] == 300
-    assert len(api.made("patch")) < 10
+    (event,) = api.all(CORE_EVENTS)
+    assert event["count"] == 25
+    assert len(api.made("patch")) <= 4
+
+
+async def test_events_over_the_limit_of_an_object_are_only_counted(
+    make: MakeRecorder, api: FakeApi, clock: FakeClock
+) -> None:
+    recorder = make()
+    for _ in range(25):
+        recorder.record(WEB, EventType.WARNING, "Unhealthy", "Readiness probe failed")
+    await clock.advance(30)
+    for _ in range(75):
+        recorder.record(WEB, EventType.WARNING, "Unhealthy", "Readiness probe failed")
+    recorder.record(WEB, EventType.WARNING, "BackOff", "Back-off restarting")
+    recorder.record(NODE, EventType.NORMAL, "Starting", "Starting kubelet.")
+    await clock.advance(30)
+    counts = {event["reason"]: event["count"] for event in api.all(CORE_EVENTS)}
+
+    await clock.advance(300)
+    recorder.record(WEB, EventType.WARNING, "Unhealthy", "Readiness probe failed")
+    await clock.advance(30)
+
+    assert counts == {"Unhealthy": 25, "Starting": 1}
+    assert {event["reason"]: event["count"] for event in api.all(CORE_EVENTS)} == {"Unhealthy": 101, "Starting": 1}
+
+
+async def test_event_first_over_the_limit_is_created_with_its_count(
+    make: MakeRecorder, api: FakeApi, clock: FakeClock
+) -> None:
+    recorder = make()
+    for _ in range(25):
+        recorder.record(WEB, EventType.WARNING, "Unhealthy", "Readiness probe failed")
+    for _ in range(3):
+        recorder.record(WEB, EventType.WARNING, "BackOff", "Back-off restarting")
+    await clock.advance(301)
+    recorder.record(WEB, EventType.WARNING, "BackOff", "Back-off restarting")
+    await clock.advance(1)
+
+    (event,) = [event for event in api.all(CORE_EVENTS) if event["reason"] == "BackOff"]
+    assert event["count"] == 4
+    assert (event["firstTimestamp"], event["lastTimestamp"]) == ("2024-01-02T15:04:05Z", "2024-01-02T15:09:06Z")
 
 
 async def test_many_similar_events_become_one(make: MakeRecorder, api: FakeApi, clock: FakeClock) -> None:
     recorder = make()
-    for number in range(40):
+    for number in range(20):
         recorder.record(WEB, EventType.NORMAL, "Pulled", f"Pulled in {number} ms")
         await clock.advance(0.1)
     await clock.advance(20)
 
-    assert len(api.all(EVENTS)) == 10
-    combined = next(event for event in api.all(EVENTS) if "combined" in event["note"])
-    assert combined["note"].startswith("(combined from similar events): Pulled in 9 ms")
-    assert combined["series"]["count"] == 31
+    assert len(api.all(CORE_EVENTS)) == 10
+    (combined,) = [event for event in api.all(CORE_EVENTS) if "combined" in event["message"]]
+    assert combined["message"] == "(combined from similar events): Pulled in 19 ms"
+    assert combined["count"] == 11
 
 
-async def test_an_event_that_the_server_forgot_begins_again(make: MakeRecorder, api: FakeApi, clock: FakeClock) -> None:
+async def test_repeated_message_keeps_its_own_event_among_similar_ones(
+    make: MakeRecorder, api: FakeApi, clock: FakeClock
+) -> None:
+    recorder = make()
+    for number in range(10):
+        recorder.record(WEB, EventType.NORMAL, "Pulled", f"Pulled in {number} ms")
+    recorder.record(WEB, EventType.NORMAL, "Pulled", "Pulled in 5 ms")
+    await clock.advance(20)
+
+    counts = {event["message"]: event["count"] for event in api.all(CORE_EVENTS)}
+    assert (len(counts), counts["Pulled in 5 ms"]) == (10, 2)
+
+
+async def test_similar_events_more_than_ten_minutes_apart_stay_separate(
+    make: MakeRecorder, api: FakeApi, clock: FakeClock
+) -> None:
+    recorder = make()
+    for number in range(12):
+        recorder.record(WEB, EventType.NORMAL, "Pulled", f"Pulled in {number} ms")
+        await clock.advance(601)
+
+    assert len(api.all(CORE_EVENTS)) == 12
+
+
+async def test_expired_event_is_created_again_with_its_count(
+    make: MakeRecorder, api: FakeApi, clock: FakeClock
+) -> None:
     recorder = make()
     recorder.record(WEB, EventType.NORMAL, "Pulling", "Pulling image")
     await clock.advance(60)
-    api.remove(EVENTS, api.all(EVENTS)[0]["metadata"]["name"])
+    name = api.all(CORE_EVENTS)[0]["metadata"]["name"]
+    api.remove(CORE_EVENTS, name)
     recorder.record(WEB, EventType.NORMAL, "Pulling", "Pulling image")
     await clock.advance(5)
 
-    (event,) = api.all(EVENTS)
-    assert "series" not in event
-    assert datetime.fromisoformat(event["eventTime"]) > datetime.fromisoformat("2024-01-02T15:05:00Z")
+    (event,) = api.all(CORE_EVENTS)
+    assert (event["metadata"]["name"], event["count"]) == (name, 2)
+    assert (event["firstTimestamp"], event["lastTimestamp"]) == ("2024-01-02T15:04:05Z", "2024-01-02T15:05:05Z")
 
 
-# --- servers that grant less ----------------------------------------------------------------------------------
+# --- servers that reject events -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("refusal", [ApiError("forbidden", code=403), ApiNotFound("no such group", code=404)])
-async def test_falls_back_to_the_core_group_and_remembers(
-    make: MakeRecorder, api: FakeApi, clock: FakeClock, refusal: ApiError
-) -> None:
-    recorder = make()
-    api.fail("create", refusal)
-    recorder.record(WEB, EventType.NORMAL, "Started", "Started container")
-    recorder.record(WEB, EventType.NORMAL, "Killing", "Stopping container")
-    await clock.advance(1)
-    recorder.record(WEB, EventType.NORMAL, "Started", "Started container")
-    await clock.advance(3)
-
-    assert [request.resource for request in api.made("create")] == [EVENTS, CORE_EVENTS, CORE_EVENTS]
-    started = next(event for event in api.all(CORE_EVENTS) if event["reason"] == "Started")
-    assert (started["message"], started["count"]) == ("Started container", 2)
-    assert started["involvedObject"]["name"] == "web"
-    assert started["source"] == {"component": "kubelet", "host": "node-1"}
-    assert started["lastTimestamp"] > started["firstTimestamp"]
-
-
-async def test_similar_events_in_the_core_group_show_what_the_last_one_said(
+async def test_rejected_events_do_not_change_the_form_of_others(
     make: MakeRecorder, api: FakeApi, clock: FakeClock
 ) -> None:
     recorder = make()
-    api.fail("create", ApiError("forbidden", code=403))
-    for number in range(40):
-        recorder.record(WEB, EventType.WARNING, "Unhealthy", f"Readiness probe failed: attempt {number}")
-        await clock.advance(0.1)
-    await clock.advance(20)
-
-    (combined,) = [event for event in api.all(CORE_EVENTS) if "combined" in event["message"]]
-    assert combined["count"] == 31
-    assert combined["message"] == "(combined from similar events): Readiness probe failed: attempt 39"
-
-
-async def test_one_refused_namespace_does_not_change_the_form(
-    make: MakeRecorder, api: FakeApi, clock: FakeClock
-) -> None:
-    recorder = make()
-    api.fail("create", ApiError("namespace is terminating", code=403), times=2)
+    api.fail("create", ApiError("namespace is terminating", code=403))
     recorder.record(WEB, EventType.NORMAL, "Killing", "Stopping container")
     recorder.record(NODE, EventType.NORMAL, "NodeReady", "ready")
     await clock.advance(1)
 
-    assert notes(api) == ["ready"]
+    assert messages(api) == ["ready"]
     assert recorder.refused == 1
+    assert {request.resource for request in api.made("create")} == {CORE_EVENTS}
 
 
 async def test_a_refused_event_does_not_hold_up_others(make: MakeRecorder, api: FakeApi, clock: FakeClock) -> None:
@@ -218,7 +254,7 @@ async def test_a_refused_event_does_not_hold_up_others(make: MakeRecorder, api: 
     recorder.record(WEB, EventType.NORMAL, "B", "b")
     await clock.advance(1)
 
-    assert notes(api) == ["b"]
+    assert messages(api) == ["b"]
 
 
 async def test_an_event_the_server_always_fails_at_is_given_up(
@@ -233,20 +269,24 @@ async def test_an_event_the_server_always_fails_at_is_given_up(
     assert recorder.refused == 1
 
 
-async def test_an_answer_that_was_lost_does_not_double_the_event(
-    make: MakeRecorder, api: FakeApi, clock: FakeClock
+@pytest.mark.parametrize("repeats", [0, 1])
+async def test_lost_response_does_not_duplicate_the_event(
+    make: MakeRecorder, api: FakeApi, clock: FakeClock, repeats: int
 ) -> None:
     recorder = make()
     recorder.record(WEB, EventType.NORMAL, "A", "a")
     api.hang("create")
     await clock.advance(0)
     stored = api.made("create")[0]
-    api.put(EVENTS, stored.body, "default")
+    api.put(CORE_EVENTS, stored.body, "default")
+    for _ in range(repeats):
+        recorder.record(WEB, EventType.NORMAL, "A", "a")
     api.fail("create", ApiUnavailable("reset"))
     api.recover("create")
     await clock.advance(30)
 
-    assert notes(api) == ["a"]
+    (event,) = api.all(CORE_EVENTS)
+    assert event["count"] == 1 + repeats
 
 
 # --- outages and floods ---------------------------------------------------------------------------------------
@@ -265,34 +305,37 @@ async def test_nothing_is_lost_while_the_server_is_away(
     api.outage = False
     await clock.advance(20)
 
-    assert len(api.all(EVENTS)) == 6
-    assert next(event for event in api.all(EVENTS) if event["reason"] == "BackOff")["series"]["count"] == 3
-    order = [event["reason"] for event in api.all(EVENTS)]
+    assert len(api.all(CORE_EVENTS)) == 6
+    assert next(event for event in api.all(CORE_EVENTS) if event["reason"] == "BackOff")["count"] == 3
+    order = [event["reason"] for event in api.all(CORE_EVENTS)]
     assert order.index("Reason4") < order.index("Reason1")
     assert [record.levelno for record in caplog.records].count(logging.WARNING) == 1
 
 
 async def test_a_flood_drops_repeats_of_normal_events_only(make: MakeRecorder, api: FakeApi, clock: FakeClock) -> None:
     recorder = make(capacity=20)
-    for number in range(10):
-        recorder.record(WEB, EventType.NORMAL, f"Normal{number}", "n")
-        recorder.record(WEB, EventType.WARNING, f"Warning{number}", "w")
+    pods = [pod_named(f"web-{number}") for number in range(10)]
+
+    def record_both() -> None:
+        for number, pod in enumerate(pods):
+            recorder.record(pod, EventType.NORMAL, f"Normal{number}", "n")
+            recorder.record(pod, EventType.WARNING, f"Warning{number}", "w")
+
+    record_both()
     await clock.advance(1)
     api.outage = True
-    for number in range(10):
-        recorder.record(WEB, EventType.NORMAL, f"Normal{number}", "n")
-        recorder.record(WEB, EventType.WARNING, f"Warning{number}", "w")
-    for number in range(10):
-        recorder.record(WEB, EventType.NORMAL, f"Later{number}", "l")
+    record_both()
+    for number, pod in enumerate(pods):
+        recorder.record(pod, EventType.NORMAL, f"Later{number}", "l")
     dropped = recorder.dropped
     api.outage = False
     await clock.advance(60)
 
-    events = {event["reason"]: event for event in api.all(EVENTS)}
+    counts = {event["reason"]: event["count"] for event in api.all(CORE_EVENTS)}
     assert dropped == 10
-    assert all("series" not in events[f"Normal{number}"] for number in range(10))
-    assert all(events[f"Warning{number}"]["series"]["count"] == 2 for number in range(10))
-    assert all(f"Later{number}" in events for number in range(10))
+    assert all(counts[f"Normal{number}"] == 1 for number in range(10))
+    assert all(counts[f"Warning{number}"] == 2 for number in range(10))
+    assert all(counts[f"Later{number}"] == 1 for number in range(10))
 
 
 async def test_drops_are_logged_once_when_they_begin(
@@ -301,10 +344,25 @@ async def test_drops_are_logged_once_when_they_begin(
     recorder = make(capacity=5)
     api.outage = True
     for number in range(50):
-        recorder.record(WEB, EventType.NORMAL, f"Reason{number}", "n")
+        recorder.record(pod_named(f"web-{number}"), EventType.NORMAL, "Reason", "n")
 
     assert recorder.dropped == 45
     assert [record.message for record in caplog.records].count("Too many events: old repeats are dropped") == 1
+
+
+async def test_occurrences_over_the_limit_of_an_object_are_no_drops(
+    make: MakeRecorder, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = make(capacity=5)
+    for _ in range(100):
+        recorder.record(WEB, EventType.WARNING, "Unhealthy", "Readiness probe failed")
+        await clock.advance(1)
+    for number in range(10):
+        recorder.record(pod_named(f"web-{number}"), EventType.NORMAL, "Reason", "n")
+        await clock.advance(1)
+
+    assert recorder.dropped == 0
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 # --- the end --------------------------------------------------------------------------------------------------
@@ -320,7 +378,7 @@ async def test_flush_tells_what_waits(make: MakeRecorder, api: FakeApi, clock: F
 
     await recorder.flush(5)
 
-    assert {event["reason"]: event.get("series", {}).get("count") for event in api.all(EVENTS)} == {"A": 2, "B": None}
+    assert {event["reason"]: event["count"] for event in api.all(CORE_EVENTS)} == {"A": 2, "B": 1}
 
 
 async def test_flush_tells_what_was_being_told(
@@ -335,7 +393,7 @@ async def test_flush_tells_what_was_being_told(
 
     await recorder.flush(5)
 
-    assert notes(api) == ["a"]
+    assert messages(api) == ["a"]
 
 
 async def test_flush_gives_up_on_a_server_that_is_away(
@@ -387,7 +445,7 @@ async def test_a_rate_of_zero_is_no_limit(tmp_path: Path, clock: FakeClock, task
 
     assert len(transport.requests) == 20
     sent: dict[str, Any] = msgspec.json.decode(transport.requests[0].body)
-    assert (sent["apiVersion"], sent["kind"]) == ("events.k8s.io/v1", "Event")
+    assert (sent["apiVersion"], sent["kind"]) == ("v1", "Event")
 
 
 async def test_hook_provide_event_recorder_logs_on_a_lone_node(
