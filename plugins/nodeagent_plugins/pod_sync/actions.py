@@ -37,7 +37,7 @@ class Start:
     container: Container
     attempt: int = 0
     after: RuntimeContainerStatus | None = None
-    """The run before, whose back-off counts."""
+    """The run before."""
     resume_id: str = ""
     """A container that was made but never started, to be used as it is."""
     gate: bool = False

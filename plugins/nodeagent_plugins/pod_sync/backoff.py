@@ -1,56 +1,61 @@
-"""The pause before a container is started again: 10 s doubling to 300 s, counted from the end of its last run.
+"""Restart back-off of containers: 10 s doubling to 300 s, by the kubelet's rules. No I/O.
 
-The pause that follows a run is noted on the container itself when it is made, so a restarted agent goes on where the
-one before it stopped. Runs longer than twice the maximum, and a changed spec, begin anew.
+The back-off is stored on each container that is created, so a restarted agent continues it. It delays the next start,
+counted from the latest exit that is known when the pod is synced. A container that the same step stops, because a
+probe failed, has not exited by then: it starts again without delay if the run before it exited long enough ago. The
+back-off ends 600 s after the start that set it, and with a changed spec.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus
 from nodeagent_plugins.pod_sync.records import ANNOTATION_BACKOFF, noted_hash, number
 
 INITIAL_SECONDS = 10
 MAX_SECONDS = 300
-_FORGET_SECONDS = 2 * MAX_SECONDS
+EXPIRY_SECONDS = 2 * MAX_SECONDS
 _NANO = 1_000_000_000
 
 
-def pause_after(last: RuntimeContainerStatus | None, wanted_hash: str, now: int) -> int:
-    """Return how many seconds must lie between the end of *last* and the next start.
+def current_backoff(runs: Sequence[RuntimeContainerStatus], wanted_hash: str, now: int) -> int:
+    """Return the back-off in seconds that counts for the next start, 0 for none.
 
+    :param runs: the runs of the container, the newest first.
     :param wanted_hash: hash of the spec to start now.
-    :param now: nanoseconds since the epoch, the end of a run whose end is not known.
+    :param now: nanoseconds since the epoch.
     """
-    if last is None or noted_hash(last) not in (None, wanted_hash):
+    if not runs or noted_hash(runs[0]) not in (None, wanted_hash) or _expires_in(runs[0], now) <= 0:
         return 0
-    began = last.started_at or last.created_at
-    if _finished_at(last, now) - began > _FORGET_SECONDS * _NANO:
-        return 0
-    noted = number(last.annotations, ANNOTATION_BACKOFF)
-    if noted is not None:
-        return min(noted, MAX_SECONDS)
-    # Made by a program that leaves no such note: what so many restarts usually have led to.
+    last = runs[0]
+    stored = number(last.annotations, ANNOTATION_BACKOFF)
+    if stored is not None:
+        return min(stored, MAX_SECONDS)
+    # Created by a program that does not store it: the value that so many restarts usually lead to.
     return min(INITIAL_SECONDS << min(last.attempt - 1, 8), MAX_SECONDS) if last.attempt > 0 else 0
 
 
-def remaining(last: RuntimeContainerStatus | None, wanted_hash: str, now: int) -> float:
-    """Return how many seconds of the pause are left; never more than the pause, whatever the time of day does."""
-    pause = pause_after(last, wanted_hash, now)
-    if last is None or not pause:
+def remaining(runs: Sequence[RuntimeContainerStatus], wanted_hash: str, now: int) -> float:
+    """Return for how many seconds the next start is delayed; never longer than the back-off, if the clock is set."""
+    backoff, exited = current_backoff(runs, wanted_hash, now), _latest_exit(runs)
+    if not backoff or exited is None:
         return 0.0
-    passed = (now - _finished_at(last, now)) / _NANO
-    return min(float(pause), max(0.0, pause - passed))
+    passed = (now - (exited.finished_at or exited.created_at)) / _NANO
+    return min(float(backoff), max(0.0, min(backoff - passed, _expires_in(runs[0], now))))
 
 
-def next_pause(last: RuntimeContainerStatus | None, wanted_hash: str, now: int) -> int:
-    """Return the seconds to note on the container that follows *last*; 0 for the first of its kind."""
-    if last is None:
-        return 0
-    pause = pause_after(last, wanted_hash, now)
-    return min(2 * pause, MAX_SECONDS) if pause else INITIAL_SECONDS
+def next_backoff(runs: Sequence[RuntimeContainerStatus], wanted_hash: str, now: int) -> int:
+    """Return the back-off in seconds to store on the container that is created now; 0 for the first of its name."""
+    backoff = current_backoff(runs, wanted_hash, now)
+    if _latest_exit(runs) is None:
+        return backoff
+    return min(2 * backoff, MAX_SECONDS) if backoff else INITIAL_SECONDS
 
 
-def _finished_at(last: RuntimeContainerStatus, now: int) -> int:
-    if last.finished_at:
-        return last.finished_at
-    return last.created_at if last.state is ContainerState.EXITED else now
+def _latest_exit(runs: Sequence[RuntimeContainerStatus]) -> RuntimeContainerStatus | None:
+    return next((run for run in runs if run.state is ContainerState.EXITED), None)
+
+
+def _expires_in(last: RuntimeContainerStatus, now: int) -> float:
+    return EXPIRY_SECONDS - (now - last.created_at) / _NANO

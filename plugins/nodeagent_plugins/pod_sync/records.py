@@ -58,7 +58,7 @@ def container_annotations(
         ANNOTATION_MESSAGE_POLICY: container.termination_message_policy or DEFAULT_MESSAGE_POLICY,
         ANNOTATION_SANDBOX: sandbox_id,
     }
-    if backoff_seconds:
+    if backoff_seconds or attempt:
         annotations[ANNOTATION_BACKOFF] = str(backoff_seconds)
     if container.lifecycle is not None and container.lifecycle.pre_stop is not None:
         annotations[ANNOTATION_PRE_STOP] = _encoder.encode(container.lifecycle.pre_stop).decode()

@@ -95,11 +95,11 @@ class ContainerStarter:
     def _held_back(self, step: Step, start: Start, reference: ObjectReference) -> bool:
         """Note the back-off of a container that ended too recently."""
         container, pod = start.container, step.pod
-        now, wanted = self._now(), container_hash(container)
-        left = backoff.remaining(start.after, wanted, now)
+        now, wanted, runs = self._now(), container_hash(container), _runs(step, container)
+        left = backoff.remaining(runs, wanted, now)
         if left <= 0:
             return False
-        pause = Duration.of(seconds=backoff.pause_after(start.after, wanted, now))
+        pause = Duration.of(seconds=backoff.current_backoff(runs, wanted, now))
         where = f"{pod.name}_{pod.namespace}({pod.uid})"
         message = f"back-off {pause} restarting failed container={container.name} pod={where}"
         step.waiting[container.name] = WaitingReason("CrashLoopBackOff", message)
@@ -180,7 +180,7 @@ class ContainerStarter:
             security=security,
             resources=context.cgroups.container_resources(pod, container),
             sandbox_id=step.sandbox_id,
-            backoff_seconds=backoff.next_pause(start.after, container_hash(container), self._now()),
+            backoff_seconds=backoff.next_backoff(_runs(step, container), container_hash(container), self._now()),
         )
 
     async def _run(self, step: Step, start: Start, container_id: str, attempt: int, reference: ObjectReference) -> None:
@@ -270,6 +270,11 @@ class ContainerStarter:
 
     def _now(self) -> int:
         return int(self._context.clock.wall().timestamp() * 1e9)
+
+
+def _runs(step: Step, container: Container) -> list[RuntimeContainerStatus]:
+    """Return the runs of *container* as observed before this step, the newest first."""
+    return [run for run in step.observed.containers if run.name == container.name and not run.start_interrupted]
 
 
 def host_ips(context: AgentContext) -> Sequence[str]:

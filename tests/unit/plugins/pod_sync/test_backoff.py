@@ -1,31 +1,34 @@
-"""The pause between runs of a container."""
+"""Tests for the restart back-off of containers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+
 from nodeagent.contracts.runtime import ANNOTATION_HASH, ContainerState, RuntimeContainerStatus
-from nodeagent_plugins.pod_sync.backoff import next_pause, pause_after, remaining
+from nodeagent_plugins.pod_sync.backoff import current_backoff, next_backoff, remaining
 from nodeagent_plugins.pod_sync.records import ANNOTATION_BACKOFF, ANNOTATION_SANDBOX
 
 NANO = 1_000_000_000
 HASH = "abcd"
+EXITS, KILLED = "exits", "killed by a probe"
 
 
-def ended(
-    *, noted: int | None = None, ran: int = 5, at: int = 1000, attempt: int = 1, hash: str = HASH, ours: bool = True
-):
-    annotations = {ANNOTATION_HASH: hash}
-    if ours:
-        annotations[ANNOTATION_SANDBOX] = "s1"
-    if noted is not None:
-        annotations[ANNOTATION_BACKOFF] = str(noted)
+def run(
+    *, stored: int | None = None, began: int = 995, ended: int | None = 1000, attempt: int = 1, hash: str = HASH
+) -> RuntimeContainerStatus:
+    annotations = {ANNOTATION_HASH: hash, ANNOTATION_SANDBOX: "s1"}
+    if stored is not None:
+        annotations[ANNOTATION_BACKOFF] = str(stored)
     return RuntimeContainerStatus(
-        id="c",
+        id=f"c{attempt}",
         name="main",
         attempt=attempt,
-        state=ContainerState.EXITED,
-        created_at=(at - ran) * NANO,
-        started_at=(at - ran) * NANO,
-        finished_at=at * NANO,
+        state=ContainerState.RUNNING if ended is None else ContainerState.EXITED,
+        created_at=began * NANO,
+        started_at=began * NANO,
+        finished_at=(ended or 0) * NANO,
         exit_code=1,
         image="i",
         image_ref="i",
@@ -33,44 +36,61 @@ def ended(
     )
 
 
-def test_the_pause_counts_from_the_end_of_the_run():
-    last = ended(noted=40, at=1000)
+def starts(first: int, ends: Sequence[tuple[int, str]]) -> list[int]:
+    """Return the times at which a container starts whose runs last so many seconds and end so.
 
-    assert remaining(last, HASH, 1010 * NANO) == 30
-    assert remaining(last, HASH, 1040 * NANO) == 0
-
-
-def test_the_first_run_is_followed_at_once_then_by_ten_seconds():
-    first = ended(attempt=0)
-
-    assert remaining(first, HASH, 1000 * NANO) == 0
-    assert next_pause(None, HASH, 0) == 0
-    assert next_pause(first, HASH, 1000 * NANO) == 10
-
-
-def test_pauses_double_up_to_the_maximum():
-    assert next_pause(ended(noted=160), HASH, 0) == 300
-    assert next_pause(ended(noted=300), HASH, 0) == 300
-
-
-def test_a_long_run_makes_up_for_earlier_crashes():
-    last = ended(noted=300, ran=601, at=2000)
-
-    assert remaining(last, HASH, 2000 * NANO) == 0
-    assert next_pause(last, HASH, 2000 * NANO) == 10
+    What is known of a run that a probe ends is that it runs; if its next start is delayed, the exit is known then.
+    """
+    began, stored, known, times = first, 0, [], [first]
+    for attempt, (seconds, end) in enumerate(ends):
+        now = began + seconds
+        exited = run(stored=stored, began=began, ended=now, attempt=attempt)
+        runs = [run(stored=stored, began=began, ended=None, attempt=attempt) if end == KILLED else exited, *known]
+        if left := remaining(runs, HASH, now * NANO):
+            runs = [exited, *known]
+            now += round(remaining(runs, HASH, now * NANO))
+            assert left > 0
+            assert remaining(runs, HASH, now * NANO) == 0
+        stored, known, began = next_backoff(runs, HASH, now * NANO), [exited, *known], now
+        times.append(now)
+    return times
 
 
-def test_a_changed_definition_starts_at_once():
-    assert pause_after(ended(noted=300, hash="old"), HASH, 1000 * NANO) == 0
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        pytest.param([(5, EXITS)] * 8, [0, 5, 20, 45, 90, 175, 340, 645, 950], id="doubles up to the maximum"),
+        pytest.param(
+            [(30, KILLED)] * 7, [0, 30, 60, 90, 120, 190, 300, 490], id="time since the exit before counts if killed"
+        ),
+        pytest.param([(5, KILLED)] * 4, [0, 5, 10, 25, 50], id="killed soon after the exit before"),
+        pytest.param([(5, EXITS), (5, EXITS), (601, EXITS), (5, EXITS)], [0, 5, 20, 621, 636], id="resets after 600 s"),
+        pytest.param([(5, EXITS), (5, EXITS), (590, EXITS), (5, EXITS)], [0, 5, 20, 620, 635], id="expires in between"),
+        pytest.param([(90, KILLED), (5, EXITS), (5, EXITS)], [0, 90, 95, 110], id="first kill sets none"),
+    ],
+)
+def test_start_times_follow_ends_of_runs(ends: list[tuple[int, str]], expected: list[int]) -> None:
+    assert starts(0, ends) == expected
 
 
-def test_restarts_under_another_program_count():
-    assert pause_after(ended(attempt=3, ours=False, hash="theirs"), HASH, 1000 * NANO) == 40
+def test_first_container_has_no_backoff() -> None:
+    assert (remaining([], HASH, 0), next_backoff([], HASH, 0)) == (0, 0)
 
 
-def test_a_clock_set_back_does_not_prolong_the_pause():
-    assert remaining(ended(noted=20, at=1000), HASH, 10 * NANO) == 20
+def test_changed_definition_starts_immediately_and_begins_again() -> None:
+    runs = [run(stored=300, hash="old")]
+
+    assert remaining(runs, HASH, 1000 * NANO) == 0
+    assert next_backoff(runs, HASH, 1000 * NANO) == 10
 
 
-def test_a_nonsensical_note_is_limited():
-    assert pause_after(ended(noted=999999), HASH, 1000 * NANO) == 300
+def test_restarts_under_another_program_count() -> None:
+    assert current_backoff([run(attempt=3)], HASH, 1000 * NANO) == 40
+
+
+def test_clock_set_back_does_not_prolong_the_delay() -> None:
+    assert remaining([run(stored=20)], HASH, 10 * NANO) == 20
+
+
+def test_invalid_stored_value_is_limited() -> None:
+    assert current_backoff([run(stored=999999)], HASH, 1000 * NANO) == 300

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import ContainerState, ExecResult
 from nodeagent.errors import ImageError, RuntimeFailure, RuntimeUnavailable, VolumeError
 from nodeagent.testing import make_container, make_pod
@@ -112,6 +113,25 @@ async def test_a_crashing_container_waits_ever_longer(bench, clock):
 
     assert waits == [10, 20, 40, 80, 160, 300, 300]
     assert "BackOff" in bench.reasons()
+
+
+async def test_restart_after_failed_probe_counts_from_the_exit_before(bench, clock):
+    pod = make_pod("web", containers=[make_container(liveness_probe={"exec": {"command": ["check"]}})])
+    await bench.sync(pod)
+    delayed = []
+    for _ in range(5):
+        await clock.advance(30)
+        bench.context.prober.results[bench.id_of(pod, "main"), ProbeKind.LIVENESS] = ProbeResult.FAILURE
+        delayed.append((await bench.sync(pod)).waiting != {})
+
+    outcome = await bench.sync(pod)
+    await clock.advance(outcome.retry_seconds)
+    await bench.sync(pod)
+
+    # Before the fifth restart the back-off is 40 s and the exit before 30 s ago, so the exit just made counts.
+    assert delayed == [False, False, False, False, True]
+    assert outcome.retry_seconds == 40
+    assert bench.runtime.running() == ["web/main"]
 
 
 async def test_the_back_off_message_tells_the_pause(bench, clock):
