@@ -10,6 +10,7 @@ import binascii
 import json
 import re
 from collections.abc import Callable
+from copy import deepcopy
 from datetime import UTC
 from functools import cache, lru_cache
 from typing import Any
@@ -23,6 +24,7 @@ _INDEX = re.compile(r"\[\d+\]")
 _SPACED_COLON = re.compile(rb'"\s+:')
 _QUANTITY_RULE = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _TIME_LAYOUT, _MICRO_LAYOUT = "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05.000000Z07:00"
+_WITH_ZERO = frozenset((Form.TEXT, Form.BOOL, Form.INT32, Form.INT64, Form.FLOAT, Form.LIST, Form.MAP, Form.BYTES))
 _RANGES = {Form.INT32: 1 << 31, Form.INT64: 1 << 63}
 
 
@@ -44,13 +46,15 @@ Check = Callable[[Any, str, Findings], Any]
 """Takes a value, its path and the findings; returns the value as it is kept."""
 
 
-def check(obj: Object, shape: Shape) -> Findings:
+def check(obj: Object, shape: Shape, *, complete: bool = False) -> Findings:
     """Hold *obj* to *shape*: unknown members and nulls are dropped from it, times are written in UTC.
 
+    :param complete: zero values of fields without presence are dropped too, and fields that are always present are
+        added: the object becomes what a Go client would read and write.
     :raises Misfit: a value has the wrong type.
     """
     found = Findings()
-    _check_of(shape)(obj, "", found)
+    _check_of(shape, complete)(obj, "", found)
     return found
 
 
@@ -84,14 +88,14 @@ def _find_repeated(value: Any, path: str, found: list[str]) -> None:
 
 
 @cache
-def _check_of(shape: Shape) -> Check:
+def _check_of(shape: Shape, complete: bool) -> Check:
     match shape.form:
         case Form.OBJECT:
-            return _object_check(shape)
+            return _object_check(shape, complete)
         case Form.MAP:
-            return _map_check(shape)
+            return _map_check(shape, complete)
         case Form.LIST:
-            return _list_check(shape)
+            return _list_check(shape, complete)
         case Form.INT32 | Form.INT64:
             return _int_check(shape)
         case Form.ANY:
@@ -100,21 +104,30 @@ def _check_of(shape: Shape) -> Check:
             return _SCALARS[shape.form]
 
 
-def _object_check(shape: Shape) -> Check:
+def _object_check(shape: Shape, complete: bool) -> Check:
     checks: dict[str, Check] = {}
     texts = frozenset(name for name, member in shape.members.items() if member.form is Form.TEXT)
     owner = shape.name
+    dropped: frozenset[str] = frozenset()
+    """Fields whose zero value is dropped."""
+    always: dict[str, Any] = {}
+    if complete:
+        always = shape.blank()
+        forms = {name: member.form for name, member in shape.members.items() if name not in shape.tracked}
+        dropped = frozenset(name for name, form in forms.items() if form in _WITH_ZERO and always.get(name) is None)
 
     def run(value: Any, path: str, found: Findings) -> Any:
         if value.__class__ is not dict:
             raise _wrong_type(value, path, f"v1.{owner}")
         if not checks:  # at the first value, as shapes may be recursive
-            checks.update((name, _check_of(member)) for name, member in shape.members.items())
+            checks.update((name, _check_of(member, complete)) for name, member in shape.members.items())
         found.members += len(value)
         changes: list[tuple[str, Any]] = []
         for name, content in value.items():
             if name in texts:
                 if content.__class__ is str:
+                    if not content and name in dropped:
+                        changes.append((name, None))
                     continue
                 if content is not None:
                     raise _wrong_type(content, f"{owner}|{path}{name}", "string")
@@ -130,19 +143,22 @@ def _object_check(shape: Shape) -> Check:
                     kept = member(content, f"{path}{name}.", found)
                 except _Inner as error:
                     raise error.placed(f"{owner}|{path}{name}") from None
-                if kept is not content:
-                    changes.append((name, kept))
+                if kept is not content or (not kept and name in dropped):
+                    changes.append((name, kept if kept or name not in dropped else None))
         for name, kept in changes:
             if kept is None:
                 del value[name]
             else:
                 value[name] = kept
+        for name, zero in always.items():
+            if name not in value:
+                value[name] = deepcopy(zero) if zero.__class__ is dict else zero
         return value
 
     return run
 
 
-def _map_check(shape: Shape) -> Check:
+def _map_check(shape: Shape, complete: bool) -> Check:
     item = shape.item
     if item is None or item.form is Form.TEXT:
 
@@ -158,7 +174,7 @@ def _map_check(shape: Shape) -> Check:
             return value
 
         return run_texts
-    check_item = _check_of(item)
+    check_item = _check_of(item, complete)
 
     def run(value: Any, path: str, found: Findings) -> Any:
         if value.__class__ is not dict:
@@ -171,9 +187,9 @@ def _map_check(shape: Shape) -> Check:
     return run
 
 
-def _list_check(shape: Shape) -> Check:
+def _list_check(shape: Shape, complete: bool) -> Check:
     item = shape.item or Shape(Form.ANY)
-    check_item = _check_of(item)
+    check_item = _check_of(item, complete)
     is_text = item.form is Form.TEXT
     wanted = f"[]v1.{item.name}" if item.form is Form.OBJECT else f"[]{item.form.value}"
 

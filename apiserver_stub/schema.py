@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from nodeagent.base import apiproto
+from nodeagent.base.apiproto import Presence
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -58,6 +59,10 @@ class Shape:
     """Owned and replaced as a whole."""
     patch_strategy: str = ""
     """How strategic merge patches treat the list; empty replaces it."""
+    tracked: frozenset[str] = frozenset()
+    """Scalar fields whose zero value differs from an absent one."""
+    always: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that every object has, with their zero values; objects are listed with an empty one."""
 
     @property
     def leaf(self) -> bool:
@@ -71,6 +76,10 @@ class Shape:
         if self.form is Form.OBJECT:
             return self.members.get(name) or UNKNOWN
         return self.item or UNKNOWN
+
+    def blank(self) -> dict[str, Any]:
+        """Return the object in which nothing is set: the fields that are always present, with their zero values."""
+        return {name: self.members[name].blank() if value == {} else value for name, value in self.always.items()}
 
 
 UNKNOWN = Shape(Form.ANY)
@@ -187,7 +196,8 @@ def of(api_version: str, kind: str) -> Shape | None:
     shape = _object(found)
     text = Shape(Form.TEXT)
     members = {"kind": text, "apiVersion": text, **shape.members}
-    return Shape(Form.OBJECT, shape.name, shape.package, shape.version, members)
+    tracked, always = shape.tracked, shape.always
+    return Shape(Form.OBJECT, shape.name, shape.package, shape.version, members, tracked=tracked, always=always)
 
 
 def walk(shape: Shape) -> Iterator[Shape]:
@@ -210,18 +220,41 @@ def walk(shape: Shape) -> Iterator[Shape]:
 def _object(message: Descriptor) -> Shape:
     *_, package, version, name = message.full_name.split(".")
     shape = Shape(Form.OBJECT, name, package, version, atomic=name in _ATOMIC)
-    shape.members.update(_members(message))
+    fields = dict(_fields(message))
+    shape.members.update((label, _member(owner, member)) for label, (owner, member) in fields.items())
+    shape.tracked = frozenset(
+        label for label, (_, member) in fields.items() if member.has_presence and member.message_type is None
+    )
+    shape.always = {
+        label: None if presence is Presence.NULL else _zero(shape.members[label])
+        for label, (_, member) in fields.items()
+        if (presence := apiproto.presence(member)) is not Presence.OPTIONAL
+    }
     return shape
 
 
-def _members(message: Descriptor) -> dict[str, Shape]:
-    found: dict[str, Shape] = {}
+def _fields(message: Descriptor) -> Iterator[tuple[str, tuple[str, FieldDescriptor]]]:
+    """Yield the fields of the JSON form with the message that declares each."""
     for member in message.fields:
         if member.name == _INLINE and member.message_type is not None:
-            found.update(_members(member.message_type))
+            yield from _fields(member.message_type)
         else:
-            found[member.name] = _member(message.name, member)
-    return found
+            yield member.name, (message.name, member)
+
+
+def _zero(shape: Shape) -> Any:
+    """Return the zero value of a field that is always present; objects are completed by :meth:`Shape.blank`."""
+    zeros: dict[Form, Any] = {
+        Form.OBJECT: {},
+        Form.TEXT: "",
+        Form.QUANTITY: "0",
+        Form.INT_OR_TEXT: 0,
+        Form.INT32: 0,
+        Form.INT64: 0,
+        Form.BOOL: False,
+        Form.FLOAT: 0,
+    }
+    return zeros.get(shape.form)
 
 
 def _member(owner: str, member: FieldDescriptor) -> Shape:

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
@@ -72,21 +73,32 @@ def stale(source: Source) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         wanted = Path(folder) / "wanted.binpb"
         compile_protos(source, f"--descriptor_set_out={wanted}")
+        for name in source.files:  # options of fields are read only once their definitions are loaded
+            load(name)
         files = FileDescriptorSet.FromString(wanted.read_bytes()).file
     return [file.name for file in files if not is_current(file)]
+
+
+def load(name: str) -> ModuleType | None:
+    """Return the checked-in module of the ``.proto`` file *name*, ``None`` where there is none."""
+    try:
+        return importlib.import_module(name.replace(".proto", "_pb2").replace("/", "."))
+    except ImportError:
+        return None
 
 
 def is_current(wanted: FileDescriptorProto) -> bool:
     """Tell whether the checked-in module describes exactly *wanted*."""
     found = FileDescriptorProto()
-    try:
-        module = importlib.import_module(wanted.name.replace(".proto", "_pb2").replace("/", "."))
-    except ImportError:
+    module = load(wanted.name)
+    if module is None:
         return False
     module.DESCRIPTOR.CopyToProto(found)
     for file in (found, wanted):  # the compiler fills these in, the runtime does not
         for message in file.message_type:
             clear_json_names(message)
+        for extension in file.extension:
+            extension.ClearField("json_name")
     return found == wanted
 
 

@@ -198,7 +198,6 @@ def resources(options: Options) -> list[Resource]:
             storage=_STORAGE,
             convert=view,
             member_names=names,
-            always=_NEW_ALWAYS if group else _CORE_ALWAYS,
             create_on_update=True,
             name_problems=subdomain_problems if group else path_problems,
             group_in_errors=False,

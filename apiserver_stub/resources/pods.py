@@ -112,7 +112,6 @@ def resources(options: Options) -> list[Resource]:
             "v1",
             "Pod",
             "pods",
-            always={"spec": {"containers": None}},
             short_names=("po",),
             categories=("all",),
             strategy=PodStrategy(options.gates, allow_privileged=options.allow_privileged),

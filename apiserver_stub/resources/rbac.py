@@ -115,7 +115,6 @@ def resources(options: Options) -> list[Resource]:
             namespaced=namespaced,
             strategy=RoleStrategy(namespaced=namespaced),
             columns=(NAME, CREATED_AT),
-            always={"rules": None},
             name_problems=path_problems,
             create_on_update=True,
         )

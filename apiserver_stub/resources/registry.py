@@ -157,8 +157,6 @@ class Resource:
     """Turns an object stored in another version into this one; ``None`` where there is one version."""
     member_names: Mapping[str, str] = field(default_factory=dict)
     """Members of the other version of the same objects → members of this one, for the owners of fields."""
-    always: Object = field(default_factory=dict)
-    """Members that are shown even when nobody set them, with their empty values."""
     storage_key: str = ""
     """Last part of the reference's key, where it is not the plural."""
     create_on_update: bool = False

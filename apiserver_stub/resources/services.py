@@ -41,7 +41,7 @@ class ServiceStrategy(Strategy):
             spec.setdefault("allocateLoadBalancerNodePorts", True)
         for port in spec.get("ports") or []:
             port.setdefault("protocol", "TCP")
-            port.setdefault("targetPort", port.get("port"))
+            port["targetPort"] = port.get("targetPort") or port.get("port")
 
     def prepare_create(self, new: Object) -> None:
         new["status"] = {"loadBalancer": {}}

@@ -190,7 +190,6 @@ def resources(options: Options) -> list[Resource]:
                 at("VolumeMode", "spec.volumeMode", wide=True, default="<unset>"),
             ),
             patch_schema=CONDITIONS,
-            always={"spec": {"resources": {}}},
             returns_deleted=True,
         ),
     ]

@@ -52,6 +52,7 @@ async def apply(server: ApiServer, request: Request, resource: Resource) -> Repl
         merged, entries = apply_to(request, resource, kind, live, wanted, force=force)
         if current is not None:
             merged = objects.decode(objects.encode(merged))
+            check_types(merged)
             _require_same_object(request, resource, merged["metadata"])
             return await plan_update(server, request, resource, merged, current, patched=True, entries=entries)
         if uid := wanted["metadata"].get("uid"):
@@ -60,6 +61,7 @@ async def apply(server: ApiServer, request: Request, resource: Resource) -> Repl
         settle_namespace(request, resource, wanted["metadata"])
         _require_same_object(request, resource, wanted["metadata"])
         version_of(wanted["metadata"])  # an invalid one is an error, a valid one is ignored
+        check_types(wanted)
         return decide_create(server, request, resource, await prepare_new(server, request, resource, wanted, entries))
 
     try:
@@ -80,7 +82,7 @@ def _read(request: Request, resource: Resource) -> Object:
         shown = f"{version}, Kind={kind}" if "/" in version else f"/{version}, Kind={kind}"
         raise bad_request(f"invalid object type: {shown}")
     try:
-        found = check_types(config)
+        found = check_types(config, complete=False)
     except Misfit as error:
         raise _untyped(resource, request, _namespace(config), str(error)) from error
     if found.unknown:

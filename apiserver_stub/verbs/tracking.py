@@ -57,8 +57,8 @@ def _fields_of_flat(kind: Kind, resource: Resource, obj: Object) -> msgspec.Raw 
     parted = _parted(resource)
     if not parted.isdisjoint(obj) and any(obj.get(name) for name in parted):
         return None
-    always = resource.always
-    names = tuple([name for name, value in obj.items() if value or name not in always])
+    blank = kind.blank
+    names = tuple([name for name, value in obj.items() if value or name not in blank])
     form = (names, *metadata, None, *(metadata.get("labels") or ()), None, *(metadata.get("annotations") or ()))
     known = _flat.get((resource, form))
     if known is None:
@@ -129,10 +129,7 @@ def kind_of(resource: Resource, subresource: str) -> Kind | None:
     shape = schema.of(resource.api_version, resource.kind)
     if shape is None:
         return None
-    blank: Object = {"metadata": {}, **resource.always}
-    for name in ("spec", "status"):
-        if name in shape.members and shape.members[name].form is schema.Form.OBJECT:
-            blank.setdefault(name, {})
+    blank: Object = {"metadata": {}, **shape.blank()}
     ignored: frozenset[str] = frozenset()
     if resource.subresource("status") is not None:
         ignored = frozenset(["spec"] if subresource == "status" else ["status"])

@@ -181,6 +181,9 @@ def normalize(obj: Json) -> Json:
     if isinstance(metadata, dict):
         for name in _VOLATILE:
             metadata.pop(name, None)
+        generate_name = metadata.get("generateName") or ""
+        if generate_name and str(metadata.get("name") or "").startswith(generate_name[:58]):
+            metadata["name"] = "<generated>"
     if result.get("kind") == "Service":
         _without_allocations(result)
     return result

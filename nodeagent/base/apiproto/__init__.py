@@ -16,8 +16,10 @@ from nodeagent.base.apiproto.codec import (
     supports,
 )
 from nodeagent.base.apiproto.errors import ProtobufError, UnsupportedKindError
+from nodeagent.base.apiproto.presence import Presence, presence
 
 __all__ = [
+    "Presence",
     "ProtobufError",
     "UnsupportedKindError",
     "WatchFrameDecoder",
@@ -26,5 +28,6 @@ __all__ = [
     "encode",
     "encode_list",
     "encode_watch_frame",
+    "presence",
     "supports",
 ]

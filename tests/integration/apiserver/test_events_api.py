@@ -685,7 +685,7 @@ def test_a_bookmark_comes_before_the_end_when_something_moved(api: Api, namespac
         api.watch(f"{events}?{query}", seconds=60) as unmarked,
     ):
         api.ok("POST", f"/api/v1/namespaces/{namespace}/secrets", {"metadata": {"name": "elsewhere"}})
-        (bookmark,) = list(marked)
+        *_, bookmark = list(marked)
         assert list(unmarked) == []
 
     assert bookmark["type"] == "BOOKMARK"

@@ -14,45 +14,78 @@ _sym_db = _symbol_database.Default()
 
 from nodeagent.base.apiproto._proto import admissionregistration_v1_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_admissionregistration__v1__pb2
 from nodeagent.base.apiproto._proto import meta_v1_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_meta__v1__pb2
+from nodeagent.base.apiproto._proto import options_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\nBnodeagent/base/apiproto/_proto/admissionregistration_v1beta1.proto\x12+nodeagent.api.admissionregistration.v1beta1\x1a=nodeagent/base/apiproto/_proto/admissionregistration_v1.proto\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\"]\n\x0f\x41uditAnnotation\x12\x10\n\x03key\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x1c\n\x0fvalueExpression\x18\x02 \x01(\tH\x01\x88\x01\x01\x42\x06\n\x04_keyB\x12\n\x10_valueExpression\"Y\n\x11\x45xpressionWarning\x12\x15\n\x08\x66ieldRef\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x14\n\x07warning\x18\x03 \x01(\tH\x01\x88\x01\x01\x42\x0b\n\t_fieldRefB\n\n\x08_warning\"\xfa\x02\n\x0eMatchResources\x12?\n\x11namespaceSelector\x18\x01 \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\x12<\n\x0eobjectSelector\x18\x02 \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\x12[\n\rresourceRules\x18\x03 \x03(\x0b\x32\x44.nodeagent.api.admissionregistration.v1beta1.NamedRuleWithOperations\x12\x62\n\x14\x65xcludeResourceRules\x18\x04 \x03(\x0b\x32\x44.nodeagent.api.admissionregistration.v1beta1.NamedRuleWithOperations\x12\x18\n\x0bmatchPolicy\x18\x07 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_matchPolicy\"|\n\x17NamedRuleWithOperations\x12\x15\n\rresourceNames\x18\x01 \x03(\t\x12J\n\x06inline\x18\x02 \x01(\x0b\x32:.nodeagent.api.admissionregistration.v1.RuleWithOperations\"-\n\tParamKind\x12\x12\n\napiVersion\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\"\xa5\x01\n\x08ParamRef\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x36\n\x08selector\x18\x03 \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\x12$\n\x17parameterNotFoundAction\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x1a\n\x18_parameterNotFoundAction\"j\n\x0cTypeChecking\x12Z\n\x12\x65xpressionWarnings\x18\x01 \x03(\x0b\x32>.nodeagent.api.admissionregistration.v1beta1.ExpressionWarning\"\x88\x02\n\x19ValidatingAdmissionPolicy\x12\x33\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMeta\x12X\n\x04spec\x18\x02 \x01(\x0b\x32J.nodeagent.api.admissionregistration.v1beta1.ValidatingAdmissionPolicySpec\x12\\\n\x06status\x18\x03 \x01(\x0b\x32L.nodeagent.api.admissionregistration.v1beta1.ValidatingAdmissionPolicyStatus\"\xb8\x01\n ValidatingAdmissionPolicyBinding\x12\x33\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMeta\x12_\n\x04spec\x18\x02 \x01(\x0b\x32Q.nodeagent.api.admissionregistration.v1beta1.ValidatingAdmissionPolicyBindingSpec\"\xb7\x01\n$ValidatingAdmissionPolicyBindingList\x12\x31\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMeta\x12\\\n\x05items\x18\x02 \x03(\x0b\x32M.nodeagent.api.admissionregistration.v1beta1.ValidatingAdmissionPolicyBinding\"\xf3\x01\n$ValidatingAdmissionPolicyBindingSpec\x12\x12\n\npolicyName\x18\x01 \x01(\t\x12G\n\x08paramRef\x18\x02 \x01(\x0b\x32\x35.nodeagent.api.admissionregistration.v1beta1.ParamRef\x12S\n\x0ematchResources\x18\x03 \x01(\x0b\x32;.nodeagent.api.admissionregistration.v1beta1.MatchResources\x12\x19\n\x11validationActions\x18\x04 \x03(\t\"\xa9\x01\n\x1dValidatingAdmissionPolicyList\x12\x31\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMeta\x12U\n\x05items\x18\x02 \x03(\x0b\x32\x46.nodeagent.api.admissionregistration.v1beta1.ValidatingAdmissionPolicy\"\xb0\x04\n\x1dValidatingAdmissionPolicySpec\x12I\n\tparamKind\x18\x01 \x01(\x0b\x32\x36.nodeagent.api.admissionregistration.v1beta1.ParamKind\x12U\n\x10matchConstraints\x18\x02 \x01(\x0b\x32;.nodeagent.api.admissionregistration.v1beta1.MatchResources\x12L\n\x0bvalidations\x18\x03 \x03(\x0b\x32\x37.nodeagent.api.admissionregistration.v1beta1.Validation\x12\x1a\n\rfailurePolicy\x18\x04 \x01(\tH\x00\x88\x01\x01\x12V\n\x10\x61uditAnnotations\x18\x05 \x03(\x0b\x32<.nodeagent.api.admissionregistration.v1beta1.AuditAnnotation\x12O\n\x0fmatchConditions\x18\x06 \x03(\x0b\x32\x36.nodeagent.api.admissionregistration.v1.MatchCondition\x12H\n\tvariables\x18\x07 \x03(\x0b\x32\x35.nodeagent.api.admissionregistration.v1beta1.VariableB\x10\n\x0e_failurePolicy\"\xc4\x01\n\x1fValidatingAdmissionPolicyStatus\x12\x1a\n\x12observedGeneration\x18\x01 \x01(\x03\x12O\n\x0ctypeChecking\x18\x02 \x01(\x0b\x32\x39.nodeagent.api.admissionregistration.v1beta1.TypeChecking\x12\x34\n\nconditions\x18\x03 \x03(\x0b\x32 .nodeagent.api.meta.v1.Condition\"\x80\x01\n\nValidation\x12\x17\n\nexpression\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x13\n\x06reason\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x19\n\x11messageExpression\x18\x04 \x01(\tB\r\n\x0b_expressionB\t\n\x07_reason\"N\n\x08Variable\x12\x11\n\x04name\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x17\n\nexpression\x18\x02 \x01(\tH\x01\x88\x01\x01\x42\x07\n\x05_nameB\r\n\x0b_expressionb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\nBnodeagent/base/apiproto/_proto/admissionregistration_v1beta1.proto\x12+nodeagent.api.admissionregistration.v1beta1\x1a=nodeagent/base/apiproto/_proto/admissionregistration_v1.proto\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"i\n\x0f\x41uditAnnotation\x12\x16\n\x03key\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\"\n\x0fvalueExpression\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x42\x06\n\x04_keyB\x12\n\x10_valueExpression\"e\n\x11\x45xpressionWarning\x12\x1b\n\x08\x66ieldRef\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x1a\n\x07warning\x18\x03 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x42\x0b\n\t_fieldRefB\n\n\x08_warning\"\xfa\x02\n\x0eMatchResources\x12?\n\x11namespaceSelector\x18\x01 \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\x12<\n\x0eobjectSelector\x18\x02 \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\x12[\n\rresourceRules\x18\x03 \x03(\x0b\x32\x44.nodeagent.api.admissionregistration.v1beta1.NamedRuleWithOperations\x12\x62\n\x14\x65xcludeResourceRules\x18\x04 \x03(\x0b\x32\x44.nodeagent.api.admissionregistration.v1beta1.NamedRuleWithOperations\x12\x18\n\x0bmatchPolicy\x18\x07 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_matchPolicy\"|\n\x17NamedRuleWithOperations\x12\x15\n\rresourceNames\x18\x01 \x03(\t\x12J\n\x06inline\x18\x02 \x01(\x0b\x32:.nodeagent.api.admissionregistration.v1.RuleWithOperations\"-\n\tParamKind\x12\x12\n\napiVersion\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\"\xa5\x01\n\x08ParamRef\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12\x36\n\x08selector\x18\x03 \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\x12$\n\x17parameterNotFoundAction\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x1a\n\x18_parameterNotFoundAction\"j\n\x0cTypeChecking\x12Z\n\x12\x65xpressionWarnings\x18\x01 \x03(\x0b\x32>.nodeagent.api.admissionregistration.v1beta1.ExpressionWarning\"\x9a\x02\n\x19ValidatingAdmissionPolicy\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12^\n\x04spec\x18\x02 \x01(\x0b\x32J.nodeagent.api.admissionregistration.v1beta1.ValidatingAdmissionPolicySpecB\x04\x88\xb5\x18\x01\x12\x62\n\x06status\x18\x03 \x01(\x0b\x32L.nodeagent.api.admissionregistration.v1beta1.ValidatingAdmissionPolicyStatusB\x04\x88\xb5\x18\x01\"\xc4\x01\n ValidatingAdmissionPolicyBinding\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x65\n\x04spec\x18\x02 \x01(\x0b\x32Q.nodeagent.api.admissionregistration.v1beta1.ValidatingAdmissionPolicyBindingSpecB\x04\x88\xb5\x18\x01\"\xc3\x01\n$ValidatingAdmissionPolicyBindingList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12\x62\n\x05items\x18\x02 \x03(\x0b\x32M.nodeagent.api.admissionregistration.v1beta1.ValidatingAdmissionPolicyBindingB\x04\x88\xb5\x18\x01\"\xf3\x01\n$ValidatingAdmissionPolicyBindingSpec\x12\x12\n\npolicyName\x18\x01 \x01(\t\x12G\n\x08paramRef\x18\x02 \x01(\x0b\x32\x35.nodeagent.api.admissionregistration.v1beta1.ParamRef\x12S\n\x0ematchResources\x18\x03 \x01(\x0b\x32;.nodeagent.api.admissionregistration.v1beta1.MatchResources\x12\x19\n\x11validationActions\x18\x04 \x03(\t\"\xb5\x01\n\x1dValidatingAdmissionPolicyList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12[\n\x05items\x18\x02 \x03(\x0b\x32\x46.nodeagent.api.admissionregistration.v1beta1.ValidatingAdmissionPolicyB\x04\x88\xb5\x18\x01\"\xb0\x04\n\x1dValidatingAdmissionPolicySpec\x12I\n\tparamKind\x18\x01 \x01(\x0b\x32\x36.nodeagent.api.admissionregistration.v1beta1.ParamKind\x12U\n\x10matchConstraints\x18\x02 \x01(\x0b\x32;.nodeagent.api.admissionregistration.v1beta1.MatchResources\x12L\n\x0bvalidations\x18\x03 \x03(\x0b\x32\x37.nodeagent.api.admissionregistration.v1beta1.Validation\x12\x1a\n\rfailurePolicy\x18\x04 \x01(\tH\x00\x88\x01\x01\x12V\n\x10\x61uditAnnotations\x18\x05 \x03(\x0b\x32<.nodeagent.api.admissionregistration.v1beta1.AuditAnnotation\x12O\n\x0fmatchConditions\x18\x06 \x03(\x0b\x32\x36.nodeagent.api.admissionregistration.v1.MatchCondition\x12H\n\tvariables\x18\x07 \x03(\x0b\x32\x35.nodeagent.api.admissionregistration.v1beta1.VariableB\x10\n\x0e_failurePolicy\"\xc4\x01\n\x1fValidatingAdmissionPolicyStatus\x12\x1a\n\x12observedGeneration\x18\x01 \x01(\x03\x12O\n\x0ctypeChecking\x18\x02 \x01(\x0b\x32\x39.nodeagent.api.admissionregistration.v1beta1.TypeChecking\x12\x34\n\nconditions\x18\x03 \x03(\x0b\x32 .nodeagent.api.meta.v1.Condition\"\x86\x01\n\nValidation\x12\x1d\n\nexpression\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x13\n\x06reason\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x19\n\x11messageExpression\x18\x04 \x01(\tB\r\n\x0b_expressionB\t\n\x07_reason\"Z\n\x08Variable\x12\x17\n\x04name\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x1d\n\nexpression\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x42\x07\n\x05_nameB\r\n\x0b_expressionb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'nodeagent.base.apiproto._proto.admissionregistration_v1beta1_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_AUDITANNOTATION']._serialized_start=224
-  _globals['_AUDITANNOTATION']._serialized_end=317
-  _globals['_EXPRESSIONWARNING']._serialized_start=319
-  _globals['_EXPRESSIONWARNING']._serialized_end=408
-  _globals['_MATCHRESOURCES']._serialized_start=411
-  _globals['_MATCHRESOURCES']._serialized_end=789
-  _globals['_NAMEDRULEWITHOPERATIONS']._serialized_start=791
-  _globals['_NAMEDRULEWITHOPERATIONS']._serialized_end=915
-  _globals['_PARAMKIND']._serialized_start=917
-  _globals['_PARAMKIND']._serialized_end=962
-  _globals['_PARAMREF']._serialized_start=965
-  _globals['_PARAMREF']._serialized_end=1130
-  _globals['_TYPECHECKING']._serialized_start=1132
-  _globals['_TYPECHECKING']._serialized_end=1238
-  _globals['_VALIDATINGADMISSIONPOLICY']._serialized_start=1241
-  _globals['_VALIDATINGADMISSIONPOLICY']._serialized_end=1505
-  _globals['_VALIDATINGADMISSIONPOLICYBINDING']._serialized_start=1508
-  _globals['_VALIDATINGADMISSIONPOLICYBINDING']._serialized_end=1692
-  _globals['_VALIDATINGADMISSIONPOLICYBINDINGLIST']._serialized_start=1695
-  _globals['_VALIDATINGADMISSIONPOLICYBINDINGLIST']._serialized_end=1878
-  _globals['_VALIDATINGADMISSIONPOLICYBINDINGSPEC']._serialized_start=1881
-  _globals['_VALIDATINGADMISSIONPOLICYBINDINGSPEC']._serialized_end=2124
-  _globals['_VALIDATINGADMISSIONPOLICYLIST']._serialized_start=2127
-  _globals['_VALIDATINGADMISSIONPOLICYLIST']._serialized_end=2296
-  _globals['_VALIDATINGADMISSIONPOLICYSPEC']._serialized_start=2299
-  _globals['_VALIDATINGADMISSIONPOLICYSPEC']._serialized_end=2859
-  _globals['_VALIDATINGADMISSIONPOLICYSTATUS']._serialized_start=2862
-  _globals['_VALIDATINGADMISSIONPOLICYSTATUS']._serialized_end=3058
-  _globals['_VALIDATION']._serialized_start=3061
-  _globals['_VALIDATION']._serialized_end=3189
-  _globals['_VARIABLE']._serialized_start=3191
-  _globals['_VARIABLE']._serialized_end=3269
+  _globals['_AUDITANNOTATION'].fields_by_name['key']._loaded_options = None
+  _globals['_AUDITANNOTATION'].fields_by_name['key']._serialized_options = b'\210\265\030\001'
+  _globals['_AUDITANNOTATION'].fields_by_name['valueExpression']._loaded_options = None
+  _globals['_AUDITANNOTATION'].fields_by_name['valueExpression']._serialized_options = b'\210\265\030\001'
+  _globals['_EXPRESSIONWARNING'].fields_by_name['fieldRef']._loaded_options = None
+  _globals['_EXPRESSIONWARNING'].fields_by_name['fieldRef']._serialized_options = b'\210\265\030\001'
+  _globals['_EXPRESSIONWARNING'].fields_by_name['warning']._loaded_options = None
+  _globals['_EXPRESSIONWARNING'].fields_by_name['warning']._serialized_options = b'\210\265\030\001'
+  _globals['_VALIDATINGADMISSIONPOLICY'].fields_by_name['metadata']._loaded_options = None
+  _globals['_VALIDATINGADMISSIONPOLICY'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_VALIDATINGADMISSIONPOLICY'].fields_by_name['spec']._loaded_options = None
+  _globals['_VALIDATINGADMISSIONPOLICY'].fields_by_name['spec']._serialized_options = b'\210\265\030\001'
+  _globals['_VALIDATINGADMISSIONPOLICY'].fields_by_name['status']._loaded_options = None
+  _globals['_VALIDATINGADMISSIONPOLICY'].fields_by_name['status']._serialized_options = b'\210\265\030\001'
+  _globals['_VALIDATINGADMISSIONPOLICYBINDING'].fields_by_name['metadata']._loaded_options = None
+  _globals['_VALIDATINGADMISSIONPOLICYBINDING'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_VALIDATINGADMISSIONPOLICYBINDING'].fields_by_name['spec']._loaded_options = None
+  _globals['_VALIDATINGADMISSIONPOLICYBINDING'].fields_by_name['spec']._serialized_options = b'\210\265\030\001'
+  _globals['_VALIDATINGADMISSIONPOLICYBINDINGLIST'].fields_by_name['metadata']._loaded_options = None
+  _globals['_VALIDATINGADMISSIONPOLICYBINDINGLIST'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_VALIDATINGADMISSIONPOLICYBINDINGLIST'].fields_by_name['items']._loaded_options = None
+  _globals['_VALIDATINGADMISSIONPOLICYBINDINGLIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
+  _globals['_VALIDATINGADMISSIONPOLICYLIST'].fields_by_name['metadata']._loaded_options = None
+  _globals['_VALIDATINGADMISSIONPOLICYLIST'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_VALIDATINGADMISSIONPOLICYLIST'].fields_by_name['items']._loaded_options = None
+  _globals['_VALIDATINGADMISSIONPOLICYLIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
+  _globals['_VALIDATION'].fields_by_name['expression']._loaded_options = None
+  _globals['_VALIDATION'].fields_by_name['expression']._serialized_options = b'\210\265\030\001'
+  _globals['_VARIABLE'].fields_by_name['name']._loaded_options = None
+  _globals['_VARIABLE'].fields_by_name['name']._serialized_options = b'\210\265\030\001'
+  _globals['_VARIABLE'].fields_by_name['expression']._loaded_options = None
+  _globals['_VARIABLE'].fields_by_name['expression']._serialized_options = b'\210\265\030\001'
+  _globals['_AUDITANNOTATION']._serialized_start=270
+  _globals['_AUDITANNOTATION']._serialized_end=375
+  _globals['_EXPRESSIONWARNING']._serialized_start=377
+  _globals['_EXPRESSIONWARNING']._serialized_end=478
+  _globals['_MATCHRESOURCES']._serialized_start=481
+  _globals['_MATCHRESOURCES']._serialized_end=859
+  _globals['_NAMEDRULEWITHOPERATIONS']._serialized_start=861
+  _globals['_NAMEDRULEWITHOPERATIONS']._serialized_end=985
+  _globals['_PARAMKIND']._serialized_start=987
+  _globals['_PARAMKIND']._serialized_end=1032
+  _globals['_PARAMREF']._serialized_start=1035
+  _globals['_PARAMREF']._serialized_end=1200
+  _globals['_TYPECHECKING']._serialized_start=1202
+  _globals['_TYPECHECKING']._serialized_end=1308
+  _globals['_VALIDATINGADMISSIONPOLICY']._serialized_start=1311
+  _globals['_VALIDATINGADMISSIONPOLICY']._serialized_end=1593
+  _globals['_VALIDATINGADMISSIONPOLICYBINDING']._serialized_start=1596
+  _globals['_VALIDATINGADMISSIONPOLICYBINDING']._serialized_end=1792
+  _globals['_VALIDATINGADMISSIONPOLICYBINDINGLIST']._serialized_start=1795
+  _globals['_VALIDATINGADMISSIONPOLICYBINDINGLIST']._serialized_end=1990
+  _globals['_VALIDATINGADMISSIONPOLICYBINDINGSPEC']._serialized_start=1993
+  _globals['_VALIDATINGADMISSIONPOLICYBINDINGSPEC']._serialized_end=2236
+  _globals['_VALIDATINGADMISSIONPOLICYLIST']._serialized_start=2239
+  _globals['_VALIDATINGADMISSIONPOLICYLIST']._serialized_end=2420
+  _globals['_VALIDATINGADMISSIONPOLICYSPEC']._serialized_start=2423
+  _globals['_VALIDATINGADMISSIONPOLICYSPEC']._serialized_end=2983
+  _globals['_VALIDATINGADMISSIONPOLICYSTATUS']._serialized_start=2986
+  _globals['_VALIDATINGADMISSIONPOLICYSTATUS']._serialized_end=3182
+  _globals['_VALIDATION']._serialized_start=3185
+  _globals['_VALIDATION']._serialized_end=3319
+  _globals['_VARIABLE']._serialized_start=3321
+  _globals['_VARIABLE']._serialized_end=3411
 # @@protoc_insertion_point(module_scope)

@@ -14,9 +14,10 @@ _sym_db = _symbol_database.Default()
 
 from nodeagent.base.apiproto._proto import core_v1_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_core__v1__pb2
 from nodeagent.base.apiproto._proto import meta_v1_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_meta__v1__pb2
+from nodeagent.base.apiproto._proto import options_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,nodeagent/base/apiproto/_proto/node_v1.proto\x12\x15nodeagent.api.node.v1\x1a,nodeagent/base/apiproto/_proto/core_v1.proto\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\"\x9d\x01\n\x08Overhead\x12?\n\x08podFixed\x18\x01 \x03(\x0b\x32-.nodeagent.api.node.v1.Overhead.PodFixedEntry\x1aP\n\rPodFixedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12.\n\x05value\x18\x02 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.Quantity:\x02\x38\x01\"\xcf\x01\n\x0cRuntimeClass\x12\x33\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMeta\x12\x14\n\x07handler\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x31\n\x08overhead\x18\x03 \x01(\x0b\x32\x1f.nodeagent.api.node.v1.Overhead\x12\x35\n\nscheduling\x18\x04 \x01(\x0b\x32!.nodeagent.api.node.v1.SchedulingB\n\n\x08_handler\"y\n\x10RuntimeClassList\x12\x31\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMeta\x12\x32\n\x05items\x18\x02 \x03(\x0b\x32#.nodeagent.api.node.v1.RuntimeClass\"\xc4\x01\n\nScheduling\x12I\n\x0cnodeSelector\x18\x01 \x03(\x0b\x32\x33.nodeagent.api.node.v1.Scheduling.NodeSelectorEntry\x12\x36\n\x0btolerations\x18\x02 \x03(\x0b\x32!.nodeagent.api.core.v1.Toleration\x1a\x33\n\x11NodeSelectorEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,nodeagent/base/apiproto/_proto/node_v1.proto\x12\x15nodeagent.api.node.v1\x1a,nodeagent/base/apiproto/_proto/core_v1.proto\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\x9d\x01\n\x08Overhead\x12?\n\x08podFixed\x18\x01 \x03(\x0b\x32-.nodeagent.api.node.v1.Overhead.PodFixedEntry\x1aP\n\rPodFixedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12.\n\x05value\x18\x02 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.Quantity:\x02\x38\x01\"\xdb\x01\n\x0cRuntimeClass\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x1a\n\x07handler\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x31\n\x08overhead\x18\x03 \x01(\x0b\x32\x1f.nodeagent.api.node.v1.Overhead\x12\x35\n\nscheduling\x18\x04 \x01(\x0b\x32!.nodeagent.api.node.v1.SchedulingB\n\n\x08_handler\"\x85\x01\n\x10RuntimeClassList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12\x38\n\x05items\x18\x02 \x03(\x0b\x32#.nodeagent.api.node.v1.RuntimeClassB\x04\x88\xb5\x18\x01\"\xc4\x01\n\nScheduling\x12I\n\x0cnodeSelector\x18\x01 \x03(\x0b\x32\x33.nodeagent.api.node.v1.Scheduling.NodeSelectorEntry\x12\x36\n\x0btolerations\x18\x02 \x03(\x0b\x32!.nodeagent.api.core.v1.Toleration\x1a\x33\n\x11NodeSelectorEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -25,18 +26,26 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_OVERHEAD_PODFIXEDENTRY']._loaded_options = None
   _globals['_OVERHEAD_PODFIXEDENTRY']._serialized_options = b'8\001'
+  _globals['_RUNTIMECLASS'].fields_by_name['metadata']._loaded_options = None
+  _globals['_RUNTIMECLASS'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_RUNTIMECLASS'].fields_by_name['handler']._loaded_options = None
+  _globals['_RUNTIMECLASS'].fields_by_name['handler']._serialized_options = b'\210\265\030\001'
+  _globals['_RUNTIMECLASSLIST'].fields_by_name['metadata']._loaded_options = None
+  _globals['_RUNTIMECLASSLIST'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_RUNTIMECLASSLIST'].fields_by_name['items']._loaded_options = None
+  _globals['_RUNTIMECLASSLIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
   _globals['_SCHEDULING_NODESELECTORENTRY']._loaded_options = None
   _globals['_SCHEDULING_NODESELECTORENTRY']._serialized_options = b'8\001'
-  _globals['_OVERHEAD']._serialized_start=164
-  _globals['_OVERHEAD']._serialized_end=321
-  _globals['_OVERHEAD_PODFIXEDENTRY']._serialized_start=241
-  _globals['_OVERHEAD_PODFIXEDENTRY']._serialized_end=321
-  _globals['_RUNTIMECLASS']._serialized_start=324
-  _globals['_RUNTIMECLASS']._serialized_end=531
-  _globals['_RUNTIMECLASSLIST']._serialized_start=533
-  _globals['_RUNTIMECLASSLIST']._serialized_end=654
-  _globals['_SCHEDULING']._serialized_start=657
-  _globals['_SCHEDULING']._serialized_end=853
-  _globals['_SCHEDULING_NODESELECTORENTRY']._serialized_start=802
-  _globals['_SCHEDULING_NODESELECTORENTRY']._serialized_end=853
+  _globals['_OVERHEAD']._serialized_start=210
+  _globals['_OVERHEAD']._serialized_end=367
+  _globals['_OVERHEAD_PODFIXEDENTRY']._serialized_start=287
+  _globals['_OVERHEAD_PODFIXEDENTRY']._serialized_end=367
+  _globals['_RUNTIMECLASS']._serialized_start=370
+  _globals['_RUNTIMECLASS']._serialized_end=589
+  _globals['_RUNTIMECLASSLIST']._serialized_start=592
+  _globals['_RUNTIMECLASSLIST']._serialized_end=725
+  _globals['_SCHEDULING']._serialized_start=728
+  _globals['_SCHEDULING']._serialized_end=924
+  _globals['_SCHEDULING_NODESELECTORENTRY']._serialized_start=873
+  _globals['_SCHEDULING_NODESELECTORENTRY']._serialized_end=924
 # @@protoc_insertion_point(module_scope)

@@ -13,27 +13,48 @@ _sym_db = _symbol_database.Default()
 
 
 from nodeagent.base.apiproto._proto import meta_v1_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_meta__v1__pb2
+from nodeagent.base.apiproto._proto import options_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.nodeagent/base/apiproto/_proto/policy_v1.proto\x12\x17nodeagent.api.policy.v1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\"|\n\x08\x45viction\x12\x33\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMeta\x12;\n\rdeleteOptions\x18\x02 \x01(\x0b\x32$.nodeagent.api.meta.v1.DeleteOptions\"\xce\x01\n\x13PodDisruptionBudget\x12\x33\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMeta\x12>\n\x04spec\x18\x02 \x01(\x0b\x32\x30.nodeagent.api.policy.v1.PodDisruptionBudgetSpec\x12\x42\n\x06status\x18\x03 \x01(\x0b\x32\x32.nodeagent.api.policy.v1.PodDisruptionBudgetStatus\"\x89\x01\n\x17PodDisruptionBudgetList\x12\x31\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMeta\x12;\n\x05items\x18\x02 \x03(\x0b\x32,.nodeagent.api.policy.v1.PodDisruptionBudget\"\x8f\x02\n\x17PodDisruptionBudgetSpec\x12\x38\n\x0cminAvailable\x18\x01 \x01(\x0b\x32\".nodeagent.api.meta.v1.IntOrString\x12\x36\n\x08selector\x18\x02 \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\x12:\n\x0emaxUnavailable\x18\x03 \x01(\x0b\x32\".nodeagent.api.meta.v1.IntOrString\x12\'\n\x1aunhealthyPodEvictionPolicy\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x1d\n\x1b_unhealthyPodEvictionPolicy\"\xe2\x03\n\x19PodDisruptionBudgetStatus\x12\x1a\n\x12observedGeneration\x18\x01 \x01(\x03\x12\\\n\rdisruptedPods\x18\x02 \x03(\x0b\x32\x45.nodeagent.api.policy.v1.PodDisruptionBudgetStatus.DisruptedPodsEntry\x12\x1f\n\x12\x64isruptionsAllowed\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x1b\n\x0e\x63urrentHealthy\x18\x04 \x01(\x05H\x01\x88\x01\x01\x12\x1b\n\x0e\x64\x65siredHealthy\x18\x05 \x01(\x05H\x02\x88\x01\x01\x12\x19\n\x0c\x65xpectedPods\x18\x06 \x01(\x05H\x03\x88\x01\x01\x12\x34\n\nconditions\x18\x07 \x03(\x0b\x32 .nodeagent.api.meta.v1.Condition\x1aQ\n\x12\x44isruptedPodsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.nodeagent.api.meta.v1.Time:\x02\x38\x01\x42\x15\n\x13_disruptionsAllowedB\x11\n\x0f_currentHealthyB\x11\n\x0f_desiredHealthyB\x0f\n\r_expectedPodsb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.nodeagent/base/apiproto/_proto/policy_v1.proto\x12\x17nodeagent.api.policy.v1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"\x82\x01\n\x08\x45viction\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12;\n\rdeleteOptions\x18\x02 \x01(\x0b\x32$.nodeagent.api.meta.v1.DeleteOptions\"\xe0\x01\n\x13PodDisruptionBudget\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x44\n\x04spec\x18\x02 \x01(\x0b\x32\x30.nodeagent.api.policy.v1.PodDisruptionBudgetSpecB\x04\x88\xb5\x18\x01\x12H\n\x06status\x18\x03 \x01(\x0b\x32\x32.nodeagent.api.policy.v1.PodDisruptionBudgetStatusB\x04\x88\xb5\x18\x01\"\x95\x01\n\x17PodDisruptionBudgetList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12\x41\n\x05items\x18\x02 \x03(\x0b\x32,.nodeagent.api.policy.v1.PodDisruptionBudgetB\x04\x88\xb5\x18\x01\"\x8f\x02\n\x17PodDisruptionBudgetSpec\x12\x38\n\x0cminAvailable\x18\x01 \x01(\x0b\x32\".nodeagent.api.meta.v1.IntOrString\x12\x36\n\x08selector\x18\x02 \x01(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\x12:\n\x0emaxUnavailable\x18\x03 \x01(\x0b\x32\".nodeagent.api.meta.v1.IntOrString\x12\'\n\x1aunhealthyPodEvictionPolicy\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x1d\n\x1b_unhealthyPodEvictionPolicy\"\xfa\x03\n\x19PodDisruptionBudgetStatus\x12\x1a\n\x12observedGeneration\x18\x01 \x01(\x03\x12\\\n\rdisruptedPods\x18\x02 \x03(\x0b\x32\x45.nodeagent.api.policy.v1.PodDisruptionBudgetStatus.DisruptedPodsEntry\x12%\n\x12\x64isruptionsAllowed\x18\x03 \x01(\x05\x42\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12!\n\x0e\x63urrentHealthy\x18\x04 \x01(\x05\x42\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x12!\n\x0e\x64\x65siredHealthy\x18\x05 \x01(\x05\x42\x04\x88\xb5\x18\x01H\x02\x88\x01\x01\x12\x1f\n\x0c\x65xpectedPods\x18\x06 \x01(\x05\x42\x04\x88\xb5\x18\x01H\x03\x88\x01\x01\x12\x34\n\nconditions\x18\x07 \x03(\x0b\x32 .nodeagent.api.meta.v1.Condition\x1aQ\n\x12\x44isruptedPodsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12*\n\x05value\x18\x02 \x01(\x0b\x32\x1b.nodeagent.api.meta.v1.Time:\x02\x38\x01\x42\x15\n\x13_disruptionsAllowedB\x11\n\x0f_currentHealthyB\x11\n\x0f_desiredHealthyB\x0f\n\r_expectedPodsb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'nodeagent.base.apiproto._proto.policy_v1_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_EVICTION'].fields_by_name['metadata']._loaded_options = None
+  _globals['_EVICTION'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_PODDISRUPTIONBUDGET'].fields_by_name['metadata']._loaded_options = None
+  _globals['_PODDISRUPTIONBUDGET'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_PODDISRUPTIONBUDGET'].fields_by_name['spec']._loaded_options = None
+  _globals['_PODDISRUPTIONBUDGET'].fields_by_name['spec']._serialized_options = b'\210\265\030\001'
+  _globals['_PODDISRUPTIONBUDGET'].fields_by_name['status']._loaded_options = None
+  _globals['_PODDISRUPTIONBUDGET'].fields_by_name['status']._serialized_options = b'\210\265\030\001'
+  _globals['_PODDISRUPTIONBUDGETLIST'].fields_by_name['metadata']._loaded_options = None
+  _globals['_PODDISRUPTIONBUDGETLIST'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_PODDISRUPTIONBUDGETLIST'].fields_by_name['items']._loaded_options = None
+  _globals['_PODDISRUPTIONBUDGETLIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
   _globals['_PODDISRUPTIONBUDGETSTATUS_DISRUPTEDPODSENTRY']._loaded_options = None
   _globals['_PODDISRUPTIONBUDGETSTATUS_DISRUPTEDPODSENTRY']._serialized_options = b'8\001'
-  _globals['_EVICTION']._serialized_start=121
-  _globals['_EVICTION']._serialized_end=245
-  _globals['_PODDISRUPTIONBUDGET']._serialized_start=248
-  _globals['_PODDISRUPTIONBUDGET']._serialized_end=454
-  _globals['_PODDISRUPTIONBUDGETLIST']._serialized_start=457
-  _globals['_PODDISRUPTIONBUDGETLIST']._serialized_end=594
-  _globals['_PODDISRUPTIONBUDGETSPEC']._serialized_start=597
-  _globals['_PODDISRUPTIONBUDGETSPEC']._serialized_end=868
-  _globals['_PODDISRUPTIONBUDGETSTATUS']._serialized_start=871
-  _globals['_PODDISRUPTIONBUDGETSTATUS']._serialized_end=1353
-  _globals['_PODDISRUPTIONBUDGETSTATUS_DISRUPTEDPODSENTRY']._serialized_start=1194
-  _globals['_PODDISRUPTIONBUDGETSTATUS_DISRUPTEDPODSENTRY']._serialized_end=1275
+  _globals['_PODDISRUPTIONBUDGETSTATUS'].fields_by_name['disruptionsAllowed']._loaded_options = None
+  _globals['_PODDISRUPTIONBUDGETSTATUS'].fields_by_name['disruptionsAllowed']._serialized_options = b'\210\265\030\001'
+  _globals['_PODDISRUPTIONBUDGETSTATUS'].fields_by_name['currentHealthy']._loaded_options = None
+  _globals['_PODDISRUPTIONBUDGETSTATUS'].fields_by_name['currentHealthy']._serialized_options = b'\210\265\030\001'
+  _globals['_PODDISRUPTIONBUDGETSTATUS'].fields_by_name['desiredHealthy']._loaded_options = None
+  _globals['_PODDISRUPTIONBUDGETSTATUS'].fields_by_name['desiredHealthy']._serialized_options = b'\210\265\030\001'
+  _globals['_PODDISRUPTIONBUDGETSTATUS'].fields_by_name['expectedPods']._loaded_options = None
+  _globals['_PODDISRUPTIONBUDGETSTATUS'].fields_by_name['expectedPods']._serialized_options = b'\210\265\030\001'
+  _globals['_EVICTION']._serialized_start=168
+  _globals['_EVICTION']._serialized_end=298
+  _globals['_PODDISRUPTIONBUDGET']._serialized_start=301
+  _globals['_PODDISRUPTIONBUDGET']._serialized_end=525
+  _globals['_PODDISRUPTIONBUDGETLIST']._serialized_start=528
+  _globals['_PODDISRUPTIONBUDGETLIST']._serialized_end=677
+  _globals['_PODDISRUPTIONBUDGETSPEC']._serialized_start=680
+  _globals['_PODDISRUPTIONBUDGETSPEC']._serialized_end=951
+  _globals['_PODDISRUPTIONBUDGETSTATUS']._serialized_start=954
+  _globals['_PODDISRUPTIONBUDGETSTATUS']._serialized_end=1460
+  _globals['_PODDISRUPTIONBUDGETSTATUS_DISRUPTEDPODSENTRY']._serialized_start=1301
+  _globals['_PODDISRUPTIONBUDGETSTATUS_DISRUPTEDPODSENTRY']._serialized_end=1382
 # @@protoc_insertion_point(module_scope)

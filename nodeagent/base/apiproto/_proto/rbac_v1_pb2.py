@@ -13,37 +13,82 @@ _sym_db = _symbol_database.Default()
 
 
 from nodeagent.base.apiproto._proto import meta_v1_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_meta__v1__pb2
+from nodeagent.base.apiproto._proto import options_pb2 as nodeagent_dot_base_dot_apiproto_dot___proto_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,nodeagent/base/apiproto/_proto/rbac_v1.proto\x12\x15nodeagent.api.rbac.v1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\"U\n\x0f\x41ggregationRule\x12\x42\n\x14\x63lusterRoleSelectors\x18\x01 \x03(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\"\xb5\x01\n\x0b\x43lusterRole\x12\x33\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMeta\x12\x30\n\x05rules\x18\x02 \x03(\x0b\x32!.nodeagent.api.rbac.v1.PolicyRule\x12?\n\x0f\x61ggregationRule\x18\x03 \x01(\x0b\x32&.nodeagent.api.rbac.v1.AggregationRule\"\xac\x01\n\x12\x43lusterRoleBinding\x12\x33\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMeta\x12\x30\n\x08subjects\x18\x02 \x03(\x0b\x32\x1e.nodeagent.api.rbac.v1.Subject\x12/\n\x07roleRef\x18\x03 \x01(\x0b\x32\x1e.nodeagent.api.rbac.v1.RoleRef\"\x85\x01\n\x16\x43lusterRoleBindingList\x12\x31\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMeta\x12\x38\n\x05items\x18\x02 \x03(\x0b\x32).nodeagent.api.rbac.v1.ClusterRoleBinding\"w\n\x0f\x43lusterRoleList\x12\x31\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMeta\x12\x31\n\x05items\x18\x02 \x03(\x0b\x32\".nodeagent.api.rbac.v1.ClusterRole\"q\n\nPolicyRule\x12\r\n\x05verbs\x18\x01 \x03(\t\x12\x11\n\tapiGroups\x18\x02 \x03(\t\x12\x11\n\tresources\x18\x03 \x03(\t\x12\x15\n\rresourceNames\x18\x04 \x03(\t\x12\x17\n\x0fnonResourceURLs\x18\x05 \x03(\t\"m\n\x04Role\x12\x33\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMeta\x12\x30\n\x05rules\x18\x02 \x03(\x0b\x32!.nodeagent.api.rbac.v1.PolicyRule\"\xa5\x01\n\x0bRoleBinding\x12\x33\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMeta\x12\x30\n\x08subjects\x18\x02 \x03(\x0b\x32\x1e.nodeagent.api.rbac.v1.Subject\x12/\n\x07roleRef\x18\x03 \x01(\x0b\x32\x1e.nodeagent.api.rbac.v1.RoleRef\"w\n\x0fRoleBindingList\x12\x31\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMeta\x12\x31\n\x05items\x18\x02 \x03(\x0b\x32\".nodeagent.api.rbac.v1.RoleBinding\"i\n\x08RoleList\x12\x31\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMeta\x12*\n\x05items\x18\x02 \x03(\x0b\x32\x1b.nodeagent.api.rbac.v1.Role\"e\n\x07RoleRef\x12\x15\n\x08\x61piGroup\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x11\n\x04kind\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x11\n\x04name\x18\x03 \x01(\tH\x02\x88\x01\x01\x42\x0b\n\t_apiGroupB\x07\n\x05_kindB\x07\n\x05_name\"f\n\x07Subject\x12\x11\n\x04kind\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x10\n\x08\x61piGroup\x18\x02 \x01(\t\x12\x11\n\x04name\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x11\n\tnamespace\x18\x04 \x01(\tB\x07\n\x05_kindB\x07\n\x05_nameb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,nodeagent/base/apiproto/_proto/rbac_v1.proto\x12\x15nodeagent.api.rbac.v1\x1a,nodeagent/base/apiproto/_proto/meta_v1.proto\x1a,nodeagent/base/apiproto/_proto/options.proto\"U\n\x0f\x41ggregationRule\x12\x42\n\x14\x63lusterRoleSelectors\x18\x01 \x03(\x0b\x32$.nodeagent.api.meta.v1.LabelSelector\"\xc1\x01\n\x0b\x43lusterRole\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x36\n\x05rules\x18\x02 \x03(\x0b\x32!.nodeagent.api.rbac.v1.PolicyRuleB\x04\x88\xb5\x18\x01\x12?\n\x0f\x61ggregationRule\x18\x03 \x01(\x0b\x32&.nodeagent.api.rbac.v1.AggregationRule\"\xb8\x01\n\x12\x43lusterRoleBinding\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x30\n\x08subjects\x18\x02 \x03(\x0b\x32\x1e.nodeagent.api.rbac.v1.Subject\x12\x35\n\x07roleRef\x18\x03 \x01(\x0b\x32\x1e.nodeagent.api.rbac.v1.RoleRefB\x04\x88\xb5\x18\x01\"\x91\x01\n\x16\x43lusterRoleBindingList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12>\n\x05items\x18\x02 \x03(\x0b\x32).nodeagent.api.rbac.v1.ClusterRoleBindingB\x04\x88\xb5\x18\x01\"\x83\x01\n\x0f\x43lusterRoleList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12\x37\n\x05items\x18\x02 \x03(\x0b\x32\".nodeagent.api.rbac.v1.ClusterRoleB\x04\x88\xb5\x18\x01\"w\n\nPolicyRule\x12\x13\n\x05verbs\x18\x01 \x03(\tB\x04\x88\xb5\x18\x01\x12\x11\n\tapiGroups\x18\x02 \x03(\t\x12\x11\n\tresources\x18\x03 \x03(\t\x12\x15\n\rresourceNames\x18\x04 \x03(\t\x12\x17\n\x0fnonResourceURLs\x18\x05 \x03(\t\"y\n\x04Role\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x36\n\x05rules\x18\x02 \x03(\x0b\x32!.nodeagent.api.rbac.v1.PolicyRuleB\x04\x88\xb5\x18\x01\"\xb1\x01\n\x0bRoleBinding\x12\x39\n\x08metadata\x18\x01 \x01(\x0b\x32!.nodeagent.api.meta.v1.ObjectMetaB\x04\x88\xb5\x18\x01\x12\x30\n\x08subjects\x18\x02 \x03(\x0b\x32\x1e.nodeagent.api.rbac.v1.Subject\x12\x35\n\x07roleRef\x18\x03 \x01(\x0b\x32\x1e.nodeagent.api.rbac.v1.RoleRefB\x04\x88\xb5\x18\x01\"\x83\x01\n\x0fRoleBindingList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12\x37\n\x05items\x18\x02 \x03(\x0b\x32\".nodeagent.api.rbac.v1.RoleBindingB\x04\x88\xb5\x18\x01\"u\n\x08RoleList\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.nodeagent.api.meta.v1.ListMetaB\x04\x88\xb5\x18\x01\x12\x30\n\x05items\x18\x02 \x03(\x0b\x32\x1b.nodeagent.api.rbac.v1.RoleB\x04\x88\xb5\x18\x01\"w\n\x07RoleRef\x12\x1b\n\x08\x61piGroup\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x17\n\x04kind\x18\x02 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x12\x17\n\x04name\x18\x03 \x01(\tB\x04\x88\xb5\x18\x01H\x02\x88\x01\x01\x42\x0b\n\t_apiGroupB\x07\n\x05_kindB\x07\n\x05_name\"r\n\x07Subject\x12\x17\n\x04kind\x18\x01 \x01(\tB\x04\x88\xb5\x18\x01H\x00\x88\x01\x01\x12\x10\n\x08\x61piGroup\x18\x02 \x01(\t\x12\x17\n\x04name\x18\x03 \x01(\tB\x04\x88\xb5\x18\x01H\x01\x88\x01\x01\x12\x11\n\tnamespace\x18\x04 \x01(\tB\x07\n\x05_kindB\x07\n\x05_nameb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'nodeagent.base.apiproto._proto.rbac_v1_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_AGGREGATIONRULE']._serialized_start=117
-  _globals['_AGGREGATIONRULE']._serialized_end=202
-  _globals['_CLUSTERROLE']._serialized_start=205
-  _globals['_CLUSTERROLE']._serialized_end=386
-  _globals['_CLUSTERROLEBINDING']._serialized_start=389
-  _globals['_CLUSTERROLEBINDING']._serialized_end=561
-  _globals['_CLUSTERROLEBINDINGLIST']._serialized_start=564
-  _globals['_CLUSTERROLEBINDINGLIST']._serialized_end=697
-  _globals['_CLUSTERROLELIST']._serialized_start=699
-  _globals['_CLUSTERROLELIST']._serialized_end=818
-  _globals['_POLICYRULE']._serialized_start=820
-  _globals['_POLICYRULE']._serialized_end=933
-  _globals['_ROLE']._serialized_start=935
-  _globals['_ROLE']._serialized_end=1044
-  _globals['_ROLEBINDING']._serialized_start=1047
-  _globals['_ROLEBINDING']._serialized_end=1212
-  _globals['_ROLEBINDINGLIST']._serialized_start=1214
-  _globals['_ROLEBINDINGLIST']._serialized_end=1333
-  _globals['_ROLELIST']._serialized_start=1335
-  _globals['_ROLELIST']._serialized_end=1440
-  _globals['_ROLEREF']._serialized_start=1442
-  _globals['_ROLEREF']._serialized_end=1543
-  _globals['_SUBJECT']._serialized_start=1545
-  _globals['_SUBJECT']._serialized_end=1647
+  _globals['_CLUSTERROLE'].fields_by_name['metadata']._loaded_options = None
+  _globals['_CLUSTERROLE'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_CLUSTERROLE'].fields_by_name['rules']._loaded_options = None
+  _globals['_CLUSTERROLE'].fields_by_name['rules']._serialized_options = b'\210\265\030\001'
+  _globals['_CLUSTERROLEBINDING'].fields_by_name['metadata']._loaded_options = None
+  _globals['_CLUSTERROLEBINDING'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_CLUSTERROLEBINDING'].fields_by_name['roleRef']._loaded_options = None
+  _globals['_CLUSTERROLEBINDING'].fields_by_name['roleRef']._serialized_options = b'\210\265\030\001'
+  _globals['_CLUSTERROLEBINDINGLIST'].fields_by_name['metadata']._loaded_options = None
+  _globals['_CLUSTERROLEBINDINGLIST'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_CLUSTERROLEBINDINGLIST'].fields_by_name['items']._loaded_options = None
+  _globals['_CLUSTERROLEBINDINGLIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
+  _globals['_CLUSTERROLELIST'].fields_by_name['metadata']._loaded_options = None
+  _globals['_CLUSTERROLELIST'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_CLUSTERROLELIST'].fields_by_name['items']._loaded_options = None
+  _globals['_CLUSTERROLELIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
+  _globals['_POLICYRULE'].fields_by_name['verbs']._loaded_options = None
+  _globals['_POLICYRULE'].fields_by_name['verbs']._serialized_options = b'\210\265\030\001'
+  _globals['_ROLE'].fields_by_name['metadata']._loaded_options = None
+  _globals['_ROLE'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_ROLE'].fields_by_name['rules']._loaded_options = None
+  _globals['_ROLE'].fields_by_name['rules']._serialized_options = b'\210\265\030\001'
+  _globals['_ROLEBINDING'].fields_by_name['metadata']._loaded_options = None
+  _globals['_ROLEBINDING'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_ROLEBINDING'].fields_by_name['roleRef']._loaded_options = None
+  _globals['_ROLEBINDING'].fields_by_name['roleRef']._serialized_options = b'\210\265\030\001'
+  _globals['_ROLEBINDINGLIST'].fields_by_name['metadata']._loaded_options = None
+  _globals['_ROLEBINDINGLIST'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_ROLEBINDINGLIST'].fields_by_name['items']._loaded_options = None
+  _globals['_ROLEBINDINGLIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
+  _globals['_ROLELIST'].fields_by_name['metadata']._loaded_options = None
+  _globals['_ROLELIST'].fields_by_name['metadata']._serialized_options = b'\210\265\030\001'
+  _globals['_ROLELIST'].fields_by_name['items']._loaded_options = None
+  _globals['_ROLELIST'].fields_by_name['items']._serialized_options = b'\210\265\030\001'
+  _globals['_ROLEREF'].fields_by_name['apiGroup']._loaded_options = None
+  _globals['_ROLEREF'].fields_by_name['apiGroup']._serialized_options = b'\210\265\030\001'
+  _globals['_ROLEREF'].fields_by_name['kind']._loaded_options = None
+  _globals['_ROLEREF'].fields_by_name['kind']._serialized_options = b'\210\265\030\001'
+  _globals['_ROLEREF'].fields_by_name['name']._loaded_options = None
+  _globals['_ROLEREF'].fields_by_name['name']._serialized_options = b'\210\265\030\001'
+  _globals['_SUBJECT'].fields_by_name['kind']._loaded_options = None
+  _globals['_SUBJECT'].fields_by_name['kind']._serialized_options = b'\210\265\030\001'
+  _globals['_SUBJECT'].fields_by_name['name']._loaded_options = None
+  _globals['_SUBJECT'].fields_by_name['name']._serialized_options = b'\210\265\030\001'
+  _globals['_AGGREGATIONRULE']._serialized_start=163
+  _globals['_AGGREGATIONRULE']._serialized_end=248
+  _globals['_CLUSTERROLE']._serialized_start=251
+  _globals['_CLUSTERROLE']._serialized_end=444
+  _globals['_CLUSTERROLEBINDING']._serialized_start=447
+  _globals['_CLUSTERROLEBINDING']._serialized_end=631
+  _globals['_CLUSTERROLEBINDINGLIST']._serialized_start=634
+  _globals['_CLUSTERROLEBINDINGLIST']._serialized_end=779
+  _globals['_CLUSTERROLELIST']._serialized_start=782
+  _globals['_CLUSTERROLELIST']._serialized_end=913
+  _globals['_POLICYRULE']._serialized_start=915
+  _globals['_POLICYRULE']._serialized_end=1034
+  _globals['_ROLE']._serialized_start=1036
+  _globals['_ROLE']._serialized_end=1157
+  _globals['_ROLEBINDING']._serialized_start=1160
+  _globals['_ROLEBINDING']._serialized_end=1337
+  _globals['_ROLEBINDINGLIST']._serialized_start=1340
+  _globals['_ROLEBINDINGLIST']._serialized_end=1471
+  _globals['_ROLELIST']._serialized_start=1473
+  _globals['_ROLELIST']._serialized_end=1590
+  _globals['_ROLEREF']._serialized_start=1592
+  _globals['_ROLEREF']._serialized_end=1711
+  _globals['_SUBJECT']._serialized_start=1713
+  _globals['_SUBJECT']._serialized_end=1827
 # @@protoc_insertion_point(module_scope)
