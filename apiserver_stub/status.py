@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+_ESCAPES = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +190,21 @@ def forbidden_value(field: str, detail: str) -> Cause:
     return Cause("FieldValueForbidden", f"Forbidden: {detail}", field)
 
 
+def not_found_value(field: str, value: object, detail: str = "") -> Cause:
+    """Return the error for a reference to something that the object does not have."""
+    return Cause("FieldValueNotFound", f"Not found: {quote(value)}{f': {detail}' if detail else ''}", field)
+
+
+def invalid_each(field: str, value: object, problems: Iterable[str]) -> list[Cause]:
+    """Return an error for every reason why *value* is invalid."""
+    return [invalid_value(field, value, problem) for problem in problems]
+
+
+def internal_error(field: str, detail: str) -> Cause:
+    """Return the error for a value that could not be validated."""
+    return Cause("InternalError", f"Internal error: {detail}", field)
+
+
 def duplicate(field: str, value: object) -> Cause:
     return Cause("FieldValueDuplicate", f"Duplicate value: {quote(value)}", field)
 
@@ -186,14 +214,31 @@ def too_long(field: str, limit_bytes: int) -> Cause:
 
 
 def quote(value: object) -> str:
-    """Return *value* as messages show it: text in quotes, other scalars bare, a list of texts as such."""
+    """Return *value* as messages show it: text in quotes, other scalars bare, a list of texts as such, else JSON."""
+    if isinstance(value, str):
+        return _quote_text(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
         return '"null"'
-    if isinstance(value, int | float):
-        return str(value)
-    if isinstance(value, list):
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return f"[]string{{{', '.join(map(quote, value))}}}"
-    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{text}"'
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return str(value)
+
+
+def _quote_text(text: str) -> str:
+    if text.isprintable():
+        escaped = text.replace("\\", "\\\\").replace('"', '\\"') if '"' in text or "\\" in text else text
+        return f'"{escaped}"'
+    return f'"{"".join(map(_escape, text))}"'
+
+
+def _escape(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if character.isprintable():
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x20 or code == 0x7F else f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}"

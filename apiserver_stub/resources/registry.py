@@ -100,14 +100,13 @@ class Strategy:
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         """Put back what an update through *subresource* (empty: the object itself) may not change."""
         if subresource == "status":
-            metadata = {**old["metadata"]}
-            for name in ("labels", "annotations", "finalizers", "resourceVersion"):
-                _copy(new["metadata"], metadata, name)
-            status = new.get("status")
+            metadata, status = new["metadata"], new.get("status")
             new.clear()
             new.update({**old, "metadata": metadata})
             if status is not None:
                 new["status"] = status
+            else:
+                new.pop("status", None)
         elif "status" in old:
             new["status"] = old["status"]
         else:
@@ -116,6 +115,20 @@ class Strategy:
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         """Return what is wrong with the change from *old* to *new*."""
         return [] if subresource else self.validate(new)
+
+    def metadata_rules(self, subresource: str) -> tuple[bool, bool]:
+        """Return whether the kind validates an update of metadata again, and its result again.
+
+        Upstream reports an error in metadata once for the update, and once more for each of these.
+        """
+        return True, not subresource
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        """Return warnings for the client about a valid object; *old* is ``None`` for a new one.
+
+        Called after validation, not for subresources.
+        """
+        return []
 
     def grace_seconds(self, obj: Object, requested: int | None) -> int:
         """Return how long a deleted object stays for somebody to finish with it; 0 removes it at once."""
@@ -246,10 +259,3 @@ class Registry:
         """Return the resources of a group version, sorted by plural."""
         found = [item for item in self if (item.group, item.version) == (group, version)]
         return sorted(found, key=lambda item: item.plural)
-
-
-def _copy(source: Object, target: Object, name: str) -> None:
-    if source.get(name):
-        target[name] = source[name]
-    else:
-        target.pop(name, None)

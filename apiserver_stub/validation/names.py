@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _SERVICE_NAME = r"[a-z]([-a-z0-9]*[a-z0-9])?"
 _NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_VARIABLE = r"[-._a-zA-Z][-._a-zA-Z0-9]*"
+_CONFIG_KEY = r"[-._a-zA-Z0-9]+"
+_HEADER = r"[-A-Za-z0-9]+"
 _label, _service_name, _subdomain, _name = (
     re.compile(pattern) for pattern in (_LABEL, _SERVICE_NAME, _SUBDOMAIN, _NAME)
 )
+_variable, _config_key, _header = (re.compile(pattern) for pattern in (_VARIABLE, _CONFIG_KEY, _HEADER))
+_port_characters, _letter = re.compile("[-a-z0-9]+"), re.compile("[a-z]")
 
 SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
@@ -34,6 +40,19 @@ VALUE_RULE = (
     "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
+VARIABLE_RULE = (
+    "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', and must not "
+    "start with a digit (e.g. 'my.env-name',  or 'MY_ENV.NAME',  or 'MyEnvName1', regex used for validation is "
+    f"'{_VARIABLE}')"
+)
+CONFIG_KEY_RULE = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
+    f"'key-name', regex used for validation is '{_CONFIG_KEY}')"
+)
+HEADER_RULE = (
+    "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used for "
+    f"validation is '{_HEADER}')"
+)
 _STANDARD_FINALIZERS = frozenset(["kubernetes", "orphan", "foregroundDeletion"])
 
 
@@ -46,7 +65,9 @@ def subdomain_problems(value: str) -> list[str]:
 def label_problems(value: str) -> list[str]:
     """Return why *value* is no DNS label."""
     problems = [] if len(value) <= 63 else ["must be no more than 63 characters"]
-    return problems if _label.fullmatch(value) else [*problems, LABEL_RULE]
+    if _label.fullmatch(value):
+        return problems
+    return [*problems, "must not contain dots" if _subdomain.fullmatch(value) else LABEL_RULE]
 
 
 def service_name_problems(value: str) -> list[str]:
@@ -84,13 +105,65 @@ def qualified_name_problems(value: str) -> list[str]:
 
 def finalizer_problems(value: str) -> list[str]:
     """Return why *value* is no name of a finalizer."""
-    problems = qualified_name_problems(value)
-    if "/" not in value and value not in _STANDARD_FINALIZERS:
-        problems.append("name is neither a standard finalizer name nor is it fully qualified")
-    return problems
+    return qualified_name_problems(value) + standard_finalizer_problems(value)
+
+
+def standard_finalizer_problems(value: str) -> list[str]:
+    """Return an error for an unqualified *value* that is not a standard finalizer."""
+    if "/" in value or value in _STANDARD_FINALIZERS:
+        return []
+    return ["name is neither a standard finalizer name nor is it fully qualified"]
 
 
 def label_value_problems(value: str) -> list[str]:
     """Return why *value* cannot be the value of a label."""
     problems = [] if len(value) <= 63 else ["must be no more than 63 characters"]
     return problems if not value or _name.fullmatch(value) else [*problems, VALUE_RULE]
+
+
+def port_name_problems(value: str) -> list[str]:
+    """Return the reasons why *value* is not a valid port name (IANA service name)."""
+    problems = [] if len(value) <= 15 else ["must be no more than 15 characters"]
+    if not _port_characters.fullmatch(value):
+        problems.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not _letter.search(value):
+        problems.append("must contain at least one letter (a-z)")
+    if "--" in value:
+        problems.append("must not contain consecutive hyphens")
+    if value.startswith("-") or value.endswith("-"):
+        problems.append("must not begin or end with a hyphen")
+    return problems
+
+
+def variable_name_problems(value: str) -> list[str]:
+    """Return the reasons why *value* is not a valid name of an environment variable."""
+    return ([] if _variable.fullmatch(value) else [VARIABLE_RULE]) + _parent_problems(value)
+
+
+def config_key_problems(value: str) -> list[str]:
+    """Return the reasons why *value* is not a valid key of a ConfigMap or Secret."""
+    problems = [] if len(value) <= 253 else ["must be no more than 253 characters"]
+    if not _config_key.fullmatch(value):
+        problems.append(CONFIG_KEY_RULE)
+    return problems + _parent_problems(value)
+
+
+def header_name_problems(value: str) -> list[str]:
+    """Return the reasons why *value* is not a valid name of an HTTP header."""
+    return [] if _header.fullmatch(value) else [HEADER_RULE]
+
+
+def prefix_problems(prefix: str, problems_of: Callable[[str], list[str]]) -> list[str]:
+    """Return the reasons why *prefix* is not a valid base of generated names that *problems_of* validates."""
+    if problems_of is path_problems:
+        return [f"may not contain '{character}'" for character in "/%" if character in prefix]
+    # The generated suffix follows: a trailing dash is valid.
+    return problems_of(f"{prefix[:-2]}a" if len(prefix) > 1 and prefix.endswith("-") else prefix)
+
+
+def _parent_problems(value: str) -> list[str]:
+    if not value.startswith("."):
+        return []
+    if value in (".", ".."):
+        return [f"must not be '{value}'"]
+    return ["must not start with '..'"] if value.startswith("..") else []

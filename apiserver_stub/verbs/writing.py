@@ -11,7 +11,7 @@ from apiserver_stub.checking import Findings, Misfit, check, repeated, type_name
 from apiserver_stub.objects import Object
 from apiserver_stub.status import ApiError, Cause, bad_request, conflict, invalid, modified
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
-from apiserver_stub.validation.metadata import validate_metadata, validate_metadata_update
+from apiserver_stub.validation.metadata import validate_any_update, validate_metadata
 from apiserver_stub.verbs.reserving import reserve
 from apiserver_stub.verbs.revisions import version_of
 from apiserver_stub.verbs.tracking import put, track_create, track_update
@@ -175,6 +175,7 @@ async def prepare_new(
         raise invalid(
             resource.group, resource.kind, metadata.get("name") or "", causes, grouped=resource.group_in_errors
         )
+    request.warnings += strategy.warnings(obj, None)
     await server.admission.validate(call)
     return obj
 
@@ -238,14 +239,16 @@ async def plan_update(
     metadata["name"] = name
     metadata["uid"] = uid or before["uid"]
     _leave_out_empty(metadata)
-    given = metadata.get("deletionTimestamp")
-    if resource.strategy.graceful and info.subresource == "status":
-        given = None  # whoever reports on a pod that goes cannot tell when
-    for member in ("namespace", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
+    for member in ("namespace", "creationTimestamp", "generation"):
         if member in before:
             metadata[member] = before[member]
         else:
             metadata.pop(member, None)
+    if resource.strategy.graceful and info.subresource == "status":  # Clients that report status may send older ones.
+        metadata.pop("deletionTimestamp", None)
+    for member in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+        if member in before and (member == "deletionTimestamp" or metadata.get(member) is None):
+            metadata[member] = before[member]
     strategy = resource.strategy
     if not info.subresource:
         strategy.default(new)
@@ -266,11 +269,13 @@ async def plan_update(
         goes = finished(strategy, new, old)
         if goes or not info.subresource:
             await reserve(server, request, resource, None if goes else new, old)
-    causes = validate_metadata_update(new["metadata"], before, given)
-    causes += validate_metadata(new["metadata"], resource.name_problems)
+    change, result = strategy.metadata_rules(info.subresource)
+    causes = validate_any_update(new["metadata"], before, resource.name_problems, change=change, result=result)
     causes += strategy.validate_update(new, old, info.subresource)
     if causes:
         raise invalid(resource.group, resource.kind, name, causes, grouped=resource.group_in_errors)
+    if not info.subresource:
+        request.warnings += strategy.warnings(new, old)
     await server.admission.validate(call)
     new["metadata"]["resourceVersion"] = before["resourceVersion"]
     if request.dry_run:

@@ -50,3 +50,8 @@ def test_an_error_that_asks_to_come_back_says_so_in_the_header_too() -> None:
 
     assert "Retry-After" not in headers_before
     assert render_error(collision, PLAIN).headers["Retry-After"] == "1"
+
+
+def test_control_characters_are_escaped_as_in_go() -> None:
+    assert status.quote("a\n\x01é\u200b") == '"a\\n\\x01é\\u200b"'
+    assert status.quote({"a": ["b"]}) == '{"a":["b"]}'
