@@ -21,13 +21,12 @@ class Accepted:
     """A difference that stays, with its reason."""
 
     resource: str
-    aspect: str
     pattern: str
     reason: str
 
-    def covers(self, resource: str, found: Sequence[str]) -> bool:
-        """Return whether every one of the *found* differences is of this kind."""
-        return bool(re.fullmatch(self.resource, resource)) and all(re.fullmatch(self.pattern, text) for text in found)
+    def covers(self, resource: str, found: str) -> bool:
+        """Return whether the difference *found* is of this kind."""
+        return bool(re.fullmatch(self.resource, resource)) and bool(re.fullmatch(self.pattern, found))
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,18 @@ class Difference:
 def accepted() -> list[Accepted]:
     """Return the accepted differences."""
     entries = yaml.safe_load(ACCEPTED.read_text()) or []
-    return [Accepted(**{"aspect": "", **entry}) for entry in entries]
+    return [Accepted(**entry) for entry in entries]
+
+
+def covering(rules: Sequence[Accepted], difference: Difference) -> set[Accepted]:
+    """Return the rules that accept *difference*; none where a part of it has no rule."""
+    found: set[Accepted] = set()
+    for text in difference.found:
+        rule = next((rule for rule in rules if rule.covers(difference.resource, text)), None)
+        if rule is None:
+            return set()
+        found.add(rule)
+    return found
 
 
 def compare(resource: str, case: Case, recorded: Outcome, ours: Outcome) -> Difference | None:

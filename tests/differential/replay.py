@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.differential.cases import Case, Outcome, Recording
 from tests.differential.catalog import SERVER_OPTIONS, Resource, resources
-from tests.differential.compare import Difference, accepted, compare
+from tests.differential.compare import Accepted, Difference, accepted, compare, covering
 from tests.differential.runner import Runner, Target, set_up
 
 OPTIONS = (*SERVER_OPTIONS, "--service-cluster-ip-range=10.96.0.0/24", "--enable-admission-plugins=NodeRestriction")
@@ -22,6 +22,8 @@ class Result:
     count: int = 0
     unexplained: list[Difference] = field(default_factory=list)
     accepted: list[Difference] = field(default_factory=list)
+    rules: set[Accepted] = field(default_factory=set)
+    """Rules that cover the accepted differences."""
 
 
 async def replay(target: Target, paths: Sequence[Path]) -> list[Result]:
@@ -44,6 +46,7 @@ async def _replay(target: Target, known: dict[str, Resource], recording: Recordi
     for (case, recorded), ours in zip(pairs, outcomes, strict=True):
         result.count += 1
         if (difference := compare(resource.name, case, recorded, ours)) is not None:
-            covered = any(rule.covers(resource.name, difference.found) for rule in rules)
-            (result.accepted if covered else result.unexplained).append(difference)
+            found = covering(rules, difference)
+            result.rules |= found
+            (result.accepted if found else result.unexplained).append(difference)
     return result
