@@ -19,7 +19,7 @@ from nodeagent.authoring.source import read_module
 from nodeagent.base.duration import Duration
 from nodeagent.base.secret import Secret
 from nodeagent.config.settings import NodeSettings
-from nodeagent.contracts.api import CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS, SERVICE_ACCOUNTS
+from nodeagent.contracts.api import CONFIG_MAPS, CORE_EVENTS, NODES, PODS, SECRETS, SERVICE_ACCOUNTS
 from nodeagent.contracts.eviction import PLAN_QUESTION
 from nodeagent.contracts.server import Presented, Question, User
 from nodeagent.testing import (
@@ -129,7 +129,7 @@ class TestApiRecorder(EventRecorderContract):
     def told(self, api, clock):
         async def told():
             await clock.advance(5)
-            return [event["reason"] for event in api.all(EVENTS)]
+            return [event["reason"] for event in api.all(CORE_EVENTS)]
 
         return told
 

@@ -41,7 +41,8 @@ def starts(first: int, ends: Sequence[tuple[int, str]]) -> list[int]:
 
     What is known of a run that a probe ends is that it runs; if its next start is delayed, the exit is known then.
     """
-    began, stored, known, times = first, 0, [], [first]
+    began, stored, times = first, 0, [first]
+    known: list[RuntimeContainerStatus] = []
     for attempt, (seconds, end) in enumerate(ends):
         now = began + seconds
         exited = run(stored=stored, began=began, ended=now, attempt=attempt)
