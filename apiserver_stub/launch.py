@@ -38,7 +38,10 @@ from apiserver_stub.controllers import own_service
 from apiserver_stub.controllers.api_services import Registration
 from apiserver_stub.controllers.disruption import keep_budgets
 from apiserver_stub.controllers.garbage import collect_garbage
-from apiserver_stub.controllers.namespaces import create_system_objects, empty_namespaces, keep_system_objects
+from apiserver_stub.controllers.legacy_token_tracking import track_legacy_tokens
+from apiserver_stub.controllers.namespace_contents import keep_namespaces_filled
+from apiserver_stub.controllers.namespace_deletion import empty_namespaces
+from apiserver_stub.controllers.namespaces import create_system_objects, keep_system_objects
 from apiserver_stub.controllers.node_certificates import sign_for_nodes
 from apiserver_stub.controllers.scheduler import bind_to_single_node
 from apiserver_stub.controllers.service_repair import repair_service_ranges
@@ -156,6 +159,8 @@ async def start(options: Options) -> Running:
         tasks.start(keep_published(server, authentication), "publish-authentication")
         tasks.start(empty_namespaces(server), "namespaces")
         tasks.start(keep_system_objects(server), "system-objects")
+        tasks.start(keep_namespaces_filled(server), "namespace-contents")
+        tasks.start(track_legacy_tokens(server), "legacy-token-tracking")
         tasks.start(registration.keep(), "api-services")
         tasks.start(keep_budgets(server), "disruption-budgets")
         tasks.start(keep_aggregated(store), "aggregated-roles")

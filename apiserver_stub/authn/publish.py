@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub import objects
 from apiserver_stub.authn.build import Authentication
-from apiserver_stub.controllers.namespaces import ensure
+from apiserver_stub.controllers.ensure import ensure
 from apiserver_stub.followed_files import POLL_SECONDS
 from apiserver_stub.objects import Object
 from apiserver_stub.store import Keep, Outcome, Put, Record, StoreUnavailable

@@ -1,87 +1,156 @@
-"""Cluster roles that gather the rules of others by their labels."""
+"""Aggregated cluster roles: maintain the rules of roles that select other roles by their labels."""
 
 from __future__ import annotations
 
-import contextlib
-import logging
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import msgspec
 
 from apiserver_stub import objects
 from apiserver_stub.authz.rbac import CLUSTER_ROLES
+from apiserver_stub.controllers.change_feed import ChangeFeed
+from apiserver_stub.controllers.loop import run_controller
+from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.objects import Object
-from apiserver_stub.store import Keep, Outcome, Put, Record, Store, StoreRefused, StoreUnavailable
-from nodeagent.base.aio import Clock, SystemClock
+from apiserver_stub.store import Keep, Outcome, Put, Record, Store
+from nodeagent.base.aio import Clock
 from nodeagent.base.selectors import LabelSelector, Requirement
 
-_log = logging.getLogger(__name__)
-
 _OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
-_RETRY_SECONDS = 1.0
+_MAX_PAUSE_SECONDS = 5.0
+_STARTUP_PASSES = 3
+"""As long as the longest chain of the default roles; longer ones are completed while the server serves."""
+_STEP = 200
+_encode = msgspec.json.Encoder(order="sorted").encode
 
 
 async def keep_aggregated(store: Store, *, clock: Clock | None = None) -> None:
-    """Gather anew whenever a cluster role has changed; runs until cancelled."""
-    collection, clock = store.collection(CLUSTER_ROLES), clock or SystemClock()
-    position = collection.end
-    while True:
-        await collection.wait(position)
-        position = collection.end
-        try:
-            await aggregate_roles(store)
-        except (StoreUnavailable, StoreRefused) as error:
-            _log.warning("Roles were not aggregated", extra={"err": error})
-            await clock.sleep(_RETRY_SECONDS)
-            position -= 1  # what was missed is still to be done
+    """Aggregate again whenever a cluster role has changed; runs until cancelled."""
+    await RoleAggregation(store, clock).run()
 
 
 async def aggregate_roles(store: Store) -> None:
-    """Give every gathering role the rules that it must have; as these may be gathered in turn, until all is at rest.
+    """Bring the rules of aggregated roles up to date, as far as a bounded number of passes does.
 
     :raises StoreUnavailable: a write could not be made durable.
     """
-    collection = store.collection(CLUSTER_ROLES)
-    roles: dict[str, Object] = {record.key: objects.decode(record.data) for record in collection.select()}
-    gathering = [name for name, role in roles.items() if role.get("aggregationRule")]
-    for _ in gathering:  # a chain of them cannot be longer
-        changed = False
-        for name in gathering:
-            rules = _gathered(name, roles)
-            if rules != (roles[name].get("rules") or []):
-                roles[name] = {**roles[name], "rules": rules}
-                await _write(store, name, rules)
-                changed = True
-        if not changed:
-            break
+    await RoleAggregation(store).run_passes(_STARTUP_PASSES)
 
 
-def _gathered(name: str, roles: dict[str, Object]) -> list[Object]:
-    selectors = [_selector(item) for item in roles[name]["aggregationRule"].get("clusterRoleSelectors") or ()]
-    rules: list[Object] = []
-    for other in sorted(roles):
-        labels = roles[other]["metadata"].get("labels")
-        if other != name and any(selector.matches(labels) for selector in selectors):
-            rules += [rule for rule in roles[other].get("rules") or () if rule not in rules]
-    return rules
+@dataclass(frozen=True, slots=True)
+class _Role:
+    labels: Mapping[str, str]
+    rules: tuple[bytes, ...]
+    selectors: tuple[LabelSelector, ...] | None
+    """``None`` unless the role is aggregated."""
+
+    def selects(self, other: _Role | None) -> bool:
+        return other is not None and any(selector.matches(other.labels) for selector in self.selectors or ())
 
 
-async def _write(store: Store, name: str, rules: list[Object]) -> None:
-    def decide(current: Record | None) -> Outcome:
-        if current is None:
-            raise _Gone
-        role: Object = objects.decode(current.data)
-        if not role.get("aggregationRule") or (role.get("rules") or []) == rules:
-            return Keep()
-        return Put(objects.encode_for_store({**role, "rules": rules}))
+class RoleAggregation:
+    """Controller of aggregated cluster roles.
 
-    with contextlib.suppress(_Gone):
-        await store.update(CLUSTER_ROLES, name, decide)
+    Roles that aggregate each other without coming to rest are written less and less often.
+    """
+
+    def __init__(self, store: Store, clock: Clock | None = None) -> None:
+        self._store = store
+        self._queue: WorkQueue[str] = WorkQueue("aggregated-roles", clock, max_pause_seconds=_MAX_PAUSE_SECONDS)
+        self._feed = ChangeFeed(store, [CLUSTER_ROLES], self)
+        self._roles: dict[str, _Role] = {}
+        self._aggregated: dict[str, _Role] = {}
+
+    async def run(self) -> None:
+        await run_controller(self._feed, self._queue, self._process)
+
+    async def run_passes(self, passes: int) -> None:
+        """Process every aggregated role, again while that changed something, at most *passes* times."""
+        for _ in range(passes):
+            await self._feed.catch_up()
+            changed = False
+            for name in sorted(self._aggregated):
+                changed = await self._aggregate(name) or changed
+                await self._feed.catch_up()
+                await asyncio.sleep(0)
+            if not changed:
+                break
+
+    def reset(self) -> None:
+        self._roles.clear()
+        self._aggregated.clear()
+
+    def see(self, collection: str, record: Record, previous: Record | None) -> None:
+        name, before, role = record.key, self._roles.get(record.key), _read(record)
+        self._roles[name] = role
+        self._aggregated.pop(name, None)
+        if role.selectors is not None:
+            self._aggregated[name] = role
+            if before is None or (before.selectors, before.rules) != (role.selectors, role.rules):
+                self._queue.add(name)
+        if before is None or (before.labels, before.rules) != (role.labels, role.rules):
+            self._queue_selecting(name, before, role)
+
+    def remove(self, collection: str, record: Record) -> None:
+        before = self._roles.pop(record.key, None)
+        self._aggregated.pop(record.key, None)
+        self._queue_selecting(record.key, before, None)
+
+    def _queue_selecting(self, name: str, before: _Role | None, after: _Role | None) -> None:
+        for other, role in self._aggregated.items():
+            if other != name and (role.selects(before) or role.selects(after)):
+                self._queue.add(other)
+
+    async def _process(self, name: str) -> None:
+        if await self._aggregate(name):
+            self._queue.slow_down(name)
+
+    async def _aggregate(self, name: str) -> bool:
+        """Write the rules that the role must have; return whether it had others."""
+        role = self._aggregated.get(name)
+        if role is None:
+            return False
+        found: dict[bytes, None] = {}
+        for number, other in enumerate(sorted(self._roles.keys() - {name}), 1):
+            selected = self._roles.get(other)
+            if selected is not None and role.selects(selected):
+                found.update(dict.fromkeys(selected.rules))
+            if number % _STEP == 0:
+                await asyncio.sleep(0)
+        if tuple(found) == role.rules:
+            return False
+        rules = [objects.decode(rule) for rule in found]
+
+        def decide(current: Record | None) -> Outcome:
+            if current is None:
+                raise LookupError(name)
+            obj: Object = objects.decode(current.data)
+            if not obj.get("aggregationRule") or (obj.get("rules") or []) == rules:
+                return Keep()
+            return Put(objects.encode_for_store({**obj, "rules": rules}))
+
+        try:
+            await self._store.update(CLUSTER_ROLES, name, decide)
+        except LookupError:
+            return False  # Deleted since it was queued.
+        return True
 
 
-class _Gone(Exception):
-    """The role was deleted meanwhile."""
+def _read(record: Record) -> _Role:
+    role = objects.decode(record.data)
+    rule = role.get("aggregationRule")
+    selectors = tuple(_selectors(rule)) if rule else None
+    return _Role(
+        role["metadata"].get("labels") or {}, tuple(_encode(item) for item in role.get("rules") or ()), selectors
+    )
 
 
-def _selector(selector: Object) -> LabelSelector:
-    found = [Requirement(key, "in", frozenset([value])) for key, value in (selector.get("matchLabels") or {}).items()]
-    for term in selector.get("matchExpressions") or ():
-        found.append(Requirement(term["key"], _OPERATORS[term["operator"]], frozenset(term.get("values") or ())))
-    return LabelSelector(tuple(found))
+def _selectors(rule: Object) -> Iterator[LabelSelector]:
+    for selector in rule.get("clusterRoleSelectors") or ():
+        labels = selector.get("matchLabels") or {}
+        found = [Requirement(key, "in", frozenset([value])) for key, value in labels.items()]
+        for term in selector.get("matchExpressions") or ():
+            found.append(Requirement(term["key"], _OPERATORS[term["operator"]], frozenset(term.get("values") or ())))
+        yield LabelSelector(tuple(found))

@@ -1,26 +1,27 @@
-"""Registers the group versions that this server serves, one local API service each."""
+"""API service registration: one local API service per group version that this server serves."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
 from apiserver_stub import objects
+from apiserver_stub.controllers.change_feed import ChangeFeed
+from apiserver_stub.controllers.loop import run_controller
+from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.objects import Object
 from apiserver_stub.resources import api_services
 from apiserver_stub.resources.api_services import is_local, local_status, priorities
-from apiserver_stub.store import Keep, Outcome, Put, Record, Remove, StoreUnavailable
+from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.store.base import without_revision
 from apiserver_stub.store.collection import Collection
 from nodeagent.base import identity
+from nodeagent.base.aio import Clock
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
 
-_log = logging.getLogger(__name__)
-_PAUSE_SECONDS = 0.2
-_RETRY_SECONDS = 5.0
+_AT_ONCE = 100
 _MANAGED = "onstart"
 _MANAGED_OURS = (_MANAGED, "true")
 
@@ -33,8 +34,9 @@ class Registration:
     other servers share: they may be theirs.
     """
 
-    def __init__(self, server: ApiServer) -> None:
+    def __init__(self, server: ApiServer, clock: Clock | None = None) -> None:
         self._server = server
+        self._queue: WorkQueue[str] = WorkQueue("api-services", clock)
         group = identity.current().group(api_services.GROUP)
         resource = server.registry.find(group, "v1", "apiservices")
         self._collection = resource.storage if resource is not None else ""
@@ -60,7 +62,7 @@ class Registration:
         return found
 
     async def register(self) -> None:
-        """Write what differs, all at once.
+        """Write what differs, many at a time.
 
         :raises StoreUnavailable: something could not be written.
         """
@@ -69,33 +71,51 @@ class Registration:
         kept = {record.key: objects.decode(record.data) for record in self._stored().view()}
         due = [name for name, obj in self._wanted.items() if name not in kept or self._differs(kept[name], obj)]
         due += [name for name, obj in kept.items() if name not in self._wanted and self._is_due(obj)]
-        await asyncio.gather(*(self._write(name) for name in due))
+        for start in range(0, len(due), _AT_ONCE):
+            await asyncio.gather(*(self._write(name) for name in due[start : start + _AT_ONCE]))
 
     async def keep(self) -> None:
-        """Do so after every change; runs until cancelled."""
-        while self._collection:
-            positions, late = self._server.positions(self._collection), None
-            try:
-                await self.register()
-            except StoreUnavailable as error:
-                late = _RETRY_SECONDS
-                _log.warning("API services were not registered", extra={"err": error})
-            await self._server.changed_since(positions, timeout_seconds=late)
-            await asyncio.sleep(_PAUSE_SECONDS)
+        """Write them again when they are changed or deleted; runs until cancelled."""
+        if self._collection:
+            feed = ChangeFeed(self._server.store, [self._collection], self)
+            await run_controller(feed, self._queue, self._process)
 
-    async def _write(self, name: str) -> None:
-        wanted = self._wanted.get(name)
+    def reset(self) -> None:
+        for name in self._wanted:
+            self._queue.add(name)
+
+    def see(self, collection: str, record: Record, previous: Record | None) -> None:
+        obj, wanted = objects.decode(record.data), self._wanted.get(record.key)
+        if self._differs(obj, wanted) if wanted is not None else self._is_due(obj):
+            self._queue.add(record.key)
+
+    def remove(self, collection: str, record: Record) -> None:
+        if record.key in self._wanted:
+            self._queue.add(record.key)
+
+    async def _process(self, name: str) -> None:
+        if await self._write(name):
+            self._queue.slow_down(name)
+
+    async def _write(self, name: str) -> bool:
+        """Create, change or remove the API service; return whether that was due."""
+        wanted, written = self._wanted.get(name), False
 
         def decide(current: Record | None) -> Outcome:
+            nonlocal written
+            outcome: Outcome = Keep()
             if wanted is not None:
-                return self._settle(wanted, current)
-            if current is None:
-                return Keep()
-            obj: Object = objects.decode(current.data)
-            return Remove(without_revision(current.data)) if self._is_due(obj) else Keep()
+                outcome = self._settle(wanted, current)
+            elif current is not None and self._is_due(objects.decode(current.data)):
+                outcome = Remove(without_revision(current.data))
+            written = not isinstance(outcome, Keep)
+            return outcome
 
-        if wanted is not None or self._stored().get(name) is not None:
+        try:
             await self._server.store.update(self._collection, name, decide)
+        except LookupError:
+            return False  # Deleted since it was queued.
+        return written
 
     def _stored(self) -> Collection:
         return self._server.store.collection(self._collection)

@@ -1,93 +1,147 @@
-"""Keeps the status of disruption budgets: how many of their pods are well, and how many may be missing."""
+"""Disruption controller: maintain how many pods of a budget are healthy, and how many may be disrupted."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub import objects
+from apiserver_stub.admission.webhooks.matching import read_selector
+from apiserver_stub.controllers.change_feed import ChangeFeed
+from apiserver_stub.controllers.loop import run_controller
+from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.objects import Object, dig
-from apiserver_stub.resources.disruption import BUDGETS, COUNTS, covers, is_healthy, set_condition
-from apiserver_stub.store import Keep, Outcome, Put, Record, StoreUnavailable
+from apiserver_stub.resources.disruption import BUDGETS, COUNTS, is_healthy, set_condition
+from apiserver_stub.store import Keep, Outcome, Put, Record
+from nodeagent.base.aio import Clock, SystemClock
+from nodeagent.base.selectors import LabelSelector
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
 
-_log = logging.getLogger(__name__)
 _PODS = "core/pods"
 _PAUSE_SECONDS = 0.2
-_RETRY_SECONDS = 5.0
+_STEP = 200
 _FINISHED = ("Succeeded", "Failed")
 _OTHER_KEEPER = "kube-controller-manager"
 DELETION_TIMEOUT = timedelta(minutes=2)
 """How long an evicted pod that does not begin to end counts as missing."""
 
 
-class _Gone(Exception):
-    """The budget was deleted meanwhile."""
-
-
 async def keep_budgets(server: ApiServer) -> None:
-    """Count anew after changes, all budgets at most a few times a second; runs until cancelled.
+    """Write the status of every budget after changes of its pods; runs until cancelled."""
+    if server.registry.find("policy", "v1", "poddisruptionbudgets") is not None:
+        await DisruptionBudgets(server).run()
 
-    Without any budget it waits for one and costs nothing.
+
+class DisruptionBudgets:
+    """Controller of the status of disruption budgets.
+
+    Pods are read only in namespaces that have a budget; of those it keeps what budgets need to know.
     """
-    if server.registry.find("policy", "v1", "poddisruptionbudgets") is None:
-        return
-    while True:
-        positions = server.positions(BUDGETS, _PODS)
-        keys = [record.key for record in server.store.collection(BUDGETS).view()]
-        if not keys:
-            del positions[_PODS]
-        late = None
+
+    def __init__(self, server: ApiServer, clock: Clock | None = None) -> None:
+        self._store, self._clock = server.store, clock or SystemClock()
+        self._queue: WorkQueue[str] = WorkQueue("disruption-budgets", clock, interval_seconds=_PAUSE_SECONDS)
+        self._selectors: dict[str, dict[str, LabelSelector | None]] = {}
+        self._pods: dict[str, tuple[int, Object]] = {}
+
+    async def run(self) -> None:
+        await run_controller(ChangeFeed(self._store, [BUDGETS, _PODS], self), self._queue, self._process)
+
+    def reset(self) -> None:
+        self._selectors.clear()
+        self._pods.clear()
+
+    def see(self, collection: str, record: Record, previous: Record | None) -> None:
+        namespace = record.key.partition("/")[0]
+        if collection == BUDGETS:
+            self._selectors.setdefault(namespace, {})[record.key] = _selector(objects.decode(record.data))
+            self._queue.add(record.key)
+        elif namespace in self._selectors:
+            before = self._pods.get(record.key)
+            if before is None and previous is not None:
+                before = previous.revision, _summary(previous)
+            self._pods[record.key] = record.revision, _summary(record)
+            if before is None or before[1] != self._pods[record.key][1]:
+                self._queue_budgets_of(namespace, self._pods[record.key][1])
+                if before is not None:
+                    self._queue_budgets_of(namespace, before[1])
+
+    def remove(self, collection: str, record: Record) -> None:
+        namespace = record.key.partition("/")[0]
+        if collection == BUDGETS:
+            selectors = self._selectors.get(namespace, {})
+            selectors.pop(record.key, None)
+            if not selectors:
+                self._selectors.pop(namespace, None)
+                for key in [key for key in self._pods if key.startswith(f"{namespace}/")]:
+                    del self._pods[key]
+        elif namespace in self._selectors:
+            self._pods.pop(record.key, None)
+            self._queue_budgets_of(namespace, _summary(record))
+
+    def _queue_budgets_of(self, namespace: str, pod: Object) -> None:
+        for key, selector in self._selectors[namespace].items():
+            if _selects(selector, pod):
+                self._queue.add(key)
+
+    async def _process(self, key: str) -> None:
+        """Write the status of the budget if it changes."""
+        pods = await self._pods_of(key.partition("/")[0])
+        now = self._clock.wall()
+        status: Object = {}
+
+        def decide(current: Record | None) -> Outcome:
+            nonlocal status
+            if current is None:
+                raise LookupError(key)
+            budget: Object = objects.decode(current.data)
+            selector = _selector(budget)
+            status = counted(budget, [pod for pod in pods if _selects(selector, pod)], now)
+            if status == budget.get("status") or _kept_by_other(budget):
+                return Keep()
+            return Put(objects.encode_for_store({**budget, "status": status}))
+
         try:
-            late = await _count_all(server, keys)
-        except StoreUnavailable as error:
-            late = _RETRY_SECONDS
-            _log.warning("Disruption budgets were not counted", extra={"err": error})
-        await server.changed_since(positions, timeout_seconds=late)
-        await asyncio.sleep(_PAUSE_SECONDS)
-
-
-async def _count_all(server: ApiServer, keys: Sequence[str]) -> float | None:
-    """Count every budget and return after how many seconds one is due again without a change."""
-    pods: dict[str, list[Object]] = {}
-    waits = []
-    for key in keys:
-        namespace = key.partition("/")[0]
-        if namespace not in pods:
-            found = server.store.collection(_PODS).view(f"{namespace}/")
-            pods[namespace] = [objects.decode(record.data) for record in found]
-        now = datetime.now(UTC)
-        status = await _count(server, key, pods[namespace], now)
+            await self._store.update(BUDGETS, key, decide)
+        except LookupError:
+            return  # Deleted since it was queued.
         ends = [_moment(text) + DELETION_TIMEOUT for text in (status.get("disruptedPods") or {}).values()]
-        waits += [max(0.0, (end - now).total_seconds()) for end in ends]
-    return min(waits, default=None)
+        if ends:
+            self._queue.add_after(key, max(_PAUSE_SECONDS, (min(ends) - now).total_seconds()))
+
+    async def _pods_of(self, namespace: str) -> list[Object]:
+        """Return the summaries of all pods of *namespace*, reading only those that are not known yet."""
+        found = []
+        for number, record in enumerate(self._store.collection(_PODS).select(f"{namespace}/")):
+            known = self._pods.get(record.key)
+            if known is None or known[0] != record.revision:
+                known = self._pods[record.key] = record.revision, _summary(record)
+            found.append(known[1])
+            if number % _STEP == _STEP - 1:
+                await asyncio.sleep(0)
+        return found
 
 
-async def _count(server: ApiServer, key: str, pods: Sequence[Object], now: datetime) -> Object:
-    """Write the status of the budget at *key* if it changes, and return it."""
+def _selector(budget: Object) -> LabelSelector | None:
+    selector = dig(budget, ("spec", "selector"))
+    return None if selector is None else read_selector(selector)
 
-    def decide(current: Record | None) -> Outcome:
-        if current is None:
-            raise _Gone
-        budget: Object = objects.decode(current.data)
-        status = counted(budget, [pod for pod in pods if covers(budget, pod)], now)
-        if status == budget.get("status") or _kept_by_other(budget):
-            return Keep()
-        return Put(objects.encode_for_store({**budget, "status": status}))
 
-    if server.store.collection(BUDGETS).get(key) is None:
-        return {}
-    try:
-        record = await server.store.update(BUDGETS, key, decide)
-    except _Gone:
-        return {}
-    found: Object = objects.decode(record.data).get("status") or {}
-    return found
+def _selects(selector: LabelSelector | None, pod: Object) -> bool:
+    return selector is not None and selector.matches(pod["metadata"].get("labels"))
+
+
+def _summary(record: Record) -> Object:
+    """Return what budgets need to know about a pod."""
+    pod = objects.decode(record.data)
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    kept = {name: metadata[name] for name in ("name", "labels", "deletionTimestamp") if name in metadata}
+    ready = [{"type": "Ready", "status": "True"}] if is_healthy(pod) else []
+    return {"metadata": kept, "status": {"phase": status.get("phase"), "conditions": ready}}
 
 
 def counted(budget: Object, pods: Sequence[Object], now: datetime) -> Object:

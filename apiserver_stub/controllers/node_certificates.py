@@ -1,7 +1,7 @@
-"""Certificates of nodes: approved when a node asks for itself, signed with this server's own authority.
+"""Certificates of nodes: approve requests of nodes for themselves, and sign them with this server's own CA.
 
-What anybody approved by hand is signed too, as far as it is a certificate of a node. Everything else stays as it is,
-for others to decide. Requests that have been answered, or never were, are removed after a while.
+Requests that were approved by hand are signed too if they are for a certificate of a node. All others are left alone.
+Old requests are deleted.
 """
 
 from __future__ import annotations
@@ -16,10 +16,14 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from apiserver_stub import objects
-from apiserver_stub.objects import Object, dig, format_time
+from apiserver_stub.controllers.change_feed import ChangeFeed
+from apiserver_stub.controllers.loop import run_controller
+from apiserver_stub.controllers.work_queue import WorkQueue
+from apiserver_stub.objects import Object, dig, format_time, parse_time
 from apiserver_stub.request import RequestInfo, User
-from apiserver_stub.store import Keep, Outcome, Put, Record, Remove, StoreUnavailable
+from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
 from nodeagent.base import identity
+from nodeagent.base.aio import Clock, SystemClock
 from nodeagent.base.tls import KeyPair, TlsError, certify
 
 if TYPE_CHECKING:
@@ -37,7 +41,8 @@ _NAME_PREFIX = "system:node:"
 _MIN_SECONDS = 600
 _BACKDATE = timedelta(minutes=5)
 _ANSWERED_STAY, _WAITING_STAY = timedelta(hours=1), timedelta(hours=24)
-_CLEAN_SECONDS = 600.0
+_RETRY_SECONDS = 60.0
+"""Until a request that was left alone is examined again: roles may permit it by then."""
 _OPTIONAL_USAGE = "key encipherment"
 _CLIENT_USAGES = frozenset({"digital signature", "client auth"})
 _SERVING_USAGES = frozenset({"digital signature", "server auth"})
@@ -124,59 +129,108 @@ def addresses_of(node: Object | None) -> set[str]:
 
 
 async def sign_for_nodes(server: ApiServer, authority: KeyPair, life: timedelta, *, signs_clients: bool) -> None:
-    """Approve, sign and clear away requests whenever there are new ones; runs until cancelled.
+    """Approve, sign and delete requests; runs until cancelled.
 
     :param life: of a certificate whose request names none.
-    :param signs_clients: whether this server believes its own authority about clients; nothing else would.
+    :param signs_clients: whether this server trusts its own CA for clients; no other server would.
     """
-    told: set[str] = set()
-    while True:
-        position = server.positions(_COLLECTION, _NODES)
-        for record in server.store.collection(_COLLECTION).select():
-            signing = objects.decode(record.data)
-            try:
-                await _look_at(server, record.key, signing, authority, life, signs_clients=signs_clients)
-            except (Unfit, TlsError) as error:
-                if signing["metadata"]["uid"] not in told:
-                    told.add(signing["metadata"]["uid"])
-                    _log.warning("Certificate request is left alone", extra={"request": record.key, "err": str(error)})
-            except StoreUnavailable as error:
-                _log.warning("Certificate request was not answered", extra={"request": record.key, "err": error})
-        told &= {objects.decode(r.data)["metadata"]["uid"] for r in server.store.collection(_COLLECTION).select()}
-        await server.changed_since(position, timeout_seconds=_CLEAN_SECONDS)
+    await NodeCertificates(server, authority, life, signs_clients=signs_clients).run()
 
 
-async def _look_at(
-    server: ApiServer, key: str, signing: Object, authority: KeyPair, life: timedelta, *, signs_clients: bool
-) -> None:
-    """Do what one request needs.
+class NodeCertificates:
+    """Controller of the certificate signing requests of nodes."""
 
-    :raises Unfit: it cannot have what it asks for.
-    """
-    now = datetime.now(UTC)
-    status = signing.get("status") or {}
-    decided = {item["type"] for item in status.get("conditions") or ()}
-    answered = bool(status.get("certificate")) or bool(decided & {"Denied", "Failed"})
-    age = now - datetime.fromisoformat(signing["metadata"]["creationTimestamp"])
-    if age > (_ANSWERED_STAY if answered else _WAITING_STAY):
-        await _change(server, key, signing, None)
-        return
-    if answered or (asked := read(signing)) is None:
-        return
-    if not asked.serving and not signs_clients:
-        raise Unfit("--client-ca-file does not hold the authority of this server, which would sign")
-    if "Approved" not in decided:
-        reason = await _why_approved(server, signing, asked)
-        moment = format_time(now)
-        condition = {"type": "Approved", "status": "True", "reason": "AutoApproved", "message": reason}
-        condition |= {"lastUpdateTime": moment, "lastTransitionTime": moment}
-        status = {**status, "conditions": [*(status.get("conditions") or ()), condition]}
-    seconds = signing["spec"].get("expirationSeconds")
-    granted = timedelta(seconds=max(seconds, _MIN_SECONDS)) if seconds else life
-    certificate = await asyncio.to_thread(issue, asked, authority, now, granted)
-    answer = {**status, "certificate": base64.b64encode(certificate).decode()}
-    await _change(server, key, signing, answer)
-    _log.info("Certificate is issued", extra={"request": key, "user": asked.common_name})
+    def __init__(
+        self,
+        server: ApiServer,
+        authority: KeyPair,
+        life: timedelta,
+        *,
+        signs_clients: bool,
+        clock: Clock | None = None,
+    ) -> None:
+        self._server, self._authority, self._life, self._signs_clients = server, authority, life, signs_clients
+        self._clock = clock or SystemClock()
+        self._queue: WorkQueue[str] = WorkQueue("node-certificates", clock)
+        self._left: set[str] = set()
+        """Requests that were left alone."""
+
+    async def run(self) -> None:
+        await run_controller(ChangeFeed(self._server.store, [_COLLECTION, _NODES], self), self._queue, self._process)
+
+    def reset(self) -> None:
+        self._left.clear()
+
+    def see(self, collection: str, record: Record, previous: Record | None) -> None:
+        if collection == _COLLECTION:
+            self._queue.add(record.key)
+        elif self._left and (previous is None or _addresses(previous) != _addresses(record)):
+            for key in self._left:
+                self._queue.add(key)
+
+    def remove(self, collection: str, record: Record) -> None:
+        if collection == _COLLECTION:
+            self._left.discard(record.key)
+
+    async def _process(self, key: str) -> None:
+        record = self._server.store.collection(_COLLECTION).get(key)
+        if record is None:
+            return
+        signing, now = objects.decode(record.data), self._clock.wall()
+        expires = _expires(signing)
+        if now > expires:
+            await _change(self._server, key, signing, None)
+            return
+        self._queue.add_after(key, (expires - now).total_seconds() + 1)
+        try:
+            await self._sign(key, signing, now)
+        except (Unfit, TlsError) as error:
+            if key not in self._left:
+                self._left.add(key)
+                _log.warning("Certificate request is left alone", extra={"request": key, "err": str(error)})
+            self._queue.add_after(key, _RETRY_SECONDS)
+
+    async def _sign(self, key: str, signing: Object, now: datetime) -> None:
+        """Approve and sign the request.
+
+        :raises Unfit: it is not one that this server signs.
+        """
+        status = signing.get("status") or {}
+        decided = _decided(signing)
+        if _is_answered(signing) or (asked := read(signing)) is None:
+            return
+        if not asked.serving and not self._signs_clients:
+            raise Unfit("--client-ca-file does not hold the authority of this server, which would sign")
+        if "Approved" not in decided:
+            reason = await _why_approved(self._server, signing, asked)
+            moment = format_time(now)
+            condition = {"type": "Approved", "status": "True", "reason": "AutoApproved", "message": reason}
+            condition |= {"lastUpdateTime": moment, "lastTransitionTime": moment}
+            status = {**status, "conditions": [*(status.get("conditions") or ()), condition]}
+        seconds = signing["spec"].get("expirationSeconds")
+        granted = timedelta(seconds=max(seconds, _MIN_SECONDS)) if seconds else self._life
+        certificate = await asyncio.to_thread(issue, asked, self._authority, now, granted)
+        signed = {**status, "certificate": base64.b64encode(certificate).decode()}
+        await _change(self._server, key, signing, signed)
+        self._left.discard(key)
+        _log.info("Certificate is issued", extra={"request": key, "user": asked.common_name})
+
+
+def _decided(signing: Object) -> set[str]:
+    return {item["type"] for item in dig(signing, ("status", "conditions")) or ()}
+
+
+def _is_answered(signing: Object) -> bool:
+    return bool(dig(signing, ("status", "certificate"))) or bool(_decided(signing) & {"Denied", "Failed"})
+
+
+def _expires(signing: Object) -> datetime:
+    created = parse_time(signing["metadata"].get("creationTimestamp")) or datetime.fromtimestamp(0, UTC)
+    return created + (_ANSWERED_STAY if _is_answered(signing) else _WAITING_STAY)
+
+
+def _addresses(record: Record) -> set[str]:
+    return addresses_of(objects.decode(record.data))
 
 
 async def _why_approved(server: ApiServer, signing: Object, asked: Asked) -> str:

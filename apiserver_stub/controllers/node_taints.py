@@ -1,24 +1,24 @@
-"""Keeps the taints of nodes as their conditions are, so that schedulers keep away from what is not well."""
+"""Node taint controller: taint nodes by their conditions, so that schedulers avoid nodes that are not healthy."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from typing import TYPE_CHECKING
 
 from apiserver_stub import objects
+from apiserver_stub.controllers.change_feed import ChangeFeed
+from apiserver_stub.controllers.loop import run_controller
+from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.objects import Object
-from apiserver_stub.store import Keep, Outcome, Put, Record, StoreUnavailable
+from apiserver_stub.store import Keep, Outcome, Put, Record
 from nodeagent.base import identity
+from nodeagent.base.aio import Clock
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
 
-_log = logging.getLogger(__name__)
 _NODES = "core/nodes"
 _EFFECT = "NoSchedule"
-_PAUSE_SECONDS = 0.2
-_RETRY_SECONDS = 5.0
+_MAX_PAUSE_SECONDS = 5.0
 _BY_CONDITION = {
     ("Ready", "False"): "not-ready",
     ("Ready", "Unknown"): "unreachable",
@@ -32,19 +32,56 @@ _CORDONED = "unschedulable"
 
 async def keep_taints(server: ApiServer) -> None:
     """Set taints after every change of a node; runs until cancelled."""
-    while True:
-        positions = server.positions(_NODES)
-        late = None
-        for record in server.store.collection(_NODES).select():
-            if wanted_taints(objects.decode(record.data)) is None:
-                continue
-            try:
-                await _set(server, record.key)
-            except StoreUnavailable as error:
-                late = _RETRY_SECONDS
-                _log.warning("Taints were not set", extra={"node": record.key, "err": error})
-        await server.changed_since(positions, timeout_seconds=late)
-        await asyncio.sleep(_PAUSE_SECONDS)
+    await NodeTaints(server).run()
+
+
+class NodeTaints:
+    """Controller of the taints of nodes.
+
+    A node whose taints another client changes back is written less and less often.
+    """
+
+    def __init__(self, server: ApiServer, clock: Clock | None = None) -> None:
+        self._store = server.store
+        self._queue: WorkQueue[str] = WorkQueue("node-taints", clock, max_pause_seconds=_MAX_PAUSE_SECONDS)
+
+    async def run(self) -> None:
+        await run_controller(ChangeFeed(self._store, [_NODES], self), self._queue, self._process)
+
+    def reset(self) -> None:
+        """Nothing is kept."""
+
+    def see(self, collection: str, record: Record, previous: Record | None) -> None:
+        if wanted_taints(objects.decode(record.data)) is not None:
+            self._queue.add(record.key)
+
+    def remove(self, collection: str, record: Record) -> None:
+        """Nothing is left to do."""
+
+    async def _process(self, key: str) -> None:
+        written = False
+
+        def decide(current: Record | None) -> Outcome:
+            nonlocal written
+            written = False
+            if current is None:
+                raise LookupError(key)
+            node: Object = objects.decode(current.data)
+            taints = wanted_taints(node)
+            if taints is None:
+                return Keep()
+            node["spec"] = {**(node.get("spec") or {}), "taints": taints}
+            if not taints:
+                del node["spec"]["taints"]
+            written = True
+            return Put(objects.encode_for_store(node))
+
+        try:
+            await self._store.update(_NODES, key, decide)
+        except LookupError:
+            return  # Deleted since it was queued.
+        if written:
+            self._queue.slow_down(key)
 
 
 def wanted_taints(node: Object) -> list[Object] | None:
@@ -68,22 +105,3 @@ def wanted_taints(node: Object) -> list[Object] | None:
         item for item in given if item.get("effect") != _EFFECT or item.get("key") not in keys or item["key"] in labels
     ]
     return kept + [{"key": key, "effect": _EFFECT} for key in labels if key not in ours]
-
-
-async def _set(server: ApiServer, key: str) -> None:
-    def decide(current: Record | None) -> Outcome:
-        if current is None:
-            raise LookupError(key)
-        node: Object = objects.decode(current.data)
-        taints = wanted_taints(node)
-        if taints is None:
-            return Keep()
-        node["spec"] = {**(node.get("spec") or {}), "taints": taints}
-        if not taints:
-            del node["spec"]["taints"]
-        return Put(objects.encode_for_store(node))
-
-    try:
-        await server.store.update(_NODES, key, decide)
-    except LookupError:
-        return  # gone meanwhile

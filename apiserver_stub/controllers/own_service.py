@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from apiserver_stub import objects
-from apiserver_stub.controllers.namespaces import ensure
+from apiserver_stub.controllers.ensure import ensure
 from apiserver_stub.objects import Object
 from apiserver_stub.resources import endpoint_slices
 from apiserver_stub.resources.registry import Reservation
@@ -142,7 +142,10 @@ async def keep_announced(server: ApiServer) -> None:
         try:
             await announce(server)
         except (StoreUnavailable, StoreRefused) as error:
-            _log.warning("Cannot renew the service and endpoint of this server", extra={"err": error})
+            _log.warning("Failed to reconcile kubernetes Service", extra={"err": error})
+        except Exception as error:
+            # Other clients may have written anything into the objects; the next attempt may find them repaired.
+            _log.error("Failed to reconcile kubernetes Service", extra={"err": error}, exc_info=error)
 
 
 async def withdraw(server: ApiServer) -> None:

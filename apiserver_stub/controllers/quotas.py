@@ -1,53 +1,68 @@
-"""Keeps the status of quotas: what is used changes when objects go, end or change, without any request about them."""
+"""Resource quota controller: maintain the status of quotas when objects are deleted, terminate or change."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
 from typing import TYPE_CHECKING
 
-from apiserver_stub.admission.quota.ledger import COLLECTION, Ledger
-from apiserver_stub.store import StoreUnavailable
+from apiserver_stub.admission.quota.ledger import COLLECTION, MEASURED_COLLECTIONS, Ledger
+from apiserver_stub.controllers.change_feed import ChangeFeed
+from apiserver_stub.controllers.loop import run_controller
+from apiserver_stub.controllers.work_queue import WorkQueue
+from apiserver_stub.store import Record
+from nodeagent.base.aio import Clock
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
 
-_log = logging.getLogger(__name__)
 _PAUSE_SECONDS = 0.2
-_RETRY_SECONDS = 5.0
 
 
 async def keep_quotas(server: ApiServer, ledger: Ledger) -> None:
-    """Count anew after changes, all quotas at most a few times a second; runs until cancelled.
-
-    Without any quota it waits for one and costs nothing.
-    """
-    while True:
-        ledger.freed.clear()
-        keys = [record.key for record in server.store.collection(COLLECTION).select()]
-        positions = server.positions(COLLECTION, *(ledger.collections if keys else ()))
-        late = None
-        for key in keys:
-            try:
-                await ledger.recount(key)
-            except StoreUnavailable as error:
-                late = _RETRY_SECONDS
-                _log.warning("Quota was not counted", extra={"quota": key, "err": error})
-        own = server.positions(COLLECTION)
-        if keys:
-            positions |= own  # what was just written here is no news
-        await _news(server, ledger, positions, late)
-        await asyncio.sleep(_PAUSE_SECONDS)
+    """Write the usage of every quota after changes in its namespace; runs until cancelled."""
+    await ResourceQuotas(server, ledger).run()
 
 
-async def _news(server: ApiServer, ledger: Ledger, positions: dict[str, int], late: float | None) -> None:
-    changed = asyncio.ensure_future(server.changed_since(positions, timeout_seconds=late))
-    freed = asyncio.ensure_future(ledger.freed.wait())
-    try:
-        await asyncio.wait((changed, freed), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (changed, freed):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+class ResourceQuotas:
+    """Controller of the status of quotas; changes in namespaces without a quota cost nothing."""
+
+    def __init__(self, server: ApiServer, ledger: Ledger, clock: Clock | None = None) -> None:
+        self._store, self._ledger = server.store, ledger
+        self._queue: WorkQueue[str] = WorkQueue("resource-quotas", clock, interval_seconds=_PAUSE_SECONDS)
+        self._quotas: dict[str, dict[str, None]] = {}
+
+    async def run(self) -> None:
+        self._ledger.on_freed = self._queue.add
+        feed = ChangeFeed(self._store, [COLLECTION, *(set(self._ledger.collections) - {COLLECTION})], self)
+        try:
+            await run_controller(feed, self._queue, self._process)
+        finally:
+            self._ledger.on_freed = None
+
+    def reset(self) -> None:
+        self._quotas.clear()
+        self._ledger.drop_all()
+
+    def see(self, collection: str, record: Record, previous: Record | None) -> None:
+        namespace = record.key.partition("/")[0]
+        if collection == COLLECTION:
+            self._quotas.setdefault(namespace, {})[record.key] = None
+            self._queue.add(record.key)
+        if previous is None or collection in MEASURED_COLLECTIONS:
+            self._queue_quotas_of(namespace)
+
+    def remove(self, collection: str, record: Record) -> None:
+        namespace = record.key.partition("/")[0]
+        self._ledger.drop(collection, record.key)
+        if collection == COLLECTION and namespace in self._quotas:
+            self._quotas[namespace].pop(record.key, None)
+            if not self._quotas[namespace]:
+                del self._quotas[namespace]
+        self._queue_quotas_of(namespace)
+
+    def _queue_quotas_of(self, namespace: str) -> None:
+        for key in self._quotas.get(namespace, ()):
+            self._queue.add(key)
+
+    async def _process(self, key: str) -> None:
+        await self._ledger.read_ahead(key.partition("/")[0])
+        await self._ledger.recount(key)

@@ -30,6 +30,9 @@ REPAIR_SECONDS = 180.0
 LEAKED_AFTER = 3
 """So many times in a row nobody has a number until it is free."""
 _TRIES = 10
+_STEP = 200
+_MAX_EVENTS = 200
+"""Of one range and pass; more would only displace each other."""
 _SERVICES = "core/services"
 _EVENTS = "core/events"
 
@@ -93,7 +96,10 @@ class Repair:
             try:
                 await self.once()
             except (StoreUnavailable, StoreRefused) as error:
-                _log.warning("Ranges of services are not compared", extra={"err": error})
+                _log.warning("Failed to repair Service ranges", extra={"err": error})
+            except Exception as error:
+                # One malformed Service must not end the repair of all others.
+                _log.error("Failed to repair Service ranges", extra={"err": error}, exc_info=error)
 
     async def once(self) -> None:
         """Repair every range.
@@ -108,7 +114,7 @@ class Repair:
         for _ in range(_TRIES):
             before = await allocation.snapshot(store)
             await store.catch_up(_SERVICES)  # no older than the snapshot, or a new service would be missing
-            services = [objects.decode(record.data) for record in store.collection(_SERVICES).select()]
+            services = await self._services()
             used, findings = compare(kind, self._addresses, services, before)
             kept, leaks = self._doubtful(allocation, before, used)
             try:
@@ -117,10 +123,23 @@ class Repair:
                 continue
             self._leaks[allocation.key] = leaks
             _tell_leaks(allocation, leaks)
-            for finding in findings:
+            for finding in findings[:_MAX_EVENTS]:
                 await self._tell(kind, finding)
+                await asyncio.sleep(0)
+            if len(findings) > _MAX_EVENTS:
+                about = {"range": allocation.key, "findings": len(findings), "reported": _MAX_EVENTS}
+                _log.warning("Too many Services have invalid addresses or ports, some are not reported", extra=about)
             return
         _log.warning("A range is too busy to be compared with the services", extra={"range": allocation.key})
+
+    async def _services(self) -> list[Object]:
+        """Return all services, reading them in steps that let others run."""
+        found = []
+        for number, record in enumerate(self._server.store.collection(_SERVICES).select(), 1):
+            found.append(objects.decode(record.data))
+            if number % _STEP == 0:
+                await asyncio.sleep(0)
+        return found
 
     def _doubtful(
         self, allocation: RangeAllocation, before: Snapshot, used: set[int]

@@ -1,86 +1,114 @@
-"""Lets deleted volumes and claims go once nobody uses them."""
+"""Volume protection controllers: deleted volumes and claims go once nothing uses them."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from apiserver_stub import objects
 from apiserver_stub.admission.storage import PROTECTION
+from apiserver_stub.controllers.change_feed import ChangeFeed
+from apiserver_stub.controllers.loop import run_controller
+from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.objects import Object
-from apiserver_stub.store import Keep, Outcome, Put, Record, Remove, StoreUnavailable
+from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
+from nodeagent.base.aio import Clock
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
 
-_log = logging.getLogger(__name__)
 _VOLUMES, _CLAIMS, _PODS = "core/persistentvolumes", "core/persistentvolumeclaims", "core/pods"
 _FINISHED = ("Succeeded", "Failed")
-_PAUSE_SECONDS = 0.2
-_RETRY_SECONDS = 5.0
+_USES_CLAIMS = (b'"persistentVolumeClaim"', b'"ephemeral"')
+
+Location = tuple[str, str]
+"""Collection and key of a volume or claim."""
 
 
 async def release_volumes(server: ApiServer) -> None:
-    """Take the finalizer from what is deleted and not used, after every change; runs until cancelled."""
-    while True:
-        positions = server.positions(_VOLUMES, _CLAIMS)
-        waiting = [(name, record) for name in (_VOLUMES, _CLAIMS) for record in _deleted(server, name)]
-        if any(name == _CLAIMS for name, _ in waiting):
-            positions |= server.positions(_PODS)
-        late = None
-        for name, record in waiting:
-            try:
-                await _release(server, name, record)
-            except StoreUnavailable as error:
-                late = _RETRY_SECONDS
-                _log.warning("Volume was not released", extra={"key": record.key, "err": error})
-        await server.changed_since(positions, timeout_seconds=late)
-        await asyncio.sleep(_PAUSE_SECONDS)
+    """Remove the finalizer of deleted and unused volumes and claims; runs until cancelled."""
+    await VolumeProtection(server).run()
 
 
-def _deleted(server: ApiServer, collection: str) -> list[Record]:
-    records = server.store.collection(collection).select()
-    return [record for record in records if b'"deletionTimestamp"' in record.data]
+class VolumeProtection:
+    """Controller of the protection finalizers.
+
+    It indexes the pods that use claims, so that no pods are searched when a claim is deleted.
+    """
+
+    def __init__(self, server: ApiServer, clock: Clock | None = None) -> None:
+        self._store = server.store
+        self._queue: WorkQueue[Location] = WorkQueue("volume-protection", clock)
+        self._claims: dict[str, frozenset[str]] = {}
+        self._users: dict[str, set[str]] = {}
+
+    async def run(self) -> None:
+        feed = ChangeFeed(self._store, [_PODS, _VOLUMES, _CLAIMS], self)
+        await run_controller(feed, self._queue, self._process)
+
+    def reset(self) -> None:
+        self._claims.clear()
+        self._users.clear()
+
+    def see(self, collection: str, record: Record, previous: Record | None) -> None:
+        if collection != _PODS:
+            if b'"deletionTimestamp"' in record.data:
+                self._queue.add((collection, record.key))
+        elif any(name in record.data for name in _USES_CLAIMS):
+            self._use(record.key, frozenset(claims_of(objects.decode(record.data))))
+
+    def remove(self, collection: str, record: Record) -> None:
+        if collection == _PODS:
+            self._use(record.key, frozenset())
+
+    def _use(self, pod: str, claims: frozenset[str]) -> None:
+        before = self._claims.pop(pod, frozenset())
+        if claims:
+            self._claims[pod] = claims
+        for key in claims - before:
+            self._users.setdefault(key, set()).add(pod)
+        for key in before - claims:
+            users = self._users[key]
+            users.discard(pod)
+            if not users:
+                del self._users[key]
+                self._queue.add((_CLAIMS, key))
+
+    async def _process(self, location: Location) -> None:
+        collection, key = location
+        finalizer = PROTECTION[collection.partition("/")[2]]
+
+        def decide(current: Record | None) -> Outcome:
+            if current is None:
+                raise LookupError(key)
+            obj: Object = objects.decode(current.data)
+            metadata = obj["metadata"]
+            finalizers = metadata.get("finalizers") or []
+            used = _is_bound(obj) if collection == _VOLUMES else key in self._users
+            if "deletionTimestamp" not in metadata or finalizer not in finalizers or used:
+                return Keep()
+            metadata["finalizers"] = [name for name in finalizers if name != finalizer]
+            data = objects.encode_for_store(obj)
+            return Put(data) if metadata["finalizers"] else Remove(data)
+
+        try:
+            await self._store.update(collection, key, decide)
+        except LookupError:
+            return  # Deleted since it was queued.
 
 
-async def _release(server: ApiServer, collection: str, record: Record) -> None:
-    finalizer = PROTECTION[collection.partition("/")[2]]
-
-    def decide(current: Record | None) -> Outcome:
-        if current is None:
-            raise LookupError(record.key)
-        obj: Object = objects.decode(current.data)
-        metadata = obj["metadata"]
-        given = metadata.get("finalizers") or []
-        used = _is_bound(obj) if collection == _VOLUMES else _is_used(server, metadata)
-        if "deletionTimestamp" not in metadata or finalizer not in given or used:
-            return Keep()
-        metadata["finalizers"] = [name for name in given if name != finalizer]
-        data = objects.encode_for_store(obj)
-        return Put(data) if metadata["finalizers"] else Remove(data)
-
-    try:
-        await server.store.update(collection, record.key, decide)
-    except LookupError:
-        return  # gone meanwhile
+def claims_of(pod: Object) -> Iterator[str]:
+    """Yield the keys of the claims that *pod* uses, none unless it is assigned to a node and has not terminated."""
+    spec, metadata = pod.get("spec") or {}, pod["metadata"]
+    if objects.dig(pod, ("status", "phase")) in _FINISHED or not spec.get("nodeName"):
+        return
+    for volume in spec.get("volumes") or ():
+        name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        if volume.get("ephemeral") is not None:
+            name = f"{metadata['name']}-{volume.get('name')}"
+        if name:
+            yield objects.key_of(metadata["namespace"], name)
 
 
 def _is_bound(volume: Object) -> bool:
     return bool(objects.dig(volume, ("status", "phase")) == "Bound")
-
-
-def _is_used(server: ApiServer, claim: Object) -> bool:
-    """Return whether a pod that has not ended uses the claim."""
-    for record in server.store.collection(_PODS).view(f"{claim['namespace']}/"):
-        pod = objects.decode(record.data)
-        if objects.dig(pod, ("status", "phase")) in _FINISHED or not pod["spec"].get("nodeName"):
-            continue
-        name = pod["metadata"]["name"]
-        for volume in pod["spec"].get("volumes") or ():
-            source = volume.get("persistentVolumeClaim") or {}
-            if source.get("claimName") == claim["name"]:
-                return True
-            if volume.get("ephemeral") is not None and f"{name}-{volume.get('name')}" == claim["name"]:
-                return True
-    return False

@@ -28,6 +28,7 @@ MAX_PAUSE_SECONDS = 60.0
 _IDLE_SECONDS = 3600.0
 _QUIET_PAUSES = 2
 """A key that was not slowed down for this many maximum pauses starts again with the first pause."""
+_STALE_TIMERS = 64
 _EXPECTED = (ApiError, StoreUnavailable, StoreRefused)
 
 
@@ -172,6 +173,9 @@ class WorkQueue(Generic[Key]):
             return
         self._delayed[key] = due
         heapq.heappush(self._timers, (due, next(self._order), key))
+        if len(self._timers) > 2 * len(self._delayed) + _STALE_TIMERS:
+            self._timers = [(due, next(self._order), key) for key, due in self._delayed.items()]
+            heapq.heapify(self._timers)
         self._waker.wake()
 
     def _release_due(self) -> None:

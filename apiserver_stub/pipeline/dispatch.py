@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from apiserver_stub import discovery, health, issuer, openapi, profiling
-from apiserver_stub.controllers.namespaces import fill_namespace
+from apiserver_stub.controllers.namespace_contents import fill_namespace
 from apiserver_stub.pipeline.refusals import PlainNotFound
 from apiserver_stub.reply import Rendered, Reply, render
 from apiserver_stub.request import Request, RequestInfo, check_method

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from apiserver_stub import objects
 from apiserver_stub.admission import amounts as sums
 from apiserver_stub.admission.amounts import Amounts
-from apiserver_stub.admission.quota.usage import concerned, in_scope, scopes, usage
+from apiserver_stub.admission.quota.usage import MEASURED, concerned, in_scope, scopes, usage
 from apiserver_stub.objects import Object
 from apiserver_stub.resources.registry import Registry, Resource
 from apiserver_stub.status import qualified
@@ -16,7 +17,18 @@ from apiserver_stub.store import Keep, Outcome, Put, Record, Store
 from nodeagent.base.quantity import Quantity
 
 COLLECTION = "core/resourcequotas"
+MEASURED_COLLECTIONS = frozenset(f"core/{plural}" for plural in MEASURED)
 _IGNORED = frozenset(["events"])
+_STEP = 200
+
+
+@dataclass(slots=True)
+class _Measured:
+    """The usage of one stored object, so that it is not decoded for every count."""
+
+    revision: int
+    usage: Amounts
+    in_scope: dict[str, bool] = field(default_factory=dict)
 
 
 class Ledger:
@@ -24,8 +36,9 @@ class Ledger:
 
     def __init__(self, store: Store, registry: Registry) -> None:
         self.store = store
-        self.freed = asyncio.Event()
-        """Set when a reservation ends, as a count made before is then too high."""
+        self.on_freed: Callable[[str], None] | None = None
+        """Called with the key of a quota when a reservation ends, as a count made before is then too high."""
+        self._measured: dict[tuple[str, str], _Measured] = {}
         self._reserved: dict[tuple[str, str], list[Amounts]] = {}
         self._tracked: dict[str, Resource] = {}
         for resource in registry:
@@ -69,7 +82,25 @@ class Ledger:
         reserved[:] = [item for item in reserved if item is not amounts]
         if not reserved:
             del self._reserved[_key(quota)]
-        self.freed.set()
+        if self.on_freed is not None:
+            self.on_freed(objects.key_of(*_key(quota)))
+
+    def drop(self, collection: str, key: str) -> None:
+        """Drop what is cached about an object that is deleted."""
+        self._measured.pop((collection, key), None)
+
+    def drop_all(self) -> None:
+        """Drop everything that is cached about objects."""
+        self._measured.clear()
+
+    async def read_ahead(self, namespace: str) -> None:
+        """Read the objects of *namespace* whose usage is not known yet, in steps that let others run."""
+        for label in MEASURED & self._tracked.keys():
+            resource = self._tracked[label]
+            for number, record in enumerate(self.store.collection(resource.storage).select(f"{namespace}/"), 1):
+                self._measure(label, resource, record)
+                if number % _STEP == 0:
+                    await asyncio.sleep(0)
 
     async def recount(self, key: str) -> None:
         """Write what is used of the quota at *key* into its status."""
@@ -100,14 +131,30 @@ class Ledger:
     ) -> None:
         records = self.store.collection(resource.storage).view(f"{namespace}/")
         wanted = set(names)
-        if wanted <= {f"count/{label}"} and not expressions:
+        if label not in MEASURED and expressions:
+            return  # Only pods have scopes.
+        if label not in MEASURED or (wanted <= {f"count/{label}"} and not expressions):
             sums.add(total, {name: Quantity(len(records)) for name in wanted})
             return
         for record in records:
-            obj = resource.read(record)
-            if all(in_scope(label, obj, expression) for expression in expressions):
-                used = usage(label, obj)
-                sums.add(total, {name: used[name] for name in wanted if name in used})
+            measured = self._measure(label, resource, record)
+            if all(self._in_scope(measured, label, resource, record, expression) for expression in expressions):
+                sums.add(total, {name: measured.usage[name] for name in wanted if name in measured.usage})
+
+    def _measure(self, label: str, resource: Resource, record: Record) -> _Measured:
+        measured = self._measured.get((resource.storage, record.key))
+        if measured is None or measured.revision != record.revision:
+            measured = _Measured(record.revision, usage(label, resource.read(record)))
+            self._measured[resource.storage, record.key] = measured
+        return measured
+
+    @staticmethod
+    def _in_scope(measured: _Measured, label: str, resource: Resource, record: Record, expression: Object) -> bool:
+        text = repr(expression)
+        found = measured.in_scope.get(text)
+        if found is None:
+            found = measured.in_scope[text] = in_scope(label, resource.read(record), expression)
+        return found
 
 
 def _key(quota: Object) -> tuple[str, str]:

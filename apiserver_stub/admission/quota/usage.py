@@ -16,6 +16,8 @@ ONE = Quantity(1)
 PODS, SERVICES, CLAIMS = "pods", "services", "persistentvolumeclaims"
 COUNTED = frozenset([PODS, SERVICES, CLAIMS, "configmaps", "secrets", "resourcequotas", "replicationcontrollers"])
 """Kinds of the core group whose number has a name of its own."""
+MEASURED = frozenset([PODS, SERVICES, CLAIMS])
+"""Kinds whose objects differ in what they use; of all others only the number counts."""
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
 _MUST_BE_GIVEN = frozenset(["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"])
 _POD_NAMES = frozenset([PODS, *_COMPUTE, *(f"{side}.{name}" for side in ("requests", "limits") for name in _COMPUTE)])

@@ -61,21 +61,36 @@ async def test_roles_that_gather_each_other_come_to_rest(store: Any) -> None:
     assert POD in rules(store, "a")
 
 
-async def test_it_is_done_anew_when_a_role_changes(store: Any) -> None:
-    keeping = asyncio.ensure_future(keep_aggregated(store))
-    await asyncio.sleep(0)
+async def test_roles_are_aggregated_again_when_a_role_changes(store: Any, clock: FakeClock) -> None:
+    keeping = asyncio.ensure_future(keep_aggregated(store, clock=clock))
+    await clock.advance(0)
     gathering(store, "all", {"matchLabels": {"x": "1"}})
     store.role("a", POD, labels={"x": "1"})
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await clock.advance(1)
     assert rules(store, "all") == [POD]
 
     store.remove(rbac.CLUSTER_ROLES, "a")
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await clock.advance(1)
     assert rules(store, "all") == []
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)
+
+
+async def test_startup_makes_a_bounded_number_of_passes_over_a_long_chain(store: Any, clock: FakeClock) -> None:
+    length = 30
+    for number in range(length):
+        gathering(store, f"r{number:02}", {"matchLabels": {"level": f"{number + 1}"}}, labels={"level": f"{number}"})
+    store.role(f"r{length}", POD, labels={"level": f"{length}"})
+
+    await aggregate_roles(store)
+    assert store.writes <= 4 * length
+    keeping = asyncio.ensure_future(keep_aggregated(store, clock=clock))
+    for _ in range(60):
+        await clock.advance(1)
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+
+    assert rules(store, "r00") == [POD]
 
 
 async def test_a_write_that_failed_is_tried_again(

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from apiserver_stub.app import ApiServer
-from apiserver_stub.controllers.disruption import DELETION_TIMEOUT, counted, keep_budgets
+from apiserver_stub.controllers.disruption import DELETION_TIMEOUT, DisruptionBudgets, counted, keep_budgets
 from apiserver_stub.objects import format_time
-from apiserver_stub.options import parse
-from apiserver_stub.resources import build_registry
 from apiserver_stub.resources.disruption import BUDGETS
-from tests.unit.apiserver_stub.authz.conftest import Memory
+from nodeagent.testing import FakeClock
+from tests.unit.apiserver_stub.controllers.harness import MeteredStore, make_server, rest, running, store
+
+__all__ = ["store"]
 
 NOW = datetime(2024, 1, 2, 15, 4, 5, tzinfo=UTC)
 COUNTS = ("expectedPods", "desiredHealthy", "currentHealthy", "disruptionsAllowed")
@@ -91,27 +88,13 @@ def test_an_evicted_pod_that_stays_counts_again_after_a_while() -> None:
     assert "disruptedPods" not in status
 
 
-async def kept(store: Memory) -> None:
-    """Let the controller do what there is to do."""
-    options = parse([])
-    server = SimpleNamespace(options=options, store=store, registry=build_registry(options))
-    server.positions = lambda *names: ApiServer.positions(server, *names)  # type: ignore[arg-type]
-    quiet = asyncio.Event()
-
-    async def changed_since(positions: dict[str, int], *, timeout_seconds: float | None = None) -> None:
-        quiet.set()
-        await asyncio.Event().wait()
-
-    server.changed_since = changed_since
-    task = asyncio.ensure_future(keep_budgets(server))  # type: ignore[arg-type]
-    await quiet.wait()
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+async def kept(store: MeteredStore) -> None:
+    """Run the controller until nothing more happens."""
+    async with running(store, keep_budgets(make_server(store))):
+        await rest(store)
 
 
-async def test_the_status_is_written_when_it_changes() -> None:
-    store = Memory()
+async def test_status_is_written_when_it_changes(store: MeteredStore) -> None:
     store.put(BUDGETS, budget(minAvailable=1))
     for pod in [*pods(2), {"metadata": {"name": "p", "namespace": "other", "labels": {"app": "a"}}}]:
         store.put("core/pods", pod)
@@ -124,8 +107,38 @@ async def test_the_status_is_written_when_it_changes() -> None:
     assert store.writes == writes
 
 
-async def test_a_status_that_a_controller_manager_keeps_is_left_to_it() -> None:
-    store, found = Memory(), budget(minAvailable=1)
+async def test_status_follows_the_pods(store: MeteredStore, clock: FakeClock) -> None:
+    store.put(BUDGETS, budget(minAvailable=1))
+    async with running(store, DisruptionBudgets(make_server(store), clock).run()):
+        await clock.advance(1)
+        assert numbers(store.read(BUDGETS, "n/b")["status"]) == (0, 1, 0, 0)
+
+        for pod in pods(3):
+            store.put("core/pods", pod)
+        await clock.advance(1)
+        assert numbers(store.read(BUDGETS, "n/b")["status"]) == (3, 1, 3, 2)
+
+        store.put("core/pods", {**pods(3)[0], "status": {}})
+        store.remove("core/pods", "n/p1")
+        await clock.advance(1)
+
+    assert numbers(store.read(BUDGETS, "n/b")["status"]) == (2, 1, 1, 0)
+
+
+async def test_evicted_pod_that_stays_is_counted_again_in_time(store: MeteredStore, clock: FakeClock) -> None:
+    evicted = format_time(clock.wall())
+    store.put(BUDGETS, {**budget(minAvailable=0), "status": {"disruptedPods": {"p0": evicted}}})
+    store.put("core/pods", pods(1)[0])
+    async with running(store, DisruptionBudgets(make_server(store), clock).run()):
+        await clock.advance(60)
+        assert store.read(BUDGETS, "n/b")["status"]["currentHealthy"] == 0
+        await clock.advance(70)
+
+    assert store.read(BUDGETS, "n/b")["status"]["currentHealthy"] == 1
+
+
+async def test_status_written_by_a_controller_manager_is_left_to_it(store: MeteredStore) -> None:
+    found = budget(minAvailable=1)
     found["metadata"]["managedFields"] = [{"manager": "kube-controller-manager", "subresource": "status"}]
     store.put(BUDGETS, found)
 

@@ -1,0 +1,30 @@
+"""Creation of objects that always exist."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apiserver_stub import objects
+from apiserver_stub.objects import Object
+from apiserver_stub.store import Keep, Outcome, Put, Record
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+
+
+async def ensure(server: ApiServer, collection: str, obj: Object) -> None:
+    """Create *obj* unless there is one of its name.
+
+    :raises StoreUnavailable: the write could not be made durable.
+    :raises StoreRefused: the store does not accept the object, or cannot read the one that is there.
+    """
+    metadata = obj["metadata"]
+    key = objects.key_of(metadata.get("namespace", ""), metadata["name"])
+    if server.store.collection(collection).get(key) is not None:
+        return
+    metadata |= {"uid": objects.new_uid(), "creationTimestamp": objects.now()}
+
+    def decide(current: Record | None) -> Outcome:
+        return Put(objects.encode_for_store(obj)) if current is None else Keep()
+
+    await server.store.update(collection, key, decide)

@@ -1,0 +1,89 @@
+"""Legacy token tracking: publish since when the use of legacy service account tokens is tracked."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from typing import TYPE_CHECKING
+
+from apiserver_stub import objects
+from apiserver_stub.controllers.change_feed import ChangeFeed
+from apiserver_stub.controllers.loop import run_controller
+from apiserver_stub.controllers.work_queue import WorkQueue
+from apiserver_stub.objects import Object
+from apiserver_stub.store import Keep, Outcome, Put, Record
+from nodeagent.base import identity
+from nodeagent.base.aio import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+
+_CONFIG_MAPS = "core/configmaps"
+_NAME, _SINCE = "kube-apiserver-legacy-service-account-token-tracking", "since"
+_CREATION_SECONDS = 1800.0
+"""Least time between two creations: a server that does not track tokens deletes the config map."""
+
+
+async def track_legacy_tokens(server: ApiServer) -> None:
+    """Keep the config map and its date valid; runs until cancelled."""
+    await LegacyTokenTracking(server).run()
+
+
+class LegacyTokenTracking:
+    """Controller of the one config map that states the date."""
+
+    def __init__(self, server: ApiServer, clock: Clock | None = None) -> None:
+        self._store, self._clock = server.store, clock or SystemClock()
+        self._namespace = identity.current().system_namespace
+        self._key = objects.key_of(self._namespace, _NAME)
+        self._queue: WorkQueue[str] = WorkQueue("legacy-token-tracking", clock)
+        self._next_creation = self._clock.now()
+
+    async def run(self) -> None:
+        self._queue.add(self._key)
+        await run_controller(ChangeFeed(self._store, [_CONFIG_MAPS], self), self._queue, self._process)
+
+    def reset(self) -> None:
+        """Nothing is kept."""
+
+    def see(self, collection: str, record: Record, previous: Record | None) -> None:
+        if record.key == self._key:
+            self._queue.add(record.key)
+
+    def remove(self, collection: str, record: Record) -> None:
+        if record.key == self._key:
+            self._queue.add(record.key)
+
+    async def _process(self, key: str) -> None:
+        delay = self._next_creation - self._clock.now()
+        if delay > 0 and self._store.collection(_CONFIG_MAPS).get(key) is None:
+            self._queue.add_after(key, delay)
+            return
+        today, created = f"{self._clock.wall():%Y-%m-%d}", False
+
+        def decide(current: Record | None) -> Outcome:
+            nonlocal created
+            created = current is None
+            found = self._new() if current is None else objects.decode(current.data)
+            data = found.get("data") or {}
+            if _is_date(data.get(_SINCE)):
+                return Keep()
+            return Put(objects.encode_for_store({**found, "data": {**data, _SINCE: today}}))
+
+        await self._store.update(_CONFIG_MAPS, key, decide)
+        if created:
+            self._next_creation = self._clock.now() + _CREATION_SECONDS
+
+    def _new(self) -> Object:
+        metadata = {"name": _NAME, "namespace": self._namespace, "uid": objects.new_uid()}
+        return {"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata | {"creationTimestamp": objects.now()}}
+
+
+def _is_date(text: object) -> bool:
+    if not isinstance(text, str) or not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
+        return False
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True

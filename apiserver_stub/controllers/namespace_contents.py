@@ -1,0 +1,128 @@
+"""Contents of every namespace: the default service account, and the CA certificate by which pods trust this server.
+
+A kube-controller-manager publishes the certificate too; while one runs, that is left to it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from apiserver_stub import objects
+from apiserver_stub.controllers.change_feed import ChangeFeed
+from apiserver_stub.controllers.ensure import ensure
+from apiserver_stub.controllers.loop import run_controller
+from apiserver_stub.controllers.work_queue import WorkQueue
+from apiserver_stub.objects import Object, dig, parse_time
+from apiserver_stub.store import Keep, Outcome, Put, Record, Store
+from nodeagent.base import identity
+from nodeagent.base.aio import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+
+_NAMESPACES, _ACCOUNTS, _CONFIG_MAPS = "core/namespaces", "core/serviceaccounts", "core/configmaps"
+_LEASES = identity.current().group("coordination") + "/leases"
+_LEASE_KEY = f"{identity.current().system_namespace}/kube-controller-manager"
+_ROOT_CA = "kube-root-ca.crt"
+_PRESENT_FOR = timedelta(seconds=60)
+"""How long after the last renewal a lease counts: four times its usual duration, as clocks of hosts differ."""
+_RESYNC = ""
+
+
+async def keep_namespaces_filled(server: ApiServer) -> None:
+    """Create and restore the contents of namespaces; runs until cancelled."""
+    await NamespaceContents(server).run()
+
+
+async def fill_namespace(server: ApiServer, name: str, now: datetime | None = None) -> None:
+    """Create the contents of namespace *name* where they are missing."""
+    record = server.store.collection(_NAMESPACES).get(name)
+    if record is None or "deletionTimestamp" in objects.decode(record.data)["metadata"]:
+        return
+    account: Object = {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": "default", "namespace": name}}
+    await ensure(server, _ACCOUNTS, account)
+    if not has_controller_manager(server.store, now or datetime.now(UTC)):
+        await ensure(server, _CONFIG_MAPS, _root_ca(server, name))
+
+
+def has_controller_manager(store: Store, now: datetime) -> bool:
+    """Return whether a kube-controller-manager holds its leader lease."""
+    record = store.collection(_LEASES).get(_LEASE_KEY)
+    lease: Object = {} if record is None else objects.decode(record.data)
+    renewed = parse_time(dig(lease, ("spec", "renewTime")))
+    return bool(dig(lease, ("spec", "holderIdentity"))) and renewed is not None and now - renewed < _PRESENT_FOR
+
+
+class NamespaceContents:
+    """Controller of the default service account and the root CA config map of every namespace."""
+
+    def __init__(self, server: ApiServer, clock: Clock | None = None) -> None:
+        self._server, self._clock = server, clock or SystemClock()
+        self._queue: WorkQueue[str] = WorkQueue("namespace-contents", clock)
+        self._left: set[str] = set()
+        """Namespaces that are left to a kube-controller-manager."""
+
+    async def run(self) -> None:
+        feed = ChangeFeed(self._server.store, [_NAMESPACES, _ACCOUNTS, _CONFIG_MAPS], self)
+        await run_controller(feed, self._queue, self._process)
+
+    def reset(self) -> None:
+        self._left.clear()
+
+    def see(self, collection: str, record: Record, previous: Record | None) -> None:
+        if collection == _NAMESPACES:
+            self._queue.add(record.key)
+        elif collection == _CONFIG_MAPS and record.key.endswith(f"/{_ROOT_CA}"):
+            self._queue.add(record.key.partition("/")[0])
+
+    def remove(self, collection: str, record: Record) -> None:
+        namespace, _, name = record.key.partition("/")
+        if collection == _NAMESPACES:
+            self._left.discard(record.key)
+        elif name == ("default" if collection == _ACCOUNTS else _ROOT_CA):
+            self._queue.add(namespace)
+
+    async def _process(self, namespace: str) -> None:
+        if namespace != _RESYNC:
+            await fill_namespace(self._server, namespace, self._clock.wall())
+        if has_controller_manager(self._server.store, self._clock.wall()):
+            if namespace != _RESYNC:
+                self._left.add(namespace)
+            self._queue.add_after(_RESYNC, _PRESENT_FOR.total_seconds())
+        elif namespace == _RESYNC:
+            for name in self._left:
+                self._queue.add(name)
+            self._left.clear()
+        elif not self._server.options.store_servers:  # Another server of the same store may have another CA.
+            await self._restore_root_ca(namespace)
+
+    async def _restore_root_ca(self, namespace: str) -> None:
+        key, desired, written = objects.key_of(namespace, _ROOT_CA), _root_ca(self._server, namespace), False
+
+        def decide(current: Record | None) -> Outcome:
+            nonlocal written
+            written = False
+            if current is None:
+                raise LookupError(key)
+            found: Object = objects.decode(current.data)
+            if found.get("data") == desired["data"]:
+                return Keep()
+            written = True
+            return Put(objects.encode_for_store({**found, "data": desired["data"]}))
+
+        try:
+            await self._server.store.update(_CONFIG_MAPS, key, decide)
+        except LookupError:
+            return  # Deleted, or the namespace is terminating.
+        if written:
+            self._queue.slow_down(namespace)
+
+
+def _root_ca(server: ApiServer, namespace: str) -> Object:
+    return {
+        "kind": "ConfigMap",
+        "apiVersion": "v1",
+        "metadata": {"name": _ROOT_CA, "namespace": namespace},
+        "data": {"ca.crt": server.ca_certificate},
+    }

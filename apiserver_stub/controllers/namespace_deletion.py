@@ -1,0 +1,141 @@
+"""Namespace deletion: delete the contents of terminating namespaces, then the namespaces.
+
+Pods that are assigned to a node are deleted gracefully, so a namespace may take as long as its slowest pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from apiserver_stub import objects
+from apiserver_stub.controllers.change_feed import ChangeFeed
+from apiserver_stub.controllers.loop import run_controller
+from apiserver_stub.controllers.work_queue import WorkQueue
+from apiserver_stub.objects import Object
+from apiserver_stub.status import ApiError
+from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
+from apiserver_stub.verbs.delete import FOREGROUND, ORPHAN, remove
+from nodeagent.base.aio import Clock
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+    from apiserver_stub.resources.registry import Resource
+
+_NAMESPACES = "core/namespaces"
+_AT_ONCE = 50
+_PAUSE_SECONDS = 0.2
+_RETRY_SECONDS = 15.0
+_OPTIONS: Object = {
+    "gracePeriodSeconds": None,
+    "preconditions": {},
+    "dryRun": False,
+    # Foreground deletion and orphaning would keep objects for dependents that are deleted anyway.
+    "propagationPolicy": "Background",
+}
+
+
+async def empty_namespaces(server: ApiServer) -> None:
+    """Finish the deletion of namespaces; runs until cancelled."""
+    await NamespaceDeletion(server).run()
+
+
+class NamespaceDeletion:
+    """Controller of terminating namespaces."""
+
+    def __init__(self, server: ApiServer, clock: Clock | None = None) -> None:
+        self._server = server
+        self._resources: dict[str, Resource] = {}
+        for resource in server.registry:
+            if resource.namespaced and "delete" in resource.verbs:
+                self._resources.setdefault(resource.storage, resource)
+        self._queue: WorkQueue[str] = WorkQueue("namespace-deletion", clock, interval_seconds=_PAUSE_SECONDS)
+        self._terminating: set[str] = set()
+
+    async def run(self) -> None:
+        feed = ChangeFeed(self._server.store, [_NAMESPACES, *self._resources], self)
+        await run_controller(feed, self._queue, self._process)
+
+    def reset(self) -> None:
+        self._terminating.clear()
+
+    def see(self, collection: str, record: Record, previous: Record | None) -> None:
+        if collection != _NAMESPACES:
+            if previous is None:
+                self._queue_terminating(record.key.partition("/")[0])
+        elif _is_deleted(record):
+            self._terminating.add(record.key)
+            self._queue.add(record.key)
+
+    def remove(self, collection: str, record: Record) -> None:
+        if collection == _NAMESPACES:
+            self._terminating.discard(record.key)
+        else:
+            self._queue_terminating(record.key.partition("/")[0])
+
+    def _queue_terminating(self, namespace: str) -> None:
+        if namespace in self._terminating:
+            self._queue.add(namespace)
+
+    async def _process(self, namespace: str) -> None:
+        record = self._server.store.collection(_NAMESPACES).get(namespace)
+        if record is None or not _is_deleted(record):
+            return
+        errors: list[ApiError] = []
+        for resource in self._resources.values():
+            await self._delete_all(resource, namespace, errors)
+        if errors:
+            raise errors[0]
+        if any(self._contents(resource, namespace) for resource in self._resources.values()):
+            self._queue.add_after(namespace, _RETRY_SECONDS)  # Mostly the next deletion is noticed before.
+        else:
+            await self._finalize(namespace)
+
+    def _contents(self, resource: Resource, namespace: str) -> int:
+        return len(self._server.store.collection(resource.storage).view(f"{namespace}/"))
+
+    async def _delete_all(self, resource: Resource, namespace: str, errors: list[ApiError]) -> None:
+        records = self._server.store.collection(resource.storage).select(f"{namespace}/")
+        for start in range(0, len(records), _AT_ONCE):
+            due = [record for record in records[start : start + _AT_ONCE] if not _waits(record)]
+            results = await asyncio.gather(*(self._delete(resource, record) for record in due), return_exceptions=True)
+            await asyncio.sleep(0)
+            for result in results:
+                if isinstance(result, ApiError):
+                    if result.code != 404:
+                        errors.append(result)
+                elif isinstance(result, BaseException):
+                    raise result
+
+    async def _delete(self, resource: Resource, record: Record) -> None:
+        await remove(self._server, resource, record.key, record.key.rpartition("/")[2], dict(_OPTIONS))
+
+    async def _finalize(self, namespace: str) -> None:
+        def decide(current: Record | None) -> Outcome:
+            if current is None:
+                raise LookupError(namespace)
+            obj: Object = objects.decode(current.data)
+            spec = obj.setdefault("spec", {})  # Protobuf, as a shared store may have it, omits what is empty.
+            before = spec.get("finalizers") or []
+            finalizers = spec["finalizers"] = [name for name in before if name != "kubernetes"]
+            if not finalizers and not obj["metadata"].get("finalizers"):
+                return Remove(objects.encode_for_store(obj))
+            return Keep() if finalizers == before else Put(objects.encode_for_store(obj))
+
+        try:
+            await self._server.store.update(_NAMESPACES, namespace, decide)
+        except LookupError:
+            return  # Deleted by another server of the same store.
+
+
+def _is_deleted(record: Record) -> bool:
+    return b'"deletionTimestamp"' in record.data and "deletionTimestamp" in objects.decode(record.data)["metadata"]
+
+
+def _waits(record: Record) -> bool:
+    """Return whether the object is deleted already and waits for something that another deletion does not end."""
+    if b'"deletionTimestamp"' not in record.data:
+        return False
+    metadata = objects.decode(record.data)["metadata"]
+    finalizers = metadata.get("finalizers") or ()
+    return "deletionTimestamp" in metadata and FOREGROUND not in finalizers and ORPHAN not in finalizers

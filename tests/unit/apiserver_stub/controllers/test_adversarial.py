@@ -1,0 +1,250 @@
+"""Tests for every controller against objects made to keep it busy.
+
+The store never waits, so a controller that does not yield on its own keeps the event loop from all requests; the
+harness fails it for that. The clock is stepped, so the number of writes in a length of time is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from apiserver_stub.admission.quota.ledger import Ledger
+from apiserver_stub.authz.aggregation import keep_aggregated
+from apiserver_stub.controllers.api_services import Registration
+from apiserver_stub.controllers.disruption import DisruptionBudgets
+from apiserver_stub.controllers.garbage import FOREGROUND, ORPHAN, GarbageCollector
+from apiserver_stub.controllers.legacy_token_tracking import LegacyTokenTracking
+from apiserver_stub.controllers.namespace_contents import NamespaceContents
+from apiserver_stub.controllers.namespace_deletion import NamespaceDeletion
+from apiserver_stub.controllers.node_certificates import NodeCertificates
+from apiserver_stub.controllers.node_taints import NodeTaints
+from apiserver_stub.controllers.quotas import ResourceQuotas
+from apiserver_stub.controllers.volume_protection import VolumeProtection
+from apiserver_stub.status import ApiError
+from nodeagent.base.tls import KeyPair
+from nodeagent.testing import FakeClock
+from tests.unit.apiserver_stub.controllers.harness import MeteredStore, make_server, running, store
+
+__all__ = ["store"]
+
+Make = Callable[[MeteredStore, FakeClock], Coroutine[Any, Any, None]]
+MAPS, PODS, NODES, NAMESPACES = "core/configmaps", "core/pods", "core/nodes", "core/namespaces"
+QUOTAS, CLAIMS, VOLUMES = "core/resourcequotas", "core/persistentvolumeclaims", "core/persistentvolumes"
+BUDGETS, ROLES = "policy/poddisruptionbudgets", "rbac.authorization.k8s.io/clusterroles"
+REQUESTS, SERVICES = "certificates.k8s.io/certificatesigningrequests", "apiregistration.k8s.io/apiservices"
+MANY = 1500
+DELETED: dict[str, Any] = {"deletionTimestamp": "2024-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}
+HUGE = "x" * 200_000
+
+
+def quotas(store: MeteredStore, clock: FakeClock) -> Coroutine[Any, Any, None]:
+    server = make_server(store)
+    return ResourceQuotas(server, Ledger(store, server.registry), clock).run()
+
+
+def certificates(store: MeteredStore, clock: FakeClock) -> Coroutine[Any, Any, None]:
+    server = make_server(store)
+
+    async def authorize(*_: Any) -> Any:
+        return SimpleNamespace(allowed=False)
+
+    server.authorizer = SimpleNamespace(authorize=authorize)
+    authority = KeyPair(b"", b"")
+    return NodeCertificates(server, authority, timedelta(days=1), signs_clients=True, clock=clock).run()
+
+
+CONTROLLERS: dict[str, Make] = {
+    "api services": lambda store, clock: Registration(make_server(store), clock).keep(),
+    "budgets": lambda store, clock: DisruptionBudgets(make_server(store), clock).run(),
+    "certificates": certificates,
+    "garbage": lambda store, clock: GarbageCollector(make_server(store), clock).run(),
+    "legacy tokens": lambda store, clock: LegacyTokenTracking(make_server(store), clock).run(),
+    "namespace contents": lambda store, clock: NamespaceContents(make_server(store), clock).run(),
+    "namespace deletion": lambda store, clock: NamespaceDeletion(make_server(store), clock).run(),
+    "quotas": quotas,
+    "roles": lambda store, clock: keep_aggregated(store, clock=clock),
+    "taints": lambda store, clock: NodeTaints(make_server(store), clock).run(),
+    "volumes": lambda store, clock: VolumeProtection(make_server(store), clock).run(),
+}
+every_controller = pytest.mark.parametrize("make", CONTROLLERS.values(), ids=CONTROLLERS.keys())
+
+
+def named(name: str, namespace: str = "", **metadata: Any) -> dict[str, Any]:
+    where = {"namespace": namespace} if namespace else {}
+    return {"name": name, **where, "uid": f"{namespace}-{name}", **metadata}
+
+
+def owned_by(*uids: str, kind: str = "ConfigMap", version: str = "v1") -> list[dict[str, Any]]:
+    return [
+        {"apiVersion": version, "kind": kind, "name": uid.partition("-")[2], "uid": uid, "blockOwnerDeletion": True}
+        for uid in uids
+    ]
+
+
+def put_cycles(store: MeteredStore) -> None:
+    """Store objects that own each other and themselves, roles that aggregate each other, and so on."""
+    for number in range(300):
+        after = owned_by(f"n-o{(number + 1) % 300}", "n-o0", f"n-o{number}")
+        deleting = DELETED | {"finalizers": [FOREGROUND, ORPHAN][: number % 3]} if number % 2 else {}
+        store.put(MAPS, {"metadata": named(f"o{number}", "n", ownerReferences=after, **deleting)})
+    for number in range(40):
+        labels, selector = {f"l{number}": "x"}, {"matchLabels": {f"l{(number + 1) % 40}": "x"}}
+        rule = {"verbs": ["get"], "apiGroups": [""], "resources": [f"r{number}"]}
+        role = {"aggregationRule": {"clusterRoleSelectors": [selector, {}]}, "rules": [rule]}
+        store.put(ROLES, {"metadata": named(f"r{number:02}", labels=labels), **role})
+
+
+def put_thousands(store: MeteredStore) -> None:
+    """Store one object that thousands of others depend on, of every kind that controllers read."""
+    store.put(MAPS, {"metadata": named("owner", "gone", finalizers=[ORPHAN], **DELETED)})
+    store.put(NAMESPACES, {"metadata": named("gone", **DELETED), "spec": {"finalizers": ["kubernetes"]}})
+    store.put(QUOTAS, {"metadata": named("q", "n"), "spec": {"hard": {"pods": "5", "cpu": "1", "configmaps": "1"}}})
+    store.put(BUDGETS, {"metadata": named("b", "n"), "spec": {"selector": {}, "minAvailable": "50%"}})
+    store.put(CLAIMS, {"metadata": named("c", "n", finalizers=["kubernetes.io/pvc-protection"], **DELETED)})
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    request = {"signerName": "kubernetes.io/kubelet-serving", "request": "eA==", "usages": []}
+    for number in range(MANY):
+        store.put(MAPS, {"metadata": named(f"d{number}", "gone", ownerReferences=owned_by("gone-owner"))})
+        store.put(PODS, {"metadata": named(f"p{number}", "n"), "spec": {"nodeName": "node", "volumes": volumes}})
+    for number in range(MANY // 5):
+        store.put(NAMESPACES, {"metadata": named(f"ns{number}")})
+        store.put(NODES, {"metadata": named(f"node{number}"), "spec": {"unschedulable": True}})
+        store.put(
+            REQUESTS, {"metadata": named(f"r{number}", creationTimestamp="2024-01-02T15:00:00Z"), "spec": request}
+        )
+        spec = {"group": f"g{number}", "version": "v1"}
+        labels = {"kube-aggregator.kubernetes.io/automanaged": "onstart"}
+        store.put(SERVICES, {"metadata": named(f"v1.g{number}", labels=labels), "spec": spec})
+
+
+def put_malformed(store: MeteredStore) -> None:
+    """Store objects that no client could create, as another writer of a shared store may."""
+    for collection in (MAPS, PODS, NODES, NAMESPACES, QUOTAS, CLAIMS, VOLUMES, BUDGETS, ROLES, REQUESTS, SERVICES):
+        namespace = "" if collection in (NODES, NAMESPACES, VOLUMES, ROLES, REQUESTS, SERVICES) else "n"
+        for number, spec in enumerate(([], "text", 5, {"selector": 5, "hard": 5, "volumes": 5, "taints": 5}, None)):
+            odd = {"ownerReferences": 5, "finalizers": 5, "labels": 5, **DELETED} if number % 2 else {}
+            odd["creationTimestamp"] = "yesterday"
+            rule = {"clusterRoleSelectors": 5}
+            full = {"spec": spec, "status": spec, "data": spec, "rules": 5, "aggregationRule": rule}
+            store.put(collection, {"metadata": named(f"odd{number}", namespace, **odd), **full})
+        huge = {"metadata": named("huge", namespace, annotations={"a": HUGE, "b": '"deletionTimestamp":'})}
+        store.put(collection, {**huge, "spec": {}})
+
+
+def put_strangers(store: MeteredStore) -> None:
+    """Store objects whose owners are of unknown kinds, elsewhere, or only share a name with others."""
+    store.put(MAPS, {"metadata": named("owner", "other")})
+    owners = [
+        *owned_by("n-owner", kind="Nobody", version="example.com/v1"),
+        *owned_by("other-owner"),
+        *owned_by("n-owner", kind="", version=""),
+        *owned_by("n-owner", version="a/b/c/d"),
+    ]
+    for number in range(200):
+        held = ["example.com/never-removed"]
+        references = [owners[number % len(owners)]]
+        store.put(MAPS, {"metadata": named(f"m{number}", "n", ownerReferences=references, finalizers=held)})
+        store.put(NODES, {"metadata": named(f"n{number}", ownerReferences=owned_by("n-owner"), finalizers=held)})
+        store.put(PODS, {"metadata": named(f"p{number}", "gone", finalizers=held, **DELETED), "spec": {}})
+    store.put(NAMESPACES, {"metadata": named("gone", **DELETED), "spec": {"finalizers": ["kubernetes"]}})
+
+
+@every_controller
+@pytest.mark.parametrize("put", [put_cycles, put_thousands, put_malformed, put_strangers])
+async def test_controller_yields_and_comes_to_rest(
+    store: MeteredStore, clock: FakeClock, make: Make, put: Callable[[MeteredStore], None]
+) -> None:
+    put(store)
+    written = store.writes
+
+    async with running(store, make(store, clock)):
+        for _ in range(60):
+            await clock.advance(5)
+        writes, turns = store.writes, store.turns
+        assert turns > 100
+        for _ in range(60):
+            await clock.advance(5)
+
+    assert store.writes - written <= 5 * MANY
+    assert store.writes - writes <= 5
+
+
+@every_controller
+async def test_conflicting_writer_is_not_fought_without_pauses(
+    store: MeteredStore, clock: FakeClock, make: Make
+) -> None:
+    before = {
+        NODES: {"metadata": named("node"), "spec": {"unschedulable": True}},
+        MAPS: {"metadata": named("kube-root-ca.crt", "n"), "data": {"ca.crt": "other"}},
+        NAMESPACES: {"metadata": named("n"), "spec": {"finalizers": ["kubernetes"]}},
+        BUDGETS: {"metadata": named("b", "n"), "spec": {"selector": {}, "minAvailable": 1}, "status": {"odd": 1}},
+        QUOTAS: {"metadata": named("q", "n"), "spec": {"hard": {"pods": "5"}}, "status": {"used": {"pods": "99"}}},
+        ROLES: {
+            "metadata": named("r"),
+            "aggregationRule": {"clusterRoleSelectors": [{}]},
+            "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["odd"]}],
+        },
+        SERVICES: {
+            "metadata": named("v1.policy", labels={"kube-aggregator.kubernetes.io/automanaged": "onstart"}),
+            "spec": {"group": "policy", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1},
+        },
+    }
+    reverted = 0
+    for collection, obj in before.items():
+        store.put(collection, obj)
+
+    async with running(store, make(store, clock)):
+        for _ in range(2000):
+            await clock.advance(0.05)
+            for collection, obj in before.items():
+                metadata = obj["metadata"]
+                key = f"{metadata['namespace']}/{metadata['name']}" if "namespace" in metadata else metadata["name"]
+                current = store.read(collection, key)
+                changed = {k: v for k, v in (current or {}).items() if k not in ("kind", "apiVersion", "metadata")}
+                if changed != {k: v for k, v in obj.items() if k != "metadata"}:
+                    reverted += 1
+                    store.put(collection, obj)
+
+    # In 100 seconds: five status updates per second are the most that a counting controller makes.
+    assert reverted <= 2 * 5 * 100
+
+
+@every_controller
+async def test_object_that_conflicts_each_time_is_retried_with_growing_pauses(
+    store: MeteredStore, clock: FakeClock, make: Make
+) -> None:
+    attempts = 0
+
+    def conflict(name: str, key: str) -> None:
+        nonlocal attempts
+        attempts += 1
+        raise ApiError(409, "Conflict", "the object has been modified")
+
+    for name in ("a", "b", "c"):
+        store.put(NODES, {"metadata": named(name), "spec": {"unschedulable": True}})
+        store.put(NAMESPACES, {"metadata": named(name)})
+        store.put(QUOTAS, {"metadata": named(name, "n"), "spec": {"hard": {"pods": "5"}}})
+        store.put(BUDGETS, {"metadata": named(name, "n"), "spec": {"selector": {}, "minAvailable": 1}})
+        store.put(MAPS, {"metadata": named(name, "n", ownerReferences=owned_by("n-missing"))})
+        store.put(MAPS, {"metadata": named(name, "gone")})
+        rule = {"clusterRoleSelectors": [{}]}
+        store.put(ROLES, {"metadata": named(name), "aggregationRule": rule, "rules": [{"verbs": [name]}]})
+        for collection, namespace in ((VOLUMES, ""), (CLAIMS, "n")):
+            held = {"finalizers": ["kubernetes.io/pv-protection", "kubernetes.io/pvc-protection"], **DELETED}
+            store.put(collection, {"metadata": named(name, namespace, **held)})
+    store.put(NAMESPACES, {"metadata": named("gone", **DELETED), "spec": {"finalizers": ["kubernetes"]}})
+    request = {"signerName": "kubernetes.io/kubelet-serving", "request": "eA==", "usages": []}
+    store.put(REQUESTS, {"metadata": named("r", creationTimestamp="2020-01-01T00:00:00Z"), "spec": request})
+    objects_processed = 60
+
+    store.before_update = conflict
+    async with running(store, make(store, clock)):
+        for _ in range(300):
+            await clock.advance(1)
+
+    assert 0 < attempts <= 25 * objects_processed
