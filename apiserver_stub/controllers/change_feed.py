@@ -79,7 +79,7 @@ class ChangeFeed:
 
     def _arm(self, collection: Collection) -> None:
         armed = self._armed.get(collection.name)
-        if collection.end != self._positions[collection.name]:
+        if collection.end != self._positions.get(collection.name):  # None while the feed starts over.
             self._changed.set()
         elif armed is None or armed.done():
             waiter = self._armed[collection.name] = collection.next_change()

@@ -98,3 +98,25 @@ async def test_others_run_between_the_steps_of_a_long_feed() -> None:
     await asyncio.gather(meter, return_exceptions=True)
 
     assert max(after - before for before, after in itertools.pairwise(seen)) <= STEP_RECORDS
+
+
+async def test_feed_runs_on_when_a_worker_starts_it_over() -> None:
+    store, handler = Memory(), Recorder()
+    for number in range(3 * STEP_RECORDS):
+        store.put(MAPS, obj(f"m{number}"))
+    followed = feed(store, handler)
+    task = asyncio.ensure_future(followed.run())
+    await asyncio.sleep(0.05)
+    store.put(PODS, obj("p"))
+    store.collection(PODS).reset(store.collection(PODS).select(), store.writes)
+    workers = [asyncio.ensure_future(followed.catch_up()) for _ in range(3)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+        store.put(MAPS, obj("late"))
+    await asyncio.gather(*workers)
+    await asyncio.sleep(0.05)
+
+    assert not task.done()
+    assert handler.received[-1] == f"{MAPS} n/late again"
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
