@@ -41,7 +41,7 @@ _NAME_PREFIX = "system:node:"
 _MIN_SECONDS = 600
 _BACKDATE = timedelta(minutes=5)
 _ANSWERED_STAY, _WAITING_STAY = timedelta(hours=1), timedelta(hours=24)
-_RETRY_SECONDS = 60.0
+_RETRY_SECONDS = 10.0
 """Until a request that was left alone is examined again: roles may permit it by then."""
 _OPTIONAL_USAGE = "key encipherment"
 _CLIENT_USAGES = frozenset({"digital signature", "client auth"})
