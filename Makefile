@@ -10,7 +10,7 @@ DEV_READY := $(VENV)/.dev-ready
 export DESTDIR PREFIX UNITDIR RUNTIME PYTHON
 SOURCES := $(wildcard nodeagent plugins apiserver_stub tools tests benchmarks)
 
-.PHONY: help run test vm-test unit check fmt docs bench install uninstall clean
+.PHONY: help run test vm-test unit check fmt docs changelog bench install uninstall clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ docs: $(DEV_READY) ## Make the pages that come from the code, and the site, into
 	$(BIN)/python tools/gen_docs.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "build/site/index.html"
+
+changelog: $(DEV_READY) ## Print the changelog section of the fragments in changes/; VERSION=0.2.0 writes it and deletes them
+	$(BIN)/python tools/changelog.py $(VERSION)
 
 bench: $(DEV_READY) ## Measure speed and size on this machine
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -135,10 +135,10 @@ def test_make_help_tells_of_every_target():
     assert sorted(told) == sorted(targets.split())
 
 
-def test_what_users_will_read_is_named_by_issue_and_kind():
+def test_change_fragments_are_named_by_issue_and_kind():
     names = [path.name for path in (ROOT / "changes").iterdir() if path.name != "README.md"]
 
-    form = re.compile(r"\d+(-\d+)?\.(feature|change|fix|removal)(\.[a-z0-9-]+)?\.md")
+    form = load_tool("changelog").FRAGMENT
     assert [n for n in names if not form.fullmatch(n)] == []
 
 
