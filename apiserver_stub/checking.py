@@ -192,6 +192,7 @@ def _list_check(shape: Shape, complete: bool) -> Check:
     check_item = _check_of(item, complete)
     is_text = item.form is Form.TEXT
     wanted = f"[]v1.{item.name}" if item.form is Form.OBJECT else f"[]{item.form.value}"
+    zero = item.zero()
 
     def run(value: Any, path: str, found: Findings) -> Any:
         if value.__class__ is not list:
@@ -199,7 +200,11 @@ def _list_check(shape: Shape, complete: bool) -> Check:
         for index, content in enumerate(value):
             if is_text:
                 if content.__class__ is not str:
-                    raise _Inner(type_name(content), "string")
+                    if content is not None:
+                        raise _Inner(type_name(content), "string")
+                    value[index] = ""
+            elif content is None and zero is not None:
+                value[index] = check_item({}, "", found) if zero == {} else zero
             else:
                 value[index] = check_item(content, f"{path[:-1]}[{index}].", found)
         return value

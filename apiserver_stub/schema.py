@@ -38,6 +38,18 @@ class Form(Enum):
     ANY = "interface {}"
 
 
+_ZEROS: Mapping[Form, Any] = {
+    Form.OBJECT: {},
+    Form.TEXT: "",
+    Form.QUANTITY: "0",
+    Form.INT_OR_TEXT: 0,
+    Form.INT32: 0,
+    Form.INT64: 0,
+    Form.BOOL: False,
+    Form.FLOAT: 0,
+}
+
+
 @dataclass(slots=True, eq=False)
 class Shape:
     """One place in an object."""
@@ -80,6 +92,10 @@ class Shape:
     def blank(self) -> dict[str, Any]:
         """Return the object in which nothing is set: the fields that are always present, with their zero values."""
         return {name: self.members[name].blank() if value == {} else value for name, value in self.always.items()}
+
+    def zero(self) -> Any:
+        """Return the zero value as JSON shows it; objects are empty, to be completed by :meth:`blank`."""
+        return _ZEROS.get(self.form)
 
 
 UNKNOWN = Shape(Form.ANY)
@@ -226,7 +242,7 @@ def _object(message: Descriptor) -> Shape:
         label for label, (_, member) in fields.items() if member.has_presence and member.message_type is None
     )
     shape.always = {
-        label: None if presence is Presence.NULL else _zero(shape.members[label])
+        label: None if presence is Presence.NULL else shape.members[label].zero()
         for label, (_, member) in fields.items()
         if (presence := apiproto.presence(member)) is not Presence.OPTIONAL
     }
@@ -240,21 +256,6 @@ def _fields(message: Descriptor) -> Iterator[tuple[str, tuple[str, FieldDescript
             yield from _fields(member.message_type)
         else:
             yield member.name, (message.name, member)
-
-
-def _zero(shape: Shape) -> Any:
-    """Return the zero value of a field that is always present; objects are completed by :meth:`Shape.blank`."""
-    zeros: dict[Form, Any] = {
-        Form.OBJECT: {},
-        Form.TEXT: "",
-        Form.QUANTITY: "0",
-        Form.INT_OR_TEXT: 0,
-        Form.INT32: 0,
-        Form.INT64: 0,
-        Form.BOOL: False,
-        Form.FLOAT: 0,
-    }
-    return zeros.get(shape.form)
 
 
 def _member(owner: str, member: FieldDescriptor) -> Shape:

@@ -53,6 +53,14 @@ def test_unknown_members_and_nulls_are_dropped() -> None:
     assert pod == {"spec": {"containers": [{"name": "c"}]}}
 
 
+def test_null_list_items_become_zero_values() -> None:
+    pod, _ = checked(
+        {"metadata": {"finalizers": [None]}, "spec": {"containers": [None], "volumes": [{"name": None}]}}, POD, "Pod"
+    )
+
+    assert pod == {"metadata": {"finalizers": [""]}, "spec": {"containers": [{}], "volumes": [{}]}}
+
+
 def test_times_are_kept_in_utc() -> None:
     event, _ = checked({"eventTime": "2026-11-21T02:00:00.000001+02:00", "metadata": {}})
 
