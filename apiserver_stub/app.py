@@ -13,7 +13,6 @@ from apiserver_stub.audit.trail import Audit
 from apiserver_stub.authn import Authenticator
 from apiserver_stub.authn.service_account import ServiceAccountTokens
 from apiserver_stub.authz import Chain
-from apiserver_stub.contention import Contention
 from apiserver_stub.fairness import Fairness
 from apiserver_stub.health import Outcomes
 from apiserver_stub.metrics import Metrics
@@ -27,7 +26,10 @@ from apiserver_stub.store import Store
 from apiserver_stub.store.calls import Calls
 from apiserver_stub.store.polls import Check, Polls
 from apiserver_stub.tracing import Tracing
+from nodeagent.base.profiling.contention import ContentionProfile
+from nodeagent.base.profiling.profiles import Profiles
 
+_MAX_PROFILE_SECONDS = 300
 _DRAIN_POLL_SECONDS = 0.02
 
 
@@ -75,8 +77,12 @@ class ApiServer:
         self.tracing: Tracing | None = None
         self.page: Page | None = None
         """Set while there is a page for browsers."""
-        self.contention: Contention | None = None
-        """Set while contention is profiled."""
+        self.contention: ContentionProfile | None = None
+        """Runs while contention is profiled."""
+        if options.contention_profiling and (options.profiling or options.debug_socket_path is not None):
+            self.contention = ContentionProfile()
+        max_profile_seconds = min(_MAX_PROFILE_SECONDS, options.request_timeout_seconds)
+        self.profiles = Profiles(self.contention, max_seconds=max_profile_seconds)
         self.ready: bool = False
         self.leaving: bool = False
         """A stop was asked for: requests are still served, and ``/readyz`` sends callers elsewhere."""

@@ -33,7 +33,6 @@ from apiserver_stub.authz.aggregation import aggregate_roles, keep_aggregated
 from apiserver_stub.authz.bootstrap import ensure_bootstrap_policy
 from apiserver_stub.authz.build import build_authorization
 from apiserver_stub.authz.escalation import RoleEscalation
-from apiserver_stub.contention import Contention
 from apiserver_stub.controllers import own_service
 from apiserver_stub.controllers.api_services import Registration
 from apiserver_stub.controllers.disruption import keep_budgets
@@ -174,9 +173,8 @@ async def start(options: Options) -> Running:
             server.page = await asyncio.to_thread(Page)
         if options.sign_node_certificates:
             await _sign_for_nodes(server, certificates, tasks)
-        if options.contention_profiling and (options.profiling or options.debug_socket_path is not None):
-            server.contention = Contention(asyncio.get_running_loop())
-            stack.push_async_callback(server.contention.close)
+        if server.contention is not None:
+            tasks.start(server.contention.run(), "contention-profile")
         if options.debug_socket_path is not None:
             await debug_socket.serve(server, options.debug_socket_path, stack)
         if options.tracing_config_file is not None and options.gates.enabled("APIServerTracing"):

@@ -22,6 +22,7 @@ async def reporting(changed: asyncio.Event, report: Callable[[], object]) -> Asy
         yield
     finally:
         reporter.cancel()
+        await asyncio.gather(reporter, return_exceptions=True)
 
 
 async def _report(changed: asyncio.Event, report: Callable[[], object]) -> None:

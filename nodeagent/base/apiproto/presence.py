@@ -19,7 +19,7 @@ class Presence(Enum):
 
 def presence(field: FieldDescriptor) -> Presence:
     """Return the presence of *field*, as its options in the definition say."""
-    from nodeagent.base.apiproto._proto.options_pb2 import always, nullable
+    from nodeagent.base.apiproto._proto.options_pb2 import always, nullable  # type: ignore[attr-defined]
 
     options = field.GetOptions()
     if not options.Extensions[always]:

@@ -1,4 +1,4 @@
-"""Looking into the agent itself: ``/debug/pprof/*`` and ``/debug/flags/v``.
+"""Profiles of the agent and its log verbosity: ``/debug/pprof/*`` and ``/debug/flags/v``.
 
 spec: config.enableProfilingHandler, config.enableDebugFlagsHandler, config.enableContentionProfiling
 """
@@ -14,8 +14,11 @@ from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.server import Reach, Route
 
 if TYPE_CHECKING:
+    from nodeagent.base.profiling.contention import ContentionProfile
     from nodeagent.pluginmanager import PluginManager
-    from nodeagent_plugins.routes_debug.contention import ContentionProfile
+
+MAX_SECONDS = 300.0
+"""Longest duration of a profile."""
 
 
 @hookimpl
@@ -24,7 +27,7 @@ def nodeagent_configure(context: AgentContext, plugins: PluginManager) -> None:
 
 
 class Debugging:
-    """The paths, and what collects for them in the background."""
+    """Routes of the profiler and the background loop of the contention profile."""
 
     def __init__(self, context: AgentContext) -> None:
         self._context = context
@@ -40,12 +43,13 @@ class Debugging:
 
 
 def debug_routes(context: AgentContext, contention: ContentionProfile | None) -> Sequence[Route]:
-    """Return the routes; without *contention* the profile of that name is empty."""
+    """Return the routes; without *contention* the block profile is empty."""
+    from nodeagent.base.profiling.profiles import Profiles
     from nodeagent_plugins.routes_debug.flags import set_verbosity
-    from nodeagent_plugins.routes_debug.handlers import Profiles, index, symbol, to_index
+    from nodeagent_plugins.routes_debug.handlers import ProfileHandler, index, symbol, to_index
 
     config = context.config
-    profiles = Profiles(contention)
+    profiles = ProfileHandler(Profiles(contention, max_seconds=MAX_SECONDS))
     no_profiling = "" if config.enable_profiling_handler else "profiling endpoint is disabled."
     no_flags = "" if config.enable_debug_flags_handler else "flags endpoint is disabled."
     return (
@@ -64,6 +68,6 @@ def _contention(context: AgentContext) -> ContentionProfile | None:
         config.enable_contention_profiling and config.enable_debugging_handlers and config.enable_profiling_handler
     ):
         return None
-    from nodeagent_plugins.routes_debug.contention import ContentionProfile
+    from nodeagent.base.profiling.contention import ContentionProfile
 
     return ContentionProfile()

@@ -181,7 +181,7 @@ def test_profiles_are_for_those_who_may(server: Server, api: Api, tmp_path: Path
     assert (code, headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert b'href="profile"' in page
     assert b"--data-dir" in api.raw("GET", "/debug/pprof/cmdline")[2]
-    assert b"store/expire" in api.raw("GET", "/debug/pprof/goroutine")[2]
+    assert b"store/expire" in api.raw("GET", "/debug/pprof/goroutine?debug=1")[2]
     over, asking = threading.Event(), server.api()
     busy = threading.Thread(target=lambda: [asking.ok("GET", "/api/v1/pods") for _ in iter(over.is_set, True)])
     busy.start()

@@ -383,7 +383,7 @@ async def test_profiles_are_served_on_a_socket_without_credentials(tmp_path: Pat
         return answer
 
     try:
-        code, body = await asyncio.to_thread(get, "/debug/pprof/goroutine")
+        code, body = await asyncio.to_thread(get, "/debug/pprof/threadcreate?debug=1")
         assert code == 200 and b"MainThread" in body
         assert (await asyncio.to_thread(get, "/api/v1/secrets"))[0] == 404
         assert (await ask(running, "GET", "/debug/pprof/goroutine"))[0] == 404

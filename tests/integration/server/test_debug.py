@@ -14,13 +14,14 @@ from collections import Counter
 import aiohttp
 import pytest
 
+from nodeagent.base.aio import SystemClock
 from nodeagent.base.logging import configure
 from nodeagent.base.logging.settings import LoggingSettings
 from nodeagent.base.logging.setup import LoggingOptions
+from nodeagent.base.profiling.profiles import PROFILES
 from nodeagent.server.health import HealthServer
 from nodeagent.testing import FakeClock
 from nodeagent.testing.clock import eventually
-from nodeagent_plugins.routes_debug import handlers
 from tests.integration.server.conftest import serving
 
 
@@ -117,7 +118,8 @@ async def test_a_cpu_profile_shows_where_time_went(node):
 
 
 async def test_of_two_cpu_profiles_at_once_the_second_is_refused(node, monkeypatch):
-    monkeypatch.setattr(handlers, "_clock", clock := FakeClock())
+    clock = FakeClock()
+    monkeypatch.setattr(SystemClock, "sleep", clock.sleep)
     first = asyncio.create_task(download(node, "/debug/pprof/profile?seconds=30"))
     await eventually(lambda: clock.sleepers)
 
@@ -172,7 +174,8 @@ async def test_time_is_told_by_the_thread_that_used_it(node):
 
 
 async def test_with_seconds_what_changed_is_told(node, monkeypatch):
-    monkeypatch.setattr(handlers, "_clock", clock := FakeClock())
+    clock = FakeClock()
+    monkeypatch.setattr(SystemClock, "sleep", clock.sleep)
     released = asyncio.Event()
 
     async def newcomer():
@@ -221,7 +224,7 @@ async def test_the_small_paths_of_profiling(node):
     bare = await node.ask("/debug/pprof", tls=admin)
     wrong = [await node.ask(f"/debug/pprof/profile?seconds={text}", tls=admin) for text in ("x", "-1", "1e9", "nan")]
 
-    assert all(f'href="./{name}?debug=1"' in index[1] for name in handlers.PROFILES)
+    assert all(f'href="./{name}?debug=1"' in index[1] for name in PROFILES)
     assert "pytest" in cmdline[1]
     assert (bare[0], bare[2]["Location"]) == (301, "/debug/pprof/")
     assert symbol[:2] == (200, "num_symbols: 0\n")

@@ -9,10 +9,10 @@ import time
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
+from nodeagent.base.profiling.contention import ContentionProfile
+from nodeagent.base.profiling.encoding import Frame
 from nodeagent.testing import load_plugin, make_config, make_context
 from nodeagent_plugins import routes_debug
-from nodeagent_plugins.routes_debug.contention import ContentionProfile
-from nodeagent_plugins.routes_debug.profile import Frame
 
 SECONDS = 30.0
 

@@ -6,7 +6,7 @@ import gzip
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from nodeagent_plugins.routes_debug.profile import Frame, ValueType, encode_profile
+from nodeagent.base.profiling.encoding import Frame, ValueType, encode_profile
 
 INT64, UINT64, STRING, MESSAGE = 3, 4, 9, 11
 ONE, MANY = 1, 3

@@ -1,6 +1,6 @@
-"""Profiles in the form that ``go tool pprof``, speedscope and others read: gzipped ``profile.proto``.
+"""Encoder for gzipped ``profile.proto`` messages, the format of ``go tool pprof`` and speedscope.
 
-Few fields are needed, so the message is written by hand. Stacks are given innermost frame first.
+Few fields are needed, so the message is encoded without generated code. Stacks start with the innermost frame.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_DEPTH = 128
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A place in the code."""
+    """Source location of a call."""
 
     function: str
     file: str
@@ -29,14 +29,14 @@ Stack = tuple[Frame, ...]
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """What a number counts, and in which unit."""
+    """Quantity and unit of a sample value."""
 
     type: str
     unit: str
 
 
 def stack_of(frame: FrameType | None) -> Stack:
-    """Return the stack that ends in *frame*, innermost first."""
+    """Return the stack of *frame*, innermost frame first."""
     found: list[Frame] = []
     while frame is not None and len(found) < MAX_DEPTH:
         found.append(frame_of(frame.f_code, frame.f_lineno))
@@ -63,7 +63,7 @@ def encode_profile(
 
 
 class _Writer:
-    """Numbers strings, functions and locations as they come."""
+    """Message parts with strings, functions and locations numbered in order of appearance."""
 
     def __init__(self) -> None:
         self._strings: dict[str, int] = {"": 0}

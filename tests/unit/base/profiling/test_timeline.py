@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import threading
 
-from nodeagent_plugins.routes_debug.profile import Frame
-from nodeagent_plugins.routes_debug.trace import encode_trace, watch
+from nodeagent.base.profiling.encoding import Frame
+from nodeagent.base.profiling.timeline import encode_trace, sample
 
 OUTER, INNER = Frame("outer", "a.py", 1), Frame("inner", "a.py", 2)
 
@@ -46,7 +46,7 @@ def test_watching_ends_when_it_is_told_to_and_leaves_out_itself():
     stop = threading.Event()
     stop.set()
 
-    first, last = watch(60, stop)
+    first, last = sample(60, stop)
 
     assert threading.get_ident() not in first[1]
     assert last[1] == {}

@@ -1,4 +1,4 @@
-"""What every thread did one moment after the other, in the file format of speedscope."""
+"""Timeline of the stacks of all threads, in the file format of speedscope."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
-from nodeagent_plugins.routes_debug.profile import Frame, Stack, stack_of
+from nodeagent.base.profiling.encoding import Frame, Stack, stack_of
 
 PERIOD_SECONDS = 0.01
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
-Moment = tuple[float, Mapping[int, Stack]]
-"""Seconds since the beginning, and the stack of each thread by its number."""
+Sample = tuple[float, Mapping[int, Stack]]
+"""Seconds since the start, and the stack of each thread by its identifier."""
 
 
-def watch(seconds: float, stop: threading.Event) -> list[Moment]:
-    """Look at all threads but the caller's every 10 ms until *stop*, at most *seconds* long; blocks."""
+def sample(seconds: float, stop: threading.Event) -> list[Sample]:
+    """Sample all threads but the caller's every 10 ms until *stop*, for at most *seconds*; blocks."""
     begin, me = time.monotonic(), threading.get_ident()
-    moments: list[Moment] = []
-    known: dict[Stack, Stack] = {}  # most stacks are seen again and again
+    moments: list[Sample] = []
+    known: dict[Stack, Stack] = {}  # Most stacks recur.
     while (now := time.monotonic() - begin) < seconds:
         frames = sys._current_frames()
         stacks = {ident: stack_of(frame) for ident, frame in frames.items() if ident != me}
-        del frames  # they would hold what their functions hold
+        del frames  # Frames keep the local variables of their functions alive.
         moments.append((now, {ident: known.setdefault(stack, stack) for ident, stack in stacks.items()}))
         if stop.wait(PERIOD_SECONDS):
             break
@@ -34,15 +34,15 @@ def watch(seconds: float, stop: threading.Event) -> list[Moment]:
     return moments
 
 
-def encode_trace(moments: Sequence[Moment], names: Mapping[int, str], title: str) -> bytes:
-    """Return the file: a profile for each thread, its samples in the order of time; the last moment is the end."""
+def encode_trace(moments: Sequence[Sample], names: Mapping[int, str], title: str) -> bytes:
+    """Return the file: one profile per thread with its samples in order of time; the last sample marks the end."""
     frames: dict[Frame, int] = {}
     samples: dict[int, tuple[list[list[int]], list[float]]] = {}
     ends: dict[int, float] = {}
     for (at, stacks), (until, _) in itertools.pairwise(moments):
         for ident, stack in stacks.items():
             shown, weights = samples.setdefault(ident, ([], []))
-            if at > ends.get(ident, 0.0):  # the thread did not run all the time
+            if at > ends.get(ident, 0.0):  # The thread did not exist the whole time.
                 shown.append([])
                 weights.append(at - ends.get(ident, 0.0))
             shown.append([frames.setdefault(frame, len(frames)) for frame in reversed(stack)])

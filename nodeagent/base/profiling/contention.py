@@ -1,7 +1,7 @@
-"""Where the event loop is held up, which everything on the node waits for (spec: config.enableContentionProfiling).
+"""Contention profile: stacks that block the event loop.
 
-The loop gives a sign of life at a fixed beat; a thread of its own looks whether it comes, and when it is late notes
-what the loop's thread is at. On only when it is asked for, since both wake up many times a second.
+A task of the loop records a heartbeat; a dedicated thread checks it and, when it is late, samples the stack of the
+loop's thread. Both wake up many times per second, so the profile is enabled only on request.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Mapping
 
-from nodeagent_plugins.routes_debug.profile import Stack, stack_of
+from nodeagent.base.profiling.encoding import Stack, stack_of
 
 BEAT_SECONDS = 0.02
 LATE_SECONDS = 0.05
@@ -20,21 +20,22 @@ MAX_STACKS = 2000
 
 
 class ContentionProfile:
-    """Collects stacks with how often and how long they held the loop up; a background loop."""
+    """Background loop that counts the delays of the event loop and their time by stack."""
 
     name = "contention profile"
 
     def __init__(self) -> None:
         self._found: dict[Stack, tuple[int, int]] = {}
         self._last_beat = time.monotonic()
-        self._over = threading.Event()
+        self._stopped = threading.Event()
 
     def stacks(self) -> Mapping[Stack, tuple[int, int]]:
-        """Return delays by where they came from: how many, and nanoseconds in all."""
+        """Return number and total nanoseconds of the delays by stack."""
         return dict(self._found)
 
     async def run(self) -> None:
-        self._over.clear()
+        """Record heartbeats until cancelled."""
+        self._stopped.clear()
         self._last_beat = time.monotonic()
         watcher = threading.Thread(
             target=self._watch, args=(threading.get_ident(),), name="contention-profile", daemon=True
@@ -45,22 +46,22 @@ class ContentionProfile:
                 self._last_beat = time.monotonic()
                 await asyncio.sleep(BEAT_SECONDS)
         finally:
-            self._over.set()
+            self._stopped.set()
             watcher.join(1)
 
     def _watch(self, loop_thread: int) -> None:
         held_since = 0.0
-        looked_at = time.monotonic()
-        while not self._over.wait(BEAT_SECONDS):
+        checked_at = time.monotonic()
+        while not self._stopped.wait(BEAT_SECONDS):
             now = time.monotonic()
             if now - self._last_beat >= LATE_SECONDS:
                 first = held_since != self._last_beat
-                since = self._last_beat if first else looked_at
+                since = self._last_beat if first else checked_at
                 held_since = self._last_beat
-                self._note(loop_thread, first=first, nanoseconds=int((now - since) * 10**9))
-            looked_at = now
+                self._record(loop_thread, first=first, nanoseconds=int((now - since) * 10**9))
+            checked_at = now
 
-    def _note(self, loop_thread: int, *, first: bool, nanoseconds: int) -> None:
+    def _record(self, loop_thread: int, *, first: bool, nanoseconds: int) -> None:
         frame = sys._current_frames().get(loop_thread)
         if frame is None:
             return

@@ -1,4 +1,4 @@
-"""Takes profiles of this process: where CPU time goes, what holds memory, what tasks and threads are at."""
+"""CPU, heap, task and thread profiles of this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from types import FrameType
 
 from nodeagent.base.aio import Clock
-from nodeagent_plugins.routes_debug.profile import Frame, Stack, frame_of, stack_of
+from nodeagent.base.profiling.encoding import Frame, Stack, frame_of, stack_of
 
 SAMPLES_PER_SECOND = 100
 HEAP_FRAMES = 16
@@ -24,7 +24,7 @@ _NATIVE: Stack = (Frame("threads without Python", "", 0),)
 
 
 class Busy(Exception):
-    """A profile of that kind is being taken already."""
+    """A profile of the same kind is in progress."""
 
 
 class _State:
@@ -33,15 +33,15 @@ class _State:
 
 
 async def cpu_stacks(seconds: float, clock: Clock) -> dict[Stack, Sequence[int]]:
-    """Return samples and nanoseconds of CPU time by the stacks that used it, those of all threads.
+    """Return samples and nanoseconds of CPU time by stack, of all threads.
 
-    A sample is taken each 10 ms of the process's CPU time, and what each thread has used since the one before counts
-    for where it is now; so an agent that does nothing gives nothing.
+    A sample is taken for every 10 ms of the process's CPU time. The time that each thread consumed since the previous
+    sample is attributed to its current stack, so an idle process yields no samples.
 
-    :raises Busy: one is under way.
+    :raises Busy: a CPU profile is in progress.
     """
     if _State.cpu:
-        raise Busy("a CPU profile is being taken already")
+        raise Busy("a CPU profile is in progress")
     found: dict[Stack, Sequence[int]] = {}
     used = _CpuTime()
 
@@ -54,7 +54,7 @@ async def cpu_stacks(seconds: float, clock: Clock) -> dict[Stack, Sequence[int]]
 
     _State.cpu = True
     before = signal.signal(signal.SIGPROF, sample)
-    signal.siginterrupt(signal.SIGPROF, False)  # calls of other threads go on undisturbed
+    signal.siginterrupt(signal.SIGPROF, False)  # System calls are restarted, not interrupted.
     signal.setitimer(signal.ITIMER_PROF, 1 / SAMPLES_PER_SECOND, 1 / SAMPLES_PER_SECOND)
     try:
         await clock.sleep(seconds)
@@ -66,14 +66,14 @@ async def cpu_stacks(seconds: float, clock: Clock) -> dict[Stack, Sequence[int]]
 
 
 class _CpuTime:
-    """What each thread uses; 0 stands for those that run no Python, or have ended."""
+    """CPU time of each thread; key 0 stands for threads without Python frames and for exited threads."""
 
     def __init__(self) -> None:
         self._process = time.process_time_ns()
         self._threads = self._look(_frames())
 
     def since_last(self, running: Iterable[int]) -> dict[int, int]:
-        """Return nanoseconds by the number of the thread, without those that used next to nothing."""
+        """Return nanoseconds by thread identifier, without threads below the measurable minimum."""
         process, threads = time.process_time_ns(), self._look(running)
         used = {ident: now - self._threads.get(ident, 0) for ident, now in threads.items()}
         used[0] = process - self._process - sum(used.values())
@@ -86,15 +86,15 @@ class _CpuTime:
 
 
 async def heap_stacks(seconds: float, clock: Clock) -> dict[Stack, Sequence[int]]:
-    """Return objects and bytes by where they were allocated.
+    """Return number and bytes of objects by allocation stack.
 
-    With *seconds*, what is allocated during that time and still held; tracing is on for so long. Without, what the
-    tracing that was on before (``PYTHONTRACEMALLOC``) knows.
+    With *seconds*, the allocations of that time that are still referenced; tracing is enabled for as long. Without,
+    the allocations recorded by tracing that was enabled before (``PYTHONTRACEMALLOC``).
 
-    :raises Busy: one is under way.
+    :raises Busy: a heap profile is in progress.
     """
     if _State.heap:
-        raise Busy("a heap profile is being taken already")
+        raise Busy("a heap profile is in progress")
     _State.heap = True
     ours = not tracemalloc.is_tracing()
     try:
@@ -111,11 +111,11 @@ async def heap_stacks(seconds: float, clock: Clock) -> dict[Stack, Sequence[int]
 
 
 def object_stacks(*, collect: bool) -> dict[Stack, Sequence[int]]:
-    """Return objects and bytes by module and type, of what the garbage collector knows; blocks.
+    """Return number and bytes of the objects that the garbage collector tracks, by module and type; blocks.
 
-    Strings, numbers and what else holds no other object is not among them.
+    Objects that reference no other object, such as strings and numbers, are not tracked.
 
-    :param collect: free first what nobody reaches any more.
+    :param collect: run a collection first.
     """
     if collect:
         gc.collect()
@@ -124,7 +124,7 @@ def object_stacks(*, collect: bool) -> dict[Stack, Sequence[int]]:
     for each in gc.get_objects():
         kind = type(each)
         counts[kind] += 1
-        with contextlib.suppress(Exception):  # a type may count its size itself, and fail
+        with contextlib.suppress(Exception):  # A type may implement its size itself, and fail.
             sizes[kind] += sys.getsizeof(each)
     found: dict[Stack, Sequence[int]] = {}
     for kind, count in counts.items():
@@ -143,7 +143,7 @@ def _grouped(snapshot: tracemalloc.Snapshot) -> dict[Stack, Sequence[int]]:
 
 
 def task_stacks() -> dict[str, Stack]:
-    """Return what each task waits at, by its name; names that occur twice are numbered."""
+    """Return the stack of each task by its name; duplicate names are numbered."""
     found: dict[str, Stack] = {}
     for task in asyncio.all_tasks():
         frames = _awaited(task)
@@ -156,7 +156,7 @@ def task_stacks() -> dict[str, Stack]:
 
 
 def _awaited(task: asyncio.Task[object]) -> Stack:
-    """Return the chain of coroutines of a task, the innermost first; ``Task.get_stack`` shows only the outermost."""
+    """Return the chain of coroutines of a task, innermost first; ``Task.get_stack`` returns only the outermost."""
     frames: list[Frame] = []
     waiting: object = task.get_coro()
     while waiting is not None and len(frames) < 64:
@@ -170,13 +170,13 @@ def _awaited(task: asyncio.Task[object]) -> Stack:
 
 
 def thread_stacks() -> dict[str, Stack]:
-    """Return what each thread of Python is at, by its name."""
+    """Return the stack of each Python thread by its name."""
     names = thread_names()
-    return {f"{names.get(ident, 'foreign')} ({ident})": stack_of(frame) for ident, frame in _frames().items()}
+    return {f"{names.get(ident, 'unmanaged')} ({ident})": stack_of(frame) for ident, frame in _frames().items()}
 
 
 def thread_names() -> dict[int, str]:
-    """Return the names of the threads by their numbers."""
+    """Return thread names by identifier."""
     return {thread.ident: thread.name for thread in threading.enumerate() if thread.ident is not None}
 
 
