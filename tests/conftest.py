@@ -15,7 +15,7 @@ import pytest
 from nodeagent.testing.clock import FakeClock
 
 ROOT = Path(__file__).parent.parent
-ROWS_FILE = Path(__file__).parent / "rows.tsv"
+ROWS_FILE = ROOT / "docs" / "spec" / "rows.tsv"
 SERVING = "(process_request_thread)"
 """How the names of threads end that the standard library serves a connection with."""
 IN_CI = bool(os.environ.get("CI"))

@@ -1,7 +1,8 @@
-"""Pages of the site that stand outside ``docs/`` in the repository, where people look for them; a hook of mkdocs."""
+"""Mkdocs hook for the pages of the site that are stored outside ``docs/``, and for links that lead out of it."""
 
 from __future__ import annotations
 
+import posixpath
 import re
 from pathlib import Path
 from typing import Any
@@ -17,38 +18,34 @@ PAGES = {
 }
 """File of the repository → page of the site."""
 
-_LINK = re.compile(r"(?<=\]\()([^)#:\s]+)((?:#[^)\s]*)?)(?=\))")
+_LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>(?!https?:)[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages; their links are those of the repository and are turned when the page is read."""
+    """Add the pages of ``PAGES`` with links that are valid on the site."""
     for file, page in PAGES.items():
-        files.append(File.generated(config, page, content=turned((ROOT / file).read_text(encoding="utf-8"), file)))
+        content = with_site_links((ROOT / file).read_text(encoding="utf-8"), file, page)
+        files.append(File.generated(config, page, content=content))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Turn links of a page of ``docs/`` that lead out of it."""
-    return markdown if page.file.generated_by else turned(markdown, f"docs/{page.file.src_uri}")
+    """Rewrite the links of a page of ``docs/`` that lead out of it."""
+    source = page.file.src_uri
+    return markdown if page.file.generated_by else with_site_links(markdown, f"docs/{source}", source)
 
 
-def turned(text: str, file: str) -> str:
-    """Return the text of a file with links that lead to the same on the site; files without a page become names."""
+def with_site_links(text: str, file: str, page: str) -> str:
+    """Return the text of *file* with links for its place *page* on the site; other links become plain text."""
 
-    def turn(match: re.Match[str]) -> str:
-        target = (ROOT / file).parent.joinpath(match[1]).resolve()
-        if not target.is_relative_to(ROOT):
-            return match[0]
-        path = target.relative_to(ROOT).as_posix()
-        if path.startswith("docs/"):
-            return path.removeprefix("docs/") + match[2]
-        return PAGES[path] + match[2] if path in PAGES else match[0]
+    def rewrite(match: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(file), match["target"]))
+        if path in PAGES:
+            target = PAGES[path]
+        elif path.startswith("docs/") and (ROOT / path).is_file():
+            target = path.removeprefix("docs/")
+        else:
+            return match["text"]
+        return f"[{match['text']}]({posixpath.relpath(target, posixpath.dirname(page) or '.')}{match['anchor'] or ''})"
 
-    turned_text = _LINK.sub(turn, text)
-    return re.sub(r"\[([^\]]+)\]\(((?!https?:)[^)#]+)\)", lambda match: _kept(match, file), turned_text)
-
-
-def _kept(match: re.Match[str], file: str) -> str:
-    """Return a link to a page of the site as it is, any other as its text."""
-    pages = {*PAGES.values(), *(path.name for path in (ROOT / "docs").glob("*.md"))}
-    return match[0] if match[2] in pages else match[1]
+    return _LINK.sub(rewrite, text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 
 import pytest
 
@@ -11,8 +10,9 @@ from nodeagent.base import identity
 from nodeagent.config.codec import encode
 from nodeagent.config.fields import Field, all_fields, members
 from nodeagent.config.types import CredentialProvider, CredentialProviderConfig, ExecEnvVar, SerializedNodeConfigSource
+from tests.conftest import ROWS_FILE
 
-with (Path(__file__).parent.parent / "rows.tsv").open() as file:
+with ROWS_FILE.open(encoding="utf-8") as file:
     ROWS = {row["id"]: row for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)}
 
 FIELD_ROWS = [row for row in ROWS if row.startswith(("config.", "type.")) and not row.startswith("config.kind.")]

@@ -19,7 +19,7 @@ from nodeagent.testing import admit, load_plugin, make_container, make_pod
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (("nodeagent", ROOT), ("nodeagent_plugins", ROOT / "plugins"), ("apiserver_stub", ROOT))
-PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
 LOG_CALLS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 
 # Imports each module in a process of its own, forked from one that holds the foreign libraries already.

@@ -22,7 +22,7 @@ PAGES = sorted(
     for path in (
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
-        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "plugins").glob("*/*.md"),
     )
 )
