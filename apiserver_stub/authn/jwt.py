@@ -1,4 +1,4 @@
-"""JSON web tokens: taken apart, signed and verified; nothing about what they claim."""
+"""JSON Web Tokens: decoding, signing and verification with PyJWT; claims are validated by the authenticators."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from jwt.api_jws import PyJWS
+from jwt.exceptions import InvalidTokenError
 
-from apiserver_stub.authn.keys import PublicKey, SigningKey
+from apiserver_stub.authn.keys import ALGORITHMS, PublicKey, SigningKey
+
+_JWS = PyJWS(algorithms=list(ALGORITHMS))
 
 
 class TokenError(ValueError):
-    """The text is no token, or no known key signed it."""
+    """The text is not a token, or its signature is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token taken apart; what it claims is worth nothing before :meth:`verify`."""
+    """Decoded token; its claims must not be trusted before :meth:`verify`."""
 
     header: dict[str, Any]
     claims: dict[str, Any]
@@ -32,9 +36,9 @@ class Token:
         return key_id if isinstance(key_id, str) else ""
 
     def verify(self, keys: Iterable[PublicKey], algorithms: Iterable[str] | None = None) -> None:
-        """Return when one of *keys* signed the token with one of *algorithms* (any that its key is made for).
+        """Verify the signature with one of *keys* and one of *algorithms* (any that suits the key).
 
-        :raises TokenError: none did.
+        :raises TokenError: the signature is invalid.
         """
         algorithm = self.header.get("alg")
         if not isinstance(algorithm, str) or (algorithms is not None and algorithm not in algorithms):
@@ -44,26 +48,25 @@ class Token:
 
 
 def parse(text: str) -> Token:
-    """Take *text* apart.
+    """Decode *text* without verification.
 
-    :raises TokenError: it is no token.
+    :raises TokenError: it is not a token.
     """
     try:
-        head, body, signature = text.split(".")
-        header, claims = msgspec.json.decode(decode_part(head)), msgspec.json.decode(decode_part(body))
-        token = Token(header, claims, f"{head}.{body}".encode(), decode_part(signature))
-    except (ValueError, RecursionError) as error:
+        found = _JWS.decode_complete(text, options={"verify_signature": False})
+        claims = msgspec.json.decode(found["payload"])
+    except (InvalidTokenError, ValueError, RecursionError) as error:
         raise TokenError("malformed jwt") from error
-    if not isinstance(header, dict) or not isinstance(claims, dict) or "crit" in header:
+    header = found["header"]
+    if not isinstance(claims, dict) or "crit" in header:
         raise TokenError("malformed jwt")
-    return token
+    return Token(header, claims, text.rpartition(".")[0].encode(), found["signature"])
 
 
 def sign(key: SigningKey, claims: dict[str, Any]) -> str:
     """Return a token with these *claims*."""
-    header = encode_part(msgspec.json.encode({"alg": key.algorithm, "kid": key.public.key_id}))
-    text = f"{header}.{encode_part(msgspec.json.encode(claims))}"
-    return f"{text}.{encode_part(key.sign(text.encode()))}"
+    headers = {"kid": key.public.key_id, "typ": None}  # Upstream's tokens have no type.
+    return _JWS.encode(msgspec.json.encode(claims), key.private, key.algorithm, headers)
 
 
 def encode_part(data: bytes) -> str:
@@ -73,7 +76,7 @@ def encode_part(data: bytes) -> str:
 def decode_part(text: str) -> bytes:
     """Return the bytes of one part.
 
-    :raises ValueError: it is no unpadded base64url.
+    :raises ValueError: it is not unpadded base64url.
     """
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)

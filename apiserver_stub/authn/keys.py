@@ -1,4 +1,4 @@
-"""Keys that sign and verify tokens: RSA and elliptic curves, from PEM files and from key sets."""
+"""RSA and ECDSA keys for signing and verification of tokens, from PEM files and JSON Web Key sets."""
 
 from __future__ import annotations
 
@@ -6,22 +6,17 @@ import base64
 import hashlib
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nodeagent.base.tls import write_private
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512")
-_CURVES = {
-    "secp256r1": ("ES256", "P-256", 32),
-    "secp384r1": ("ES384", "P-384", 48),
-    "secp521r1": ("ES512", "P-521", 66),
-}
+_CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.DOTALL)
 
 
@@ -41,7 +36,7 @@ class PublicKey:
         from cryptography.hazmat.primitives.asymmetric import ec
 
         self._key, self._given_id, self._algorithm = key, key_id, algorithm
-        self._curve = _CURVES[key.curve.name] if isinstance(key, ec.EllipticCurvePublicKey) else None
+        self._curve = _CURVES[key.curve.name] if isinstance(key, ec.EllipticCurvePublicKey) else ""
 
     @cached_property
     def key_id(self) -> str:
@@ -56,43 +51,28 @@ class PublicKey:
     @property
     def algorithm(self) -> str:
         """Return the algorithm that this server signs with when the key is its own."""
-        return self._curve[0] if self._curve else "RS256"
+        return self._curve or "RS256"
 
-    def jwk(self) -> dict[str, str]:
-        """Return the key as key sets carry it."""
-        numbers: Any = self._key.public_numbers()
-        head = {"use": "sig", "kty": "EC" if self._curve else "RSA", "kid": self.key_id}
-        if self._curve:
-            algorithm, curve, size = self._curve
-            x, y = (_text(number.to_bytes(size, "big")) for number in (numbers.x, numbers.y))
-            return {**head, "crv": curve, "alg": algorithm, "x": x, "y": y}
-        return {**head, "alg": "RS256", "n": _number(numbers.n), "e": _number(numbers.e)}
+    def jwk(self) -> dict[str, Any]:
+        """Return the key as a member of a JSON Web Key set."""
+        found = algorithms()[self.algorithm].to_jwk(self._key, as_dict=True)
+        found.pop("key_ops", None)
+        return {"use": "sig", "alg": self.algorithm, "kid": self.key_id, **found}
 
     def verifies(self, algorithm: str, data: bytes, signature: bytes) -> bool:
-        """Return whether this key signed *data*; the algorithm must be one for such keys."""
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric import ec, padding, utils
+        """Return whether *signature* of *data* was made with this key; *algorithm* must suit the key."""
+        from jwt.exceptions import InvalidKeyError
 
         if algorithm not in ALGORITHMS or self._algorithm not in ("", algorithm):
             return False
-        key: Any = self._key
-        digest = _digest(algorithm)
-        try:
-            if self._curve:
-                name, _, size = self._curve
-                if algorithm != name or len(signature) != 2 * size:
-                    return False
-                r, s = (int.from_bytes(part, "big") for part in (signature[:size], signature[size:]))
-                key.verify(utils.encode_dss_signature(r, s), data, ec.ECDSA(digest))
-            elif algorithm[0] == "E":
-                return False
-            elif algorithm[0] == "P":
-                key.verify(signature, data, padding.PSS(padding.MGF1(digest), padding.PSS.AUTO), digest)
-            else:
-                key.verify(signature, data, padding.PKCS1v15(), digest)
-        except (InvalidSignature, ValueError):
+        if (algorithm[0] == "E") is not bool(self._curve):
             return False
-        return True
+        found = algorithms()[algorithm]
+        try:
+            verified: bool = found.verify(data, found.prepare_key(self._key), signature)
+        except (InvalidKeyError, ValueError):
+            return False
+        return verified
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,18 +88,6 @@ class SigningKey:
     @property
     def algorithm(self) -> str:
         return self.public.algorithm
-
-    def sign(self, data: bytes) -> bytes:
-        """Return the signature in the form that tokens carry."""
-        from cryptography.hazmat.primitives.asymmetric import ec, padding, utils
-
-        digest = _digest(self.algorithm)
-        if not isinstance(self.private, ec.EllipticCurvePrivateKey):
-            signature: bytes = self.private.sign(data, padding.PKCS1v15(), digest)
-            return signature
-        r, s = utils.decode_dss_signature(self.private.sign(data, ec.ECDSA(digest)))
-        size = _CURVES[self.private.curve.name][2]
-        return r.to_bytes(size, "big") + s.to_bytes(size, "big")
 
     @classmethod
     def load(cls, path: Path) -> SigningKey:
@@ -167,24 +135,29 @@ def load_public_keys(path: Path) -> list[PublicKey]:
 
 def from_jwk(jwk: Any) -> PublicKey | None:
     """Return the key of one entry of a key set, ``None`` for one that cannot verify tokens."""
-    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+    from jwt.exceptions import InvalidKeyError
 
     if not isinstance(jwk, dict) or jwk.get("use", "sig") != "sig":
         return None
     key_id, algorithm = jwk.get("kid", ""), jwk.get("alg", "")
     if not isinstance(key_id, str) or not isinstance(algorithm, str):
         return None
-    try:
-        if jwk.get("kty") == "RSA":
-            key: Any = rsa.RSAPublicNumbers(_integer(jwk["e"]), _integer(jwk["n"])).public_key()
-        elif jwk.get("kty") == "EC":
-            curve: Any = {"P-256": ec.SECP256R1, "P-384": ec.SECP384R1, "P-521": ec.SECP521R1}[jwk["crv"]]
-            key = ec.EllipticCurvePublicNumbers(_integer(jwk["x"]), _integer(jwk["y"]), curve()).public_key()
-        else:
-            return None
-    except (KeyError, ValueError, TypeError, AttributeError):
+    family = {"RSA": "RS256", "EC": "ES256"}.get(jwk.get("kty", ""))
+    if family is None or "d" in jwk:
         return None
-    return PublicKey(key, key_id=key_id, algorithm=algorithm)
+    try:
+        key: Any = algorithms()[family].from_jwk(jwk)
+    except (InvalidKeyError, KeyError, ValueError, TypeError, AttributeError):
+        return None
+    return PublicKey(key, key_id=key_id, algorithm=algorithm) if _usable(key) else None
+
+
+@cache
+def algorithms() -> dict[str, Any]:
+    """Return the signature algorithms by name."""
+    from jwt.algorithms import get_default_algorithms
+
+    return get_default_algorithms()
 
 
 def _blocks(data: bytes) -> list[bytes]:
@@ -227,20 +200,5 @@ def _usable(key: object) -> bool:
     return isinstance(key, rsa.RSAPrivateKey | rsa.RSAPublicKey)
 
 
-def _digest(algorithm: str) -> hashes.HashAlgorithm:
-    from cryptography.hazmat.primitives import hashes
-
-    sizes: dict[str, hashes.HashAlgorithm] = {"256": hashes.SHA256(), "384": hashes.SHA384(), "512": hashes.SHA512()}
-    return sizes[algorithm[2:]]
-
-
 def _text(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def _number(number: int) -> str:
-    return _text(number.to_bytes((number.bit_length() + 7) // 8, "big"))
-
-
-def _integer(text: str) -> int:
-    return int.from_bytes(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), "big")
