@@ -63,7 +63,11 @@ def read(entries: Any) -> list[Entry] | None:
     found = []
     try:
         for entry in entries or ():
-            if entry["operation"] not in (APPLY, UPDATE) or entry.get("fieldsType", "FieldsV1") != "FieldsV1":
+            if (
+                entry["operation"] not in (APPLY, UPDATE)
+                or entry["fieldsType"] != "FieldsV1"
+                or not entry["apiVersion"]
+            ):
                 return None
             found.append(
                 Entry(

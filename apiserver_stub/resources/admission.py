@@ -13,6 +13,7 @@ from apiserver_stub.resources.gated_fields import drop_from_webhooks
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, duplicate, invalid_value, not_supported, required
 from apiserver_stub.strategic import POLICY, WEBHOOKS
+from apiserver_stub.validation.metadata import MetadataRules
 from apiserver_stub.validation.names import label_problems, subdomain_problems
 from nodeagent.base import identity
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from nodeagent.base.gates import FeatureGates
 
 _GROUP = identity.current().group("admissionregistration")
+_METADATA_RULES = MetadataRules(changes=0, standard_finalizers=False)
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _REVIEW_VERSIONS = ("v1", "v1beta1")
 _CONDITION_VARIABLES = ("object", "oldObject", "request")
@@ -73,6 +75,7 @@ class PolicyStrategy(Strategy):
     """Expressions compile; the status is the server's."""
 
     counted = ("spec",)
+    status_keeps = ("labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp", "selfLink")
 
     def default(self, new: Object) -> None:
         spec = new.setdefault("spec", {})
@@ -155,6 +158,7 @@ def resources(options: Options) -> list[Resource]:
             unconditional_update=False,
             namespaced=False,
             categories=("api-extensions",),
+            metadata_rules=_METADATA_RULES,
             strategy=WebhookConfigurationStrategy(options.gates, mutating=word == "Mutating"),
             patch_schema=WEBHOOKS,
             columns=(NAME, hooks, AGE),
@@ -171,6 +175,8 @@ def resources(options: Options) -> list[Resource]:
                 "validatingadmissionpolicies",
                 namespaced=False,
                 categories=("api-extensions",),
+                metadata_rules=_METADATA_RULES,
+                subresource_rules=_METADATA_RULES,
                 strategy=PolicyStrategy(),
                 patch_schema=POLICY,
                 subresources=(Subresource("status"),),
@@ -183,6 +189,7 @@ def resources(options: Options) -> list[Resource]:
                 "validatingadmissionpolicybindings",
                 namespaced=False,
                 categories=("api-extensions",),
+                metadata_rules=_METADATA_RULES,
                 strategy=BindingStrategy(),
                 columns=(NAME, Column("PolicyName", lambda obj: dig(obj, ("spec", "policyName")) or ""), AGE),
             ),

@@ -12,6 +12,7 @@ from apiserver_stub.resources.columns import AGE, NAME
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, forbidden_value, invalid_value, not_supported, required
 from apiserver_stub.strategic import CONDITIONS
+from apiserver_stub.validation.metadata import MetadataRules
 from apiserver_stub.validation.names import path_problems, subdomain_problems
 from nodeagent.base import identity
 from nodeagent.base.identity import Identity
@@ -63,6 +64,8 @@ _STAGES = {"v1": 15, "v1beta1": 9, "v1alpha1": 1}
 
 class ApiServiceStrategy(Strategy):
     """It is named after its group version; a local one is always available, of others it is found out."""
+
+    status_keeps = ("labels", "annotations", "finalizers", "ownerReferences")
 
     def default(self, new: Object) -> None:
         service = dig(new, ("spec", "service"))
@@ -165,6 +168,8 @@ def resources(options: Options) -> list[Resource]:
             namespaced=False,
             categories=("api-extensions",),
             storage_key=f"{group}/apiservices",
+            metadata_rules=MetadataRules(standard_finalizers=False),
+            subresource_rules=MetadataRules(whole=0, standard_finalizers=False),
             strategy=ApiServiceStrategy(),
             subresources=(Subresource("status"),),
             columns=(NAME, Column("Service", _service), Column("Available", _available), AGE),

@@ -11,6 +11,7 @@ from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, duplicate, forbidden_value, invalid_value, not_supported, required
+from apiserver_stub.validation.metadata import KIND_RULES
 from apiserver_stub.validation.names import label_problems, path_problems, subdomain_problems
 from nodeagent.base import identity
 
@@ -196,6 +197,7 @@ def resources(options: Options) -> list[Resource]:
             namespaced=False,
             short_names=("csr",),
             name_problems=path_problems,
+            subresource_rules=KIND_RULES,
             strategy=SigningRequestStrategy(),
             subresources=(Subresource("approval"), Subresource("status")),
             columns=(

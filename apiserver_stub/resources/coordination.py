@@ -8,6 +8,7 @@ from apiserver_stub.objects import Object
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Resource, Strategy
 from apiserver_stub.status import Cause, invalid_value
+from apiserver_stub.validation.metadata import MetadataRules
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def resources(options: Options) -> list[Resource]:
             "v1",
             "Lease",
             "leases",
+            metadata_rules=MetadataRules(whole=0, standard_finalizers=False),
             strategy=LeaseStrategy(),
             columns=(NAME, at("Holder", "spec.holderIdentity", default=""), AGE),
             create_on_update=True,

@@ -14,6 +14,8 @@ from apiserver_stub.resources.registry import Column, Resource, Strategy, Subres
 from apiserver_stub.status import Cause, invalid_value, not_supported, quote
 from apiserver_stub.strategic import BUDGET
 from apiserver_stub.validation.labels import validate_selector
+from apiserver_stub.validation.metadata import MetadataRules
+from apiserver_stub.validation.names import path_problems
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options
@@ -109,6 +111,9 @@ def resources(options: Options) -> list[Resource]:
             "poddisruptionbudgets",
             short_names=("pdb",),
             storage=BUDGETS,
+            name_problems=path_problems,
+            metadata_rules=MetadataRules(whole=0, changes=0, standard_finalizers=False),
+            subresource_rules=MetadataRules(whole=0, changes=0, standard_finalizers=False),
             strategy=BudgetStrategy(options.gates),
             subresources=(Subresource("status"),),
             columns=(

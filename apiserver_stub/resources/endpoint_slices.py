@@ -10,6 +10,7 @@ from apiserver_stub.objects import Object
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Column, Resource, Strategy
 from apiserver_stub.status import Cause, duplicate, invalid_value, not_supported, required
+from apiserver_stub.validation.metadata import MetadataRules
 from apiserver_stub.validation.names import label_problems
 from nodeagent.base import identity
 
@@ -69,6 +70,7 @@ def resources(options: Options) -> list[Resource]:
             "v1",
             "EndpointSlice",
             "endpointslices",
+            metadata_rules=MetadataRules(changes=0),
             strategy=EndpointSliceStrategy(),
             columns=(
                 NAME,

@@ -13,6 +13,7 @@ from apiserver_stub.resources.columns import name
 from apiserver_stub.resources.registry import Column, Resource, Strategy
 from apiserver_stub.status import Cause, invalid_value, quote, required
 from apiserver_stub.tables import since
+from apiserver_stub.validation.metadata import MetadataRules
 from apiserver_stub.validation.names import path_problems, qualified_name_problems, subdomain_problems
 from nodeagent.base import identity
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 GROUP = identity.current().group("events")
 _STORAGE = "core/events"
+_CORE_RULES = MetadataRules(whole=0, changes=0, standard_finalizers=False)
+_NEW_RULES = MetadataRules(whole=0)
 _NEW_FROM_CORE = {
     "regarding": "involvedObject",
     "note": "message",
@@ -199,6 +202,7 @@ def resources(options: Options) -> list[Resource]:
             convert=view,
             member_names=names,
             create_on_update=True,
+            metadata_rules=_NEW_RULES if group else _CORE_RULES,
             name_problems=subdomain_problems if group else path_problems,
             group_in_errors=False,
             ttl=True,

@@ -9,6 +9,7 @@ from apiserver_stub.objects import Object
 from apiserver_stub.resources.columns import AGE, CREATED_AT, NAME
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, duplicate, forbidden_value, invalid_value, required
+from apiserver_stub.validation.metadata import MetadataRules
 from nodeagent.base.quantity import Quantity
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ def resources(options: Options) -> list[Resource]:
             "ResourceQuota",
             "resourcequotas",
             short_names=("quota",),
+            metadata_rules=MetadataRules(whole=0),
             strategy=ResourceQuotaStrategy(),
             subresources=(Subresource("status"),),
             columns=(
@@ -130,6 +132,7 @@ def resources(options: Options) -> list[Resource]:
             "LimitRange",
             "limitranges",
             short_names=("limits",),
+            metadata_rules=MetadataRules(changes=0),
             strategy=LimitRangeStrategy(),
             columns=(NAME, CREATED_AT),
             create_on_update=True,

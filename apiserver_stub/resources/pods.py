@@ -35,6 +35,7 @@ class PodStrategy(Strategy):
     """A pod belongs to its node once bound: it goes when the node says that it is gone."""
 
     graceful = True
+    status_keeps = ("deletionTimestamp", "ownerReferences")
 
     def __init__(self, gates: FeatureGates, *, allow_privileged: bool = True) -> None:
         """With *allow_privileged* off no container gets all rights (spec: opt.allow-privileged)."""

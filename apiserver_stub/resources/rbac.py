@@ -10,6 +10,7 @@ from apiserver_stub.resources.columns import AGE, CREATED_AT, NAME
 from apiserver_stub.resources.registry import Column, Resource, Strategy
 from apiserver_stub.status import Cause, invalid_value, not_supported, required
 from apiserver_stub.validation.labels import validate_selector
+from apiserver_stub.validation.metadata import MetadataRules
 from apiserver_stub.validation.names import path_problems, subdomain_problems
 from nodeagent.base import identity
 
@@ -113,6 +114,7 @@ def resources(options: Options) -> list[Resource]:
             kind,
             f"{kind.lower()}s",
             namespaced=namespaced,
+            metadata_rules=MetadataRules(whole=2),
             strategy=RoleStrategy(namespaced=namespaced),
             columns=(NAME, CREATED_AT),
             name_problems=path_problems,
@@ -126,6 +128,7 @@ def resources(options: Options) -> list[Resource]:
             kind,
             f"{kind.lower()}s",
             namespaced=namespaced,
+            metadata_rules=MetadataRules(whole=2),
             strategy=BindingStrategy(namespaced=namespaced),
             columns=_BINDING_COLUMNS,
             name_problems=path_problems,

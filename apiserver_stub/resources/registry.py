@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from apiserver_stub.objects import Object, decode, dig, encode_for_store
 from apiserver_stub.status import Cause
 from apiserver_stub.strategic import OBJECT, Schema
+from apiserver_stub.validation.metadata import KIND_RULES, STATUS_RULES, MetadataRules
 from apiserver_stub.validation.names import subdomain_problems
 
 if TYPE_CHECKING:
@@ -74,6 +75,9 @@ class Strategy:
     counted: tuple[str, ...] = ()
     """Members whose changes the generation of an object counts; without any it has none."""
 
+    status_keeps: tuple[str, ...] = ()
+    """Fields of the metadata that an update of the status does not change."""
+
     graceful = False
     """Whether deletions have a grace period; a deleted object then tells it even when it is gone at once."""
 
@@ -100,13 +104,14 @@ class Strategy:
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         """Put back what an update through *subresource* (empty: the object itself) may not change."""
         if subresource == "status":
-            metadata, status = new["metadata"], new.get("status")
+            before, metadata = old["metadata"], new["metadata"]
+            for name in self.status_keeps:
+                metadata.pop(name, None)
+            metadata |= {name: before[name] for name in self.status_keeps if name in before}
+            status = {"status": new["status"]} if "status" in new else {}
             new.clear()
-            new.update({**old, "metadata": metadata})
-            if status is not None:
-                new["status"] = status
-            else:
-                new.pop("status", None)
+            new.update({name: value for name, value in old.items() if name != "status"})
+            new.update({"metadata": metadata, **status})
         elif "status" in old:
             new["status"] = old["status"]
         else:
@@ -115,13 +120,6 @@ class Strategy:
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         """Return what is wrong with the change from *old* to *new*."""
         return [] if subresource else self.validate(new)
-
-    def metadata_rules(self, subresource: str) -> tuple[bool, bool]:
-        """Return whether the kind validates an update of metadata again, and its result again.
-
-        Upstream reports an error in metadata once for the update, and once more for each of these.
-        """
-        return True, not subresource
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         """Return warnings for the client about a valid object; *old* is ``None`` for a new one.
@@ -177,6 +175,10 @@ class Resource:
     returns_deleted: bool = False
     name_problems: Callable[[str], list[str]] = subdomain_problems
     """Says why a text can be no name of this kind."""
+    metadata_rules: MetadataRules = KIND_RULES
+    """How often the rules of the kind repeat the rules for metadata."""
+    subresource_rules: MetadataRules = STATUS_RULES
+    """The same for updates through a subresource."""
     group_in_errors: bool = True
     ttl: bool = False
     """Objects expire after ``--event-ttl``."""

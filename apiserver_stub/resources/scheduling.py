@@ -8,6 +8,7 @@ from apiserver_stub.objects import Object
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Resource, Strategy
 from apiserver_stub.status import Cause, forbidden_value, invalid_value, required
+from apiserver_stub.validation.metadata import MetadataRules
 from apiserver_stub.validation.names import label_problems
 from nodeagent.base import identity
 
@@ -73,6 +74,7 @@ def resources(options: Options) -> list[Resource]:
             "priorityclasses",
             namespaced=False,
             short_names=("pc",),
+            metadata_rules=MetadataRules(whole=0),
             strategy=PriorityClassStrategy(),
             columns=(
                 NAME,
@@ -87,6 +89,7 @@ def resources(options: Options) -> list[Resource]:
             "RuntimeClass",
             "runtimeclasses",
             namespaced=False,
+            metadata_rules=MetadataRules(standard_finalizers=False),
             strategy=RuntimeClassStrategy(),
             columns=(NAME, at("Handler", "handler"), AGE),
             create_on_update=True,

@@ -9,6 +9,7 @@ from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, forbidden_value, invalid_value, not_supported, required
 from apiserver_stub.strategic import CSI_NODE
+from apiserver_stub.validation.metadata import MetadataRules
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class DriverStrategy(Strategy):
 
 class AttachmentStrategy(Strategy):
     """Not attached until somebody says so; what is to be attached stays."""
+
+    status_keeps = ("labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp", "selfLink")
 
     def prepare_create(self, new: Object) -> None:
         new["status"] = {"attached": False}
@@ -115,6 +118,7 @@ def resources(options: Options) -> list[Resource]:
             "CSINode",
             "csinodes",
             namespaced=False,
+            metadata_rules=MetadataRules(whole=2, changes=0),
             columns=(NAME, Column("Drivers", _drivers, type="integer"), AGE),
             patch_schema=CSI_NODE,
             unconditional_update=False,
@@ -126,6 +130,7 @@ def resources(options: Options) -> list[Resource]:
             "CSIDriver",
             "csidrivers",
             namespaced=False,
+            metadata_rules=MetadataRules(whole=0),
             strategy=DriverStrategy(options.gates),
             columns=(
                 NAME,
@@ -146,6 +151,8 @@ def resources(options: Options) -> list[Resource]:
             "VolumeAttachment",
             "volumeattachments",
             namespaced=False,
+            metadata_rules=MetadataRules(whole=2, changes=0),
+            subresource_rules=MetadataRules(whole=2, changes=0),
             strategy=AttachmentStrategy(),
             subresources=(Subresource("status"),),
             columns=(

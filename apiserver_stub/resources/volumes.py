@@ -10,6 +10,7 @@ from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, forbidden_value, invalid_value, not_supported, required
 from apiserver_stub.strategic import CONDITIONS
+from apiserver_stub.validation.metadata import MetadataRules
 from apiserver_stub.validation.names import subdomain_problems
 from nodeagent.base import identity
 from nodeagent.base.quantity import Quantity
@@ -153,6 +154,7 @@ def resources(options: Options) -> list[Resource]:
             "persistentvolumes",
             namespaced=False,
             short_names=("pv",),
+            metadata_rules=MetadataRules(whole=2, changes=0),
             strategy=VolumeStrategy(options.gates),
             subresources=(Subresource("status"),),
             columns=(
@@ -176,6 +178,7 @@ def resources(options: Options) -> list[Resource]:
             "PersistentVolumeClaim",
             "persistentvolumeclaims",
             short_names=("pvc",),
+            metadata_rules=MetadataRules(whole=2),
             strategy=ClaimStrategy(options.gates),
             subresources=(Subresource("status"),),
             columns=(

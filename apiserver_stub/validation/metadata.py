@@ -1,12 +1,17 @@
-"""Validation of object metadata: names, labels, annotations, owner references, finalizers."""
+"""Validation of object metadata: names, labels, annotations, owner references, finalizers, field managers.
+
+kube-apiserver validates the metadata of an update for every kind, and the rules of most kinds validate it again. The
+causes of one mistake are therefore repeated, as often as :class:`MetadataRules` states.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, forbidden_value, invalid_value, required, too_long
+from apiserver_stub.status import Cause, forbidden_value, invalid_each, invalid_value, quote, required, too_long
 from apiserver_stub.validation.labels import validate_labels
 from apiserver_stub.validation.names import (
     path_problems,
@@ -17,67 +22,104 @@ from apiserver_stub.validation.names import (
 )
 
 ANNOTATIONS_LIMIT_BYTES = 256 << 10
-
+_MANAGER_LIMIT_BYTES = 128
+_SUBRESOURCE_LIMIT_BYTES = 256
+_ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
+_EVENT = ("v1", "Event")
+_OWNER_TEXTS = (("APIVersion", "apiVersion"), ("Kind", "kind"), ("Name", "name"), ("UID", "uid"))
+_OWNER_FLAGS = (("Controller", "controller"), ("BlockOwnerDeletion", "blockOwnerDeletion"))
 _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
-_IMMUTABLE_RULE = "field is immutable"
-_EXCLUSIVE_FINALIZERS = ("orphan", "foregroundDeletion")
+
+Problems = Callable[[str], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRules:
+    """The metadata rules that a kind has beyond those for the updates of every kind."""
+
+    whole: int = 1
+    """How often the rules of an update contain those for new objects."""
+    changes: int = 1
+    """How often they contain those for changes."""
+    standard_finalizers: bool = True
+    """Finalizers without a prefix are those of Kubernetes."""
+
+
+KIND_RULES = MetadataRules()
+STATUS_RULES = MetadataRules(whole=0)
 
 
 def validate_metadata(
-    metadata: Object,
-    problems_of: Callable[[str], list[str]] = subdomain_problems,
-    *,
-    standard_finalizers: bool = True,
+    metadata: Object, problems_of: Problems = subdomain_problems, rules: MetadataRules = KIND_RULES
 ) -> list[Cause]:
-    """Return the errors in the metadata of an object; *problems_of* validates names.
-
-    :param standard_finalizers: finalizers without a domain must be standard ones.
-    """
-    causes = _validate_names(metadata, problems_of) + _validate_content(metadata)
+    """Return what is wrong with the metadata of a new object; *problems_of* validates names."""
+    causes = _validate_names(metadata, problems_of) + _validate_generation(metadata) + _validate_shared(metadata)
     if finalizers := metadata.get("finalizers"):
         causes += _validate_finalizers(finalizers)
-        if standard_finalizers:
-            causes += _validate_standard_finalizers(finalizers)
+        if rules.standard_finalizers:
+            causes += _validate_standard(finalizers)
     return causes
 
 
-def validate_metadata_update(new: Object, old: Object) -> list[Cause]:
-    """Return the errors in a change of metadata from *old* to *new*."""
-    causes = []
+def validate_metadata_update(
+    new: Object, old: Object, problems_of: Problems = subdomain_problems, rules: MetadataRules = KIND_RULES
+) -> list[Cause]:
+    """Return what is wrong with the metadata of an update."""
+    finalizers = new.get("finalizers") or []
+    shared = _validate_shared(new)
+    whole = _validate_generation(new) + shared + _validate_finalizers(finalizers)
+    changes = _validate_changes(new, old) + shared
+    standard = _validate_standard(finalizers) if rules.standard_finalizers else []
+    causes = _validate_names(new, path_problems) + whole + changes
+    causes += (changes + standard) * rules.changes
+    if rules.whole:
+        causes += (_validate_names(new, problems_of) + whole + standard) * rules.whole
+    return causes
+
+
+def _validate_names(metadata: Object, problems_of: Problems) -> list[Cause]:
+    name, causes = metadata.get("name"), []
+    if generate := metadata.get("generateName"):
+        causes = invalid_each("metadata.generateName", generate, prefix_problems(generate, problems_of))
+    if not name:
+        return [*causes, required("metadata.name", "name or generateName is required")]
+    return causes + invalid_each("metadata.name", name, problems_of(name))
+
+
+def _validate_generation(metadata: Object) -> list[Cause]:
+    generation = metadata.get("generation") or 0
+    if generation >= 0:
+        return []
+    return [invalid_value("metadata.generation", generation, "must be greater than or equal to 0")]
+
+
+def _validate_changes(new: Object, old: Object) -> list[Cause]:
+    causes: list[Cause] = []
     if "deletionTimestamp" in old:
         causes += _validate_no_new_finalizers(new.get("finalizers") or [], old.get("finalizers") or [])
     for name in _IMMUTABLE:
-        if new.get(name) != old.get(name):
-            causes.append(_changed(f"metadata.{name}", new.get(name)))
-    return causes + _validate_content(new)
+        if (value := new.get(name)) != old.get(name):
+            text = f"Invalid value: {_shown(name, value)}: field is immutable"
+            causes.append(Cause("FieldValueInvalid", text, f"metadata.{name}"))
+    return causes
 
 
-def validate_any_update(
-    new: Object,
-    old: Object,
-    problems_of: Callable[[str], list[str]] = subdomain_problems,
-    *,
-    change: bool = True,
-    result: bool = True,
-) -> list[Cause]:
-    """Return the errors in an update of metadata, as often as upstream reports them.
-
-    Upstream validates the metadata of every update, and most kinds do so again.
-
-    :param change: the rules of the kind include those for changes of metadata.
-    :param result: the rules of the kind include those for metadata of new objects.
-    """
-    causes = validate_metadata(new, path_problems, standard_finalizers=False) + validate_metadata_update(new, old)
-    if change:
-        causes += validate_metadata_update(new, old)
-        causes += _validate_standard_finalizers(new.get("finalizers") or [])
-    if result:
-        causes += validate_metadata(new, problems_of)
+def _validate_shared(metadata: Object) -> list[Cause]:
+    """Return what is wrong with the fields that the rules for new objects and those for changes have in common."""
+    causes: list[Cause] = []
+    if labels := metadata.get("labels"):
+        causes += validate_labels(labels, "metadata.labels")
+    if annotations := metadata.get("annotations"):
+        causes += validate_annotations(annotations, "metadata.annotations")
+    if owners := metadata.get("ownerReferences"):
+        causes += _validate_owners(owners)
+    for index, entry in enumerate(metadata.get("managedFields") or ()):
+        causes += _validate_entry(entry, f"metadata.managedFields[{index}]")
     return causes
 
 
 def validate_annotations(annotations: Any, field: str) -> list[Cause]:
-    """Return the errors in a map of annotations."""
+    """Return what is wrong with a map of annotations."""
     causes, size = [], 0
     for key, value in (annotations or {}).items():
         causes += [invalid_value(field, key, text) for text in qualified_name_problems(key.lower())]
@@ -87,45 +129,18 @@ def validate_annotations(annotations: Any, field: str) -> list[Cause]:
     return causes
 
 
-def _validate_names(metadata: Object, problems_of: Callable[[str], list[str]]) -> list[Cause]:
-    causes = []
-    if generate := metadata.get("generateName"):
-        field = "metadata.generateName"
-        causes += [invalid_value(field, generate, problem) for problem in prefix_problems(generate, problems_of)]
-    if name := metadata.get("name"):
-        causes += [invalid_value("metadata.name", name, problem) for problem in problems_of(name)]
-    else:
-        causes.append(required("metadata.name", "name or generateName is required"))
-    if (generation := metadata.get("generation") or 0) < 0:
-        causes.append(invalid_value("metadata.generation", generation, "must be greater than or equal to 0"))
-    return causes
-
-
-def _validate_content(metadata: Object) -> list[Cause]:
-    """Return the errors in labels, annotations and owner references."""
-    causes: list[Cause] = []
-    if labels := metadata.get("labels"):
-        causes += validate_labels(labels, "metadata.labels")
-    if annotations := metadata.get("annotations"):
-        causes += validate_annotations(annotations, "metadata.annotations")
-    if owners := metadata.get("ownerReferences"):
-        causes += _validate_owners(owners)
-    return causes
-
-
 def _validate_finalizers(finalizers: list[str]) -> list[Cause]:
     field = "metadata.finalizers"
     causes = [invalid_value(field, name, problem) for name in finalizers for problem in qualified_name_problems(name)]
-    if all(name in finalizers for name in _EXCLUSIVE_FINALIZERS):
-        detail = "finalizer orphan and foregroundDeletion cannot be both set"
-        causes.append(invalid_value(field, finalizers, detail))
+    if _ORPHAN in finalizers and _FOREGROUND in finalizers:
+        causes.append(invalid_value(field, finalizers, f"finalizer {_ORPHAN} and {_FOREGROUND} cannot be both set"))
     return causes
 
 
-def _validate_standard_finalizers(finalizers: list[str]) -> list[Cause]:
+def _validate_standard(finalizers: list[str] | None) -> list[Cause]:
     return [
         invalid_value(f"metadata.finalizers[{index}]", name, problem)
-        for index, name in enumerate(finalizers)
+        for index, name in enumerate(finalizers or ())
         for problem in standard_finalizer_problems(name)
     ]
 
@@ -134,34 +149,68 @@ def _validate_no_new_finalizers(new: list[str], old: list[str]) -> list[Cause]:
     added = sorted(set(new) - set(old))
     if not added:
         return []
-    shown = ", ".join(f'"{name}"' for name in added)
     detail = "no new finalizers can be added if the object is being deleted, found new finalizers "
-    return [forbidden_value("metadata.finalizers", f"{detail}[]string{{{shown}}}")]
-
-
-def _changed(field: str, value: Any) -> Cause:
-    if field.endswith("Timestamp") and value is not None:
-        shown = value.replace("T", " ").replace("Z", " +0000 UTC")
-        return Cause("FieldValueInvalid", f"Invalid value: {shown}: {_IMMUTABLE_RULE}", field)
-    return invalid_value(field, value, _IMMUTABLE_RULE)
+    return [forbidden_value("metadata.finalizers", detail + quote(added))]
 
 
 def _validate_owners(owners: list[Object]) -> list[Cause]:
-    field = "metadata.ownerReferences"
-    causes: list[Cause] = []
-    controller = ""
+    field, causes, controller = "metadata.ownerReferences", [], ""
     for owner in owners:
-        for name, text in (("apiVersion", "version"), ("kind", "kind"), ("name", "name"), ("uid", "uid")):
-            value = owner.get(name) or ""
-            if not value or (name == "apiVersion" and (value.endswith("/") or value.count("/") > 1)):
-                causes.append(invalid_value(f"{field}.{name}", value, f"{text} must not be empty"))
-        if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
-            causes.append(invalid_value(field, owner, "/v1, Kind=Event is disallowed from being an owner"))
+        group, version = _group_version(owner.get("apiVersion") or "")
+        kind, name = owner.get("kind") or "", owner.get("name") or ""
+        if not version:
+            text = "version must not be empty"
+            causes.append(invalid_value(f"{field}.apiVersion", owner.get("apiVersion") or "", text))
+        for member in ("kind", "name", "uid"):
+            if not owner.get(member):
+                causes.append(invalid_value(f"{field}.{member}", "", f"{member} must not be empty"))
+        if not group and (version, kind) == _EVENT:
+            text = f"Invalid value: {_go_owner(owner)}: /v1, Kind=Event is disallowed from being an owner"
+            causes.append(Cause("FieldValueInvalid", text, field))
         if owner.get("controller"):
-            current = f"{owner.get('kind') or ''}/{owner.get('name') or ''}"
             if controller:
-                detail = 'Only one reference can have Controller set to true. Found "true" in references for '
-                causes.append(invalid_value(field, owners, f"{detail}{controller} and {current}"))
+                shown = f"[]v1.OwnerReference{{{', '.join(map(_go_owner, owners))}}}"
+                text = 'Only one reference can have Controller set to true. Found "true" in references for'
+                text = f"Invalid value: {shown}: {text} {controller} and {kind}/{name}"
+                causes.append(Cause("FieldValueInvalid", text, field))
             else:
-                controller = current
+                controller = f"{kind}/{name}"
     return causes
+
+
+def _group_version(text: str) -> tuple[str, str]:
+    group, _, version = text.rpartition("/")
+    return (group, version) if "/" not in group else ("", "")
+
+
+def _go_owner(owner: Object) -> str:
+    """Return *owner* as Go prints the structure, with stand-ins for the addresses of values."""
+    texts = [f"{go}:{quote(owner.get(name) or '')}" for go, name in _OWNER_TEXTS]
+    flags = [f"{go}:(*bool)({'0xc000000000' if name in owner else 'nil'})" for go, name in _OWNER_FLAGS]
+    return f"v1.OwnerReference{{{', '.join(texts + flags)}}}"
+
+
+def validate_field_manager(manager: str, field: str) -> list[Cause]:
+    """Return what is wrong with the name of a field manager."""
+    causes = [too_long(field, _MANAGER_LIMIT_BYTES)] if len(manager.encode()) > _MANAGER_LIMIT_BYTES else []
+    if not manager.isprintable():
+        position = 0
+        for character in manager:
+            if not character.isprintable():
+                detail = f"invalid character U+{ord(character):04X} (at position {position})"
+                causes.append(invalid_value(field, manager, detail))
+            position += len(character.encode())
+    return causes
+
+
+def _validate_entry(entry: Object, field: str) -> list[Cause]:
+    causes = validate_field_manager(entry.get("manager") or "", f"{field}.manager")
+    if len((entry.get("subresource") or "").encode()) > _SUBRESOURCE_LIMIT_BYTES:
+        causes.append(too_long(f"{field}.subresource", _SUBRESOURCE_LIMIT_BYTES))
+    return causes
+
+
+def _shown(name: str, value: Any) -> str:
+    if name == "deletionTimestamp" and value:
+        return str(value).replace("T", " ").replace("Z", " +0000 UTC")
+    return quote(value)

@@ -12,8 +12,9 @@ _NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VARIABLE = r"[-._a-zA-Z][-._a-zA-Z0-9]*"
 _CONFIG_KEY = r"[-._a-zA-Z0-9]+"
 _HEADER = r"[-A-Za-z0-9]+"
-_label, _service_name, _subdomain, _name = (
-    re.compile(pattern) for pattern in (_LABEL, _SERVICE_NAME, _SUBDOMAIN, _NAME)
+_WILDCARD = rf"\*\.{_SUBDOMAIN}"
+_label, _service_name, _subdomain, _wildcard, _name = (
+    re.compile(pattern) for pattern in (_LABEL, _SERVICE_NAME, _SUBDOMAIN, _WILDCARD, _NAME)
 )
 _variable, _config_key, _header = (re.compile(pattern) for pattern in (_VARIABLE, _CONFIG_KEY, _HEADER))
 _port_characters, _letter = re.compile("[-a-z0-9]+"), re.compile("[a-z]")
@@ -30,6 +31,11 @@ SERVICE_NAME_RULE = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
     "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
     f"'{_SERVICE_NAME}')"
+)
+WILDCARD_RULE = (
+    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
+    "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', "
+    f"regex used for validation is '{_WILDCARD}')"
 )
 NAME_RULE = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
@@ -58,13 +64,13 @@ _STANDARD_FINALIZERS = frozenset(["kubernetes", "orphan", "foregroundDeletion"])
 
 def subdomain_problems(value: str) -> list[str]:
     """Return why *value* is no DNS subdomain."""
-    problems = [] if len(value) <= 253 else ["must be no more than 253 characters"]
+    problems = _length_problems(value, 253)
     return problems if _subdomain.fullmatch(value) else [*problems, SUBDOMAIN_RULE]
 
 
 def label_problems(value: str) -> list[str]:
     """Return why *value* is no DNS label."""
-    problems = [] if len(value) <= 63 else ["must be no more than 63 characters"]
+    problems = _length_problems(value, 63)
     if _label.fullmatch(value):
         return problems
     return [*problems, "must not contain dots" if _subdomain.fullmatch(value) else LABEL_RULE]
@@ -72,8 +78,14 @@ def label_problems(value: str) -> list[str]:
 
 def service_name_problems(value: str) -> list[str]:
     """Return why *value* is no DNS label that begins with a letter."""
-    problems = [] if len(value) <= 63 else ["must be no more than 63 characters"]
+    problems = _length_problems(value, 63)
     return problems if _service_name.fullmatch(value) else [*problems, SERVICE_NAME_RULE]
+
+
+def wildcard_problems(value: str) -> list[str]:
+    """Return why *value* is not a wildcard DNS name."""
+    problems = _length_problems(value, 253)
+    return problems if _wildcard.fullmatch(value) else [*problems, WILDCARD_RULE]
 
 
 def path_problems(value: str) -> list[str]:
@@ -96,8 +108,8 @@ def qualified_name_problems(value: str) -> list[str]:
         problems += [f"prefix part {problem}" for problem in subdomain_problems(prefix)]
     if not name:
         problems.append("name part must be non-empty")
-    elif len(name) > 63:
-        problems.append("name part must be no more than 63 characters")
+    else:
+        problems += [f"name part {problem}" for problem in _length_problems(name, 63)]
     if not _name.fullmatch(name):
         problems.append(NAME_RULE)
     return problems
@@ -117,13 +129,13 @@ def standard_finalizer_problems(value: str) -> list[str]:
 
 def label_value_problems(value: str) -> list[str]:
     """Return why *value* cannot be the value of a label."""
-    problems = [] if len(value) <= 63 else ["must be no more than 63 characters"]
+    problems = _length_problems(value, 63)
     return problems if not value or _name.fullmatch(value) else [*problems, VALUE_RULE]
 
 
 def port_name_problems(value: str) -> list[str]:
     """Return the reasons why *value* is not a valid port name (IANA service name)."""
-    problems = [] if len(value) <= 15 else ["must be no more than 15 characters"]
+    problems = _length_problems(value, 15)
     if not _port_characters.fullmatch(value):
         problems.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
     if not _letter.search(value):
@@ -142,7 +154,7 @@ def variable_name_problems(value: str) -> list[str]:
 
 def config_key_problems(value: str) -> list[str]:
     """Return the reasons why *value* is not a valid key of a ConfigMap or Secret."""
-    problems = [] if len(value) <= 253 else ["must be no more than 253 characters"]
+    problems = _length_problems(value, 253)
     if not _config_key.fullmatch(value):
         problems.append(CONFIG_KEY_RULE)
     return problems + _parent_problems(value)
@@ -167,3 +179,9 @@ def _parent_problems(value: str) -> list[str]:
     if value in (".", ".."):
         return [f"must not be '{value}'"]
     return ["must not start with '..'"] if value.startswith("..") else []
+
+
+def _length_problems(value: str, limit_bytes: int) -> list[str]:
+    if len(value) <= limit_bytes and (value.isascii() or len(value.encode()) <= limit_bytes):
+        return []
+    return [f"must be no more than {limit_bytes} characters"]

@@ -11,7 +11,7 @@ from apiserver_stub.checking import Findings, Misfit, check, repeated, type_name
 from apiserver_stub.objects import Object
 from apiserver_stub.status import ApiError, Cause, bad_request, conflict, invalid, modified
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
-from apiserver_stub.validation.metadata import validate_any_update, validate_metadata
+from apiserver_stub.validation.metadata import validate_field_manager, validate_metadata, validate_metadata_update
 from apiserver_stub.verbs.reserving import reserve
 from apiserver_stub.verbs.revisions import version_of
 from apiserver_stub.verbs.tracking import put, track_create, track_update
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 _META = identity.current().group("meta")
 _LEFT_OUT_EMPTY = ("annotations", "finalizers", "labels", "ownerReferences")
+_DUPLICATES = (
+    "API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your "
+    "requests; duplicate UID(s) observed: "
+)
 _SERVER_SET = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 
 
@@ -155,6 +159,7 @@ async def prepare_new(
         metadata["name"] = generate_name(metadata)
     metadata["uid"] = objects.new_uid()
     metadata["creationTimestamp"] = objects.now()
+    _drop_repeated_owners(request, metadata)
     strategy = resource.strategy
     strategy.default(obj)
     if entries is None:  # before the server and admission add what is theirs: nobody owns that
@@ -166,10 +171,11 @@ async def prepare_new(
         metadata["generation"] = 1
     call = Call("CREATE", request, resource, obj, name=metadata.get("name") or "", dry_run=request.dry_run)
     await server.admission.admit(call)
+    metadata = obj["metadata"]
+    _drop_repeated_owners(request, metadata, " after mutating admission happens")
     if strategy.reserves:
         await reserve(server, request, resource, obj, None)
-    metadata = obj["metadata"]
-    causes = validate_metadata(metadata, resource.name_problems)
+    causes = validate_metadata(metadata, resource.name_problems, resource.metadata_rules)
     causes += strategy.validate(obj)
     if causes:
         raise invalid(
@@ -185,6 +191,25 @@ def _leave_out_empty(metadata: Object) -> None:
     for name in _LEFT_OUT_EMPTY:
         if name in metadata and not metadata[name]:
             del metadata[name]
+
+
+def _drop_repeated_owners(request: Request, metadata: Object, occasion: str = "") -> None:
+    """Leave out owner references that are equal to an earlier one, and warn the client."""
+    references = metadata.get("ownerReferences") or ()
+    if len(references) < 2:
+        return
+    kept: list[Object] = []
+    repeats: list[str] = []
+    for reference in references:
+        if reference in kept:
+            repeats.append(reference.get("uid") or "")
+        else:
+            kept.append(reference)
+    if repeats:
+        text = f".metadata.ownerReferences contains duplicate entries{occasion}; {_DUPLICATES}{', '.join(repeats)}"
+        if text not in request.warnings:
+            request.warnings.append(text)
+        metadata["ownerReferences"] = kept
 
 
 def generate_name(metadata: Object) -> str:
@@ -239,16 +264,9 @@ async def plan_update(
     metadata["name"] = name
     metadata["uid"] = uid or before["uid"]
     _leave_out_empty(metadata)
-    for member in ("namespace", "creationTimestamp", "generation"):
-        if member in before:
-            metadata[member] = before[member]
-        else:
-            metadata.pop(member, None)
-    if resource.strategy.graceful and info.subresource == "status":  # Clients that report status may send older ones.
-        metadata.pop("deletionTimestamp", None)
-    for member in ("deletionTimestamp", "deletionGracePeriodSeconds"):
-        if member in before and (member == "deletionTimestamp" or metadata.get(member) is None):
-            metadata[member] = before[member]
+    _restore_system_fields(metadata, before)
+    if not patched:
+        _drop_repeated_owners(request, metadata)
     strategy = resource.strategy
     if not info.subresource:
         strategy.default(new)
@@ -262,6 +280,7 @@ async def plan_update(
         new["metadata"] = {**new["metadata"], "managedFields": owners or []}
     call = Call("UPDATE", request, resource, new, old, name, dry_run=request.dry_run)
     await server.admission.admit(call)
+    _drop_repeated_owners(request, new["metadata"], " after mutating admission happens")
     if strategy.counted:  # what admission changed counts too
         changed = any(new.get(member) != old.get(member) for member in strategy.counted)
         new["metadata"] = {**new["metadata"], "generation": (before.get("generation") or 0) + changed}
@@ -269,8 +288,8 @@ async def plan_update(
         goes = finished(strategy, new, old)
         if goes or not info.subresource:
             await reserve(server, request, resource, None if goes else new, old)
-    change, result = strategy.metadata_rules(info.subresource)
-    causes = validate_any_update(new["metadata"], before, resource.name_problems, change=change, result=result)
+    rules = resource.subresource_rules if info.subresource else resource.metadata_rules
+    causes = validate_metadata_update(new["metadata"], before, resource.name_problems, rules)
     causes += strategy.validate_update(new, old, info.subresource)
     if causes:
         raise invalid(resource.group, resource.kind, name, causes, grouped=resource.group_in_errors)
@@ -286,6 +305,19 @@ async def plan_update(
     if finished(strategy, new, old):
         return Remove(data)
     return Put(data, server.ttl_of(resource))
+
+
+def _restore_system_fields(metadata: Object, before: Object) -> None:
+    """Put back the fields of *metadata* that no client changes."""
+    for name in ("namespace", "creationTimestamp", "generation"):
+        if name in before:
+            metadata[name] = before[name]
+        else:
+            metadata.pop(name, None)
+    if "deletionTimestamp" in before:
+        metadata["deletionTimestamp"] = before["deletionTimestamp"]
+    if "deletionGracePeriodSeconds" in before:
+        metadata.setdefault("deletionGracePeriodSeconds", before["deletionGracePeriodSeconds"])
 
 
 def finished(strategy: Strategy, new: Object, old: Object) -> bool:
@@ -329,14 +361,8 @@ def check_options(request: Request, kind: str) -> None:
         text = f'Unsupported value: []string{{{shown}}}: supported values: "All"'
         wrong.append(("FieldValueNotSupported", text, "dryRun"))
     manager = request.query.get("fieldManager")
-    if len(manager.encode()) > 128:
-        wrong.append(("FieldValueTooLong", "Too long: must have at most 128 bytes", "fieldManager"))
-    for position, character in enumerate(manager):
-        if not character.isprintable():
-            shown = objects.encode(manager).decode().replace("\\u00", "\\x")
-            text = f"Invalid value: {shown}: invalid character U+{ord(character):04X} (at position {position})"
-            wrong.append(("FieldValueInvalid", text, "fieldManager"))
-            break
+    for cause in validate_field_manager(manager, "fieldManager"):
+        wrong.append((cause.reason, cause.message, cause.field))
     validation = request.query.get("fieldValidation")
     if validation not in ("", "Ignore", "Warn", "Strict"):
         text = f'Unsupported value: "{validation}": supported values: "", "Ignore", "Strict", "Warn"'

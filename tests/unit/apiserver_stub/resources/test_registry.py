@@ -1,0 +1,33 @@
+"""Tests for the strategy that all kinds share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiserver_stub.resources.registry import Strategy
+
+
+class _Keeping(Strategy):
+    status_keeps = ("labels", "ownerReferences")
+
+
+def _object(**metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x", **metadata}, "spec": {"a": 1}, "status": {"b": 1}}
+
+
+def test_status_update_changes_metadata_and_status_only() -> None:
+    old, new = _object(labels={"a": "1"}), _object(labels={"a": "2"}, ownerReferences=[{"uid": "u"}])
+    new["spec"], new["status"] = {"a": 2}, {"b": 2}
+    wanted = {**new, "spec": {"a": 1}}
+
+    Strategy().prepare_update(new, old, "status")
+
+    assert new == wanted
+
+
+def test_status_update_keeps_declared_metadata() -> None:
+    old, new = _object(labels={"a": "1"}), _object(annotations={"a": "2"}, ownerReferences=[{"uid": "u"}])
+
+    _Keeping().prepare_update(new, old, "status")
+
+    assert new["metadata"] == {"name": "x", "labels": {"a": "1"}, "annotations": {"a": "2"}}
