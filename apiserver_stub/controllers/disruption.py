@@ -13,8 +13,9 @@ from apiserver_stub.controllers.change_feed import ChangeFeed
 from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.work_queue import WorkQueue
 from apiserver_stub.objects import Object, dig
-from apiserver_stub.resources.disruption import BUDGETS, COUNTS, is_healthy, set_condition
+from apiserver_stub.resources.disruption import BUDGETS, is_healthy, set_condition
 from apiserver_stub.store import Keep, Outcome, Put, Record
+from apiserver_stub.validation.disruption_budgets import COUNTS
 from nodeagent.base.aio import Clock, SystemClock
 from nodeagent.base.selectors import LabelSelector
 

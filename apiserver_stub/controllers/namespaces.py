@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from apiserver_stub.controllers.ensure import ensure
 from apiserver_stub.controllers.namespace_contents import fill_namespace
 from apiserver_stub.objects import Object
-from apiserver_stub.resources.scheduling import SYSTEM_PRIORITIES
 from apiserver_stub.store import StoreRefused, StoreUnavailable
+from apiserver_stub.validation.priority_classes import SYSTEM_PRIORITIES
 from nodeagent.base import identity
 
 if TYPE_CHECKING:

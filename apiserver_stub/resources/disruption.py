@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from apiserver_stub import objects
 from apiserver_stub.admission.webhooks.matching import read_selector
@@ -11,9 +10,14 @@ from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.gated_fields import drop_from_budget
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
-from apiserver_stub.status import Cause, invalid_value, not_supported, quote
+from apiserver_stub.status import Cause
 from apiserver_stub.strategic import BUDGET
-from apiserver_stub.validation.labels import validate_selector
+from apiserver_stub.validation.disruption_budgets import (
+    COUNTS,
+    has_invalid_selector,
+    validate_budget,
+    validate_budget_status,
+)
 from apiserver_stub.validation.metadata import MetadataRules
 from apiserver_stub.validation.names import path_problems
 
@@ -23,20 +27,10 @@ if TYPE_CHECKING:
 
 BUDGETS = "policy/poddisruptionbudgets"
 """Collection of the budgets."""
-COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
-"""Members of a status that are always there."""
-IF_HEALTHY, ALWAYS = "IfHealthyBudget", "AlwaysAllow"
-_LIMITS = ("minAvailable", "maxUnavailable")
-_PERCENT = re.compile(r"[0-9]+%")
-_PERCENT_RULE = (
-    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for "
-    "validation is '[0-9]+%')"
-)
-_AT_LEAST_0 = "must be greater than or equal to 0"
 
 
 class BudgetStrategy(Strategy):
-    """One of two limits, as a number or a percentage; the generation counts the changes of what is wanted."""
+    """The rules of disruption budgets; the generation counts the changes of the specification."""
 
     counted = ("spec",)
 
@@ -48,19 +42,7 @@ class BudgetStrategy(Strategy):
         new["status"] = dict.fromkeys(COUNTS, 0)
 
     def validate(self, new: Object) -> list[Cause]:
-        spec = new.get("spec") or {}
-        given = [name for name in _LIMITS if spec.get(name) is not None]
-        causes = []
-        if len(given) > 1:
-            causes.append(invalid_value("spec", "", "minAvailable and maxUnavailable cannot be both set"))
-        for name in given:
-            causes += _check_limit(spec[name], f"spec.{name}")
-        if spec.get("selector") is not None:
-            causes += validate_selector(spec["selector"], "spec.selector")
-        policy = spec.get("unhealthyPodEvictionPolicy")
-        if policy is not None and policy not in (ALWAYS, IF_HEALTHY):
-            causes.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, (ALWAYS, IF_HEALTHY)))
-        return causes
+        return validate_budget(new)
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         super().prepare_update(new, old, subresource)
@@ -68,12 +50,9 @@ class BudgetStrategy(Strategy):
             drop_from_budget(self._gates, new, old)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        if subresource != "status":
-            return self.validate(new)
-        status = new.get("status") or {}
-        return [
-            invalid_value(f"status.{name}", status[name], _AT_LEAST_0) for name in COUNTS if (status.get(name) or 0) < 0
-        ]
+        if subresource:
+            return validate_budget_status(new)
+        return validate_budget(new, any_values=has_invalid_selector(old))
 
 
 def covers(budget: Object, pod: Object) -> bool:
@@ -127,19 +106,6 @@ def resources(options: Options) -> list[Resource]:
             unconditional_update=False,
         )
     ]
-
-
-def _check_limit(value: Any, field: str) -> list[Cause]:
-    if not isinstance(value, str):
-        return [invalid_value(field, value, _AT_LEAST_0)] if value < 0 else []
-    if not _PERCENT.fullmatch(value):
-        return [_wrong_text(value, field, _PERCENT_RULE)]
-    return [_wrong_text(value, field, "must not be greater than 100%")] if int(value[:-1]) > 100 else []
-
-
-def _wrong_text(value: str, field: str, detail: str) -> Cause:
-    shown = f"intstr.IntOrString{{Type:1, IntVal:0, StrVal:{quote(value)}}}"
-    return Cause("FieldValueInvalid", f"Invalid value: {shown}: {detail}", field)
 
 
 def _shown(budget: Object, member: str) -> str:

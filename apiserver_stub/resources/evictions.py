@@ -9,9 +9,10 @@ from apiserver_stub import media, objects
 from apiserver_stub.admission import Call
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.reply import Reply
-from apiserver_stub.resources.disruption import ALWAYS, BUDGETS, covers, is_healthy, set_condition
+from apiserver_stub.resources.disruption import BUDGETS, covers, is_healthy, set_condition
 from apiserver_stub.status import ApiError, bad_request, done, forbidden, not_found
 from apiserver_stub.store import Keep, Outcome, Put, Record
+from apiserver_stub.validation.disruption_budgets import ALWAYS
 from apiserver_stub.verbs.delete import check_preconditions, remove
 from apiserver_stub.verbs.writing import DryRun, read_object
 

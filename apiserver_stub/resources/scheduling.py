@@ -4,50 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apiserver_stub.defaulting.priority_classes import PRIORITY_CLASS
 from apiserver_stub.objects import Object
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Resource, Strategy
-from apiserver_stub.status import Cause, forbidden_value, invalid_value, required
+from apiserver_stub.status import Cause, invalid_value, required
 from apiserver_stub.validation.metadata import MetadataRules
 from apiserver_stub.validation.names import label_problems
+from apiserver_stub.validation.priority_classes import validate_priority_class, validate_priority_class_update
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options
 
-HIGHEST_USER_PRIORITY = 1_000_000_000
-SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-
 
 class PriorityClassStrategy(Strategy):
-    """Values of users end where those of the system begin; value and preemption policy stay."""
+    """The rules of priority classes."""
 
     counted = ("value",)
 
     def default(self, new: Object) -> None:
-        new.setdefault("preemptionPolicy", "PreemptLowerPriority")
-        new.setdefault("value", 0)
+        PRIORITY_CLASS.apply(new)
 
     def validate(self, new: Object) -> list[Cause]:
-        name = new["metadata"].get("name") or ""
-        if name in SYSTEM_PRIORITIES:
-            return []
-        causes = []
-        if name.startswith("system-"):
-            detail = "priority class names with 'system-' prefix are reserved for system use only"
-            causes.append(forbidden_value("metadata.name", detail))
-        if new["value"] > HIGHEST_USER_PRIORITY:
-            detail = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
-            causes.append(forbidden_value("value", detail))
-        return causes
+        return validate_priority_class(new)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        causes = []
-        if new["value"] != old.get("value"):
-            causes.append(forbidden_value("value", "may not be changed in an update."))
-        if new["preemptionPolicy"] != old.get("preemptionPolicy"):
-            causes.append(invalid_value("preemptionPolicy", new["preemptionPolicy"], "field is immutable"))
-        return causes
+        return validate_priority_class_update(new, old)
 
 
 class RuntimeClassStrategy(Strategy):

@@ -10,7 +10,7 @@ from apiserver_stub.admission import Call
 from apiserver_stub.objects import Object
 from apiserver_stub.reply import Reply
 from apiserver_stub.resources.columns import AGE, NAME
-from apiserver_stub.resources.registry import Column, Resource, Subresource
+from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import bad_request, conflict, invalid, invalid_value, not_found
 from apiserver_stub.strategic import SERVICE_ACCOUNT
 from nodeagent.base import identity
@@ -27,6 +27,17 @@ _BOUND = {("v1", "Pod"): "pods", ("v1", "Secret"): "secrets", ("v1", "Node"): "n
 _NODE_GATE = "ServiceAccountTokenNodeBinding"
 
 
+class ServiceAccountStrategy(Strategy):
+    """References to secrets consist of names."""
+
+    def prepare_create(self, new: Object) -> None:
+        if secrets := new.get("secrets"):
+            new["secrets"] = [{"name": secret["name"]} if secret.get("name") else {} for secret in secrets]
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        self.prepare_create(new)
+
+
 def resources(options: Options) -> list[Resource]:
     return [
         Resource(
@@ -35,6 +46,7 @@ def resources(options: Options) -> list[Resource]:
             "ServiceAccount",
             "serviceaccounts",
             short_names=("sa",),
+            strategy=ServiceAccountStrategy(),
             subresources=(
                 Subresource(
                     "token",

@@ -35,7 +35,7 @@ class ImagePuller(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class PullInProgress:
+class PullUnderWay:
     """An image that is on its way for at least one container."""
 
     image: str
@@ -50,10 +50,10 @@ class PullInProgress:
 
 
 @runtime_checkable
-class ProgressReportingImagePuller(Protocol):
+class TellingImagePuller(Protocol):
     """An image puller that also tells what it is at."""
 
-    def pulls(self) -> Sequence[PullInProgress]:
+    def pulls(self) -> Sequence[PullUnderWay]:
         """Return the pulls under way, the oldest first."""
         ...
 
@@ -71,7 +71,7 @@ class CredentialProvider(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class CredentialLookup:
+class CredentialInquiry:
     """What one source of credentials was asked about an image, and what came of it."""
 
     source: str
@@ -95,20 +95,20 @@ class CredentialLookup:
 
 
 @dataclass(frozen=True, slots=True)
-class CredentialLookupResult:
+class CredentialAnswer:
     """Credentials with the story of how they were found."""
 
     credentials: tuple[Credentials, ...] = ()
     """What may open the image's registry, best first."""
-    inquiries: tuple[CredentialLookup, ...] = ()
+    inquiries: tuple[CredentialInquiry, ...] = ()
     """One a source, in the order of their precedence."""
 
 
 @runtime_checkable
-class DiagnosableCredentialProvider(CredentialProvider, Protocol):
+class InquiringCredentialProvider(CredentialProvider, Protocol):
     """A credential provider that also tells whom it asked, so that a pod's event can name a source that failed."""
 
-    async def inquire(self, image: str) -> CredentialLookupResult:
+    async def inquire(self, image: str) -> CredentialAnswer:
         """Return the same credentials as :meth:`credentials`, with every inquiry. Must not raise."""
         ...
 

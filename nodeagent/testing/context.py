@@ -15,7 +15,8 @@ from nodeagent.contracts.context import AgentContext
 from nodeagent.model.meta import ObjectReference
 from nodeagent.testing.api import FakeApi
 from nodeagent.testing.clock import FakeClock
-from nodeagent.testing.fakes import (
+from nodeagent.testing.images import FakeImages
+from nodeagent.testing.parts import (
     FakeCgroups,
     FakeObjects,
     FakePodDirectory,
@@ -24,7 +25,6 @@ from nodeagent.testing.fakes import (
     FakeStats,
     FakeVolumes,
 )
-from nodeagent.testing.images import FakeImages
 from nodeagent.testing.recorder import FakeRecorder
 from nodeagent.testing.runtime import FakeRuntime
 

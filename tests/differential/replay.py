@@ -11,7 +11,13 @@ from tests.differential.catalog import SERVER_OPTIONS, Resource, resources
 from tests.differential.compare import Accepted, Difference, accepted, compare, covering
 from tests.differential.runner import Runner, Target, set_up
 
-OPTIONS = (*SERVER_OPTIONS, "--service-cluster-ip-range=10.96.0.0/24", "--enable-admission-plugins=NodeRestriction")
+OPTIONS = (
+    *SERVER_OPTIONS,
+    "--service-cluster-ip-range=10.96.0.0/24",
+    "--enable-admission-plugins=NodeRestriction",
+    "--disable-admission-plugins=ResourceQuota",  # its controller writes the status of quotas
+    "--enable-garbage-collector=false",
+)
 
 
 @dataclass

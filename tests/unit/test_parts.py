@@ -1,35 +1,35 @@
-"""Tests for component assembly: third-party plugins replace or extend the bundled components through provider hooks."""
+"""A third party's plugin takes the place of any bundled part, or adds to it, through the documented hooks."""
 
 import pytest
 
 from nodeagent import hookimpl
-from nodeagent.components import (
-    provide_access,
-    provide_components,
-    provide_local_queries,
-    provide_loops,
-    provide_routes,
-    provide_sources,
-)
-from nodeagent.contracts.local import LocalQuery, NoArguments
+from nodeagent.contracts.local import LocalQuestion, NoArguments
 from nodeagent.contracts.pods import KillReason, SyncOutcome
 from nodeagent.contracts.runtime import Credentials
 from nodeagent.contracts.server import Route
 from nodeagent.model.pod import ContainerKind
+from nodeagent.parts import (
+    provide_access,
+    provide_loops,
+    provide_parts,
+    provide_questions,
+    provide_routes,
+    provide_sources,
+)
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.testing import make_config, make_container, make_context, make_pod
-from nodeagent.testing.fakes import FakePodDirectory
+from nodeagent.testing.parts import FakePodDirectory
 
 
 async def _nothing(_):
     return None
 
 
-BUNDLED_ROUTE, THIRD_PARTY_ROUTE = Route("GET", "/bundled", _nothing), Route("GET", "/third-party", _nothing)
+BUNDLED_ROUTE, OWN_ROUTE = Route("GET", "/bundled", _nothing), Route("GET", "/mine", _nothing)
 
 
-class BundledPlugins:
-    """Fake bundled plugins: one component per hook, named after the hook."""
+class Everything:
+    """Stands for the bundled plugins: provides every part, each named after its hook."""
 
     @hookimpl
     def nodeagent_provide_event_recorder(self):
@@ -96,140 +96,136 @@ class BundledPlugins:
         return [BUNDLED_ROUTE]
 
 
-def assemble(tmp_path, third_party):
+def assemble(tmp_path, foreign):
     plugins = PluginManager()
-    plugins.register(BundledPlugins(), name="bundled", origin="nodeagent")
-    plugins.register(third_party, name="third-party", origin="third-party")
+    plugins.register(Everything(), name="bundled", origin="nodeagent")
+    plugins.register(foreign, name="foreign", origin="somebody")
     context = make_context(tmp_path)
-    provide_components(context, plugins, FakePodDirectory())
+    provide_parts(context, plugins, FakePodDirectory())
     return context, plugins
 
 
-def providing(hook, value):
-    """Return a plugin whose *hook* returns *value*."""
+def replacing(hook, value):
+    """Return a plugin that answers *hook* with *value*."""
 
-    class ThirdParty:
+    class Foreign:
         pass
 
     def provide(self, context):
         return value
 
-    setattr(ThirdParty, hook, hookimpl(provide))
-    return ThirdParty()
+    setattr(Foreign, hook, hookimpl(provide))
+    return Foreign()
 
 
 def test_hook_provide_event_recorder(tmp_path):
-    context, _ = assemble(tmp_path, providing("nodeagent_provide_event_recorder", "third party"))
+    context, _ = assemble(tmp_path, replacing("nodeagent_provide_event_recorder", "mine"))
 
-    assert (context.recorder, context.runtime) == ("third party", "bundled runtime")
+    assert (context.recorder, context.runtime) == ("mine", "bundled runtime")
 
 
 def test_hook_provide_runtime(tmp_path):
-    assert assemble(tmp_path, providing("nodeagent_provide_runtime", "third party"))[0].runtime == "third party"
+    assert assemble(tmp_path, replacing("nodeagent_provide_runtime", "mine"))[0].runtime == "mine"
 
 
 def test_hook_provide_image_service(tmp_path):
-    assert assemble(tmp_path, providing("nodeagent_provide_image_service", "third party"))[0].images == "third party"
+    assert assemble(tmp_path, replacing("nodeagent_provide_image_service", "mine"))[0].images == "mine"
 
 
 def test_hook_provide_object_reader(tmp_path):
-    assert assemble(tmp_path, providing("nodeagent_provide_object_reader", "third party"))[0].objects == "third party"
+    assert assemble(tmp_path, replacing("nodeagent_provide_object_reader", "mine"))[0].objects == "mine"
 
 
 def test_hook_provide_cgroups(tmp_path):
-    assert assemble(tmp_path, providing("nodeagent_provide_cgroups", "third party"))[0].cgroups == "third party"
+    assert assemble(tmp_path, replacing("nodeagent_provide_cgroups", "mine"))[0].cgroups == "mine"
 
 
 def test_hook_provide_volume_kinds(tmp_path):
-    context, _ = assemble(tmp_path, providing("nodeagent_provide_volume_kinds", ["third party"]))
+    context, _ = assemble(tmp_path, replacing("nodeagent_provide_volume_kinds", ["mine"]))
 
-    assert context.volumes == (
-        "bundled volume_manager",
-        "third party",
-        "bundled kind",
-    )  # the plugin registered last takes precedence
+    assert context.volumes == ("bundled volume_manager", "mine", "bundled kind")  # the later plugin's is preferred
 
 
 def test_hook_provide_volume_manager(tmp_path):
-    assert assemble(tmp_path, providing("nodeagent_provide_volume_manager", "third party"))[0].volumes == "third party"
+    assert assemble(tmp_path, replacing("nodeagent_provide_volume_manager", "mine"))[0].volumes == "mine"
 
 
 def test_hook_provide_credential_providers(tmp_path):
-    context, _ = assemble(tmp_path, providing("nodeagent_provide_credential_providers", ["third party"]))
+    context, _ = assemble(tmp_path, replacing("nodeagent_provide_credential_providers", ["mine"]))
 
-    assert context.puller == ("bundled image_puller", "third party")
+    assert context.puller == ("bundled image_puller", "mine")
 
 
 def test_hook_provide_image_puller(tmp_path):
-    assert assemble(tmp_path, providing("nodeagent_provide_image_puller", "third party"))[0].puller == "third party"
+    assert assemble(tmp_path, replacing("nodeagent_provide_image_puller", "mine"))[0].puller == "mine"
 
 
 def test_hook_provide_prober(tmp_path):
-    assert assemble(tmp_path, providing("nodeagent_provide_prober", "third party"))[0].prober == "third party"
+    assert assemble(tmp_path, replacing("nodeagent_provide_prober", "mine"))[0].prober == "mine"
 
 
 def test_hook_provide_stats(tmp_path):
-    assert assemble(tmp_path, providing("nodeagent_provide_stats", "third party"))[0].stats == "third party"
+    assert assemble(tmp_path, replacing("nodeagent_provide_stats", "mine"))[0].stats == "mine"
 
 
 def test_hook_provide_pod_syncer(tmp_path):
-    assert assemble(tmp_path, providing("nodeagent_provide_pod_syncer", "third party"))[0].syncer == "third party"
+    assert assemble(tmp_path, replacing("nodeagent_provide_pod_syncer", "mine"))[0].syncer == "mine"
 
 
 def test_hook_provide_pod_sources(tmp_path):
-    context, plugins = assemble(tmp_path, providing("nodeagent_provide_pod_sources", ["third party"]))
+    context, plugins = assemble(tmp_path, replacing("nodeagent_provide_pod_sources", ["mine"]))
 
-    assert provide_sources(context, plugins) == ["bundled source", "third party"]
+    assert provide_sources(context, plugins) == ["bundled source", "mine"]
 
 
 def test_hook_provide_background_loops(tmp_path):
-    context, plugins = assemble(tmp_path, providing("nodeagent_provide_background_loops", ["third party"]))
+    context, plugins = assemble(tmp_path, replacing("nodeagent_provide_background_loops", ["mine"]))
 
-    assert provide_loops(context, plugins) == [("bundled", "bundled loop"), ("third-party", "third party")]
+    assert provide_loops(context, plugins) == [("bundled", "bundled loop"), ("foreign", "mine")]
 
 
 def test_hook_provide_authenticators(tmp_path):
-    context, plugins = assemble(tmp_path, providing("nodeagent_provide_authenticators", ["third party"]))
+    context, plugins = assemble(tmp_path, replacing("nodeagent_provide_authenticators", ["mine"]))
 
-    assert provide_access(context, plugins) == (["bundled authenticator", "third party"], "bundled authorizer")
+    assert provide_access(context, plugins) == (["bundled authenticator", "mine"], "bundled authorizer")
 
 
 def test_hook_provide_authorizer(tmp_path):
-    context, plugins = assemble(tmp_path, providing("nodeagent_provide_authorizer", "third party"))
+    context, plugins = assemble(tmp_path, replacing("nodeagent_provide_authorizer", "mine"))
 
-    assert provide_access(context, plugins)[1] == "third party"
+    assert provide_access(context, plugins)[1] == "mine"
 
 
 def test_hook_provide_routes(tmp_path):
-    context, plugins = assemble(tmp_path, providing("nodeagent_provide_routes", [THIRD_PARTY_ROUTE]))
+    context, plugins = assemble(tmp_path, replacing("nodeagent_provide_routes", [OWN_ROUTE]))
 
-    assert provide_routes(context, plugins) == [BUNDLED_ROUTE, THIRD_PARTY_ROUTE]
+    assert provide_routes(context, plugins) == [BUNDLED_ROUTE, OWN_ROUTE]
 
 
-def test_hook_provide_local_queries(tmp_path):
-    query = LocalQuery("third party", NoArguments, answer=_nothing)
-    context, plugins = assemble(tmp_path, providing("nodeagent_provide_local_queries", [query]))
+def test_hook_provide_local_questions(tmp_path):
+    question = LocalQuestion("mine", NoArguments, answer=_nothing)
+    context, plugins = assemble(tmp_path, replacing("nodeagent_provide_local_questions", [question]))
 
-    assert provide_local_queries(context, plugins) == [query]
+    assert provide_questions(context, plugins) == [question]
 
 
 def test_hook_configure(tmp_path):
-    class ThirdParty:
+    class Foreign:
         @hookimpl
         def nodeagent_configure(self, context, plugins):
-            plugins.register(providing("nodeagent_provide_runtime", "third party"), name="third-party.runtime")
+            plugins.register(replacing("nodeagent_provide_runtime", "mine"), name="foreign.runtime")
 
     plugins = PluginManager()
-    plugins.register(ThirdParty(), name="third-party", version="2", origin="third-party")
+    plugins.register(Foreign(), name="foreign", version="2", origin="somebody")
     plugins.provide_all("nodeagent_configure", config=None, context=make_context(tmp_path), plugins=plugins)
 
-    component = next(info for info in plugins.plugins() if info.name == "third-party.runtime")
-    assert (component.version, component.origin) == ("2", "third-party")
-    assert plugins.provide("nodeagent_provide_runtime", context=None) == "third party"
+    part = next(info for info in plugins.plugins() if info.name == "foreign.runtime")
+    assert (part.version, part.origin) == ("2", "somebody")
+    assert plugins.provide("nodeagent_provide_runtime", context=None) == "mine"
 
 
-class CustomNode:
-    """One third-party plugin that provides several components."""
+class House:
+    """One third-party plugin with a part of each kind."""
 
     class Syncer:
         async def sync_pod(self, pod, status, observed):
@@ -237,11 +233,11 @@ class CustomNode:
 
     class Cgroups:
         def parent_of(self, pod):
-            return "/custom"
+            return "/house"
 
-    class RegistryCredentials:
+    class Keys:
         async def credentials(self, image):
-            return [Credentials("user", "word", "custom")]
+            return [Credentials("user", "word", "house")]
 
     class Evictor:
         name = "eviction"
@@ -273,7 +269,7 @@ class CustomNode:
 
     @hookimpl
     def nodeagent_provide_credential_providers(self):
-        return [self.RegistryCredentials()]
+        return [self.Keys()]
 
     @hookimpl
     def nodeagent_provide_background_loops(self, context):
@@ -281,10 +277,10 @@ class CustomNode:
 
 
 @pytest.mark.row("card.plugin-hooks")
-async def test_third_party_plugin_replaces_syncer_cgroups_gc_and_credentials(tmp_path):
+async def test_a_third_party_brings_pod_sync_cgroups_eviction_image_collection_and_credentials(tmp_path):
     plugins = PluginManager()
     plugins.load_entry_points()
-    plugins.register(CustomNode(), name="custom", origin="custom")
+    plugins.register(House(), name="house", origin="house")
     fakes = make_context(tmp_path)
     fakes.images.add("registry.test/old:1")
     fakes.images.serve("registry.test/private:1", ("user", "word"))
@@ -292,8 +288,8 @@ async def test_third_party_plugin_replaces_syncer_cgroups_gc_and_credentials(tmp
     directory = FakePodDirectory(pod)
     context = make_context(tmp_path, config=make_config(container_runtime_endpoint="unix:///run/none.sock"))
     try:
-        provide_components(context, plugins, directory)
-        loops = {loop.name: loop for plugin, loop in provide_loops(context, plugins) if plugin == "custom"}
+        provide_parts(context, plugins, directory)
+        loops = {loop.name: loop for plugin, loop in provide_loops(context, plugins) if plugin == "house"}
         context.images = fakes.images
 
         pulled = await context.puller.ensure(pod, ContainerKind.REGULAR, pod.spec.containers[0])
@@ -303,8 +299,8 @@ async def test_third_party_plugin_replaces_syncer_cgroups_gc_and_credentials(tmp
         await context.cleanup.aclose()
         await context.tasks.close()
 
-    assert isinstance(context.syncer, CustomNode.Syncer)
-    assert context.cgroups.parent_of(pod) == "/custom"
+    assert isinstance(context.syncer, House.Syncer)
+    assert context.cgroups.parent_of(pod) == "/house"
     assert "registry.test/private:1" in pulled.image.repo_tags
     assert [kill.reason for kill in directory.kills] == [KillReason.EVICTED]
     assert list(await fakes.images.list_images()) == []
