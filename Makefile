@@ -30,12 +30,13 @@ vm-test: $(DEV_READY) ## Prove the product on a machine of its own: Debian under
 unit: $(DEV_READY) ## Run the unit tests: seconds, no root
 	$(BIN)/python -m pytest tests/unit $(ARGS)
 
-check: $(DEV_READY) ## Lint, formatting, types, imports, generated files up to date
+check: $(DEV_READY) ## Lint, formatting, types, imports, generated files up to date, commit messages
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/gen_docs.py --check
+	$(BIN)/python tools/check_commits.py
 	$(BIN)/python tools/protogen.py --check
 
 fmt: $(DEV_READY) ## Format the code and mend what can be mended

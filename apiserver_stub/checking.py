@@ -5,25 +5,21 @@ One walk does it all, as it runs for every write: it also drops unknown members 
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import re
 from collections.abc import Callable
 from copy import deepcopy
-from datetime import UTC
 from functools import cache, lru_cache
 from typing import Any
 
-from apiserver_stub.objects import Object, parse_time
+from apiserver_stub.objects import Object
+from apiserver_stub.quantities import FORMAT_WRONG, InvalidQuantity, canonical, of_resource_list
 from apiserver_stub.schema import Form, Shape
-from nodeagent.base.quantity import Quantity
+from nodeagent.base import gobase64, gotime
 
-_MICRO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
 _INDEX = re.compile(r"\[\d+\]")
 _SPACED_COLON = re.compile(rb'"\s+:')
-_QUANTITY_RULE = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-_TIME_LAYOUT, _MICRO_LAYOUT = "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05.000000Z07:00"
+_GO_KINDS = {bool: "bool", int: "int64", float: "float64", list: "slice", dict: "map"}
 _WITH_ZERO = frozenset((Form.TEXT, Form.BOOL, Form.INT32, Form.INT64, Form.FLOAT, Form.LIST, Form.MAP, Form.BYTES))
 _RANGES = {Form.INT32: 1 << 31, Form.INT64: 1 << 63}
 
@@ -31,29 +27,37 @@ _RANGES = {Form.INT32: 1 << 31, Form.INT64: 1 << 63}
 class Misfit(ValueError):
     """A value does not have the type of its place; the text is the one that clients of the API know."""
 
+    def __init__(self, message: str, converting: str = "") -> None:
+        super().__init__(message)
+        self.converting = converting or message
+        """The message where upstream converts an object from a tree of values and does not read JSON."""
+
 
 class Findings:
     """What one walk found: paths of unknown members, and how many members there are in all."""
 
-    __slots__ = ("members", "unknown")
+    __slots__ = ("converts", "members", "unknown")
 
-    def __init__(self) -> None:
+    def __init__(self, *, converts: bool = False) -> None:
         self.unknown: list[str] = []
         self.members = 0
+        self.converts = converts
+        """The object was made from values: whole floats become integers, and integers wrap around."""
 
 
 Check = Callable[[Any, str, Findings], Any]
 """Takes a value, its path and the findings; returns the value as it is kept."""
 
 
-def check(obj: Object, shape: Shape, *, complete: bool = False) -> Findings:
+def check(obj: Object, shape: Shape, *, complete: bool = False, converts: bool = False) -> Findings:
     """Hold *obj* to *shape*: unknown members and nulls are dropped from it, times are written in UTC.
 
     :param complete: zero values of fields without presence are dropped too, and fields that are always present are
         added: the object becomes what a Go client would read and write.
+    :param converts: *obj* is made from values, as by strategic merge patches and server-side apply.
     :raises Misfit: a value has the wrong type.
     """
-    found = Findings()
+    found = Findings(converts=converts)
     _check_of(shape, complete)(obj, "", found)
     return found
 
@@ -114,11 +118,13 @@ def _object_check(shape: Shape, complete: bool) -> Check:
     if complete:
         always = shape.blank()
         forms = {name: member.form for name, member in shape.members.items() if name not in shape.tracked}
+        if owner == "ObjectMeta":
+            del forms["managedFields"]  # An empty list asks to forget the owners of fields.
         dropped = frozenset(name for name, form in forms.items() if form in _WITH_ZERO and always.get(name) is None)
 
     def run(value: Any, path: str, found: Findings) -> Any:
         if value.__class__ is not dict:
-            raise _wrong_type(value, path, f"v1.{owner}")
+            raise _wrong_object(value, path, f"v1.{owner}")
         if not checks:  # at the first value, as shapes may be recursive
             checks.update((name, _check_of(member, complete)) for name, member in shape.members.items())
         found.members += len(value)
@@ -130,7 +136,7 @@ def _object_check(shape: Shape, complete: bool) -> Check:
                         changes.append((name, None))
                     continue
                 if content is not None:
-                    raise _wrong_type(content, f"{owner}|{path}{name}", "string")
+                    raise _Inner(content, "string").placed(f"{owner}|{path}{name}")
                 changes.append((name, None))
             elif (member := checks.get(name)) is None:
                 found.unknown.append(path + name)
@@ -164,23 +170,27 @@ def _map_check(shape: Shape, complete: bool) -> Check:
 
         def run_texts(value: Any, path: str, found: Findings) -> Any:
             if value.__class__ is not dict:
-                raise _Inner(type_name(value), "map[string]string")
+                raise _Inner(value, "map[string]string")
             found.members += len(value)
             for name, content in value.items():
                 if content is None:
                     value[name] = ""
                 elif content.__class__ is not str:
-                    raise _Inner(type_name(content), "string")
+                    raise _Inner(content, "string")
             return value
 
         return run_texts
-    check_item = _check_of(item, complete)
+    check_item = _resource_quantity if item.form is Form.QUANTITY else _check_of(item, complete)
+    zero = _ZEROS.get(item.form)
 
     def run(value: Any, path: str, found: Findings) -> Any:
         if value.__class__ is not dict:
-            raise _Inner(type_name(value), f"map[string]{item.form.value}")
+            raise _Inner(value, f"map[string]{item.form.value}")
         found.members += len(value)
         for name, content in value.items():
+            if content is None and zero is not None:
+                value[name] = zero
+                continue
             value[name] = check_item(content, f"{path}{name}.", found)
         return value
 
@@ -196,12 +206,12 @@ def _list_check(shape: Shape, complete: bool) -> Check:
 
     def run(value: Any, path: str, found: Findings) -> Any:
         if value.__class__ is not list:
-            raise _Inner(type_name(value), wanted)
+            raise _Inner(value, wanted)
         for index, content in enumerate(value):
             if is_text:
                 if content.__class__ is not str:
                     if content is not None:
-                        raise _Inner(type_name(content), "string")
+                        raise _Inner(content, "string")
                     value[index] = ""
             elif content is None and zero is not None:
                 value[index] = check_item({}, "", found) if zero == {} else zero
@@ -216,8 +226,12 @@ def _int_check(shape: Shape) -> Check:
     limit, wanted = _RANGES[shape.form], shape.form.value
 
     def run(value: Any, path: str, found: Findings) -> Any:
+        if found.converts and value.__class__ is float and value.is_integer():
+            value = int(value)
+        if value.__class__ is int and found.converts:
+            return (value + limit) % (2 * limit) - limit
         if value.__class__ is not int or not -limit <= value < limit:
-            raise _Inner(type_name(value, exact=True), wanted)
+            raise _Inner(value, wanted, exact=True)
         return value
 
     return run
@@ -225,53 +239,63 @@ def _int_check(shape: Shape) -> Check:
 
 def _text(value: Any, path: str, found: Findings) -> Any:
     if value.__class__ is not str:
-        raise _Inner(type_name(value), "string")
+        raise _Inner(value, "string")
     return value
 
 
 def _bool(value: Any, path: str, found: Findings) -> Any:
     if value.__class__ is not bool:
-        raise _Inner(type_name(value), "bool")
+        raise _Inner(value, "bool")
     return value
 
 
 def _float(value: Any, path: str, found: Findings) -> Any:
     if value.__class__ not in (int, float):
-        raise _Inner(type_name(value), "float64")
+        raise _Inner(value, "float64")
     return value
 
 
 def _bytes(value: Any, path: str, found: Findings) -> Any:
     if value.__class__ is not str:
-        raise _Inner(type_name(value), "[]uint8")
+        raise _Inner(value, "[]uint8")
     try:
-        base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
-        raise Misfit("illegal base64 data at input byte 0") from None
-    return value
+        return gobase64.canonical(value)
+    except gobase64.CorruptInput as error:
+        raise Misfit(str(error), f"error decoding from json: {error}") from None
 
 
 def _time(value: Any, path: str, found: Findings) -> Any:
     if value.__class__ is not str:
-        raise _Inner(type_name(value), "string")
+        raise _Inner(value, "string", parses=True)
     return _utc(value)
 
 
 def _micro_time(value: Any, path: str, found: Findings) -> Any:
     if value.__class__ is not str:
-        raise _Inner(type_name(value), "string")
+        raise _Inner(value, "string", parses=True)
     return _utc_micro(value)
 
 
 def _quantity(value: Any, path: str, found: Findings) -> Any:
+    return _quantity_text(value, canonical)
+
+
+def _resource_quantity(value: Any, path: str, found: Findings) -> Any:
+    return "0" if value is None else _quantity_text(value, of_resource_list)
+
+
+def _quantity_text(value: Any, convert: Callable[[str], str]) -> str:
     if value.__class__ not in (str, int, float):
-        raise Misfit(_QUANTITY_RULE)
-    return _canonical(str(value))
+        raise Misfit(FORMAT_WRONG)
+    try:
+        return convert(str(value))
+    except InvalidQuantity as error:
+        raise Misfit(str(error)) from None
 
 
 def _int_or_text(value: Any, path: str, found: Findings) -> Any:
     if value.__class__ is not str and (value.__class__ is not int or not -(1 << 31) <= value < 1 << 31):
-        raise _Inner(type_name(value, exact=True), "int32")
+        raise _Inner(value, "int32", exact=True, parses=True)
     return value
 
 
@@ -280,6 +304,8 @@ def _any(value: Any, path: str, found: Findings) -> Any:
     return value
 
 
+_ZEROS: dict[Form, Any] = {Form.BYTES: "", Form.QUANTITY: "0"}
+"""Values that null stands for in a map."""
 _SCALARS: dict[Form, Check] = {
     Form.TEXT: _text,
     Form.BOOL: _bool,
@@ -300,27 +326,22 @@ def count_members(value: Any) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _utc(text: str) -> str:
-    moment = parse_time(text)
-    if moment is None:
-        raise Misfit(f'parsing time "{text}" as "{_TIME_LAYOUT}": cannot parse "{text}"')
-    return text if text[-1] == "Z" and len(text) == 20 else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-@lru_cache(maxsize=1024)
-def _utc_micro(text: str) -> str:
-    moment = parse_time(text) if _MICRO.fullmatch(text) else None
-    if moment is None:
-        raise Misfit(f'parsing time "{text}" as "{_MICRO_LAYOUT}": cannot parse "{text}"')
-    return text if text[-1] == "Z" else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-@lru_cache(maxsize=1024)
-def _canonical(text: str) -> str:
+def _utc(text: str) -> str | None:
+    """Return the time *text* in UTC; ``None`` is Go's zero time, which objects show as null."""
     try:
-        return str(Quantity.parse(text))
-    except ValueError:
-        raise Misfit(_QUANTITY_RULE) from None
+        seconds, nanos = gotime.parse(text)
+    except gotime.ParseError as error:
+        raise Misfit(str(error)) from None
+    return gotime.render(seconds) if (seconds, nanos) != (gotime.ZERO_SECONDS, 0) else None
+
+
+@lru_cache(maxsize=1024)
+def _utc_micro(text: str) -> str | None:
+    try:
+        seconds, nanos = gotime.parse(text, gotime.RFC3339_MICRO)
+    except gotime.ParseError as error:
+        raise Misfit(str(error)) from None
+    return gotime.render(seconds, nanos // 1000) if (seconds, nanos) != (gotime.ZERO_SECONDS, 0) else None
 
 
 # What is wrong
@@ -329,25 +350,38 @@ def _canonical(text: str) -> str:
 class _Inner(Exception):
     """A wrong type, before the object around it has said where."""
 
-    def __init__(self, given: str, wanted: str) -> None:
-        super().__init__(given)
-        self._given, self._wanted = given, wanted
+    def __init__(self, value: Any, wanted: str, *, exact: bool = False, parses: bool = False) -> None:
+        super().__init__(wanted)
+        self._given, self._wanted = type_name(value, exact=exact), wanted
+        self._converting = (
+            f"json: cannot unmarshal {self._given} into Go value of type {wanted}"
+            if parses  # the type reads JSON by itself
+            else _conversion_error(value, wanted)
+        )
 
     def placed(self, place: str) -> Misfit:
-        return _misfit(self._given, place, self._wanted)
+        owner, _, path = place.partition("|")
+        where = f"{owner}.{_INDEX.sub('', path)}"
+        message = f"json: cannot unmarshal {self._given} into Go struct field {where} of type {self._wanted}"
+        return Misfit(message, self._converting)
 
 
-def _wrong_type(value: Any, place: str, wanted: str) -> Exception:
-    if "|" in place:
-        return _misfit(type_name(value), place, wanted)
-    return _Inner(type_name(value), wanted) if place else Misfit("json: cannot unmarshal into Go value of type struct")
+def _wrong_object(value: Any, path: str, wanted: str) -> Exception:
+    return _Inner(value, wanted) if path else Misfit("json: cannot unmarshal into Go value of type struct")
 
 
-def _misfit(given: str, place: str, wanted: str) -> Misfit:
-    owner, _, path = place.partition("|")
-    return Misfit(
-        f"json: cannot unmarshal {given} into Go struct field {owner}.{_INDEX.sub('', path)} of type {wanted}"
-    )
+def _conversion_error(value: Any, wanted: str) -> str:
+    """Return upstream's message where a tree of values has *value* in place of the Go type *wanted*."""
+    kind = _GO_KINDS.get(value.__class__, "string")
+    if wanted.startswith("map["):
+        return f"cannot restore map from {kind}"
+    if wanted.startswith("[]"):
+        return f"cannot restore slice from {kind}"
+    if wanted.startswith("v1."):
+        return f"cannot restore struct from: {kind}"
+    if (wanted, kind) in (("string", "int64"), ("int32", "float64"), ("int64", "float64")):
+        return f"cannot convert {kind} to {wanted}"
+    return f"unrecognized type: {wanted}"
 
 
 def type_name(value: Any, *, exact: bool = False) -> str:

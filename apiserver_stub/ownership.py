@@ -87,11 +87,11 @@ def read(entries: Any) -> list[Entry] | None:
 def current(new: Object, live: Object, *, whole: bool) -> list[Entry]:
     """Return the entries to go on from: those that *new* brings if it may (*whole*), else those of *live*.
 
-    A single empty entry asks to forget all of them.
+    An empty list and a single empty entry ask to forget all of them.
     """
     given = new["metadata"].get("managedFields")
     if whole:
-        if given == [{}]:
+        if given in ([], [{}]):
             return []
         if found := read(given):
             return found

@@ -11,10 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from nodeagent.base.aio import Backoff, Clock, SystemClock, TaskOwner
 from nodeagent.base.logging import v_level
-from nodeagent.contracts.answers import LoopLine
+from nodeagent.components import (
+    provide_access,
+    provide_components,
+    provide_local_queries,
+    provide_loops,
+    provide_routes,
+    provide_sources,
+)
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.certificates import client_store_name, current_pair, serving_is_requested
 from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.diagnostics import LoopLine
 from nodeagent.contracts.events import EventRecorder, EventType
 from nodeagent.event_journal import EventJournal
 from nodeagent.event_listeners import EventListeners
@@ -22,14 +30,6 @@ from nodeagent.model.meta import ObjectReference
 from nodeagent.model.pod import Pod
 from nodeagent.node import NodeManager
 from nodeagent.node.overview import Overview
-from nodeagent.parts import (
-    provide_access,
-    provide_loops,
-    provide_parts,
-    provide_questions,
-    provide_routes,
-    provide_sources,
-)
 from nodeagent.pleg.cache import PodCache
 from nodeagent.pleg.evented import EventedPleg
 from nodeagent.pleg.generic import GenericPleg
@@ -112,7 +112,7 @@ class Agent:
         def with_listeners(recorder: EventRecorder) -> EventJournal:
             return EventJournal(EventListeners(recorder, plugins, context.tasks), clock)
 
-        provide_parts(context, plugins, self._pods, with_listeners)
+        provide_components(context, plugins, self._pods, with_listeners)
         assert isinstance(context.recorder, EventJournal)
         self._explainer = Explainer(context, self._pods, context.recorder, plugins)
         self._node = NodeManager(context, plugins, self._problems)
@@ -150,7 +150,7 @@ class Agent:
             partial(provide_routes, context, plugins),
         )
         overview = Overview(context, self._node, self._explainer.lines, self._loop_lines)
-        questions = [*self._explainer.questions(), *overview.questions(), *provide_questions(context, plugins)]
+        questions = [*self._explainer.questions(), *overview.questions(), *provide_local_queries(context, plugins)]
         context.questions = {question.name: question for question in questions}
         self._local = LocalServer(context.root_dir, questions)
         self._report = PluginReport(plugins, context.root_dir, clock)

@@ -43,7 +43,7 @@ class EventListeners:
         annotations: Mapping[str, str] | None = None,
     ) -> None:
         self._recorder.record(regarding, type, reason, note, action=action, related=related, annotations=annotations)
-        if not self._plugins.listens(_HOOK):
+        if not self._plugins.is_implemented(_HOOK):
             return
         if len(self._waiting) == WAITING and not self._late:
             _log.warning("Plugins are too slow for the events: the oldest go untold", extra={"waiting": WAITING})
@@ -63,5 +63,5 @@ class EventListeners:
 
     async def _tell(self) -> None:
         while self._waiting:
-            await self._plugins.announce(_HOOK, event=self._waiting.popleft())
+            await self._plugins.notify(_HOOK, event=self._waiting.popleft())
         self._late = False

@@ -14,18 +14,20 @@ An implementation takes any of a hook's arguments by name, and none that are not
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pluggy
 
+from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.cgroups import CgroupManager
 from nodeagent.contracts.checks import NodeCheck
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventRecorder, RecordedEvent
 from nodeagent.contracts.eviction import EvictionCandidate, Reclaimed
+from nodeagent.contracts.hooks import PluginHost
 from nodeagent.contracts.images import CredentialProvider, ImageCollector, ImagePuller
-from nodeagent.contracts.local import LocalQuestion
+from nodeagent.contracts.local import LocalQuery
 from nodeagent.contracts.node import NodeReport
 from nodeagent.contracts.objects import ObjectReader
 from nodeagent.contracts.pods import PodSource, PodSyncer, Rejection
@@ -35,10 +37,6 @@ from nodeagent.contracts.server import Authenticator, Authorizer, Route
 from nodeagent.contracts.stats import StatsProvider
 from nodeagent.contracts.volumes import VolumeKind, VolumeManager
 from nodeagent.model.pod import Container, Pod, PodStatus
-
-if TYPE_CHECKING:
-    from nodeagent.config.types import NodeAgentConfiguration
-    from nodeagent.pluginmanager import PluginManager
 
 hookspec = pluggy.HookspecMarker("nodeagent")
 
@@ -58,7 +56,7 @@ def nodeagent_settings_schema() -> dict[str, Any]:
 
 
 @hookspec
-def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, plugins: PluginManager) -> None:
+def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, plugins: PluginHost) -> None:
     """Prepare the plugin; register further plugin objects that need the configuration.
 
     Called: once, before any part exists; ``context`` holds configuration, gates, settings and clock.
@@ -232,7 +230,7 @@ def nodeagent_provide_stats(context: AgentContext) -> StatsProvider | None:
 
 
 @hookspec(firstresult=True)
-def nodeagent_provide_pod_syncer(context: AgentContext, plugins: PluginManager) -> PodSyncer | None:
+def nodeagent_provide_pod_syncer(context: AgentContext, plugins: PluginHost) -> PodSyncer | None:
     """Provide what brings one pod to its wanted state.
 
     Called: once, after every part it needs.
@@ -259,7 +257,7 @@ def nodeagent_provide_pod_sources(context: AgentContext) -> Sequence[PodSource]:
 
 
 @hookspec
-def nodeagent_provide_background_loops(context: AgentContext, plugins: PluginManager) -> Sequence[BackgroundLoop]:
+def nodeagent_provide_background_loops(context: AgentContext, plugins: PluginHost) -> Sequence[BackgroundLoop]:
     """Provide loops that run as long as the agent: eviction, image and container collection, log rotation.
 
     Called: once, after the pod sources.
@@ -278,12 +276,13 @@ def nodeagent_provide_authenticators(context: AgentContext) -> Sequence[Authenti
 
     Called: once, after the background loops, when the secured port is served; one that is asked before or after
     others is provided ``tryfirst`` or ``trylast``.
-    On error: the agent logs the plugin's name and exits with code 2; after ``ServerRefused`` it runs without the port.
+    On error: the agent logs the plugin's name and exits with code 2; with
+    ``ServerConfigError`` it runs without the port.
     spec: config.authentication
 
     :param context: the node, complete.
     :returns: the authenticators that the configuration asks for; may be empty.
-    :raises ServerRefused: the configuration asks for one that cannot work here.
+    :raises ServerConfigError: the configuration asks for one that cannot work here.
     """
     raise NotImplementedError
 
@@ -293,12 +292,13 @@ def nodeagent_provide_authorizer(context: AgentContext) -> Authorizer | None:
     """Provide what decides what a user may do at the agent's own server.
 
     Called: once, after the authenticators.
-    On error: the agent logs the plugin's name and exits with code 2; after ``ServerRefused`` it runs without the port.
+    On error: the agent logs the plugin's name and exits with code 2; with
+    ``ServerConfigError`` it runs without the port.
     spec: config.authorization
 
     :param context: the node, complete.
     :returns: the authorizer, or ``None`` to leave the choice to another plugin.
-    :raises ServerRefused: the configuration asks for one that cannot work here.
+    :raises ServerConfigError: the configuration asks for one that cannot work here.
     """
 
 
@@ -316,7 +316,7 @@ def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
 
 
 @hookspec
-def nodeagent_provide_local_questions(context: AgentContext) -> Sequence[LocalQuestion]:
+def nodeagent_provide_local_queries(context: AgentContext) -> Sequence[LocalQuery]:
     """Provide what commands on this machine may ask the running agent, on its local socket.
 
     Called: once, after the background loops.
@@ -359,7 +359,7 @@ async def nodeagent_admit_pod(pod: Pod, active: Sequence[Pod]) -> Rejection | No
 
 
 @hookspec
-async def nodeagent_may_pod_run(pod: Pod) -> Rejection | None:
+async def nodeagent_permit_pod(pod: Pod) -> Rejection | None:
     """Hold back an admitted pod: asked again at each sync, so the answer may change.
 
     Called: before each step of a pod; the first rejection is used, its containers are stopped and it waits.
@@ -412,7 +412,7 @@ async def nodeagent_pod_terminated(pod: Pod) -> None:
 
 
 @hookspec
-async def nodeagent_change_sandbox(pod: Pod, sandbox: SandboxConfig) -> SandboxConfig | None:
+async def nodeagent_mutate_sandbox(pod: Pod, sandbox: SandboxConfig) -> SandboxConfig | None:
     """Change how a pod's sandbox is made.
 
     Called: before each sandbox is created; each plugin sees what the one before returned.
@@ -426,7 +426,7 @@ async def nodeagent_change_sandbox(pod: Pod, sandbox: SandboxConfig) -> SandboxC
 
 
 @hookspec
-async def nodeagent_change_container(
+async def nodeagent_mutate_container(
     pod: Pod, container: Container, settings: ContainerConfig
 ) -> ContainerConfig | None:
     """Change how a container is made: devices, CPU sets, mounts, environment.
@@ -547,7 +547,7 @@ async def nodeagent_rank_pods_for_eviction(
 
 
 @hookspec
-async def nodeagent_may_evict_pod(pod: Pod, signal: str) -> Rejection | None:
+async def nodeagent_permit_eviction(pod: Pod, signal: str) -> Rejection | None:
     """Spare a pod from eviction.
 
     Called: before each eviction; the first rejection is used, it is recorded with the plugin's name, and the next pod

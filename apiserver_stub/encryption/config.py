@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from apiserver_stub.encryption.rules import Rule, Rules
 from apiserver_stub.encryption.sealers import IDENTITY, KINDS, Sealer
-from nodeagent.base import identity, yamlsafe
+from nodeagent.base import gobase64, identity, yamlsafe
 from nodeagent.base.secret import Secret
 
 _KIND = "EncryptionConfiguration"
@@ -154,8 +152,8 @@ class _Reader:
                 self.problems.append(f"{where}.secret: Required value: secret is a mandatory field for a key")
                 continue
             try:
-                secret = base64.b64decode(text, validate=True)
-            except (binascii.Error, ValueError):
+                secret = gobase64.decode(text)
+            except gobase64.CorruptInput:
                 self._invalid(f"{where}.secret", "REDACTED", "secrets must be base64 encoded")
                 continue
             if len(secret) not in lengths:

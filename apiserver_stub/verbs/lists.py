@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import posixpath
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from apiserver_stub.status import ApiError, bad_request, expired, internal
 from apiserver_stub.store import Compacted, Record
 from apiserver_stub.verbs.revisions import requested_version, too_large_version
 from apiserver_stub.verbs.writing import invalid_options
-from nodeagent.base import identity
+from nodeagent.base import gobase64, identity
 from nodeagent.base.selectors import (
     FieldSelector,
     LabelSelector,
@@ -40,6 +41,17 @@ _CONTINUE_TOO_OLD = (
     "deleted between the time the first chunk was returned and now may show up in the list."
 )
 _LIST_TOO_OLD = "The resourceVersion for the provided list is too old."
+
+
+class _Token(msgspec.Struct):
+    """A continue token, decoded."""
+
+    v: str = ""
+    rv: int = 0
+    start: str = ""
+
+
+_decode_token = msgspec.json.Decoder(_Token).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,13 +259,23 @@ def _token(revision: int, start: str) -> str:
 
 def _read_token(token: str) -> tuple[int, str]:
     try:
-        value = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        revision, start = value["rv"], value["start"]
-        if not isinstance(revision, int) or not isinstance(start, str) or not start or value["v"] != _TOKEN_VERSION:
-            raise ValueError("unexpected members")
-    except (ValueError, TypeError, KeyError) as error:
-        raise bad_request(f"invalid continue token: continue key is not valid: {error}") from error
-    return revision, start
+        value = _decode_token(gobase64.decode_url(token))
+    except ValueError as error:  # also what msgspec raises
+        raise _invalid_token(f": {error}") from error
+    if value.v != _TOKEN_VERSION:
+        raise _invalid_token(f": server does not recognize this encoded version {value.v}")
+    if not value.rv:
+        raise _invalid_token(f": incorrect encoded start resourceVersion (version {_TOKEN_VERSION})")
+    if not value.start:
+        raise _invalid_token(f": encoded start key empty (version {_TOKEN_VERSION})")
+    path = "/" + value.start.removeprefix("/")
+    if path.startswith("//") or posixpath.normpath(path) != path:  # would lead out of the list
+        raise _invalid_token(f": {value.start}")
+    return value.rv, path[1:]
+
+
+def _invalid_token(problem: str) -> ApiError:
+    return bad_request(f"invalid continue token: continue key is not valid{problem}")
 
 
 def _expired_token(start: str) -> ApiError:

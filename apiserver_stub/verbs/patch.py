@@ -65,10 +65,11 @@ async def patch(server: ApiServer, request: Request, resource: Resource) -> Repl
         new = _apply(resource, media_type, old, body)
         _settle_type(resource, media_type, new)
         try:
-            found = check_types(new)
+            found = check_types(new, converts=media_type == _STRATEGIC_PATCH)
         except Misfit as error:
-            shown = _as_map(body) if media_type == _STRATEGIC_PATCH else objects.encode(new).decode()
-            raise _wrong_patch(shown, str(error)) from error
+            if media_type == _STRATEGIC_PATCH:
+                raise _wrong_patch(_as_map(body), error.converting) from error
+            raise _wrong_patch(objects.encode(new).decode(), str(error)) from error
         if not warned:
             if problem := _report(request, media_type, body, found.unknown):
                 if media_type == _STRATEGIC_PATCH:

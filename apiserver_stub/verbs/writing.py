@@ -78,15 +78,16 @@ def _other_type(given_version: Any, given_kind: Any, api_version: str, kind: str
     )
 
 
-def check_types(obj: Object, *, complete: bool = True) -> Findings:
+def check_types(obj: Object, *, complete: bool = True, converts: bool = False) -> Findings:
     """Hold *obj* to the shape of its kind; what is stored can then be read by everyone and written in every encoding.
 
     :param complete: give it the zero values of its kind; not for configurations to apply, which own what they name.
+    :param converts: *obj* is made from values, as by strategic merge patches and server-side apply.
     :raises Misfit: a value has the wrong type.
     """
     shape = schema.of(obj["apiVersion"], obj["kind"])
     try:
-        found = check(obj, shape, complete=complete) if shape is not None else Findings()
+        found = check(obj, shape, complete=complete, converts=converts) if shape is not None else Findings()
     except RecursionError:
         raise Misfit("json: exceeded max depth") from None
     if not isinstance(obj.setdefault("metadata", {}), dict):

@@ -28,7 +28,7 @@ from nodeagent.config.flags import FlagParser
 from nodeagent.config.settings import NodeSettings
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.images import CredentialAnswer, InquiringCredentialProvider
+from nodeagent.contracts.images import CredentialLookupResult, DiagnosableCredentialProvider
 from nodeagent.contracts.runtime import Credentials
 from nodeagent.model.image_name import parse_image_name
 from nodeagent.pluginmanager import PluginManager
@@ -80,7 +80,7 @@ def run_test(arguments: argparse.Namespace) -> int:
     return ExitCode.OK if fine else ExitCode.PROBLEMS
 
 
-async def _ask(plugins: PluginManager, arguments: argparse.Namespace, repository: str) -> list[CredentialAnswer]:
+async def _ask(plugins: PluginManager, arguments: argparse.Namespace, repository: str) -> list[CredentialLookupResult]:
     settings = NodeSettings(
         image_credential_provider_config=arguments.image_credential_provider_config,
         image_credential_provider_bin_dir=arguments.image_credential_provider_bin_dir,
@@ -92,14 +92,14 @@ async def _ask(plugins: PluginManager, arguments: argparse.Namespace, repository
         answers = []
         for provided in plugins.provide_all("nodeagent_provide_credential_providers", context=context):
             for provider in provided.value:
-                if isinstance(provider, InquiringCredentialProvider):
+                if isinstance(provider, DiagnosableCredentialProvider):
                     answers.append(await provider.inquire(repository))
                 else:
-                    answers.append(CredentialAnswer(tuple(await provider.credentials(repository))))
+                    answers.append(CredentialLookupResult(tuple(await provider.credentials(repository))))
         return answers
 
 
-def _report(image: str, repository: str, answers: Sequence[CredentialAnswer]) -> dict[str, Any]:
+def _report(image: str, repository: str, answers: Sequence[CredentialLookupResult]) -> dict[str, Any]:
     """Return what there is to say, without any password."""
     providers = [
         {
@@ -130,7 +130,7 @@ def _shown(credentials: Credentials) -> dict[str, str]:
     return {"username": username, "password": MASK if credentials.password else ""}
 
 
-def _without_secrets(text: str, answers: Sequence[CredentialAnswer]) -> str:
+def _without_secrets(text: str, answers: Sequence[CredentialLookupResult]) -> str:
     for answer in answers:
         for inquiry in answer.inquiries:
             for credentials in inquiry.auth.values():

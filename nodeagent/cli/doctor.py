@@ -20,7 +20,7 @@ from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json
 from nodeagent.config.flags import add_flags, read_flags
 from nodeagent.config.load import Loaded, load
-from nodeagent.contracts.checks import Finding, NodeCheck, NotKnown, Severity, problem
+from nodeagent.contracts.checks import CheckInconclusive, Finding, NodeCheck, Severity, problem
 from nodeagent.contracts.context import AgentContext
 from nodeagent.errors import ConfigError
 from nodeagent.plugin_settings import load_plugin_settings
@@ -119,7 +119,7 @@ async def run(check: NodeCheck) -> _Result:
         if not isinstance(findings, Sequence) or not all(isinstance(each, Finding) for each in findings):
             raise TypeError(f"answered {findings!r:.80}, which is no sequence of Finding")
         return check.name, findings
-    except NotKnown:
+    except CheckInconclusive:
         return check.name, None
     except TimeoutError:
         text = f"gave no answer within {CHECK_SECONDS:g} s"

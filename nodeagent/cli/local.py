@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from nodeagent.contracts.local import LOCAL_SOCKET, LocalAnswer, LocalRequest
+from nodeagent.contracts.local import LOCAL_SOCKET, LocalRequest, LocalResponse
 from nodeagent.errors import NodeAgentError
 
 ANSWER_SECONDS = 40.0
@@ -37,7 +37,7 @@ def ask(root: Path, question: str, arguments: object, into: type[T]) -> T:
     place = root / LOCAL_SOCKET
     request = LocalRequest(question, msgspec.Raw(msgspec.json.encode(arguments)))
     try:
-        answer = msgspec.json.decode(_exchange(place, msgspec.json.encode(request)), type=LocalAnswer)
+        answer = msgspec.json.decode(_exchange(place, msgspec.json.encode(request)), type=LocalResponse)
         if answer.error:
             raise NotAnswered(answer.error)
         return msgspec.json.decode(answer.answer, type=into)

@@ -19,8 +19,8 @@ from nodeagent.cli.printing import print_json
 from nodeagent.config.load import load_configuration
 from nodeagent.config.settings import NodeSettings
 from nodeagent.contracts.shutdown import (
-    EndingPod,
     ShutdownPeriods,
+    ShutdownPod,
     ShutdownStep,
     plan_file,
     plan_from_json,
@@ -71,7 +71,7 @@ def run_rehearsal(arguments: argparse.Namespace) -> int:
     return ExitCode.PROBLEMS if problem else ExitCode.OK
 
 
-def _report(periods: ShutdownPeriods, pods: Sequence[EndingPod], steps: Sequence[ShutdownStep]) -> dict[str, Any]:
+def _report(periods: ShutdownPeriods, pods: Sequence[ShutdownPod], steps: Sequence[ShutdownStep]) -> dict[str, Any]:
     return {
         "enabled": bool(periods.entries),
         "totalSeconds": _total(steps),
@@ -98,7 +98,7 @@ def _report(periods: ShutdownPeriods, pods: Sequence[EndingPod], steps: Sequence
     }
 
 
-def _print(periods: ShutdownPeriods, pods: Sequence[EndingPod], steps: Sequence[ShutdownStep]) -> None:
+def _print(periods: ShutdownPeriods, pods: Sequence[ShutdownPod], steps: Sequence[ShutdownStep]) -> None:
     if not periods.entries:
         pods_end = "1 pod would end" if len(pods) == 1 else f"{len(pods)} pods would end"
         print(f"Graceful shutdown is off: {pods_end} when the machine goes down.")

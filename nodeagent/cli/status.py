@@ -17,7 +17,7 @@ from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json
 from nodeagent.config.settings import NodeSettings
-from nodeagent.contracts.answers import STATUS_QUESTION, ConditionLine, GaugeLine, NodeOverview, PodLine, PullLine
+from nodeagent.contracts.diagnostics import STATUS_QUESTION, ConditionLine, GaugeLine, NodeOverview, PodLine, PullLine
 from nodeagent.contracts.local import NoArguments
 from nodeagent.model.wire import to_wire
 

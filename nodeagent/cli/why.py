@@ -15,7 +15,7 @@ from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json
 from nodeagent.config.settings import NodeSettings
-from nodeagent.contracts.answers import WHY_QUESTION, PodExplanation, StageState, WhyRequest
+from nodeagent.contracts.diagnostics import WHY_QUESTION, PodExplanation, StageState, WhyRequest
 from nodeagent.model.pod import PodPhase
 from nodeagent.model.wire import to_wire
 

@@ -23,7 +23,7 @@ class Finding:
     remedy: str
 
 
-class NotKnown(Exception):
+class CheckInconclusive(Exception):
     """Raised by a check that cannot tell, because something it needs fails that another check tells of."""
 
 

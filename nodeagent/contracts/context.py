@@ -16,7 +16,7 @@ from nodeagent.contracts.api import Api
 from nodeagent.contracts.cgroups import CgroupManager
 from nodeagent.contracts.events import EventRecorder
 from nodeagent.contracts.images import ImagePuller
-from nodeagent.contracts.local import LocalQuestion
+from nodeagent.contracts.local import LocalQuery
 from nodeagent.contracts.objects import ObjectReader
 from nodeagent.contracts.pods import PodDirectory, PodSyncer
 from nodeagent.contracts.probes import Prober
@@ -75,7 +75,7 @@ class AgentContext:
     """Return a reference to this node, for events."""
     wake_node: Callable[[], None] = lambda: None
     """Have the node's status computed and reported now, because what a plugin reports has changed."""
-    questions: Mapping[str, LocalQuestion] = field(default_factory=dict)
+    questions: Mapping[str, LocalQuery] = field(default_factory=dict)
     """What the agent can be asked, by name, once everything stands."""
     flush_statuses: Callable[[float], Awaitable[None]] = _nothing_to_flush
     """Wait until the API server has been told every pod's status, at most the given seconds."""

@@ -71,7 +71,7 @@ class PlannedThreshold(WireStruct, frozen=True, omit_defaults=False):
     minimum_reclaim: str = ""
 
 
-class Verdict(StrEnum):
+class EvictionOutcome(StrEnum):
     """What would become of a pod."""
 
     EVICT = "evict"
@@ -92,7 +92,7 @@ class PlannedPod(WireStruct, frozen=True, omit_defaults=False):
     namespace: str
     name: str
     uid: str
-    verdict: Verdict
+    verdict: EvictionOutcome
     why: str
     plugin: str = ""
     """Who spares it."""

@@ -35,7 +35,7 @@ class ImagePuller(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class PullUnderWay:
+class PullInProgress:
     """An image that is on its way for at least one container."""
 
     image: str
@@ -50,10 +50,10 @@ class PullUnderWay:
 
 
 @runtime_checkable
-class TellingImagePuller(Protocol):
+class ProgressReportingImagePuller(Protocol):
     """An image puller that also tells what it is at."""
 
-    def pulls(self) -> Sequence[PullUnderWay]:
+    def pulls(self) -> Sequence[PullInProgress]:
         """Return the pulls under way, the oldest first."""
         ...
 
@@ -71,7 +71,7 @@ class CredentialProvider(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class CredentialInquiry:
+class CredentialLookup:
     """What one source of credentials was asked about an image, and what came of it."""
 
     source: str
@@ -95,20 +95,20 @@ class CredentialInquiry:
 
 
 @dataclass(frozen=True, slots=True)
-class CredentialAnswer:
+class CredentialLookupResult:
     """Credentials with the story of how they were found."""
 
     credentials: tuple[Credentials, ...] = ()
     """What may open the image's registry, best first."""
-    inquiries: tuple[CredentialInquiry, ...] = ()
+    inquiries: tuple[CredentialLookup, ...] = ()
     """One a source, in the order of their precedence."""
 
 
 @runtime_checkable
-class InquiringCredentialProvider(CredentialProvider, Protocol):
+class DiagnosableCredentialProvider(CredentialProvider, Protocol):
     """A credential provider that also tells whom it asked, so that a pod's event can name a source that failed."""
 
-    async def inquire(self, image: str) -> CredentialAnswer:
+    async def inquire(self, image: str) -> CredentialLookupResult:
         """Return the same credentials as :meth:`credentials`, with every inquiry. Must not raise."""
         ...
 

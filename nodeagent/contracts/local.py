@@ -10,11 +10,11 @@ import msgspec
 
 LOCAL_SOCKET = "nodeagent.sock"
 """Under the agent's root directory. A connection carries one :class:`LocalRequest` as a line of JSON and gets one
-:class:`LocalAnswer` in the same form. Only root, or the user that runs the agent, is answered."""
+:class:`LocalResponse` in the same form. Only root, or the user that runs the agent, is answered."""
 
 
 @dataclass(frozen=True, slots=True)
-class LocalQuestion:
+class LocalQuery:
     """Something that the agent can be asked.
 
     :param name: ``why``, ``evict.plan``; those of other plugins begin with the plugin's name and a dot.
@@ -39,7 +39,7 @@ class LocalRequest(msgspec.Struct, frozen=True):
     arguments: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class LocalAnswer(msgspec.Struct, frozen=True):
+class LocalResponse(msgspec.Struct, frozen=True):
     """What comes back: an answer, or in *error* why there is none."""
 
     answer: msgspec.Raw = msgspec.Raw(b"null")

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from nodeagent.base.quantity import size_text
-from nodeagent.contracts.runtime import ImageService, TellingImageService, Transfer
+from nodeagent.contracts.runtime import ImageService, ProgressReportingImageService, Transfer
 from nodeagent.errors import NodeAgentError
 
 LOOK_SECONDS = 1.0
@@ -52,7 +52,7 @@ class PullProgress:
 
     async def follow(self, images: ImageService, sleep: Callable[[float], Awaitable[None]]) -> None:
         """Look each second until cancelled; ends by itself when the runtime does not tell."""
-        while isinstance(images, TellingImageService):
+        while isinstance(images, ProgressReportingImageService):
             try:
                 found = await images.transfers()
             except NodeAgentError:

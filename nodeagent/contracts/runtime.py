@@ -504,7 +504,7 @@ class ContainerRuntime(Protocol):
 
 
 @runtime_checkable
-class TellingRuntime(Protocol):
+class RuntimeInfoProvider(Protocol):
     """A runtime that also tells how it is set up."""
 
     async def info(self) -> Mapping[str, str]:
@@ -595,7 +595,7 @@ class Transfer:
 
 
 @runtime_checkable
-class TellingImageService(ImageService, Protocol):
+class ProgressReportingImageService(ImageService, Protocol):
     """An image store that also tells how far its pulls are."""
 
     async def transfers(self) -> Sequence[Transfer] | None:

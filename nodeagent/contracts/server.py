@@ -32,10 +32,10 @@ SENT_BYTES: ContextVar[SentBytes] = ContextVar("sent_bytes")
 Handler = Callable[["web.Request"], Awaitable["web.StreamResponse"]]
 
 
-class ServerRefused(NodeAgentError):
+class ServerConfigError(NodeAgentError):
     """The server cannot be run safely as configured; the text says what to set. The agent goes on without it."""
 
-    reason = "ServerRefused"
+    reason = "ServerConfigError"
 
 
 class Unauthenticated(NodeAgentError):
@@ -62,7 +62,7 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
-class Presented:
+class RequestCredentials:
     """What a client shows of itself."""
 
     certificate: Mapping[str, Any] | None = None
@@ -74,7 +74,7 @@ class Presented:
 class Authenticator(Protocol):
     """Knows one kind of credential."""
 
-    async def authenticate(self, presented: Presented) -> User | None:
+    async def authenticate(self, presented: RequestCredentials) -> User | None:
         """Return who shows this, or ``None`` when the kind of credential is not there.
 
         :raises Unauthenticated: the credential is there and is no good, or cannot be checked.
@@ -83,7 +83,7 @@ class Authenticator(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AuthorizationAttributes:
     """Whether *user* may do *verb* on a part of this node (resource ``nodes``)."""
 
     user: User
@@ -95,7 +95,7 @@ class Question:
 class Authorizer(Protocol):
     """Decides what users may do."""
 
-    async def allows(self, question: Question) -> bool:
+    async def allows(self, question: AuthorizationAttributes) -> bool:
         """Return whether it is allowed.
 
         :raises AuthorizationFailed: nobody can tell now.
@@ -103,7 +103,7 @@ class Authorizer(Protocol):
         ...
 
 
-class Reach(StrEnum):
+class Exposure(StrEnum):
     """Where a path is served."""
 
     READ_ONLY = "read-only"
@@ -133,7 +133,7 @@ class Route:
     method: str
     path: str
     handler: Handler
-    reach: Reach = Reach.SECURE
+    exposure: Exposure = Exposure.SECURE
     subresources: Sequence[str] = ("proxy",)
     verb: str = ""
     refusal: str = ""

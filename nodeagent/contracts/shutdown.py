@@ -35,7 +35,7 @@ class ShutdownPeriods:
 
 
 @dataclass(frozen=True, slots=True)
-class EndingPod:
+class ShutdownPod:
     """What counts of a pod when the node shuts down."""
 
     namespace: str
@@ -46,7 +46,7 @@ class EndingPod:
     """The pod's own grace period."""
 
     @classmethod
-    def of(cls, pod: Pod) -> EndingPod:
+    def of(cls, pod: Pod) -> ShutdownPod:
         spec = pod.spec
         grace = spec.termination_grace_period_seconds
         return cls(pod.namespace, pod.name, pod.uid, spec.priority or 0, grace)
@@ -58,7 +58,7 @@ class ShutdownGroup:
 
     priority: int
     seconds: int
-    pods: Sequence[EndingPod]
+    pods: Sequence[ShutdownPod]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class ShutdownStep:
     starts_after_seconds: float
     """At the latest; sooner when the pods before it ended sooner."""
     waits_seconds: float
-    pods: Sequence[tuple[EndingPod, int]]
+    pods: Sequence[tuple[ShutdownPod, int]]
     """The pods, each with its grace in seconds."""
 
 
@@ -87,12 +87,12 @@ def shutdown_periods(config: NodeAgentConfiguration, gates: FeatureGates) -> Shu
     return ShutdownPeriods(((0, int(total - critical)), (SYSTEM_CRITICAL_PRIORITY, int(critical))))
 
 
-def shutdown_groups(periods: ShutdownPeriods, pods: Iterable[EndingPod]) -> list[ShutdownGroup]:
+def shutdown_groups(periods: ShutdownPeriods, pods: Iterable[ShutdownPod]) -> list[ShutdownGroup]:
     """Return the groups that have pods, lowest priority first.
 
     A pod belongs to the highest entry that is not above its priority, one below all entries to the lowest.
     """
-    members: list[list[EndingPod]] = [[] for _ in periods.entries]
+    members: list[list[ShutdownPod]] = [[] for _ in periods.entries]
     for pod in pods:
         below = sum(1 for priority, _ in periods.entries if priority <= pod.priority)
         members[max(0, below - 1)].append(pod)
@@ -112,13 +112,13 @@ def share_of(groups: Sequence[ShutdownGroup], left_seconds: float) -> float:
     return max(0.0, min(groups[0].seconds, left_seconds * groups[0].seconds / wanted))
 
 
-def grace_of(pod: EndingPod, group: ShutdownGroup, left_seconds: float) -> int:
+def grace_of(pod: ShutdownPod, group: ShutdownGroup, left_seconds: float) -> int:
     """Return the seconds that *pod* gets to end by itself when *left_seconds* are left for it and all after it."""
     grace = min(group.seconds, max(0, math.ceil(left_seconds)))
     return grace if pod.grace_seconds is None else min(grace, pod.grace_seconds)
 
 
-def rehearse(periods: ShutdownPeriods, pods: Iterable[EndingPod]) -> Iterator[ShutdownStep]:
+def rehearse(periods: ShutdownPeriods, pods: Iterable[ShutdownPod]) -> Iterator[ShutdownStep]:
     """Yield what would happen to *pods*, each group taking as long as it may."""
     groups = shutdown_groups(periods, pods)
     total = periods.total(group.seconds for group in groups)
@@ -143,7 +143,7 @@ class ShutdownPlan:
     """What a running agent would do now."""
 
     periods: ShutdownPeriods
-    pods: Sequence[EndingPod] = ()
+    pods: Sequence[ShutdownPod] = ()
     problem: str = ""
     """Why the shutdown would not wait for it; empty while it would."""
 
@@ -165,7 +165,7 @@ def plan_from_json(plan: Mapping[str, Any]) -> ShutdownPlan:
     """
     try:
         entries = [(int(priority), int(seconds)) for priority, seconds in plan["entries"]]
-        periods, pods = ShutdownPeriods(entries, bool(plan["byPriority"])), [EndingPod(**pod) for pod in plan["pods"]]
+        periods, pods = ShutdownPeriods(entries, bool(plan["byPriority"])), [ShutdownPod(**pod) for pod in plan["pods"]]
         return ShutdownPlan(periods, pods, str(plan.get("problem", "")))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"is no plan of a shutdown: {error!r}") from error

@@ -77,7 +77,7 @@ class VolumeManager(Protocol):
 
 
 @runtime_checkable
-class TellingVolumeManager(Protocol):
+class ProgressReportingVolumeManager(Protocol):
     """A volume manager that also tells what it is at."""
 
     def pending(self, pod_uid: str) -> Mapping[str, float]:

@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Sequence
 
 from nodeagent import __version__
-from nodeagent.contracts.answers import (
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.diagnostics import (
     STATUS_QUESTION,
     ConditionLine,
     GaugeLine,
@@ -15,9 +16,8 @@ from nodeagent.contracts.answers import (
     PodLine,
     PullLine,
 )
-from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.images import TellingImagePuller
-from nodeagent.contracts.local import LocalQuestion, NoArguments
+from nodeagent.contracts.images import ProgressReportingImagePuller
+from nodeagent.contracts.local import LocalQuery, NoArguments
 from nodeagent.contracts.stats import FilesystemStats, NodeUsage
 from nodeagent.errors import NodeAgentError
 from nodeagent.node.manager import NodeManager
@@ -40,9 +40,9 @@ class Overview:
         self._context, self._node, self._pods, self._loops = context, node, pods, loops
         self._started_at = context.clock.wall()
 
-    def questions(self) -> Sequence[LocalQuestion]:
+    def questions(self) -> Sequence[LocalQuery]:
         """Return what commands may ask."""
-        return (LocalQuestion(STATUS_QUESTION, NoArguments, self.answer),)
+        return (LocalQuery(STATUS_QUESTION, NoArguments, self.answer),)
 
     async def answer(self, _: NoArguments) -> NodeOverview:
         """Return the node as it is now; what cannot be measured is left out."""
@@ -78,7 +78,7 @@ class Overview:
                 PullLine(
                     image=pull.image, pods=list(pull.pods), seconds=now - pull.since, waits=pull.waits, asks=pull.asks
                 )
-                for pull in (puller.pulls() if isinstance(puller, TellingImagePuller) else ())
+                for pull in (puller.pulls() if isinstance(puller, ProgressReportingImagePuller) else ())
             ],
             loops=list(self._loops()),
         )

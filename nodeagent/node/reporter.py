@@ -134,7 +134,7 @@ class StatusReporter:
         self._known = self._statuses(status)
         if first or before.get(READY) != self._known.get(READY):
             message = next(c.message for c in status.conditions if c.type == READY)
-            await self._plugins.announce("nodeagent_node_ready_changed", ready=self.ready, message=message)
+            await self._plugins.notify("nodeagent_node_ready_changed", ready=self.ready, message=message)
 
     def _look_at(self, node: Mapping[str, Any], boot_id: str) -> None:
         """Record what the server's object tells: a reboot since the last run, cordoning and its end."""

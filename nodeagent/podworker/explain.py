@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from nodeagent.base import identity
-from nodeagent.contracts.answers import (
+from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.diagnostics import (
     WHY_QUESTION,
     PodEvent,
     PodExplanation,
@@ -18,11 +19,10 @@ from nodeagent.contracts.answers import (
     StageState,
     WhyRequest,
 )
-from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.images import TellingImagePuller
-from nodeagent.contracts.local import LocalQuestion
+from nodeagent.contracts.images import ProgressReportingImagePuller
+from nodeagent.contracts.local import LocalQuery
 from nodeagent.contracts.pods import find_pod
-from nodeagent.contracts.volumes import TellingVolumeManager
+from nodeagent.contracts.volumes import ProgressReportingVolumeManager
 from nodeagent.event_journal import EventJournal
 from nodeagent.model.pod import Pod, PodPhase, PodStatus
 from nodeagent.pluginmanager import PluginManager
@@ -45,9 +45,9 @@ class Explainer:
         self._context, self._workers, self._journal, self._plugins = context, workers, journal, plugins
         self._notes: dict[str, tuple[Stage, str, str]] = {}
 
-    def questions(self) -> Sequence[LocalQuestion]:
+    def questions(self) -> Sequence[LocalQuery]:
         """Return what commands may ask."""
-        return (LocalQuestion(WHY_QUESTION, WhyRequest, self.why),)
+        return (LocalQuery(WHY_QUESTION, WhyRequest, self.why),)
 
     async def why(self, request: WhyRequest) -> PodExplanation:
         """Return where the pod is on its way.
@@ -133,8 +133,8 @@ class Explainer:
             pod = msgspec.structs.replace(pod, status=context.pods.status(pod.uid) or pod.status)
         worker = self._workers.picture(pod.uid)
         puller, volumes = context.puller, context.volumes
-        pulls = puller.pulls() if isinstance(puller, TellingImagePuller) else ()
-        pending = volumes.pending(pod.uid) if isinstance(volumes, TellingVolumeManager) else {}
+        pulls = puller.pulls() if isinstance(puller, ProgressReportingImagePuller) else ()
+        pending = volumes.pending(pod.uid) if isinstance(volumes, ProgressReportingVolumeManager) else {}
         since = worker.working_since if worker is not None else None
         return PodFacts(
             pod=pod,
@@ -151,7 +151,7 @@ class Explainer:
 
     def _deciding(self) -> str:
         """Return which plugin keeps pods from being admitted; they are asked about one pod after the other."""
-        for each in self._plugins.at_work:
+        for each in self._plugins.in_flight:
             if each.hook in _ADMITTING:
                 return (
                     f"plugin {each.plugin} takes its time ({each.hook}, {time.monotonic() - each.since:.0f} s by now)"
@@ -166,7 +166,7 @@ class Explainer:
             return 0.0
         due = None if worker.due_at is None else max(0.0, worker.due_at - self._context.clock.now())
         puller = self._context.puller
-        if at.stage is Stage.PULL and isinstance(puller, TellingImagePuller):
+        if at.stage is Stage.PULL and isinstance(puller, ProgressReportingImagePuller):
             held = [
                 puller.held_back_seconds(facts.pod, c) for _, c in facts.pod.containers() if c.name in at.containers
             ]
@@ -180,7 +180,7 @@ class Explainer:
         if at is None or at.stage is not Stage.ADMIT or at.state is not StageState.BLOCKED:
             return ""
         for decision in reversed(self._plugins.decisions):
-            asked = decision.hook in ("nodeagent_admit_pod", "nodeagent_may_pod_run")
+            asked = decision.hook in ("nodeagent_admit_pod", "nodeagent_permit_pod")
             if asked and decision.subject == pod.full_name:
                 return decision.plugin
         return ""

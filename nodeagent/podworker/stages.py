@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from nodeagent.contracts.answers import Stage, StageReport, StageState
+from nodeagent.contracts.diagnostics import Stage, StageReport, StageState
 from nodeagent.contracts.runtime import ContainerState, RuntimePod
 from nodeagent.event_journal import JournalEntry
 from nodeagent.model.pod import (

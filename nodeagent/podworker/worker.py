@@ -222,7 +222,7 @@ class PodWorker:
         self._start.look(pod, status)
         if self._over(pod, status):
             return
-        answer = await parts.plugins.ask("nodeagent_may_pod_run", subject=pod.full_name, pod=pod)
+        answer = await parts.plugins.call_first("nodeagent_permit_pod", subject=pod.full_name, pod=pod)
         if answer is not None:
             await self._hold_back(pod, observed, answer.value.reason, answer.value.message)
             return
@@ -318,7 +318,7 @@ class PodWorker:
         self.phase = Phase.TERMINATED
         self._retry.reset()
         parts.status.terminated(pod)
-        await parts.plugins.announce("nodeagent_pod_terminated", pod=pod)
+        await parts.plugins.notify("nodeagent_pod_terminated", pod=pod)
         self.wake()
 
     def _report_termination(self) -> None:

@@ -203,11 +203,11 @@ class PodWorkers:
             self._finish_rejected(pod)
             return
         self._start(pod)
-        await parts.plugins.announce("nodeagent_pod_admitted", pod=pod)
+        await parts.plugins.notify("nodeagent_pod_admitted", pod=pod)
 
     async def _admit(self, pod: Pod) -> Rejection | None:
         try:
-            answer = await self._need().plugins.ask(
+            answer = await self._need().plugins.call_first(
                 "nodeagent_admit_pod", subject=pod.full_name, pod=pod, active=self.active()
             )
         except PluginError as error:

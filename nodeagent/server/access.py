@@ -16,10 +16,10 @@ from nodeagent.contracts.server import (
     ANONYMOUS,
     GROUP_AUTHENTICATED,
     Authenticator,
+    AuthorizationAttributes,
     AuthorizationFailed,
     Authorizer,
-    Presented,
-    Question,
+    RequestCredentials,
     Route,
     Unauthenticated,
     User,
@@ -65,11 +65,11 @@ class Access:
         :param route: the path's route; ``None`` for a path that does not exist, which is guarded like the others.
         :raises Denied: they may not, or nobody knows them.
         """
-        user = await self._who(Presented(await self._certificate(request), _bearer(request)))
+        user = await self._who(RequestCredentials(await self._certificate(request), _bearer(request)))
         verb, subresources = demands(request.method, route)
         try:
             for subresource in subresources:
-                if await self._authorizer.allows(Question(user, verb, subresource, self._node)):
+                if await self._authorizer.allows(AuthorizationAttributes(user, verb, subresource, self._node)):
                     return user
         except AuthorizationFailed as error:
             _log.error("Request cannot be authorized", extra={"user": user.name, "err": str(error)})
@@ -90,7 +90,7 @@ class Access:
             raise Denied(401, "Unauthorized")
         return certificate
 
-    async def _who(self, shown: Presented) -> User:
+    async def _who(self, shown: RequestCredentials) -> User:
         try:
             for authenticator in self._authenticators:
                 user = await authenticator.authenticate(shown)

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from nodeagent.base import tracing
 from nodeagent.base.logging import v_level
-from nodeagent.contracts.server import SENT_BYTES, Handler, Reach, Route, SentBytes
+from nodeagent.contracts.server import SENT_BYTES, Exposure, Handler, Route, SentBytes
 from nodeagent.errors import NodeAgentError
 from nodeagent.server.access import Access, Denied
 from nodeagent.server.listener import Connection
@@ -88,7 +88,7 @@ async def _admit(request: web.Request, route: Route | None, access: Access | Non
 
     :raises Denied: the request is not let through.
     """
-    if access is None or (route is not None and route.reach is Reach.OPEN):
+    if access is None or (route is not None and route.exposure is Exposure.OPEN):
         return ""
     try:
         async with asyncio.timeout(ACCESS_SECONDS):
@@ -101,13 +101,13 @@ async def _admit(request: web.Request, route: Route | None, access: Access | Non
 
 def _as_served(route: Route, *, read_only: bool, debugging: bool) -> Route | None:
     """Return the route as this port has it; ``None`` where the path does not exist."""
-    if route.reach is Reach.READ_ONLY:
+    if route.exposure is Exposure.READ_ONLY:
         return route
-    if route.reach in (Reach.SECURE, Reach.OPEN):
+    if route.exposure in (Exposure.SECURE, Exposure.OPEN):
         return None if read_only else route
     if debugging and not read_only:
         return route
-    return None if route.reach is Reach.DEBUG_HIDDEN else replace(route, refusal=DEBUG_DISABLED)
+    return None if route.exposure is Exposure.DEBUG_HIDDEN else replace(route, refusal=DEBUG_DISABLED)
 
 
 def _handler(route: Route) -> Handler:

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from nodeagent.base.logging import active
 from nodeagent.base.metrics import Counter, Gauge
-from nodeagent.contracts.server import Reach, Route
+from nodeagent.contracts.server import Exposure, Route
 
 _log = logging.getLogger(__name__)
 
@@ -68,8 +68,8 @@ def health_routes(checks: Mapping[str, Check]) -> Sequence[Route]:
         return web.Response(text="ok")
 
     return (
-        Route("GET", "/healthz", everything, Reach.READ_ONLY),
-        Route("GET", "/healthz/{check}", one, Reach.READ_ONLY),
+        Route("GET", "/healthz", everything, Exposure.READ_ONLY),
+        Route("GET", "/healthz/{check}", one, Exposure.READ_ONLY),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from nodeagent.base.aio import TaskOwner
-from nodeagent.contracts.local import LOCAL_SOCKET, LocalAnswer, LocalQuestion, LocalRequest
+from nodeagent.contracts.local import LOCAL_SOCKET, LocalQuery, LocalRequest, LocalResponse
 from nodeagent.errors import NodeAgentError
 
 REQUEST_BYTES = 256 * 1024
@@ -31,7 +31,7 @@ class LocalServer:
     :param questions: of two with one name the later is used.
     """
 
-    def __init__(self, root: Path, questions: Iterable[LocalQuestion]) -> None:
+    def __init__(self, root: Path, questions: Iterable[LocalQuery]) -> None:
         self._path = root / LOCAL_SOCKET
         self._questions = {question.name: question for question in questions}
 
@@ -64,7 +64,7 @@ class LocalServer:
             async with asyncio.timeout(REQUEST_SECONDS):
                 line = await reader.readline()
                 allowed = _peer(writer) in (0, os.geteuid())
-                answer = await self._answer(line) if allowed else LocalAnswer(error="only root is answered")
+                answer = await self._answer(line) if allowed else LocalResponse(error="only root is answered")
                 writer.write(msgspec.json.encode(answer) + b"\n")
                 await writer.drain()
         except (OSError, ValueError, TimeoutError) as error:
@@ -72,22 +72,22 @@ class LocalServer:
         finally:
             writer.close()
 
-    async def _answer(self, line: bytes) -> LocalAnswer:
+    async def _answer(self, line: bytes) -> LocalResponse:
         try:
             request = msgspec.json.decode(line, type=LocalRequest)
             question = self._questions.get(request.question)
             if question is None:
                 known = ", ".join(sorted(self._questions))
-                return LocalAnswer(
+                return LocalResponse(
                     error=f'this agent does not know the question "{request.question}" (it knows {known})'
                 )
             arguments: Any = msgspec.json.decode(request.arguments, type=question.request)
-            return LocalAnswer(answer=msgspec.Raw(msgspec.json.encode(await question.answer(arguments))))
+            return LocalResponse(answer=msgspec.Raw(msgspec.json.encode(await question.answer(arguments))))
         except (msgspec.DecodeError, ValueError, NodeAgentError) as error:
-            return LocalAnswer(error=str(error))
+            return LocalResponse(error=str(error))
         except Exception as error:  # a plugin's answer or our own slip: who asked shall not take it for a hanging agent
             _log.exception("Command failed unexpectedly", extra={"err": str(error)})
-            return LocalAnswer(error=f"the agent failed at it: {error!r}; its log tells where")
+            return LocalResponse(error=f"the agent failed at it: {error!r}; its log tells where")
 
 
 def _listen(path: Path) -> socket.socket:

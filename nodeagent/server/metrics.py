@@ -16,7 +16,7 @@ from nodeagent.base import identity
 from nodeagent.base.metrics import Family, expose, instruments
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.runtime import ContainerState, RuntimePod
-from nodeagent.contracts.server import Reach, Route
+from nodeagent.contracts.server import Exposure, Route
 from nodeagent.contracts.stats import PodUsage
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.pod import ContainerKind, Pod
@@ -55,7 +55,7 @@ def metrics_routes(context: AgentContext) -> Sequence[Route]:
         )
         return web.Response(body=body, headers={"Content-Type": content_type})
 
-    return (Route("GET", "/metrics", metrics, Reach.READ_ONLY, subresources=("metrics",)),)
+    return (Route("GET", "/metrics", metrics, Exposure.READ_ONLY, subresources=("metrics",)),)
 
 
 def _of_node(context: AgentContext, prefix: str) -> Iterator[Family]:

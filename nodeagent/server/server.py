@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from nodeagent.base.tls import TlsError
 from nodeagent.contracts.certificates import current_pair, server_store_name, serving_is_requested
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.server import Authenticator, Authorizer, Route, ServerRefused
+from nodeagent.contracts.server import Authenticator, Authorizer, Route, ServerConfigError
 from nodeagent.server.serving_certificate import ServingPair, self_signed_pair
 from nodeagent.server.tls_files import TlsFiles
 
@@ -32,7 +32,7 @@ class AgentServer:
     """Serves what plugins provide, on the ports that the configuration names.
 
     :param checks: of ``/healthz``, by name; each returns what is wrong, or an empty text.
-    :param access: asks the plugins for authenticators and authorizer; may raise :class:`ServerRefused`.
+    :param access: asks the plugins for authenticators and authorizer; may raise :class:`ServerConfigError`.
     :param routes: asks the plugins for paths.
     """
 
@@ -70,7 +70,7 @@ class AgentServer:
         if config.enable_server:
             try:
                 guard = Access(self._context.node_name, *self._ask_access(), tls.believes)
-            except ServerRefused as error:
+            except ServerConfigError as error:
                 _log.error("Secured port is not served", extra={"err": str(error)})
         routes = [*health_routes(self._checks), *metrics_routes(self._context), *self._ask_routes()]
         async with asyncio.TaskGroup() as group:

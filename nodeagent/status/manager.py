@@ -300,11 +300,11 @@ class StatusManager:
         if (
             entry is None
             or entry.announced == entry.status
-            or not self._plugins.listens("nodeagent_pod_status_changed")
+            or not self._plugins.is_implemented("nodeagent_pod_status_changed")
         ):
             return
         entry.announced = entry.status
-        await self._plugins.announce("nodeagent_pod_status_changed", pod=entry.pod, status=entry.status)
+        await self._plugins.notify("nodeagent_pod_status_changed", pod=entry.pod, status=entry.status)
 
     async def _send(self, uid: str) -> None:
         api, entry = self._api(), self._entries.get(uid)

@@ -11,8 +11,7 @@ from nodeagent.contracts.events import RecordedEvent
 from nodeagent.testing.api import FakeApi, Request
 from nodeagent.testing.clock import FakeClock, eventually
 from nodeagent.testing.context import make_config, make_context
-from nodeagent.testing.images import FakeImages
-from nodeagent.testing.parts import (
+from nodeagent.testing.fakes import (
     FakeCgroups,
     FakeObjects,
     FakePodDirectory,
@@ -23,6 +22,7 @@ from nodeagent.testing.parts import (
     FakeVolumeKind,
     FakeVolumes,
 )
+from nodeagent.testing.images import FakeImages
 from nodeagent.testing.plugins import admit, load_plugin
 from nodeagent.testing.pods import make_container, make_pod, sandbox_config
 from nodeagent.testing.recorder import FakeRecorder

@@ -15,8 +15,7 @@ from nodeagent.contracts.context import AgentContext
 from nodeagent.model.meta import ObjectReference
 from nodeagent.testing.api import FakeApi
 from nodeagent.testing.clock import FakeClock
-from nodeagent.testing.images import FakeImages
-from nodeagent.testing.parts import (
+from nodeagent.testing.fakes import (
     FakeCgroups,
     FakeObjects,
     FakePodDirectory,
@@ -25,6 +24,7 @@ from nodeagent.testing.parts import (
     FakeStats,
     FakeVolumes,
 )
+from nodeagent.testing.images import FakeImages
 from nodeagent.testing.recorder import FakeRecorder
 from nodeagent.testing.runtime import FakeRuntime
 

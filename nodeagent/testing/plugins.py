@@ -24,7 +24,7 @@ def load_plugin(plugin: object, *, name: str = "plugin", context: AgentContext |
 
 async def admit(manager: PluginManager, pod: Pod, *active: Pod) -> Rejection | None:
     """Ask whether *pod* may run beside *active*; return the first rejection."""
-    answer = await manager.ask("nodeagent_admit_pod", subject=pod.full_name, pod=pod, active=list(active))
+    answer = await manager.call_first("nodeagent_admit_pod", subject=pod.full_name, pod=pod, active=list(active))
     if answer is None:
         return None
     rejection: Any = answer.value

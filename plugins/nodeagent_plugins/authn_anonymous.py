@@ -9,7 +9,14 @@ from collections.abc import Sequence
 
 from nodeagent import hookimpl
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.server import ANONYMOUS, GROUP_UNAUTHENTICATED, Authenticator, Presented, Unauthenticated, User
+from nodeagent.contracts.server import (
+    ANONYMOUS,
+    GROUP_UNAUTHENTICATED,
+    Authenticator,
+    RequestCredentials,
+    Unauthenticated,
+    User,
+)
 
 
 @hookimpl(trylast=True)
@@ -20,7 +27,7 @@ def nodeagent_provide_authenticators(context: AgentContext) -> Sequence[Authenti
 class AnonymousAuthenticator:
     """Takes whoever shows nothing; a credential that nobody knew is not made good by it."""
 
-    async def authenticate(self, presented: Presented) -> User | None:
+    async def authenticate(self, presented: RequestCredentials) -> User | None:
         if presented.certificate is not None or presented.token is not None:
             raise Unauthenticated("a credential that nobody here knows")
         return User(ANONYMOUS, (GROUP_UNAUTHENTICATED,))

@@ -15,7 +15,7 @@ from nodeagent.apiclient.reviews import TOKEN_REVIEWS, Answers, review
 from nodeagent.base.secret import Secret
 from nodeagent.contracts.api import Api
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.server import Authenticator, Presented, ServerRefused, Unauthenticated, User
+from nodeagent.contracts.server import Authenticator, RequestCredentials, ServerConfigError, Unauthenticated, User
 from nodeagent.errors import ApiError
 
 _log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ def nodeagent_provide_authenticators(context: AgentContext) -> Sequence[Authenti
     if not config.authentication.webhook.enabled:
         return ()
     if context.new_api is None:
-        raise ServerRefused(
+        raise ServerConfigError(
             "authentication.webhook needs an API server: give --kubeconfig, or set authentication.webhook.enabled: "
             "false and authentication.x509.clientCAFile, or enableServer: false"
         )
@@ -44,7 +44,7 @@ class WebhookAuthenticator:
         self._seconds = context.config.authentication.webhook.cache_ttl.seconds
         self._answers: Answers[bytes, User | None] = Answers(context.clock, context.tasks)
 
-    async def authenticate(self, presented: Presented) -> User | None:
+    async def authenticate(self, presented: RequestCredentials) -> User | None:
         token = presented.token
         if token is None:
             return None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from nodeagent import hookimpl
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.server import Authenticator, Presented, Unauthenticated, User
+from nodeagent.contracts.server import Authenticator, RequestCredentials, Unauthenticated, User
 
 
 @hookimpl(tryfirst=True)
@@ -22,7 +22,7 @@ def nodeagent_provide_authenticators(context: AgentContext) -> Sequence[Authenti
 class X509Authenticator:
     """Reads the user from a verified certificate."""
 
-    async def authenticate(self, presented: Presented) -> User | None:
+    async def authenticate(self, presented: RequestCredentials) -> User | None:
         certificate = presented.certificate
         if certificate is None:
             return None

@@ -13,7 +13,7 @@ from nodeagent import hookimpl
 from nodeagent.apiclient.reviews import SUBJECT_ACCESS_REVIEWS, Answers, review
 from nodeagent.contracts.api import Api
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.server import AuthorizationFailed, Authorizer, Question, ServerRefused
+from nodeagent.contracts.server import AuthorizationAttributes, AuthorizationFailed, Authorizer, ServerConfigError
 from nodeagent.errors import ApiError
 
 
@@ -23,7 +23,7 @@ def nodeagent_provide_authorizer(context: AgentContext) -> Authorizer:
     if config.authorization.mode == "AlwaysAllow":
         return AlwaysAllow()
     if context.new_api is None:
-        raise ServerRefused(
+        raise ServerConfigError(
             "authorization.mode Webhook needs an API server: give --kubeconfig, or set authorization.mode: AlwaysAllow "
             "or enableServer: false"
         )
@@ -33,7 +33,7 @@ def nodeagent_provide_authorizer(context: AgentContext) -> Authorizer:
 class AlwaysAllow:
     """Lets everybody through whom an authenticator knows."""
 
-    async def allows(self, question: Question) -> bool:
+    async def allows(self, question: AuthorizationAttributes) -> bool:
         return True
 
 
@@ -47,7 +47,7 @@ class WebhookAuthorizer:
         self._no_seconds = webhook.cache_unauthorized_ttl.seconds
         self._answers: Answers[Hashable, bool] = Answers(context.clock, context.tasks)
 
-    async def allows(self, question: Question) -> bool:
+    async def allows(self, question: AuthorizationAttributes) -> bool:
         user = question.user
         key = (question, tuple(sorted(user.extra.items())))
         try:
@@ -55,13 +55,13 @@ class WebhookAuthorizer:
         except ApiError as error:
             raise AuthorizationFailed(f"subject access review for {user.name}: {error}") from error
 
-    async def _ask(self, question: Question) -> tuple[bool, float]:
+    async def _ask(self, question: AuthorizationAttributes) -> tuple[bool, float]:
         status = await review(self._api, SUBJECT_ACCESS_REVIEWS, review_spec(question), self._clock)
         allowed = status.get("allowed") is True and status.get("denied") is not True
         return allowed, self._yes_seconds if allowed else self._no_seconds
 
 
-def review_spec(question: Question) -> Mapping[str, Any]:
+def review_spec(question: AuthorizationAttributes) -> Mapping[str, Any]:
     """Return what is asked, as the API writes it."""
     user = question.user
     spec: dict[str, Any] = {

@@ -25,7 +25,7 @@ from nodeagent.errors import NodeAgentError
 
 if TYPE_CHECKING:
     from nodeagent.contracts.background import BackgroundLoop
-    from nodeagent.pluginmanager import PluginManager
+    from nodeagent.contracts.hooks import PluginHost
 
 _log = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ class Iptables:
 
 
 @hookimpl
-def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, plugins: PluginManager) -> None:
+def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, plugins: PluginHost) -> None:
     if config.make_iptables_util_chains:
         chains = Chains.of(identity.current())
         keepers = [

@@ -14,7 +14,7 @@ from nodeagent.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from nodeagent.contracts.background import BackgroundLoop
-    from nodeagent.pluginmanager import PluginManager
+    from nodeagent.contracts.hooks import PluginHost
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ SYSCTLS = Path("/proc/sys")
 
 
 @hookimpl
-def nodeagent_configure(config: NodeAgentConfiguration, plugins: PluginManager) -> None:
+def nodeagent_configure(config: NodeAgentConfiguration, plugins: PluginHost) -> None:
     if config.protect_kernel_defaults:
         refuse_other(SYSCTLS)
     else:

@@ -15,7 +15,7 @@ from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.node import NodeReport
 
 if TYPE_CHECKING:
-    from nodeagent.pluginmanager import PluginManager
+    from nodeagent.contracts.hooks import PluginHost
 
 _KIBI = 1024
 
@@ -32,7 +32,7 @@ class MachineSize:
 
 
 @hookimpl
-def nodeagent_configure(context: AgentContext, plugins: PluginManager) -> None:
+def nodeagent_configure(context: AgentContext, plugins: PluginHost) -> None:
     isolation = context.config.local_storage_capacity_isolation
     plugins.register(NodeCapacity(context.root_dir if isolation else None), name="node_stats.capacity")
 

@@ -19,7 +19,7 @@ from nodeagent.contracts.context import AgentContext
 
 if TYPE_CHECKING:
     from nodeagent.contracts.background import BackgroundLoop
-    from nodeagent.pluginmanager import PluginManager
+    from nodeagent.contracts.hooks import PluginHost
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ OOM_SCORE_FILE = Path("/proc/self/oom_score_adj")
 
 
 @hookimpl
-def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, plugins: PluginManager) -> None:
+def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, plugins: PluginHost) -> None:
     plugins.register(
         ProcessLimits(config.oom_score_adj, config.max_open_files, context.clock), name="process_limits.keeper"
     )

@@ -15,7 +15,7 @@ from nodeagent import hookimpl
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.pods import find_pod
 from nodeagent.contracts.runtime import CheckpointingRuntime, ContainerState
-from nodeagent.contracts.server import Reach, Route
+from nodeagent.contracts.server import Exposure, Route
 from nodeagent.errors import RuntimeFailure
 
 MAX_SECONDS = 3600
@@ -32,7 +32,7 @@ def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
 
     path = "/checkpoint/{namespace}/{pod}/{container}"
     subresources = ("proxy", "checkpoint")
-    return (Route("POST", path, handle, Reach.DEBUG_HIDDEN, subresources=subresources, streams=True),)
+    return (Route("POST", path, handle, Exposure.DEBUG_HIDDEN, subresources=subresources, streams=True),)
 
 
 async def checkpoint(context: AgentContext, request: web.Request) -> web.Response:

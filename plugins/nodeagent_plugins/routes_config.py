@@ -11,7 +11,7 @@ from nodeagent import hookimpl
 from nodeagent.base import identity
 from nodeagent.config.load import masked
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.server import Reach, Route
+from nodeagent.contracts.server import Exposure, Route
 
 
 @hookimpl
@@ -20,4 +20,4 @@ def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
         name = f"{identity.current().component}config"
         return web.Response(body=msgspec.json.encode({name: masked(context.config)}), content_type="application/json")
 
-    return (Route("GET", "/configz", configz, Reach.DEBUG_HIDDEN),)
+    return (Route("GET", "/configz", configz, Exposure.DEBUG_HIDDEN),)

@@ -18,7 +18,7 @@ from nodeagent.config.flags import field_flags
 from nodeagent.config.load import masked
 from nodeagent.config.nodeflags import NODE_FLAGS
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.server import Reach, Route
+from nodeagent.contracts.server import Exposure, Route
 
 _NOTE = "For people only: the layout of this page may change at any time."
 
@@ -33,7 +33,9 @@ def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
     async def statusz(request: web.Request) -> web.Response:
         return web.Response(text=status_page(started_at, context.clock.wall()))
 
-    return Route("GET", "/flagz", flagz, Reach.DEBUG_HIDDEN), Route("GET", "/statusz", statusz, Reach.DEBUG_HIDDEN)
+    return Route("GET", "/flagz", flagz, Exposure.DEBUG_HIDDEN), Route(
+        "GET", "/statusz", statusz, Exposure.DEBUG_HIDDEN
+    )
 
 
 def flags_page(context: AgentContext) -> str:

@@ -11,7 +11,7 @@ from aiohttp import web
 from nodeagent import hookimpl
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.runtime import ContainerInfo, ContainerState, SandboxInfo
-from nodeagent.contracts.server import Reach, Route
+from nodeagent.contracts.server import Exposure, Route
 from nodeagent.model.pod import Pod
 
 
@@ -25,10 +25,10 @@ def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
         return _list(running_pods(sandboxes, await context.runtime.list_containers()))
 
     return (
-        Route("GET", "/pods", pods, Reach.READ_ONLY),
-        Route("GET", "/pods/", pods, Reach.READ_ONLY),
-        Route("GET", "/runningpods", running, Reach.DEBUG),
-        Route("GET", "/runningpods/", running, Reach.DEBUG),
+        Route("GET", "/pods", pods, Exposure.READ_ONLY),
+        Route("GET", "/pods/", pods, Exposure.READ_ONLY),
+        Route("GET", "/runningpods", running, Exposure.DEBUG),
+        Route("GET", "/runningpods/", running, Exposure.DEBUG),
     )
 
 

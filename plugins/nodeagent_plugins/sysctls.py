@@ -15,7 +15,7 @@ from nodeagent.model.checks import sysctl_name
 from nodeagent.model.pod import Pod
 
 if TYPE_CHECKING:
-    from nodeagent.pluginmanager import PluginManager
+    from nodeagent.contracts.hooks import PluginHost
 
 Kernel = tuple[int, int]
 
@@ -38,7 +38,7 @@ _NET_PREFIX = "net."
 
 
 @hookimpl
-def nodeagent_configure(config: NodeAgentConfiguration, plugins: PluginManager) -> None:
+def nodeagent_configure(config: NodeAgentConfiguration, plugins: PluginHost) -> None:
     allowed = (*safe_sysctls(kernel_version(os.uname().release)), *config.allowed_unsafe_sysctls)
     plugins.register(SysctlAdmission(allowed), name="sysctls.admission")
 

@@ -21,7 +21,7 @@ from nodeagent.base.secret import Secret
 from nodeagent.config.settings import NodeSettings
 from nodeagent.contracts.api import CONFIG_MAPS, CORE_EVENTS, NODES, PODS, SECRETS, SERVICE_ACCOUNTS
 from nodeagent.contracts.eviction import PLAN_QUESTION
-from nodeagent.contracts.server import Presented, Question, User
+from nodeagent.contracts.server import AuthorizationAttributes, RequestCredentials, User
 from nodeagent.testing import (
     FakeApi,
     FakeImages,
@@ -76,7 +76,7 @@ from nodeagent_plugins import (
     volumes,
 )
 
-NEVER_SEEN = Presented(token=Secret("never-seen"))
+NEVER_SEEN = RequestCredentials(token=Secret("never-seen"))
 
 
 def test_each_provide_hook_has_a_suite():
@@ -361,7 +361,7 @@ class TestAnonymous(AuthenticatorContract):
 
     @pytest.fixture
     def good(self):
-        return Presented()
+        return RequestCredentials()
 
     @pytest.fixture
     def bad(self):
@@ -375,11 +375,11 @@ class TestX509(AuthenticatorContract):
 
     @pytest.fixture
     def good(self):
-        return Presented(certificate={"subject": ((("commonName", "ada"),), (("organizationName", "ops"),))})
+        return RequestCredentials(certificate={"subject": ((("commonName", "ada"),), (("organizationName", "ops"),))})
 
     @pytest.fixture
     def bad(self):
-        return Presented(certificate={"subject": ((("organizationName", "ops"),),)})
+        return RequestCredentials(certificate={"subject": ((("organizationName", "ops"),),)})
 
 
 class TestTokenReview(AuthenticatorContract):
@@ -390,7 +390,7 @@ class TestTokenReview(AuthenticatorContract):
 
     @pytest.fixture
     def good(self):
-        return Presented(token=Secret("good"))
+        return RequestCredentials(token=Secret("good"))
 
     @pytest.fixture
     def bad(self):
@@ -398,7 +398,7 @@ class TestTokenReview(AuthenticatorContract):
 
 
 def question(subresource):
-    return Question(User("ada"), "get", subresource, "node-1")
+    return AuthorizationAttributes(User("ada"), "get", subresource, "node-1")
 
 
 class TestAccessReview(AuthorizerContract):
@@ -435,7 +435,7 @@ class TestRoutes(RouteContract):
 class TestEvictionPlan(LocalQuestionContract):
     @pytest.fixture
     async def question(self, context):
-        (question,) = provided(eviction, "nodeagent_provide_local_questions", context)
+        (question,) = provided(eviction, "nodeagent_provide_local_queries", context)
         assert question.name == PLAN_QUESTION
         return question
 

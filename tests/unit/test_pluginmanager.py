@@ -1,4 +1,4 @@
-"""Plugins are found, checked, ordered and called by name; a bad one harms nobody else."""
+"""Tests for the plugin manager: loading, validation, calling order and failures of plugins."""
 
 import asyncio
 from dataclasses import replace
@@ -15,7 +15,7 @@ from nodeagent.pluginmanager import PluginManager
 SANDBOX = SandboxConfig("web", "uid-web", "default", hostname="x")
 
 
-def admits(answer=None, error=None, order=None, name=""):
+def admits(result=None, error=None, order=None, name=""):
     class Plugin:
         @hookimpl
         async def nodeagent_admit_pod(self, pod):
@@ -23,24 +23,24 @@ def admits(answer=None, error=None, order=None, name=""):
                 order.append(name)
             if error is not None:
                 raise error
-            return answer
+            return result
 
     return Plugin()
 
 
-async def test_a_question_takes_the_first_answer_and_records_whose_it_was():
+async def test_call_first_returns_first_result_and_records_its_plugin():
     manager = PluginManager()
     manager.register(admits(), name="a")
     manager.register(admits(Rejection("No", "because")), name="b")
     manager.register(admits(Rejection("Never", "asked")), name="c")
 
-    answer = await manager.ask("nodeagent_admit_pod", subject="default/web", pod=None, active=())
+    result = await manager.call_first("nodeagent_admit_pod", subject="default/web", pod=None, active=())
 
-    assert (answer.plugin, answer.value.reason) == ("b", "No")
+    assert (result.plugin, result.value.reason) == ("b", "No")
     assert [(d.plugin, d.subject) for d in manager.decisions] == [("b", "default/web")]
 
 
-async def test_plugins_are_asked_in_order_of_registration_unless_they_ask_to_be_first_or_last():
+async def test_plugins_run_in_registration_order_between_tryfirst_and_trylast():
     order = []
 
     class First:
@@ -59,41 +59,41 @@ async def test_plugins_are_asked_in_order_of_registration_unless_they_ask_to_be_
     manager.register(admits(order=order, name="b"), name="b")
     manager.register(First(), name="f")
 
-    await manager.ask("nodeagent_admit_pod", pod=None, active=())
+    await manager.call_first("nodeagent_admit_pod", pod=None, active=())
 
     assert order == ["first", "a", "b", "last"]
 
 
-async def test_an_error_in_a_question_names_the_plugin_and_is_counted():
+async def test_error_in_decision_hook_names_plugin_and_is_counted():
     manager = PluginManager()
     manager.register(admits(error=OSError("boom")), name="bad")
 
     with pytest.raises(PluginError, match=r"plugin bad: nodeagent_admit_pod failed: .*boom"):
-        await manager.ask("nodeagent_admit_pod", pod=None, active=())
+        await manager.call_first("nodeagent_admit_pod", pod=None, active=())
 
     stats = manager.plugins()[0].stats["nodeagent_admit_pod"]
     assert (stats.calls, stats.failures) == (1, 1)
 
 
-async def test_a_failure_is_told_with_its_place_in_the_plugin():
+async def test_error_contains_file_and_line_in_the_plugin():
     manager = PluginManager()
     manager.register(admits(error=OSError("boom")), name="bad")
 
     with pytest.raises(PluginError, match=r"OSError\('boom'\) in test_pluginmanager\.py:\d+$"):
-        await manager.ask("nodeagent_admit_pod", pod=None, active=())
+        await manager.call_first("nodeagent_admit_pod", pod=None, active=())
 
 
-async def test_an_answer_of_another_kind_is_told_with_the_plugin_s_name():
+async def test_result_of_wrong_type_is_an_error_that_names_the_plugin():
     manager = PluginManager()
-    manager.register(admits(answer=False), name="slip")
+    manager.register(admits(result=False), name="slip")
 
-    with pytest.raises(PluginError, match="plugin slip: nodeagent_admit_pod answered False, which is no Rejection"):
-        await manager.ask("nodeagent_admit_pod", pod=None, active=())
+    with pytest.raises(PluginError, match="plugin slip: nodeagent_admit_pod returned False, expected Rejection"):
+        await manager.call_first("nodeagent_admit_pod", pod=None, active=())
 
     assert manager.plugins()[0].stats["nodeagent_admit_pod"].failures == 1
 
 
-async def test_an_answer_of_another_kind_does_not_reach_who_asks_tolerantly():
+async def test_result_of_wrong_type_is_dropped_by_a_tolerant_call():
     class Slips:
         @hookimpl
         async def nodeagent_rank_pods_for_eviction(self, candidates):
@@ -102,12 +102,12 @@ async def test_an_answer_of_another_kind_does_not_reach_who_asks_tolerantly():
     manager = PluginManager()
     manager.register(Slips(), name="slip")
 
-    order = await manager.fold("nodeagent_rank_pods_for_eviction", "candidates", (), tolerant=True, signal="s")
+    order = await manager.call_chain("nodeagent_rank_pods_for_eviction", "candidates", (), tolerant=True, signal="s")
 
     assert order == ()
 
 
-def test_one_where_a_sequence_is_wanted_is_told_with_the_plugin_s_name():
+def test_single_object_instead_of_a_sequence_is_an_error():
     class Slips:
         @hookimpl
         def nodeagent_provide_volume_kinds(self):
@@ -116,20 +116,20 @@ def test_one_where_a_sequence_is_wanted_is_told_with_the_plugin_s_name():
     manager = PluginManager()
     manager.register(Slips(), name="slip")
 
-    with pytest.raises(PluginError, match=r"plugin slip: .* answered <object .*, which is no sequence of VolumeKind"):
+    with pytest.raises(PluginError, match=r"plugin slip: .* returned <object .*, expected a sequence of VolumeKind"):
         manager.provide_all("nodeagent_provide_volume_kinds", context=None)
 
 
-async def test_a_time_limit_of_the_plugin_s_own_is_not_taken_for_the_deadline():
+async def test_timeout_raised_by_the_plugin_is_not_reported_as_the_deadline():
     manager = PluginManager()
     manager.register(admits(error=TimeoutError("its database does not answer")), name="slow")
 
     with pytest.raises(PluginError, match=r"failed: .*its database does not answer"):
-        await manager.ask("nodeagent_admit_pod", pod=None, active=())
+        await manager.call_first("nodeagent_admit_pod", pod=None, active=())
 
 
-async def test_a_failing_listener_does_not_keep_an_announcement_from_the_others():
-    heard = []
+async def test_failing_plugin_does_not_prevent_notification_of_others():
+    notified = []
 
     class Bad:
         @hookimpl
@@ -139,18 +139,18 @@ async def test_a_failing_listener_does_not_keep_an_announcement_from_the_others(
     class Good:
         @hookimpl
         async def nodeagent_pod_terminated(self, pod):
-            heard.append(pod)
+            notified.append(pod)
 
     manager = PluginManager()
     manager.register(Bad(), name="bad")
     manager.register(Good(), name="good")
 
-    await manager.announce("nodeagent_pod_terminated", pod="web")
+    await manager.notify("nodeagent_pod_terminated", pod="web")
 
-    assert heard == ["web"]
+    assert notified == ["web"]
 
 
-async def test_a_plugin_that_hangs_is_given_up_after_the_deadline():
+async def test_hanging_plugin_is_cancelled_at_the_deadline():
     class Hangs:
         @hookimpl
         async def nodeagent_admit_pod(self, pod):
@@ -159,15 +159,15 @@ async def test_a_plugin_that_hangs_is_given_up_after_the_deadline():
     manager = PluginManager(deadline_seconds=0.01)
     manager.register(Hangs(), name="slow")
 
-    with pytest.raises(PluginError, match=r"plugin slow: nodeagent_admit_pod took longer than 0\.01 s"):
-        await manager.ask("nodeagent_admit_pod", pod=None, active=())
+    with pytest.raises(PluginError, match=r"plugin slow: nodeagent_admit_pod exceeded its deadline of 0\.01 s"):
+        await manager.call_first("nodeagent_admit_pod", pod=None, active=())
 
 
-async def test_each_plugin_changes_what_the_one_before_returned():
+async def test_call_chain_passes_each_result_to_the_next_plugin():
     def adds(text):
         class Plugin:
             @hookimpl
-            async def nodeagent_change_sandbox(self, sandbox):
+            async def nodeagent_mutate_sandbox(self, sandbox):
                 return replace(sandbox, hostname=sandbox.hostname + text) if text else None
 
         return Plugin()
@@ -176,46 +176,46 @@ async def test_each_plugin_changes_what_the_one_before_returned():
     for name in ("a", "", "b"):
         manager.register(adds(name), name=f"plugin{name}")
 
-    changed = await manager.fold("nodeagent_change_sandbox", "sandbox", SANDBOX, pod=None)
+    changed = await manager.call_chain("nodeagent_mutate_sandbox", "sandbox", SANDBOX, pod=None)
 
     assert changed.hostname == "xab"
 
 
-async def test_a_tolerant_question_passes_over_a_plugin_that_fails():
+async def test_tolerant_call_first_skips_a_failing_plugin():
     manager = PluginManager()
     manager.register(admits(error=RuntimeError("broken")), name="a")
     manager.register(admits(Rejection("No", "because")), name="b")
 
-    answer = await manager.ask("nodeagent_admit_pod", tolerant=True, pod=None, active=())
+    result = await manager.call_first("nodeagent_admit_pod", tolerant=True, pod=None, active=())
 
-    assert answer.plugin == "b"
+    assert result.plugin == "b"
     assert manager.plugins()[0].stats["nodeagent_admit_pod"].failures == 1
 
 
-async def test_a_tolerant_change_leaves_out_a_plugin_that_fails_and_names_its_subject():
+async def test_tolerant_call_chain_skips_a_failing_plugin_and_records_subject():
     class Breaks:
         @hookimpl
-        async def nodeagent_change_sandbox(self, sandbox):
+        async def nodeagent_mutate_sandbox(self, sandbox):
             raise RuntimeError("broken")
 
     class Adds:
         @hookimpl
-        async def nodeagent_change_sandbox(self, sandbox):
+        async def nodeagent_mutate_sandbox(self, sandbox):
             return replace(sandbox, hostname="xa")
 
     manager = PluginManager()
     manager.register(Breaks(), name="broken")
     manager.register(Adds(), name="good")
 
-    changed = await manager.fold(
-        "nodeagent_change_sandbox", "sandbox", SANDBOX, subject="default/web", tolerant=True, pod=None
+    changed = await manager.call_chain(
+        "nodeagent_mutate_sandbox", "sandbox", SANDBOX, subject="default/web", tolerant=True, pod=None
     )
 
     assert changed.hostname == "xa"
     assert [(d.plugin, d.subject) for d in manager.decisions] == [("good", "default/web")]
 
 
-async def test_answers_are_gathered_with_the_names_of_their_plugins():
+async def test_gather_returns_results_with_plugin_names():
     class Reports:
         @hookimpl
         async def nodeagent_report_node(self):
@@ -224,21 +224,21 @@ async def test_answers_are_gathered_with_the_names_of_their_plugins():
     manager = PluginManager()
     manager.register(Reports(), name="stats")
 
-    (answer,) = await manager.gather("nodeagent_report_node")
+    (result,) = await manager.gather("nodeagent_report_node")
 
-    assert (answer.plugin, answer.value.capacity) == ("stats", {"cpu": "1"})
+    assert (result.plugin, result.value.capacity) == ("stats", {"cpu": "1"})
 
 
-def test_an_unknown_hook_is_refused_at_load():
+def test_unknown_hook_is_rejected_at_load():
     class Typo:
         @hookimpl
         async def nodeagent_admit_pods(self, pod): ...
 
-    with pytest.raises(PluginError, match="plugin typo: implements nodeagent_admit_pods, which is no hook"):
+    with pytest.raises(PluginError, match="plugin typo: implements unknown hook nodeagent_admit_pods"):
         PluginManager().register(Typo(), name="typo")
 
 
-def test_an_argument_that_the_hook_does_not_have_is_refused_at_load():
+def test_unknown_argument_is_rejected_at_load():
     class Wrong:
         @hookimpl
         async def nodeagent_admit_pod(self, pods): ...
@@ -247,7 +247,7 @@ def test_an_argument_that_the_hook_does_not_have_is_refused_at_load():
         PluginManager().register(Wrong(), name="wrong")
 
 
-def test_a_moment_hook_that_is_not_async_is_refused_at_load():
+def test_plain_function_for_an_async_hook_is_rejected_at_load():
     class Plain:
         @hookimpl
         def nodeagent_admit_pod(self, pod): ...
@@ -256,28 +256,28 @@ def test_a_moment_hook_that_is_not_async_is_refused_at_load():
         PluginManager().register(Plain(), name="plain")
 
 
-def test_a_part_nobody_provides_is_named():
+def test_missing_provider_is_named():
     with pytest.raises(PluginError, match="no plugin provides runtime"):
         PluginManager().provide("nodeagent_provide_runtime", context=None)
 
 
-def test_a_third_party_provides_before_a_bundled_plugin():
-    def provides(part):
+def test_third_party_provider_takes_precedence_over_bundled_one():
+    def provides(runtime):
         class Plugin:
             @hookimpl
             def nodeagent_provide_runtime(self, context):
-                return part
+                return runtime
 
         return Plugin()
 
     manager = PluginManager()
     manager.register(provides("bundled"), name="a", origin="nodeagent")
-    manager.register(provides("foreign"), name="b", origin="elsewhere")
+    manager.register(provides("third party"), name="b", origin="elsewhere")
 
-    assert manager.provide("nodeagent_provide_runtime", context=None) == "foreign"
+    assert manager.provide("nodeagent_provide_runtime", context=None) == "third party"
 
 
-def test_bundled_plugins_come_by_their_entry_points_and_can_be_disabled():
+def test_bundled_plugins_load_from_entry_points_and_can_be_disabled():
     manager = PluginManager()
     manager.load_entry_points(disabled=["cri"])
 
@@ -290,6 +290,6 @@ def test_bundled_plugins_come_by_their_entry_points_and_can_be_disabled():
         manager.provide("nodeagent_provide_runtime", context=None)
 
 
-def test_disabling_a_plugin_that_is_not_installed_is_an_error():
+def test_disabling_a_plugin_that_is_not_installed_fails():
     with pytest.raises(PluginError, match="plugin nope: cannot be disabled because it is not installed"):
         PluginManager().load_entry_points(disabled=["nope"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +13,7 @@ from apiserver_stub.objects import Object
 from apiserver_stub.resources.registry import Resource
 from apiserver_stub.status import ApiError
 from apiserver_stub.webhook import WebhookError
-from nodeagent.base import identity
+from nodeagent.base import gobase64, identity
 
 VERSIONS = ("v1", "v1beta1")
 _GROUP = identity.current().group("admission")
@@ -91,11 +89,11 @@ def read_answer(body: Object, version: str, uid: str, *, may_patch: bool) -> Ans
         if patch:
             if version == "v1" and patch_type != "JSONPatch":
                 raise WebhookError(f'webhook returned response.patch but not response.patchType, got "{patch_type}"')
-            found = msgspec.json.decode(base64.b64decode(patch, validate=True))
+            found = msgspec.json.decode(gobase64.decode(patch))
             if not isinstance(found, list):
                 raise WebhookError("webhook returned a patch that is no list")
             answer.patch = found
-    except (TypeError, ValueError, AttributeError, binascii.Error, RecursionError) as error:
+    except (TypeError, ValueError, AttributeError, RecursionError) as error:
         raise WebhookError(f"received invalid webhook response: {error}") from error
     return answer
 

@@ -6,14 +6,14 @@ A reader takes a message and returns its JSON value, or ``None`` where JSON has 
 from __future__ import annotations
 
 import base64
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
+
+from nodeagent.base import gobase64, gotime
 
 
 class Special(NamedTuple):
@@ -30,38 +30,36 @@ def read_bytes(value: bytes) -> str:
 
 def write_bytes(value: str | bytes) -> bytes:
     """Return the bytes behind the base64 text *value*; bytes are taken as they are."""
-    return base64.b64decode(value, validate=True) if isinstance(value, str) else bytes(value)
+    return gobase64.decode(value) if isinstance(value, str) else bytes(value)
 
 
 @lru_cache(maxsize=512)
-def _rfc3339(seconds: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+def _rendered(seconds: int, micros: int | None = None) -> str:
+    if not gotime.LEAST_SECONDS <= seconds <= gotime.MOST_SECONDS:
+        raise ValueError(f"time out of range: {seconds} seconds")
+    return gotime.render(seconds, micros)
 
 
 def _read_time(message: Any) -> str | None:
     seconds = message.seconds
-    # an empty message is the zero time, which JSON shows as null
-    return _rfc3339(seconds) + "Z" if seconds or message.nanos else None
+    # An empty message is the zero time, which JSON shows as null, and so is the first second of year 1.
+    return _rendered(seconds) if (seconds or message.nanos) and seconds != gotime.ZERO_SECONDS else None
 
 
 def _write_time(message: Any, text: str) -> None:
-    message.seconds = int(_parse(text).timestamp() // 1)
+    message.seconds = gotime.parse(text).seconds
 
 
 def _read_micro_time(message: Any) -> str | None:
     seconds, nanos = message.seconds, message.nanos
-    return f"{_rfc3339(seconds)}.{nanos // 1000:06d}Z" if seconds or nanos else None
+    if not (seconds or nanos) or (seconds, nanos) == (gotime.ZERO_SECONDS, 0):
+        return None
+    return _rendered(seconds, nanos // 1000)
 
 
 def _write_micro_time(message: Any, text: str) -> None:
-    moment = _parse(text)
-    message.seconds = int(moment.replace(microsecond=0).timestamp())
-    message.nanos = moment.microsecond * 1000
-
-
-def _parse(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    message.seconds, nanos = gotime.parse(text)
+    message.nanos = nanos // 1000 * 1000
 
 
 def _read_quantity(message: Any) -> str:

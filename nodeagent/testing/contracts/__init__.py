@@ -80,7 +80,7 @@ SUITES: Mapping[str, type] = {
     "nodeagent_provide_authenticators": AuthenticatorContract,
     "nodeagent_provide_authorizer": AuthorizerContract,
     "nodeagent_provide_routes": RouteContract,
-    "nodeagent_provide_local_questions": LocalQuestionContract,
+    "nodeagent_provide_local_queries": LocalQuestionContract,
     "nodeagent_provide_node_checks": NodeCheckContract,
 }
 """The suite of each provide hook: what is provided, or each of what is provided, passes it."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from nodeagent.contracts.checks import Finding, NodeCheck, NotKnown, Severity
+from nodeagent.contracts.checks import CheckInconclusive, Finding, NodeCheck, Severity
 
 _LIMIT_SECONDS = 15.0
 
@@ -41,5 +41,5 @@ async def _findings(check: NodeCheck) -> Sequence[Finding]:
     """Return what *check* found; nothing when it cannot tell, as it may."""
     try:
         return await check.run()
-    except NotKnown:
+    except CheckInconclusive:
         return ()

@@ -10,8 +10,16 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 import pytest
 
-from nodeagent.contracts.local import LocalQuestion
-from nodeagent.contracts.server import Authenticator, Authorizer, Presented, Question, Reach, Route, Unauthenticated
+from nodeagent.contracts.local import LocalQuery
+from nodeagent.contracts.server import (
+    Authenticator,
+    AuthorizationAttributes,
+    Authorizer,
+    Exposure,
+    RequestCredentials,
+    Route,
+    Unauthenticated,
+)
 from nodeagent.errors import NodeAgentError
 
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "*"}
@@ -27,26 +35,26 @@ class AuthenticatorContract:
         yield
 
     @pytest.fixture
-    def good(self) -> Presented:
+    def good(self) -> RequestCredentials:
         """What a user shows whom it knows."""
         raise NotImplementedError
 
     @pytest.fixture
-    def bad(self) -> Presented:
+    def bad(self) -> RequestCredentials:
         """What is of its kind and no good."""
         raise NotImplementedError
 
-    async def test_knows_its_users_each_time(self, authenticator: Authenticator, good: Presented) -> None:
+    async def test_knows_its_users_each_time(self, authenticator: Authenticator, good: RequestCredentials) -> None:
         first = await authenticator.authenticate(good)
         assert first is not None and first.name
         assert await authenticator.authenticate(good) == first
 
-    async def test_at_once_too(self, authenticator: Authenticator, good: Presented) -> None:
+    async def test_at_once_too(self, authenticator: Authenticator, good: RequestCredentials) -> None:
         users = await asyncio.gather(*(authenticator.authenticate(good) for _ in range(5)))
         assert len(set(users)) == 1
 
     async def test_refuses_what_is_no_good_without_repeating_it(
-        self, authenticator: Authenticator, bad: Presented
+        self, authenticator: Authenticator, bad: RequestCredentials
     ) -> None:
         with pytest.raises(Unauthenticated) as caught:
             await authenticator.authenticate(bad)
@@ -64,24 +72,28 @@ class AuthorizerContract:
         yield
 
     @pytest.fixture
-    def allowed(self) -> Question:
+    def allowed(self) -> AuthorizationAttributes:
         """Something that is allowed."""
         raise NotImplementedError
 
     @pytest.fixture
-    def denied(self) -> Question | None:
+    def denied(self) -> AuthorizationAttributes | None:
         """Something that is not; ``None`` for one that allows everything."""
         return None
 
-    async def test_lets_through_what_is_allowed_each_time(self, authorizer: Authorizer, allowed: Question) -> None:
+    async def test_lets_through_what_is_allowed_each_time(
+        self, authorizer: Authorizer, allowed: AuthorizationAttributes
+    ) -> None:
         assert [await authorizer.allows(allowed) for _ in range(2)] == [True, True]
 
-    async def test_refuses_what_is_not_each_time(self, authorizer: Authorizer, denied: Question | None) -> None:
+    async def test_refuses_what_is_not_each_time(
+        self, authorizer: Authorizer, denied: AuthorizationAttributes | None
+    ) -> None:
         if denied is not None:
             assert [await authorizer.allows(denied) for _ in range(2)] == [False, False]
 
     async def test_answers_many_at_once(
-        self, authorizer: Authorizer, allowed: Question, denied: Question | None
+        self, authorizer: Authorizer, allowed: AuthorizationAttributes, denied: AuthorizationAttributes | None
     ) -> None:
         questions = [allowed, denied or allowed, allowed]
         answers = await asyncio.gather(*(authorizer.allows(question) for question in questions))
@@ -110,14 +122,14 @@ class RouteContract:
         assert [r.path for r in routes if not all(r.subresources) or not r.subresources] == []
 
     def test_nothing_streams_to_people_nobody_knows(self, routes: Sequence[Route]) -> None:
-        assert [r.path for r in routes if r.reach is Reach.READ_ONLY and r.streams] == []
+        assert [r.path for r in routes if r.exposure is Exposure.READ_ONLY and r.streams] == []
 
 
 class LocalQuestionContract:
     """Fixtures to provide: ``question`` and ``arguments``."""
 
     @pytest.fixture
-    def question(self) -> LocalQuestion:
+    def question(self) -> LocalQuery:
         """The implementation."""
         raise NotImplementedError
 
@@ -126,14 +138,14 @@ class LocalQuestionContract:
         """Arguments that can be answered, as JSON."""
         return b"{}"
 
-    def test_has_a_name_in_words_and_dots(self, question: LocalQuestion) -> None:
+    def test_has_a_name_in_words_and_dots(self, question: LocalQuery) -> None:
         assert re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*", question.name)
 
-    async def test_answers_with_something_that_can_be_sent(self, question: LocalQuestion, arguments: bytes) -> None:
+    async def test_answers_with_something_that_can_be_sent(self, question: LocalQuery, arguments: bytes) -> None:
         answer = await question.answer(msgspec.json.decode(arguments, type=question.request))
         assert msgspec.json.decode(msgspec.json.encode(answer)) is not None
 
-    async def test_takes_no_arguments_of_another_kind(self, question: LocalQuestion) -> None:
+    async def test_takes_no_arguments_of_another_kind(self, question: LocalQuery) -> None:
         with pytest.raises((msgspec.ValidationError, ValueError, NodeAgentError)):
             await question.answer(msgspec.json.decode(b'"something else"', type=question.request))
 

@@ -12,7 +12,7 @@ from nodeagent.contracts.pods import Rejection
 from nodeagent.model.pod import Pod
 
 if TYPE_CHECKING:
-    from nodeagent.pluginmanager import PluginManager
+    from nodeagent.contracts.hooks import PluginHost
 
 NAME = "example_policy"
 _TEXTS = {"type": "array", "items": {"type": "string", "minLength": 1}, "uniqueItems": True}
@@ -32,7 +32,7 @@ def nodeagent_settings_schema() -> dict[str, Any]:
 
 
 @hookimpl
-def nodeagent_configure(context: AgentContext, plugins: PluginManager) -> None:
+def nodeagent_configure(context: AgentContext, plugins: PluginHost) -> None:
     policy = read_policy(context.plugin_settings.get(NAME, {}))
     plugins.register(PolicyAdmission(policy), name=f"{NAME}.admission")
 

@@ -17,7 +17,7 @@ from nodeagent.contracts.eviction import Reclaimed
 from nodeagent_plugins.container_gc.collector import ContainerCollector
 
 if TYPE_CHECKING:
-    from nodeagent.pluginmanager import PluginManager
+    from nodeagent.contracts.hooks import PluginHost
 
 NAME = "container_gc"
 _DISKS = ("nodefs", "imagefs", "containerfs")
@@ -26,7 +26,7 @@ RECLAIM_SECONDS = 7.0
 
 
 @hookimpl
-def nodeagent_configure(context: AgentContext, plugins: PluginManager) -> None:
+def nodeagent_configure(context: AgentContext, plugins: PluginHost) -> None:
     plugins.register(ContainerGc(context), name=f"{NAME}.node")
 
 

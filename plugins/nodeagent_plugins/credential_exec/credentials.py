@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from nodeagent.contracts.images import CredentialAnswer, CredentialInquiry
+from nodeagent.contracts.images import CredentialLookup, CredentialLookupResult
 from nodeagent.contracts.runtime import Credentials
 from nodeagent.model.registry import Keyring, location_key
 from nodeagent_plugins.credential_exec.provider import ExecProvider
 
 
 class ExecCredentials:
-    """Keeps the contract of :class:`~nodeagent.contracts.images.InquiringCredentialProvider`.
+    """Keeps the contract of :class:`~nodeagent.contracts.images.DiagnosableCredentialProvider`.
 
     spec: credential.providers
     """
@@ -24,13 +24,13 @@ class ExecCredentials:
         """Return what may open *image*'s registry, the most specific first."""
         return (await self.inquire(image)).credentials
 
-    async def inquire(self, image: str) -> CredentialAnswer:
+    async def inquire(self, image: str) -> CredentialLookupResult:
         """Return the same with what every provider was asked and answered."""
         inquiries = tuple(await asyncio.gather(*(provider.inquire(image) for provider in self._providers)))
-        return CredentialAnswer(combine(inquiries, image), inquiries)
+        return CredentialLookupResult(combine(inquiries, image), inquiries)
 
 
-def combine(inquiries: Sequence[CredentialInquiry], image: str) -> tuple[Credentials, ...]:
+def combine(inquiries: Sequence[CredentialLookup], image: str) -> tuple[Credentials, ...]:
     """Return the credentials for *image*; where two answers have one key, that of the earlier provider is used."""
     keyring, taken = Keyring[Credentials](), set[str]()
     for inquiry in inquiries:

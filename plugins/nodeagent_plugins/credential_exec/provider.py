@@ -17,7 +17,7 @@ from nodeagent.base.aio.program import Finished, Limits, Program, run_program
 from nodeagent.base.duration import Duration
 from nodeagent.base.metrics import Counter, Histogram
 from nodeagent.config.types import CredentialProvider as ProviderSettings
-from nodeagent.contracts.images import CredentialInquiry
+from nodeagent.contracts.images import CredentialLookup
 from nodeagent.model.registry import matches
 from nodeagent_plugins.credential_exec.cache import AnswerCache, Kept, Key, cache_key
 from nodeagent_plugins.credential_exec.executables import find_program
@@ -46,7 +46,7 @@ class _Flight:
     """A question under way."""
 
     image: str
-    task: asyncio.Task[tuple[Answer | None, CredentialInquiry]]
+    task: asyncio.Task[tuple[Answer | None, CredentialLookup]]
 
 
 class ExecProvider:
@@ -73,7 +73,7 @@ class ExecProvider:
         self._usual_key = CacheKeyType.IMAGE
         self._flights: dict[Key, _Flight] = {}
 
-    async def inquire(self, image: str) -> CredentialInquiry:
+    async def inquire(self, image: str) -> CredentialLookup:
         """Return what the provider says about *image*, if a pattern matches it; never raises.
 
         Whoever asks while an answer to the same question is under way shares it. Which questions are the same is told
@@ -81,7 +81,7 @@ class ExecProvider:
         """
         patterns = tuple(pattern for pattern in self._settings.match_images if matches(pattern, image))
         if not patterns:
-            return CredentialInquiry(self.name)
+            return CredentialLookup(self.name)
         while True:
             kept = self._cache.get(image)
             if kept is not None:
@@ -91,10 +91,10 @@ class ExecProvider:
             if answer is None or cache_key(answer.key_type, image) == cache_key(answer.key_type, flight.image):
                 return replace(inquiry, patterns=patterns)
 
-    def _from_cache(self, kept: Kept, patterns: tuple[str, ...]) -> CredentialInquiry:
+    def _from_cache(self, kept: Kept, patterns: tuple[str, ...]) -> CredentialLookup:
         left = Duration.of(seconds=round(kept.until - self._clock.now()))
         caching = f"{kept.answer.key_type}, for another {left}"
-        return CredentialInquiry(self.name, patterns, auth=kept.answer.auth, caching=caching)
+        return CredentialLookup(self.name, patterns, auth=kept.answer.auth, caching=caching)
 
     def _flight(self, image: str) -> _Flight:
         key = cache_key(self._usual_key, image)
@@ -105,10 +105,10 @@ class ExecProvider:
             task.add_done_callback(lambda _: self._flights.pop(key, None))
         return flight
 
-    async def _ask(self, image: str) -> tuple[Answer | None, CredentialInquiry]:
+    async def _ask(self, image: str) -> tuple[Answer | None, CredentialLookup]:
         request = encode_request(self._settings.api_version, image)
         command = (str(self._directory / self.name), *self._settings.args)
-        inquiry = CredentialInquiry(self.name, command=command, request=request.decode().rstrip())
+        inquiry = CredentialLookup(self.name, command=command, request=request.decode().rstrip())
         started = self._clock.now()
         try:
             answer = await self._run_once(request)

@@ -17,7 +17,7 @@ from nodeagent.base import identity
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.eviction import PLAN_QUESTION, PlanRequest
-from nodeagent.contracts.local import LocalQuestion
+from nodeagent.contracts.local import LocalQuery
 from nodeagent.contracts.node import NodeConditionReport, NodeReport
 from nodeagent.contracts.pods import Rejection
 from nodeagent.model.eviction_thresholds import Signal
@@ -29,7 +29,7 @@ from nodeagent_plugins.eviction.memory import CgroupMemory, MemorySource, Memory
 from nodeagent_plugins.eviction.signals import Condition
 
 if TYPE_CHECKING:
-    from nodeagent.pluginmanager import PluginManager
+    from nodeagent.contracts.hooks import PluginHost
 
 _TEXTS = {
     Condition.MEMORY: ("HasInsufficientMemory", "has insufficient memory available"),
@@ -39,14 +39,14 @@ _TEXTS = {
 
 
 @hookimpl
-def nodeagent_configure(context: AgentContext, plugins: PluginManager) -> None:
+def nodeagent_configure(context: AgentContext, plugins: PluginHost) -> None:
     plugins.register(Eviction(context, plugins), name="eviction.manager")
 
 
 class Eviction:
     """The plugin's hooks around one manager."""
 
-    def __init__(self, context: AgentContext, plugins: PluginManager) -> None:
+    def __init__(self, context: AgentContext, plugins: PluginHost) -> None:
         self._context = context
         self.manager = EvictionManager(context, plugins)
 
@@ -68,8 +68,8 @@ class Eviction:
         return loops
 
     @hookimpl
-    def nodeagent_provide_local_questions(self) -> Sequence[LocalQuestion]:
-        return (LocalQuestion(PLAN_QUESTION, PlanRequest, self.manager.plan),)
+    def nodeagent_provide_local_queries(self) -> Sequence[LocalQuery]:
+        return (LocalQuery(PLAN_QUESTION, PlanRequest, self.manager.plan),)
 
     @hookimpl(tryfirst=True)
     async def nodeagent_admit_pod(self, pod: Pod) -> Rejection | None:

@@ -17,7 +17,7 @@ from nodeagent_plugins.eviction.ranking import rank
 from nodeagent_plugins.eviction.signals import Layout, Observation
 
 if TYPE_CHECKING:
-    from nodeagent.pluginmanager import Answer, PluginManager
+    from nodeagent.contracts.hooks import HookResult, PluginHost
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Chooser:
     :param pods: returns the directory of pods.
     """
 
-    def __init__(self, pods: PodDirectory, plugins: PluginManager) -> None:
+    def __init__(self, pods: PodDirectory, plugins: PluginHost) -> None:
         self._pods, self._plugins = pods, plugins
         self._ending: dict[str, float] = {}
         self._at_once: set[str] = set()
@@ -76,7 +76,7 @@ class Chooser:
     async def ranked(self, signal: Signal, measure: Measure, *, hard: bool = False) -> Sequence[EvictionCandidate]:
         """Return the candidates in the order in which they would go, as plugins want it."""
         own = rank(signal, self.candidates(measure, hard=hard), measure.layout)
-        changed = await self._plugins.fold(
+        changed = await self._plugins.call_chain(
             "nodeagent_rank_pods_for_eviction",
             "candidates",
             own,
@@ -95,10 +95,10 @@ class Chooser:
             )
         return [*order, *known.values()]
 
-    async def veto(self, pod: Pod, signal: str) -> Answer[Rejection] | None:
+    async def veto(self, pod: Pod, signal: str) -> HookResult[Rejection] | None:
         """Return who keeps *pod* and why, or ``None``."""
-        return await self._plugins.ask(
-            "nodeagent_may_evict_pod", subject=pod.full_name, tolerant=True, pod=pod, signal=str(signal)
+        return await self._plugins.call_first(
+            "nodeagent_permit_eviction", subject=pod.full_name, tolerant=True, pod=pod, signal=str(signal)
         )
 
     def _stays(self, pod: Pod, hard: bool) -> bool:

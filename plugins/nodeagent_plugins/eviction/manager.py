@@ -39,7 +39,7 @@ from nodeagent_plugins.eviction.signals import (
 )
 
 if TYPE_CHECKING:
-    from nodeagent.pluginmanager import PluginManager
+    from nodeagent.contracts.hooks import PluginHost
 
 ROUND_SECONDS = 10.0
 CLEANUP_SECONDS = 30.0
@@ -67,7 +67,7 @@ class EvictionManager:
     read_memory: Callable[[], Mapping[Signal, MemoryReading]]
     """Reads the memory that is watched; set by who watches it."""
 
-    def __init__(self, context: AgentContext, plugins: PluginManager) -> None:
+    def __init__(self, context: AgentContext, plugins: PluginHost) -> None:
         self._context, self._plugins, self._clock = context, plugins, context.clock
         config = context.config
         self._isolation = config.local_storage_capacity_isolation
@@ -320,7 +320,7 @@ class EvictionManager:
         answers = await self._plugins.gather("nodeagent_reclaim_disk", signal=str(signal))
         for answer in answers:
             what = f"{answer.value.bytes} bytes: {', '.join(answer.value.items) or 'nothing'}"
-            self._plugins.decide(answer.plugin, "nodeagent_reclaim_disk", str(signal), what)
+            self._plugins.record_decision(answer.plugin, "nodeagent_reclaim_disk", str(signal), what)
         return bool(answers)
 
     async def _is_spared(self, pod: Pod, signal: str) -> bool:
@@ -351,7 +351,7 @@ class EvictionManager:
             self._killed.add(pod.uid)
         _log.info("Pod is evicted", extra={"pod": pod.full_name, "uid": pod.uid, "signal": signal, "text": message})
         EVICTIONS.inc(signal)
-        self._plugins.decide(PLUGIN, "evict", pod.full_name, f"{signal}: {message.strip()}")
+        self._plugins.record_decision(PLUGIN, "evict", pod.full_name, f"{signal}: {message.strip()}")
         self._context.recorder.record(pod.reference(), EventType.WARNING, REASON, message, annotations=annotations)
         self._context.pods.kill(pod.uid, KillReason.EVICTED, message, status_reason=REASON, grace_seconds=grace)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from nodeagent.contracts.eviction import (
+    EvictionOutcome,
     EvictionPlan,
     PlannedPod,
     PlannedThreshold,
     PlanRequest,
     ThresholdMaps,
-    Verdict,
 )
 from nodeagent.model.eviction_thresholds import Signal, Threshold
 from nodeagent.model.pod import Pod
@@ -100,15 +100,15 @@ class Planner:
             why = explain(signal, candidate, measure.layout)
             veto = await self._chooser.veto(candidate.pod, signal)
             if veto is not None:
-                rows.append(_row(candidate.pod, Verdict.SPARED, f"{why}; {veto.value.message}", veto.plugin))
+                rows.append(_row(candidate.pod, EvictionOutcome.SPARED, f"{why}; {veto.value.message}", veto.plugin))
                 continue
-            rows.append(_row(candidate.pod, Verdict.NEXT if taken else Verdict.EVICT, why))
+            rows.append(_row(candidate.pod, EvictionOutcome.NEXT if taken else EvictionOutcome.EVICT, why))
             taken = True
         for pod in self._chooser.untouchable(hard=hard):
             if is_critical(pod):
-                rows.append(_row(pod, Verdict.CRITICAL, "static, mirror or of system priority"))
+                rows.append(_row(pod, EvictionOutcome.CRITICAL, "static, mirror or of system priority"))
             else:
-                rows.append(_row(pod, Verdict.ENDING, "it is being evicted already"))
+                rows.append(_row(pod, EvictionOutcome.ENDING, "it is being evicted already"))
         return rows
 
     async def _over_limits(self, measure: Measure) -> list[PlannedPod]:
@@ -119,12 +119,12 @@ class Planner:
                 continue
             veto = await self._chooser.veto(candidate.pod, excess.signal)
             if veto is None:
-                rows.append(_row(candidate.pod, Verdict.EVICT, excess.message.strip()))
+                rows.append(_row(candidate.pod, EvictionOutcome.EVICT, excess.message.strip()))
             else:
                 why = f"{excess.message}{veto.value.message}"
-                rows.append(_row(candidate.pod, Verdict.SPARED, why, veto.plugin))
+                rows.append(_row(candidate.pod, EvictionOutcome.SPARED, why, veto.plugin))
         return rows
 
 
-def _row(pod: Pod, verdict: Verdict, why: str, plugin: str = "") -> PlannedPod:
+def _row(pod: Pod, verdict: EvictionOutcome, why: str, plugin: str = "") -> PlannedPod:
     return PlannedPod(namespace=pod.namespace, name=pod.name, uid=pod.uid, verdict=verdict, why=why, plugin=plugin)

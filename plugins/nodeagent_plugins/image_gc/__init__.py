@@ -20,7 +20,7 @@ from nodeagent_plugins.image_gc.collector import Collector
 from nodeagent_plugins.image_gc.loop import ImageGcLoop
 
 if TYPE_CHECKING:
-    from nodeagent.pluginmanager import PluginManager
+    from nodeagent.contracts.hooks import PluginHost
 
 NAME = "image_gc"
 OFF_PERCENT = 100
@@ -32,7 +32,7 @@ RECLAIM_SECONDS = 7.0
 
 
 @hookimpl
-def nodeagent_configure(context: AgentContext, plugins: PluginManager) -> None:
+def nodeagent_configure(context: AgentContext, plugins: PluginHost) -> None:
     plugins.register(ImageGc(context), name=f"{NAME}.node")
 
 

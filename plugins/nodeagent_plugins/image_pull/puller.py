@@ -14,11 +14,11 @@ from nodeagent.base.aio import BackoffTable, TokenBucket
 from nodeagent.base.duration import Duration
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.images import (
-    CredentialAnswer,
+    CredentialLookupResult,
     CredentialProvider,
-    InquiringCredentialProvider,
+    DiagnosableCredentialProvider,
     PulledImage,
-    PullUnderWay,
+    PullInProgress,
 )
 from nodeagent.contracts.pull_progress import PullProgress
 from nodeagent.contracts.runtime import Credentials, Image, SandboxConfig
@@ -84,7 +84,7 @@ class Puller:
         self._rate = TokenBucket(config.registry_pull_qps, config.registry_burst, context.clock)
         self._slots = _slots(config.serialize_image_pulls, config.max_parallel_image_pulls)
         self._under_way: dict[Hashable, _Shared] = {}
-        self._asking: dict[object, PullUnderWay] = {}
+        self._asking: dict[object, PullInProgress] = {}
         """One for each pull whose credentials are not known yet."""
         self._access = ImageAccess(context.root_dir) if verify_cached else None
 
@@ -115,10 +115,10 @@ class Puller:
                 self._fail(regarding, "ErrImageNeverPull", text, ImageError(text, reason="ErrImageNeverPull"))
         return await self._pull(pod, regarding, container.image, image, name, sandbox)
 
-    def pulls(self) -> Sequence[PullUnderWay]:
+    def pulls(self) -> Sequence[PullInProgress]:
         """Return the pulls under way, the oldest first."""
         pulls = [
-            PullUnderWay(one.image, one.since, not one.began.is_set(), tuple(dict.fromkeys(one.waiters)))
+            PullInProgress(one.image, one.since, not one.began.is_set(), tuple(dict.fromkeys(one.waiters)))
             for one in self._under_way.values()
         ]
         return sorted([*pulls, *self._asking.values()], key=lambda pull: pull.since)
@@ -227,7 +227,7 @@ class Puller:
     async def _ask_credentials(self, pod: Pod, image: str, name: ImageName) -> tuple[Credentials, ...]:
         """Return what to try, and show meanwhile that it is asked for: a provider may take its time."""
         asking = object()
-        self._asking[asking] = PullUnderWay(image, self._context.clock.now(), False, (pod.full_name,), asks=True)
+        self._asking[asking] = PullInProgress(image, self._context.clock.now(), False, (pod.full_name,), asks=True)
         try:
             return await self._credentials(pod, name)
         finally:
@@ -259,7 +259,7 @@ class Puller:
             self._context.recorder.record(pod.reference(), EventType.WARNING, "FailedToRetrieveImagePullSecret", note)
         found = read_pull_secrets(secrets).lookup(name.repository)
         for provider in self._providers:
-            if isinstance(provider, InquiringCredentialProvider):
+            if isinstance(provider, DiagnosableCredentialProvider):
                 answer = await provider.inquire(name.repository)
                 found.extend(answer.credentials)
                 self._tell_failures(pod, answer)
@@ -267,7 +267,7 @@ class Puller:
                 found.extend(await provider.credentials(name.repository))
         return tuple(dict.fromkeys(found))
 
-    def _tell_failures(self, pod: Pod, answer: CredentialAnswer) -> None:
+    def _tell_failures(self, pod: Pod, answer: CredentialLookupResult) -> None:
         for inquiry in answer.inquiries:
             if inquiry.failure:
                 note = (

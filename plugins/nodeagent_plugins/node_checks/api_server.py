@@ -12,7 +12,7 @@ from nodeagent.apiclient.http import HttpTransport
 from nodeagent.apiclient.transport import ConnectionLost, Request, Response
 from nodeagent.base import identity, kubeconfig
 from nodeagent.contracts.api import Resource
-from nodeagent.contracts.checks import Finding, NodeCheck, NotKnown, problem, warning
+from nodeagent.contracts.checks import CheckInconclusive, Finding, NodeCheck, problem, warning
 from nodeagent.contracts.context import AgentContext
 from nodeagent.errors import ApiError
 
@@ -61,13 +61,13 @@ class ApiChecks:
             answer, ours = await self._ask()
             theirs = parsedate_to_datetime(answer.headers["date"])
         except (kubeconfig.KubeconfigError, ConnectionLost, TimeoutError, KeyError, ValueError) as error:
-            raise NotKnown from error
+            raise CheckInconclusive from error
         return judge_skew((ours - theirs).total_seconds())
 
     async def permissions(self) -> Sequence[Finding]:
         api, missing = self._context.api, []
         if api is None:
-            raise NotKnown
+            raise CheckInconclusive
         for verb, group, resource, name, namespace in wanted_permissions(self._context.node_name):
             group = f"{group}.{identity.current().api_domain}" if group else ""  # noqa: PLW2901
             resource, _, subresource = resource.partition("/")  # noqa: PLW2901
@@ -77,7 +77,7 @@ class ApiChecks:
                 answer: Mapping[str, Any] = await api.create(REVIEWS, {"metadata": {}, "spec": spec})
             except ApiError as error:
                 if error.transient or error.code == 401:
-                    raise NotKnown from error
+                    raise CheckInconclusive from error
                 return [_unknown(error)]
             if not (answer.get("status") or {}).get("allowed"):
                 missing.append(f"{verb} {resource}{'/' + subresource if subresource else ''}")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nodeagent.contracts.api import NODES, PODS
-from nodeagent.contracts.checks import Finding, NodeCheck, NotKnown, problem, warning
+from nodeagent.contracts.checks import CheckInconclusive, Finding, NodeCheck, problem, warning
 from nodeagent.contracts.context import AgentContext
 from nodeagent.errors import NodeAgentError, RuntimeFailure
 
@@ -96,8 +96,8 @@ def _short(what: str, free: float, low: float, short: float, remedy: str) -> lis
 async def _known_pods(context: AgentContext) -> frozenset[str]:
     """Return the UIDs of pods that the runtime or the API server knows.
 
-    :raises NotKnown: one of them does not answer, or the API server has no node of this name: no pod is bound to a
-        name that is wrong, and the volumes of all that are yet to start would look left behind.
+    :raises CheckInconclusive: one of them does not respond, or the API server has no node of this name: no pod is
+        bound to a wrong name, so volumes of pods that have not started yet would be reported as orphaned.
     """
     try:
         uids = {sandbox.uid for sandbox in await context.runtime.list_sandboxes()}
@@ -107,5 +107,5 @@ async def _known_pods(context: AgentContext) -> frozenset[str]:
             for pod in (await context.api.list(PODS, into=dict, field_selector=selector, cached=True)).items:
                 uids.add(pod["metadata"]["uid"])
     except NodeAgentError as error:
-        raise NotKnown from error
+        raise CheckInconclusive from error
     return frozenset(uids)

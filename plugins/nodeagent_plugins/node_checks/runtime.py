@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nodeagent.contracts.checks import Finding, NodeCheck, NotKnown, problem
+from nodeagent.contracts.checks import CheckInconclusive, Finding, NodeCheck, problem
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.runtime import TellingRuntime
+from nodeagent.contracts.runtime import RuntimeInfoProvider
 from nodeagent.errors import RuntimeFailure
 
 API_VERSION = "v1"
@@ -56,10 +56,10 @@ class RuntimeChecks:
         wanted = context.config.cgroup_driver
         try:
             told = await context.runtime.cgroup_driver()
-            if not told and isinstance(context.runtime, TellingRuntime):
+            if not told and isinstance(context.runtime, RuntimeInfoProvider):
                 told = driver_of(_parsed(await context.runtime.info()))
         except RuntimeFailure as error:
-            raise NotKnown from error
+            raise CheckInconclusive from error
         if not told or told == wanted or context.gates.enabled("NodeAgentCgroupDriverFromCRI"):
             return []
         text = f"the agent makes cgroups with {wanted}, the runtime with {told}"
@@ -69,9 +69,9 @@ class RuntimeChecks:
         context = self._context
         try:
             conditions = await context.runtime.status()
-            setup = _parsed(await context.runtime.info()) if isinstance(context.runtime, TellingRuntime) else {}
+            setup = _parsed(await context.runtime.info()) if isinstance(context.runtime, RuntimeInfoProvider) else {}
         except RuntimeFailure as error:
-            raise NotKnown from error
+            raise CheckInconclusive from error
         bad = next((c for c in conditions if c.type == "NetworkReady" and not c.status), None)
         if bad is None:
             return []

@@ -22,7 +22,7 @@ from nodeagent_plugins.oom_watcher.counters import cgroup_dir, count_kills, memo
 from nodeagent_plugins.oom_watcher.kernel_log import KernelLog, OomKill
 
 if TYPE_CHECKING:
-    from nodeagent.pluginmanager import PluginManager
+    from nodeagent.contracts.hooks import PluginHost
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ CONTAINER_REASON = "OOMKilled"
 
 
 @hookimpl
-def nodeagent_configure(context: AgentContext, plugins: PluginManager) -> None:
+def nodeagent_configure(context: AgentContext, plugins: PluginHost) -> None:
     plugins.register(OomWatcher(context, KernelLog()), name="oom_watcher.loop")
 
 

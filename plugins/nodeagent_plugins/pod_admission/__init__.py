@@ -37,7 +37,7 @@ from nodeagent_plugins.pod_admission.predicates import (
 from nodeagent_plugins.pod_admission.preemption import victims
 
 if TYPE_CHECKING:
-    from nodeagent.pluginmanager import PluginManager
+    from nodeagent.contracts.hooks import PluginHost
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ PREEMPTIONS = Counter("preemptions", "Pods ended for critical ones, by what was 
 
 
 @hookimpl
-def nodeagent_configure(context: AgentContext, plugins: PluginManager) -> None:
+def nodeagent_configure(context: AgentContext, plugins: PluginHost) -> None:
     plugins.register(NodeAdmission(context), name="pod_admission.node")
 
 

@@ -127,8 +127,8 @@ class ContainerStarter:
         except NodeAgentError as error:
             raise ContainerError(str(error), reason=CONFIG_ERROR) from error
         try:
-            config = await self._moments.fold(
-                "nodeagent_change_container", "settings", config, pod=pod, container=container
+            config = await self._moments.call_chain(
+                "nodeagent_mutate_container", "settings", config, pod=pod, container=container
             )
         except NodeAgentError as error:
             raise ContainerError(str(error), reason="PreCreateHookError") from error
@@ -205,7 +205,7 @@ class ContainerStarter:
             _log.warning(
                 "Log cannot be linked", extra={"pod": pod.full_name, "container": container.name, "err": error}
             )
-        await self._moments.announce(
+        await self._moments.notify(
             "nodeagent_container_started", pod=pod, container=container, container_id=container_id
         )
         if container.lifecycle is not None and container.lifecycle.post_start is not None:

@@ -30,9 +30,9 @@ _log = logging.getLogger(__name__)
 class Moments(Protocol):
     """What is needed of the plugin manager."""
 
-    async def announce(self, hook: str, **arguments: Any) -> None: ...
+    async def notify(self, hook: str, **arguments: Any) -> None: ...
 
-    async def fold(self, hook: str, name: str, value: Any, **arguments: Any) -> Any: ...
+    async def call_chain(self, hook: str, name: str, value: Any, **arguments: Any) -> Any: ...
 
 
 @dataclass(slots=True)
@@ -155,7 +155,7 @@ class ContainerStopper:
             await self._runtime().stop_container(status.id, left)
         except NodeAgentError as error:
             return error
-        await self._moments.announce(
+        await self._moments.notify(
             "nodeagent_container_stopped", pod=pod, container_name=status.name, container_id=status.id
         )
         return None

@@ -287,7 +287,7 @@ class BundledPodSyncer:
             cgroup_parent=context.cgroups.parent_of(pod),
             resources=context.cgroups.pod_resources(_without_overhead(pod)),
         )
-        changed: SandboxConfig = await self._moments.fold("nodeagent_change_sandbox", "sandbox", config, pod=pod)
+        changed: SandboxConfig = await self._moments.call_chain("nodeagent_mutate_sandbox", "sandbox", config, pod=pod)
         return changed
 
     async def _runtime_handler(self, pod: Pod) -> str:

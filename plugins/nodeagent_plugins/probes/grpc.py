@@ -1,16 +1,12 @@
-"""The gRPC health check, with its two messages written and read by hand."""
+"""gRPC probes: the standard health check."""
 
 from __future__ import annotations
 
 import asyncio
 
-from nodeagent.base.apiproto.framing import field
 from nodeagent_plugins.probes.outcome import Outcome, Verdict
 from nodeagent_plugins.probes.tcp import USER_AGENT
 
-METHOD = "/grpc.health.v1.Health/Check"
-_STATUSES = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
-_SERVING = 1
 _OPTIONS = (
     ("grpc.primary_user_agent", USER_AGENT),
     ("grpc.enable_http_proxy", 0),
@@ -19,9 +15,10 @@ _OPTIONS = (
 
 
 async def probe_grpc(host: str, port: int, service: str, timeout_seconds: float) -> Outcome:
-    """Ask the health service about *service*; only SERVING is success."""
-    # Deferred: only nodes with such probes pay for the library.
+    """Request the health of *service*; only SERVING is success."""
+    # Imported on use: only nodes with such probes need the memory of these libraries.
     import grpc.aio
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
 
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     loop = asyncio.get_running_loop()
@@ -35,29 +32,18 @@ async def probe_grpc(host: str, port: int, service: str, timeout_seconds: float)
                 Verdict.FAILURE,
                 f'timeout: failed to connect service "{where}" within {timeout_seconds:g}s: context deadline exceeded',
             )
-        check = channel.unary_unary(METHOD, request_serializer=bytes, response_deserializer=bytes)
+        request = health_pb2.HealthCheckRequest(service=service)
         try:
-            answer = await check(health_request(service), timeout=max(until - loop.time(), 0.001))
+            remaining_seconds = max(until - loop.time(), 0.001)
+            response = await health_pb2_grpc.HealthStub(channel).Check(request, timeout=remaining_seconds)
         except grpc.aio.AioRpcError as error:
             return Outcome(Verdict.FAILURE, _failure(error.code().name, error.details() or "", timeout_seconds))
-    status = health_status(answer)
-    if status == _SERVING:
+    statuses = health_pb2.HealthCheckResponse.ServingStatus
+    if response.status == statuses.SERVING:
         return Outcome(Verdict.SUCCESS, "service healthy")
-    shown = _STATUSES[status] if status < len(_STATUSES) else str(status)
+    known = response.status in statuses.values()
+    shown = statuses.Name(response.status) if known else str(response.status)
     return Outcome(Verdict.FAILURE, f'service unhealthy (responded with "{shown}")')
-
-
-def health_request(service: str) -> bytes:
-    """Return the message ``{service = 1}``."""
-    name = service.encode()
-    return field(1, name) if name else b""
-
-
-def health_status(message: bytes) -> int:
-    """Return field 1 of the answer, an enumeration; absent is 0."""
-    if len(message) >= 2 and message[0] == 0x08:
-        return message[1]
-    return 0
 
 
 def _failure(code: str, details: str, timeout_seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 client for probes: one request a connection, bounded in time and size, certificates unchecked."""
+"""HTTP probes: one request per connection, bounded in time and size, without verification of certificates."""
 
 from __future__ import annotations
 
@@ -6,30 +6,19 @@ import asyncio
 import functools
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from urllib.parse import quote, urljoin, urlsplit
 
-from nodeagent_plugins.probes.outcome import MAX_OUTPUT_BYTES, Outcome, ProbeError, Verdict
+from nodeagent_plugins.probes.exchange import Header, Response, exchange
+from nodeagent_plugins.probes.outcome import Outcome, ProbeError, Verdict
 from nodeagent_plugins.probes.tcp import USER_AGENT, Connection, dial_error, open_connection
 
 Connect = Callable[[str, int, ssl.SSLContext | None], Awaitable[Connection]]
-Header = tuple[str, str]
 
 _MAX_REDIRECTS = 10
-_MAX_HEADERS = 200
 _REDIRECTS = (301, 302, 303, 307, 308)
 _SAFE = "/%:?@!$&'()*+,;=~[]"
 _PORTS = {"http": 80, "https": 443}
 _DEFAULTS = {"user-agent": ("User-Agent", USER_AGENT), "accept": ("Accept", "*/*")}
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """What a server answered; of the body at most 10 KiB."""
-
-    status: int
-    location: str = ""
-    body: bytes = b""
 
 
 async def probe_http(
@@ -51,7 +40,7 @@ async def probe_http(
                 url = target
     except TimeoutError:
         return _failed(first, "context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
-    except (ssl.SSLError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, EOFError) as error:
+    except (ssl.SSLError, ValueError, EOFError) as error:
         return _failed(first, str(error) or type(error).__name__)
     except OSError as error:
         return _failed(first, dial_error(error, urlsplit(url).netloc))
@@ -77,28 +66,6 @@ def request_headers(given: Sequence[Header]) -> list[Header]:
     return headers + [default for name, default in _DEFAULTS.items() if name not in names]
 
 
-async def read_response(reader: asyncio.StreamReader) -> Response:
-    """Read one answer; interim ones are passed over.
-
-    :raises ValueError: it is not HTTP.
-    :raises EOFError: the connection ended before an answer.
-    """
-    status = 100
-    headers: dict[str, str] = {}
-    while status // 100 == 1 and status != 101:
-        line = await _line(reader)
-        version, _, rest = line.partition(" ")
-        code = rest[:3]
-        if not version.startswith("HTTP/1.") or not code.isdigit():
-            raise ValueError(f'malformed HTTP response "{line[:100]}"')
-        status, headers = int(code), await _headers(reader)
-    try:
-        body = b"" if status in (101, 204, 304) else await _body(reader, headers)
-    except ConnectionError:
-        body = b""  # the answer itself is complete
-    return Response(status, headers.get("location", ""), body)
-
-
 async def _request(url: str, headers: Sequence[Header], connect: Connect) -> Response:
     parts = urlsplit(url)
     if parts.scheme not in _PORTS or not parts.hostname:
@@ -109,60 +76,12 @@ async def _request(url: str, headers: Sequence[Header], connect: Connect) -> Res
         given = {name.lower() for name, _ in headers}
         host = [] if "host" in given else [("Host", parts.netloc)]
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        lines = [f"GET {target} HTTP/1.1", *(f"{n}: {v}" for n, v in (*host, *headers)), "Connection: close", "", ""]
-        connection.writer.write("\r\n".join(lines).encode("utf-8"))
-        response = await read_response(connection.reader)
+        response = await exchange(connection, target, (*host, *headers))
     except BaseException:
         connection.abort()
         raise
     connection.close()
     return response
-
-
-async def _line(reader: asyncio.StreamReader) -> str:
-    line = await reader.readline()
-    if not line:
-        raise EOFError("EOF")
-    return line.decode("latin-1").rstrip("\r\n")
-
-
-async def _headers(reader: asyncio.StreamReader) -> dict[str, str]:
-    headers: dict[str, str] = {}
-    for _ in range(_MAX_HEADERS):
-        line = await _line(reader)
-        if not line:
-            return headers
-        name, _, value = line.partition(":")
-        headers.setdefault(name.strip().lower(), value.strip())
-    raise ValueError(f"more than {_MAX_HEADERS} response headers")
-
-
-async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
-    if "chunked" in headers.get("transfer-encoding", "").lower():
-        return await _chunks(reader)
-    length = headers.get("content-length", "")
-    wanted = min(int(length), MAX_OUTPUT_BYTES) if length.isdigit() else MAX_OUTPUT_BYTES
-    return await _up_to(reader, wanted)
-
-
-async def _chunks(reader: asyncio.StreamReader) -> bytes:
-    body = b""
-    while len(body) < MAX_OUTPUT_BYTES:
-        size = int((await _line(reader)).partition(";")[0].strip() or "0", 16)
-        if size <= 0:
-            break
-        body += await _up_to(reader, min(size, MAX_OUTPUT_BYTES - len(body)))
-        if len(body) < MAX_OUTPUT_BYTES:
-            await _line(reader)
-    return body
-
-
-async def _up_to(reader: asyncio.StreamReader, wanted: int) -> bytes:
-    parts: list[bytes] = []
-    while wanted > 0 and (part := await reader.read(wanted)):
-        parts.append(part)
-        wanted -= len(part)
-    return b"".join(parts)
 
 
 def _redirect(url: str, response: Response) -> str | None:

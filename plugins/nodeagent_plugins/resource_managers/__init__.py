@@ -13,14 +13,14 @@ from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
 
 if TYPE_CHECKING:
-    from nodeagent.pluginmanager import PluginManager
+    from nodeagent.contracts.hooks import PluginHost
 
 CPU_STATE = "cpu_manager_state"
 MEMORY_STATE = "memory_manager_state"
 
 
 @hookimpl
-def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, plugins: PluginManager) -> None:
+def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, plugins: PluginHost) -> None:
     policies = (config.cpu_manager_policy, config.memory_manager_policy, config.topology_manager_policy)
     wanted = any(policy.lower() != "none" for policy in policies)
     # What an earlier run pinned stays pinned: without its policy nobody would ever release it.

@@ -118,7 +118,7 @@ class ResourceManagers:
         await self._release([pod.uid])
 
     @hookimpl
-    async def nodeagent_change_container(
+    async def nodeagent_mutate_container(
         self, pod: Pod, container: Container, settings: ContainerConfig
     ) -> ContainerConfig | None:
         resources = settings.resources

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 from nodeagent import hookimpl
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.server import Reach, Route
+from nodeagent.contracts.server import Exposure, Route
 
 if TYPE_CHECKING:
     from nodeagent.base.profiling.contention import ContentionProfile
-    from nodeagent.pluginmanager import PluginManager
+    from nodeagent.contracts.hooks import PluginHost
 
 MAX_SECONDS = 300.0
 """Longest duration of a profile."""
 
 
 @hookimpl
-def nodeagent_configure(context: AgentContext, plugins: PluginManager) -> None:
+def nodeagent_configure(context: AgentContext, plugins: PluginHost) -> None:
     plugins.register(Debugging(context), name="routes_debug.paths")
 
 
@@ -53,12 +53,12 @@ def debug_routes(context: AgentContext, contention: ContentionProfile | None) ->
     no_profiling = "" if config.enable_profiling_handler else "profiling endpoint is disabled."
     no_flags = "" if config.enable_debug_flags_handler else "flags endpoint is disabled."
     return (
-        Route("GET", "/debug/pprof", to_index, Reach.DEBUG, refusal=no_profiling),
-        Route("GET", "/debug/pprof/", index, Reach.DEBUG, refusal=no_profiling),
-        Route("GET", "/debug/pprof/symbol", symbol, Reach.DEBUG, refusal=no_profiling),
-        Route("POST", "/debug/pprof/symbol", symbol, Reach.DEBUG, refusal=no_profiling),
-        Route("GET", "/debug/pprof/{profile}", profiles.handle, Reach.DEBUG, refusal=no_profiling),
-        Route("*", "/debug/flags/v", set_verbosity, Reach.DEBUG_HIDDEN, refusal=no_flags),
+        Route("GET", "/debug/pprof", to_index, Exposure.DEBUG, refusal=no_profiling),
+        Route("GET", "/debug/pprof/", index, Exposure.DEBUG, refusal=no_profiling),
+        Route("GET", "/debug/pprof/symbol", symbol, Exposure.DEBUG, refusal=no_profiling),
+        Route("POST", "/debug/pprof/symbol", symbol, Exposure.DEBUG, refusal=no_profiling),
+        Route("GET", "/debug/pprof/{profile}", profiles.handle, Exposure.DEBUG, refusal=no_profiling),
+        Route("*", "/debug/flags/v", set_verbosity, Exposure.DEBUG_HIDDEN, refusal=no_flags),
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from nodeagent import hookimpl
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.server import Handler, Reach, Route
+from nodeagent.contracts.server import Exposure, Handler, Route
 
 
 @hookimpl
@@ -35,7 +35,7 @@ def _paths(name: str, short: str, long: str, methods: Sequence[str], handler: Ha
             method,
             f"/{name}/{rest}",
             handler,
-            Reach.DEBUG,
+            Exposure.DEBUG,
             subresources=("proxy", name.lower()),
             verb="create",
             streams=True,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nodeagent import hookimpl
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.server import Reach, Route
+from nodeagent.contracts.server import Exposure, Route
 
 SYSTEM_LOGS = Path("/var/log")
 
@@ -29,7 +29,9 @@ def log_routes(context: AgentContext, system_logs: Path) -> Sequence[Route]:
     system = SystemLogs(system_logs, context.clock, queries=context.config.enable_system_log_query)
     off = "" if context.config.enable_system_log_handler else "logs endpoint is disabled."
     return (
-        Route("GET", "/containerLogs/{namespace}/{pod}/{container}", containers.handle, Reach.DEBUG, streams=True),
-        Route("GET", "/logs/", system.handle, Reach.DEBUG, subresources=("log",), refusal=off, streams=True),
-        Route("GET", "/logs/{path:.+}", system.handle, Reach.DEBUG, subresources=("log",), refusal=off, streams=True),
+        Route("GET", "/containerLogs/{namespace}/{pod}/{container}", containers.handle, Exposure.DEBUG, streams=True),
+        Route("GET", "/logs/", system.handle, Exposure.DEBUG, subresources=("log",), refusal=off, streams=True),
+        Route(
+            "GET", "/logs/{path:.+}", system.handle, Exposure.DEBUG, subresources=("log",), refusal=off, streams=True
+        ),
     )

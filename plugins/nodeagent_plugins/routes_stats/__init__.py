@@ -13,7 +13,7 @@ from aiohttp import web
 from nodeagent import hookimpl
 from nodeagent.base.metrics import Family, expose, instruments
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.server import Handler, Reach, Route
+from nodeagent.contracts.server import Exposure, Handler, Route
 from nodeagent.errors import NodeAgentError
 from nodeagent_plugins.routes_stats.resource import resource_families
 from nodeagent_plugins.routes_stats.summary import cpu_and_memory, summary
@@ -44,10 +44,10 @@ def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
         return counted
 
     return (
-        *(Route(method, "/stats/summary", stats, Reach.READ_ONLY, ("stats",)) for method in ("GET", "POST")),
-        Route("GET", "/metrics/resource", resources, Reach.READ_ONLY, ("metrics",)),
-        Route("GET", "/metrics/probes", page("probes"), Reach.READ_ONLY, ("metrics",)),
-        Route("GET", "/metrics/slis", page("slis"), Reach.READ_ONLY, ("metrics",)),
+        *(Route(method, "/stats/summary", stats, Exposure.READ_ONLY, ("stats",)) for method in ("GET", "POST")),
+        Route("GET", "/metrics/resource", resources, Exposure.READ_ONLY, ("metrics",)),
+        Route("GET", "/metrics/probes", page("probes"), Exposure.READ_ONLY, ("metrics",)),
+        Route("GET", "/metrics/slis", page("slis"), Exposure.READ_ONLY, ("metrics",)),
     )
 
 

@@ -14,9 +14,9 @@ from aiohttp import web
 
 from nodeagent import hookimpl
 from nodeagent.base import page
-from nodeagent.contracts.answers import STATUS_QUESTION, WHY_QUESTION, WhyRequest
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.server import Reach, Route
+from nodeagent.contracts.diagnostics import STATUS_QUESTION, WHY_QUESTION, WhyRequest
+from nodeagent.contracts.server import Exposure, Route
 
 ROOT = "/ui"
 
@@ -47,9 +47,9 @@ def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
             return web.Response(status=404, text=f"{error}\n")
 
     return (
-        Route("GET", ROOT, to_page, Reach.OPEN),
-        Route("GET", f"{ROOT}/", file, Reach.OPEN),
-        Route("GET", f"{ROOT}/{{name}}", file, Reach.OPEN),
+        Route("GET", ROOT, to_page, Exposure.OPEN),
+        Route("GET", f"{ROOT}/", file, Exposure.OPEN),
+        Route("GET", f"{ROOT}/{{name}}", file, Exposure.OPEN),
         Route("GET", f"{ROOT}/data/status", status),
         Route("GET", f"{ROOT}/data/pods/{{namespace}}/{{pod}}", pod),
     )

@@ -21,13 +21,13 @@ from nodeagent_plugins.shutdown.manager import ShutdownManager
 from nodeagent_plugins.shutdown.plan import PlanFile
 
 if TYPE_CHECKING:
-    from nodeagent.pluginmanager import PluginManager
+    from nodeagent.contracts.hooks import PluginHost
 
 LOGIND_DROP_INS = Path("/etc/systemd/logind.conf.d")
 
 
 @hookimpl
-def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, plugins: PluginManager) -> None:
+def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, plugins: PluginHost) -> None:
     periods = shutdown_periods(config, context.gates)
     plan = PlanFile(periods, context)
     plugins.register(plan, name="shutdown.plan")

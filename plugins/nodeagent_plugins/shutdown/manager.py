@@ -20,9 +20,9 @@ from nodeagent.contracts.events import EventType
 from nodeagent.contracts.node import NodeReport
 from nodeagent.contracts.pods import KillReason, Rejection
 from nodeagent.contracts.shutdown import (
-    EndingPod,
     ShutdownGroup,
     ShutdownPeriods,
+    ShutdownPod,
     grace_of,
     share_of,
     shutdown_groups,
@@ -171,7 +171,7 @@ class ShutdownManager:
         context, started = self._context, wire_time(self._context.clock.wall())
         try:
             await self._keep_state(started, "")
-            groups = shutdown_groups(self._periods, map(EndingPod.of, context.pods.active()))
+            groups = shutdown_groups(self._periods, map(ShutdownPod.of, context.pods.active()))
             until = context.clock.now() + self._periods.total(group.seconds for group in groups)
             for index, group in enumerate(groups):
                 await self._end_group(group, groups[index:], until)
@@ -236,5 +236,5 @@ async def _cancel(task: asyncio.Task[None] | None) -> None:
         await asyncio.wait({task})
 
 
-def _names(pods: Iterable[EndingPod]) -> str:
+def _names(pods: Iterable[ShutdownPod]) -> str:
     return ", ".join(f"{pod.namespace}/{pod.name}" for pod in pods)

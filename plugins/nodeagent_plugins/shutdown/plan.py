@@ -11,7 +11,7 @@ from pathlib import Path
 from nodeagent import hookimpl
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.shutdown import EndingPod, ShutdownPeriods, ShutdownPlan, plan_file, plan_to_json
+from nodeagent.contracts.shutdown import ShutdownPeriods, ShutdownPlan, ShutdownPod, plan_file, plan_to_json
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class PlanFile:
             await self._changed.wait()
             await self._context.clock.sleep(_GATHER_SECONDS)
             self._changed.clear()
-            pods = sorted((EndingPod.of(pod) for pod in self._context.pods.active()), key=_name)
+            pods = sorted((ShutdownPod.of(pod) for pod in self._context.pods.active()), key=_name)
             plan = ShutdownPlan(self._periods, pods, self._problem)
             try:
                 await asyncio.to_thread(_write, file, json.dumps(plan_to_json(plan)))
@@ -66,7 +66,7 @@ class PlanFile:
                 failing = False
 
 
-def _name(pod: EndingPod) -> tuple[str, str]:
+def _name(pod: ShutdownPod) -> tuple[str, str]:
     return pod.namespace, pod.name
 
 

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from nodeagent.base.metrics import Family, expose, label_text
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.server import Reach, Route
+from nodeagent.contracts.server import Exposure, Route
 from nodeagent.contracts.stats import PodUsage
 from nodeagent_plugins.stats.cgroups import CgroupReader
 from nodeagent_plugins.stats.counters import (
@@ -74,7 +74,7 @@ def cadvisor_routes(context: AgentContext, stats: MeasuredStats) -> Sequence[Rou
         body, content_type = await asyncio.to_thread(collect)
         return web.Response(body=body, headers={"Content-Type": content_type})
 
-    return (Route("GET", "/metrics/cadvisor", metrics, Reach.READ_ONLY, ("metrics",)),)
+    return (Route("GET", "/metrics/cadvisor", metrics, Exposure.READ_ONLY, ("metrics",)),)
 
 
 def _subjects(stats: MeasuredStats, pods: Sequence[RunningPod]) -> Iterator[Subject]:

@@ -168,3 +168,13 @@ def test_counts_in_tables_are_numbers_and_unknown_fields_are_named(api: Api, nam
     assert code == 400
     known = 'only "metadata.name", "metadata.namespace"'
     assert refused["message"] == f'"data.k" is not a known field selector: {known}'
+
+
+@pytest.mark.parametrize("reset", [[], [{}]])
+def test_empty_managed_fields_forget_all_owners(api: Api, namespace: str, reset: list[Any]) -> None:
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    api.ok("POST", path, config_map("c", k="1"))
+
+    changed = api.ok("PATCH", f"{path}/c", {"metadata": {"managedFields": reset}}, content_type=MERGE)
+
+    assert "managedFields" not in changed["metadata"]

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from nodeagent.base.tls import KeyPair, generate_ca, issue
+from nodeagent.components import provide_access, provide_routes
 from nodeagent.config.types import (
     AnonymousAuthentication,
     Authentication,
@@ -24,7 +25,6 @@ from nodeagent.config.types import (
     X509Authentication,
 )
 from nodeagent.contracts.context import AgentContext
-from nodeagent.parts import provide_access, provide_routes
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.server.server import AgentServer
 from nodeagent.testing import FakeApi, FakeClock, make_config, make_context

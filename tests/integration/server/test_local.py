@@ -12,7 +12,7 @@ import pytest
 
 from nodeagent.base.aio import TaskOwner
 from nodeagent.cli import local
-from nodeagent.contracts.local import LOCAL_SOCKET, LocalQuestion
+from nodeagent.contracts.local import LOCAL_SOCKET, LocalQuery
 from nodeagent.server.local import LocalServer
 from nodeagent.testing.clock import eventually
 
@@ -31,7 +31,7 @@ async def serving(root: Path):
         return Greeting(f"hello {request.name}")
 
     async with TaskOwner("test") as tasks:
-        tasks.start(LocalServer(root, [LocalQuestion("greet", Greeting, greet)]).run(), "local")
+        tasks.start(LocalServer(root, [LocalQuery("greet", Greeting, greet)]).run(), "local")
         await eventually((root / LOCAL_SOCKET).exists)
         yield root / LOCAL_SOCKET
 

@@ -111,3 +111,61 @@ def test_any_value_either_fits_or_is_a_misfit(value: Any) -> None:
         check(obj, shape)
     except Misfit as error:
         assert "cannot" in str(error) or "quantities" in str(error)
+
+
+@pytest.mark.parametrize(("text", "kept"), [("Vm\nFs", "VmFs"), ("Vg=\r\n=", "Vg=="), ("Vn==", "Vg==")])
+def test_bytes_are_kept_in_canonical_base64(text: str, kept: str) -> None:
+    secret, _ = checked({"data": {"k": text}}, "v1", "Secret")
+
+    assert secret["data"] == {"k": kept}
+
+
+def test_corrupt_base64_is_named_with_its_offset() -> None:
+    with pytest.raises(Misfit) as raised:
+        checked({"data": {"k": "VmFs="}}, "v1", "Secret")
+
+    assert str(raised.value) == "illegal base64 data at input byte 4"
+    assert raised.value.converting == "error decoding from json: illegal base64 data at input byte 4"
+
+
+@pytest.mark.parametrize(
+    ("obj", "message"),
+    [
+        ({"nodeName": 5}, "cannot convert int64 to string"),
+        ({"nodeName": ["a"]}, "unrecognized type: string"),
+        ({"priority": 5.5}, "cannot convert float64 to int32"),
+        ({"priority": "a"}, "unrecognized type: int32"),
+        ({"containers": "a"}, "cannot restore slice from string"),
+        ({"nodeSelector": 5}, "cannot restore map from int64"),
+        ({"securityContext": True}, "cannot restore struct from: bool"),
+    ],
+)
+def test_wrong_type_in_a_tree_of_values_has_its_message(obj: dict[str, Any], message: str) -> None:
+    with pytest.raises(Misfit) as raised:
+        checked({"spec": obj}, POD, "Pod")
+
+    assert raised.value.converting == message
+
+
+def test_numbers_of_a_tree_of_values_are_converted() -> None:
+    shape = schema.of(POD, "Pod")
+    assert shape is not None
+    pod = {"spec": {"priority": 5.0, "activeDeadlineSeconds": 1 << 40}}
+
+    check(pod, shape, converts=True)
+
+    assert pod == {"spec": {"priority": 5, "activeDeadlineSeconds": 1 << 40}}
+
+
+def test_nulls_in_lists_and_maps_are_zero_values() -> None:
+    pod, _ = checked({"spec": {"containers": [None, {"command": [None]}]}}, POD, "Pod")
+    secret, _ = checked({"data": {"k": None}}, "v1", "Secret")
+
+    assert pod == {"spec": {"containers": [{}, {"command": [""]}]}}
+    assert secret == {"data": {"k": ""}}
+
+
+def test_zero_time_is_null() -> None:
+    pod, _ = checked({"metadata": {"deletionTimestamp": "0001-01-01T00:00:00Z"}}, POD, "Pod")
+
+    assert pod == {"metadata": {}}

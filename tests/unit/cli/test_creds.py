@@ -11,7 +11,7 @@ import pytest
 
 from nodeagent import hookimpl
 from nodeagent.cli import main
-from nodeagent.contracts.images import CredentialAnswer, CredentialInquiry
+from nodeagent.contracts.images import CredentialLookup, CredentialLookupResult
 from nodeagent.contracts.runtime import Credentials
 from nodeagent.pluginmanager import PluginManager
 
@@ -22,10 +22,10 @@ providers:
 - {name: ok, matchImages: [reg.io], defaultCacheDuration: 1m, apiVersion: credentialprovider.kubelet.k8s.io/v1}
 """
 BOB = Credentials("bob", "hunter2", "ok")
-OK = CredentialInquiry(
+OK = CredentialLookup(
     "ok", ("reg.io",), ("/bin/ok", "a b"), '{"image": "reg.io/app"}', {"reg.io": BOB}, "Registry, for 5m0s", seconds=0.1
 )
-BROKEN = CredentialInquiry(
+BROKEN = CredentialLookup(
     "broken",
     ("reg.*",),
     ("/bin/broken",),
@@ -33,19 +33,19 @@ BROKEN = CredentialInquiry(
     failure="ended with exit code 1",
     detail='hunter2 "token": "abc" \x1b[2J',
 )
-IDLE = CredentialInquiry("idle")
+IDLE = CredentialLookup("idle")
 
 
 class Inquired:
-    def __init__(self, *inquiries: CredentialInquiry) -> None:
+    def __init__(self, *inquiries: CredentialLookup) -> None:
         self.inquiries, self.image = inquiries, ""
 
     async def credentials(self, image: str) -> tuple[Credentials, ...]:
         return (await self.inquire(image)).credentials
 
-    async def inquire(self, image: str) -> CredentialAnswer:
+    async def inquire(self, image: str) -> CredentialLookupResult:
         self.image = image
-        return CredentialAnswer(tuple(c for i in self.inquiries for c in i.auth.values()), self.inquiries)
+        return CredentialLookupResult(tuple(c for i in self.inquiries for c in i.auth.values()), self.inquiries)
 
 
 class Plain:
@@ -118,7 +118,7 @@ def test_no_match_exits_with_1(run: Any) -> None:
 
 
 def test_an_answer_without_credentials_is_fine(run: Any) -> None:
-    code, out, _ = run("reg.io/app", providers=(Inquired(CredentialInquiry("ok", ("reg.io",), request="{}")),))
+    code, out, _ = run("reg.io/app", providers=(Inquired(CredentialLookup("ok", ("reg.io",), request="{}")),))
 
     assert code == 0
     assert "auth      none: an anonymous pull" in out

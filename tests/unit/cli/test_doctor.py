@@ -10,7 +10,7 @@ import pytest
 from nodeagent import hookimpl
 from nodeagent.cli import doctor
 from nodeagent.cli.main import main
-from nodeagent.contracts.checks import NodeCheck, NotKnown, problem, warning
+from nodeagent.contracts.checks import CheckInconclusive, NodeCheck, problem, warning
 from nodeagent.pluginmanager import PluginManager
 
 CONFIG = """\
@@ -92,7 +92,7 @@ def test_the_findings_are_data(examine, capsys):
 
 def test_a_check_that_cannot_tell_is_named(examine, capsys):
     async def unknown():
-        raise NotKnown
+        raise CheckInconclusive
 
     assert examine(NodeCheck("driver", unknown)) == 0
     assert "not known: driver" in capsys.readouterr().out

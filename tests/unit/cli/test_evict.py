@@ -13,11 +13,11 @@ from nodeagent.cli import local
 from nodeagent.cli.main import main
 from nodeagent.contracts.eviction import (
     PLAN_QUESTION,
+    EvictionOutcome,
     EvictionPlan,
     PlannedPod,
     PlannedThreshold,
     PlanRequest,
-    Verdict,
 )
 from nodeagent.errors import NodeAgentError
 
@@ -39,8 +39,10 @@ PLAN = EvictionPlan(
     signal="memory.available",
     ranked_for="memory.available",
     pods=[
-        PlannedPod(namespace="default", name="web", uid="u", verdict=Verdict.EVICT, why="uses 3Gi"),
-        PlannedPod(namespace="default", name="db", uid="v", verdict=Verdict.SPARED, why="precious", plugin="keeper"),
+        PlannedPod(namespace="default", name="web", uid="u", verdict=EvictionOutcome.EVICT, why="uses 3Gi"),
+        PlannedPod(
+            namespace="default", name="db", uid="v", verdict=EvictionOutcome.SPARED, why="precious", plugin="keeper"
+        ),
     ],
 )
 

@@ -9,10 +9,10 @@ import pytest
 
 from nodeagent.cli import local
 from nodeagent.cli.main import main
-from nodeagent.contracts.shutdown import EndingPod, ShutdownPeriods, ShutdownPlan, plan_file, plan_to_json
+from nodeagent.contracts.shutdown import ShutdownPeriods, ShutdownPlan, ShutdownPod, plan_file, plan_to_json
 
 CRITICAL = 2_000_000_000
-PODS = [EndingPod("default", "web", "uid-web", 0, 30), EndingPod("kube-system", "dns", "uid-dns", CRITICAL, 600)]
+PODS = [ShutdownPod("default", "web", "uid-web", 0, 30), ShutdownPod("kube-system", "dns", "uid-dns", CRITICAL, 600)]
 
 
 @pytest.fixture(autouse=True)

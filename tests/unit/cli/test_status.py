@@ -12,7 +12,7 @@ from rich.console import Console
 
 from nodeagent.cli import local, status
 from nodeagent.cli.main import main
-from nodeagent.contracts.answers import ConditionLine, GaugeLine, LoopLine, NodeOverview, PodLine, PullLine, Stage
+from nodeagent.contracts.diagnostics import ConditionLine, GaugeLine, LoopLine, NodeOverview, PodLine, PullLine, Stage
 
 AT = datetime(2024, 1, 1, 3, 0, tzinfo=UTC)
 

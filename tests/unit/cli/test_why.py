@@ -12,7 +12,7 @@ import pytest
 from nodeagent.cli import local
 from nodeagent.cli.main import main
 from nodeagent.cli.why import lines
-from nodeagent.contracts.answers import PodEvent, PodExplanation, Stage, StageReport, StageState, WhyRequest
+from nodeagent.contracts.diagnostics import PodEvent, PodExplanation, Stage, StageReport, StageState, WhyRequest
 
 AT = datetime(2024, 1, 1, 3, 0, tzinfo=UTC)
 HELD = PodExplanation(

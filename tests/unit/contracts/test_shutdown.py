@@ -9,9 +9,9 @@ import pytest
 from nodeagent.config.features import build_gates
 from nodeagent.config.types import ShutdownGracePeriodByPodPriority, seconds
 from nodeagent.contracts.shutdown import (
-    EndingPod,
     ShutdownPeriods,
     ShutdownPlan,
+    ShutdownPod,
     plan_from_json,
     plan_to_json,
     rehearse,
@@ -23,8 +23,8 @@ from nodeagent.testing import make_config, make_pod
 CRITICAL = 2_000_000_000
 
 
-def pod(name: str, priority: int = 0, grace: int | None = 30) -> EndingPod:
-    return EndingPod("default", name, f"uid-{name}", priority, grace)
+def pod(name: str, priority: int = 0, grace: int | None = 30) -> ShutdownPod:
+    return ShutdownPod("default", name, f"uid-{name}", priority, grace)
 
 
 def entries(*pairs: tuple[int, int]) -> tuple[ShutdownGracePeriodByPodPriority, ...]:
@@ -34,7 +34,7 @@ def entries(*pairs: tuple[int, int]) -> tuple[ShutdownGracePeriodByPodPriority, 
     )
 
 
-def steps(periods: ShutdownPeriods, *pods: EndingPod) -> list[tuple[float, float, dict[str, int]]]:
+def steps(periods: ShutdownPeriods, *pods: ShutdownPod) -> list[tuple[float, float, dict[str, int]]]:
     return [
         (step.starts_after_seconds, step.waits_seconds, {pod.name: grace for pod, grace in step.pods})
         for step in rehearse(periods, pods)
@@ -101,10 +101,10 @@ def test_a_pod_belongs_to_the_highest_entry_that_is_not_above_it() -> None:
 
 
 def test_a_priority_that_is_not_set_counts_as_zero() -> None:
-    told = EndingPod.of(make_pod("web", termination_grace_period_seconds=7))
+    told = ShutdownPod.of(make_pod("web", termination_grace_period_seconds=7))
 
-    assert told == EndingPod("default", "web", "uid-web", 0, 7)
-    assert EndingPod.of(make_pod("dns", priority=CRITICAL)).priority == CRITICAL
+    assert told == ShutdownPod("default", "web", "uid-web", 0, 7)
+    assert ShutdownPod.of(make_pod("dns", priority=CRITICAL)).priority == CRITICAL
 
 
 # --- how long each has ----------------------------------------------------------------------------------------

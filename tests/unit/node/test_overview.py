@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nodeagent.contracts.answers import LoopLine
-from nodeagent.contracts.images import PullUnderWay
+from nodeagent.contracts.diagnostics import LoopLine
+from nodeagent.contracts.images import PullInProgress
 from nodeagent.contracts.local import NoArguments
 from nodeagent.contracts.stats import CpuStats, FilesystemStats, MemoryStats, NodeUsage
 from nodeagent.errors import RuntimeUnavailable
@@ -36,7 +36,7 @@ def test_what_the_node_can_run_short_of_is_measured():
 async def test_the_overview_does_without_what_does_not_answer(clock, tmp_path):
     context = make_context(tmp_path, clock=clock)
     began = clock.now()
-    context.puller.pulls = lambda: (PullUnderWay("i", began, False, ("default/web",)),)
+    context.puller.pulls = lambda: (PullInProgress("i", began, False, ("default/web",)),)
     context.puller.held_back_seconds = lambda pod, container: 0.0
 
     async def away(*, fresh=False):

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from nodeagent import hookimpl
-from nodeagent.contracts.answers import Stage, StageState, WhyRequest
+from nodeagent.contracts.diagnostics import Stage, StageState, WhyRequest
 from nodeagent.contracts.events import EventType
-from nodeagent.contracts.images import PullUnderWay
+from nodeagent.contracts.images import PullInProgress
 from nodeagent.contracts.pods import Rejection, SyncOutcome, WaitingReason
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, RuntimePod, SandboxStatus
 from nodeagent.errors import RuntimeUnavailable, VolumeError
@@ -139,7 +139,7 @@ async def test_a_pod_that_was_refused_names_the_plugin(clock, tmp_path):
 async def test_a_pod_that_a_plugin_holds_back_waits_for_the_next_try(clock, tmp_path):
     class Gate:
         @hookimpl
-        async def nodeagent_may_pod_run(self, pod):
+        async def nodeagent_permit_pod(self, pod):
             return Rejection("Closed", "not before noon")
 
     house = Answers(clock, tmp_path, Gate())
@@ -246,7 +246,7 @@ async def test_an_image_that_cannot_be_had_tells_when_it_is_tried_again(clock, t
 async def test_a_pull_under_way_is_told(clock, tmp_path, facts, text):
     house, pod = Answers(clock, tmp_path), make_pod()
     house.syncer.hang = True
-    pull = PullUnderWay("i", clock.now(), pods=("default/web",), **facts)
+    pull = PullInProgress("i", clock.now(), pods=("default/web",), **facts)
     house.context.puller.pulls = lambda: (pull,)
     house.context.puller.held_back_seconds = lambda pod, container: 0.0
     observe(house, pod)

@@ -538,11 +538,11 @@ class Gate:
         self.closed = True
 
     @hookimpl
-    async def nodeagent_may_pod_run(self, pod):
+    async def nodeagent_permit_pod(self, pod):
         return Rejection("Closed", "the gate is closed") if self.closed else None
 
 
-async def test_hook_may_pod_run(clock):
+async def test_hook_permit_pod(clock):
     gate = Gate()
     async with living(House(clock, gate)) as house:
         pod = make_pod("web")

@@ -32,7 +32,7 @@ from nodeagent.testing.contracts import (
     VolumeKindContract,
     VolumeManagerContract,
 )
-from nodeagent.testing.parts import FakePodSource, FakeVolumeKind
+from nodeagent.testing.fakes import FakePodSource, FakeVolumeKind
 
 
 class TestFakeRuntime(RuntimeContract):

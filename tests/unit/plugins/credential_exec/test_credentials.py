@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from nodeagent.base.aio.program import Finished
-from nodeagent.contracts.images import CredentialProvider, InquiringCredentialProvider
+from nodeagent.contracts.images import CredentialProvider, DiagnosableCredentialProvider
 from nodeagent.testing import FakeClock
 from nodeagent_plugins.credential_exec.credentials import ExecCredentials
 from nodeagent_plugins.credential_exec.provider import ExecProvider
@@ -35,7 +35,7 @@ async def test_results_are_combined_and_the_earlier_provider_wins(make_provider:
         "zz-first-of-the-list:team",
         "zz-first-of-the-list:z",
     ]
-    assert isinstance(credentials, InquiringCredentialProvider)
+    assert isinstance(credentials, DiagnosableCredentialProvider)
 
 
 async def test_credentials_go_only_to_the_registry_they_are_for(make_provider: MakeProvider) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from nodeagent.base.aio.program import Finished
-from nodeagent.contracts.images import CredentialInquiry
+from nodeagent.contracts.images import CredentialLookup
 from nodeagent.testing import FakeClock
 from nodeagent_plugins.credential_exec.provider import DURATIONS, FAILURES, ExecProvider
 from tests.unit.plugins.credential_exec.conftest import V1, Programs, login, response
@@ -17,7 +17,7 @@ from tests.unit.plugins.credential_exec.conftest import V1, Programs, login, res
 MakeProvider = Callable[..., ExecProvider]
 
 
-async def ask(provider: ExecProvider, *images: str) -> list[CredentialInquiry]:
+async def ask(provider: ExecProvider, *images: str) -> list[CredentialLookup]:
     return list(await asyncio.gather(*(provider.inquire(image) for image in images)))
 
 

@@ -17,8 +17,8 @@ from nodeagent.contracts.runtime import (
     ExecResult,
     ImageService,
     LinuxResources,
+    ProgressReportingImageService,
     SandboxConfig,
-    TellingImageService,
     Transfer,
 )
 from nodeagent.errors import NotFound, RuntimeUnavailable
@@ -310,7 +310,7 @@ async def test_a_runtime_tells_how_far_its_pulls_are(connection: FakeConnection)
     connection.answers["ListStatuses"] = content.ListStatusesResponse(statuses=[status])
     images: ImageService = CriImageService(connection)
 
-    assert isinstance(images, TellingImageService)
+    assert isinstance(images, ProgressReportingImageService)
     assert await images.transfers() == (Transfer("layer-sha256:1", 5, 10),)
 
 

@@ -641,7 +641,7 @@ async def test_a_plugin_cannot_hide_a_pod_or_bring_in_another(make_node: MakeNod
     assert node.evicted() == ["a"]
 
 
-async def test_hook_may_evict_pod(make_node: MakeNode) -> None:
+async def test_hook_permit_eviction(make_node: MakeNode) -> None:
     node = make_node(eviction_hard=FEW)
     node.has("big", memory=3 * GI)
     node.has("small", memory=GI)
@@ -654,8 +654,8 @@ async def test_hook_may_evict_pod(make_node: MakeNode) -> None:
     async def breaks(pod: Pod, signal: str) -> Rejection | None:
         raise RuntimeError("no")
 
-    plugin(node, "a_broken", nodeagent_may_evict_pod=breaks)
-    plugin(node, "keeper", nodeagent_may_evict_pod=keeps)
+    plugin(node, "a_broken", nodeagent_permit_eviction=breaks)
+    plugin(node, "keeper", nodeagent_permit_eviction=keeps)
     node.shows(0)
 
     await node.manager.round()
@@ -682,7 +682,7 @@ async def test_a_plan_tells_what_would_go_and_ends_nothing(make_node: MakeNode) 
     async def keeps(pod: Pod) -> Rejection | None:
         return Rejection("Precious", "it cannot be made again") if pod.name == "kept" else None
 
-    plugin(node, "keeper", nodeagent_may_evict_pod=keeps)
+    plugin(node, "keeper", nodeagent_permit_eviction=keeps)
     node.shows(900 * MI)
 
     plan = await node.manager.plan(PlanRequest())

@@ -14,7 +14,7 @@ import pytest
 from nodeagent.apiclient.transport import ConnectionLost, Response
 from nodeagent.base.tls import generate_ca, issue
 from nodeagent.contracts.api import NODES
-from nodeagent.contracts.checks import NotKnown, Severity
+from nodeagent.contracts.checks import CheckInconclusive, Severity
 from nodeagent.contracts.runtime import RuntimeCondition, RuntimeVersion
 from nodeagent.errors import ApiError, RuntimeUnavailable
 from nodeagent.testing import FakeApi, make_config, make_context
@@ -92,7 +92,7 @@ async def test_a_runtime_that_does_not_answer_is_found_once(looks, runtime, cont
 
     assert one(await looks.answers(), PROBLEM, "does not answer: connection refused")
     for check in (looks.cgroup_driver, looks.network):
-        with pytest.raises(NotKnown):
+        with pytest.raises(CheckInconclusive):
             await check()
 
 
@@ -251,14 +251,14 @@ async def test_volumes_of_pods_that_are_gone_are_found(tmp_path, context):
 async def test_without_a_runtime_nobody_calls_volumes_orphaned(context, runtime):
     runtime.away = True
 
-    with pytest.raises(NotKnown):
+    with pytest.raises(CheckInconclusive):
         await {check.name: check for check in disks.checks(context)}["orphaned volumes"].run()
 
 
 async def test_under_another_node_s_name_nobody_calls_volumes_orphaned(context):
     context.api = FakeApi()
     check = {check.name: check for check in disks.checks(context)}["orphaned volumes"]
-    with pytest.raises(NotKnown):
+    with pytest.raises(CheckInconclusive):
         await check.run()
 
     await context.api.create(NODES, {"metadata": {"name": context.node_name}})
@@ -404,7 +404,7 @@ async def test_a_clock_that_is_off_is_found(api, seconds, severity, text):
 async def test_without_an_answer_the_clock_is_not_judged(api):
     api.answer = ConnectionLost("gone")
 
-    with pytest.raises(NotKnown):
+    with pytest.raises(CheckInconclusive):
         await api.clock()
 
 
@@ -419,7 +419,7 @@ async def test_a_server_that_tells_nothing_of_permissions_is_found(api):
     assert one(await api.permissions(), WARNING, "does not tell")
 
     api.context.api.error = ApiError("busy", transient=True)
-    with pytest.raises(NotKnown):
+    with pytest.raises(CheckInconclusive):
         await api.permissions()
 
 

@@ -23,11 +23,11 @@ class Moments:
         self.announced: list[tuple[str, str]] = []
         self.changes: dict[str, Any] = {}
 
-    async def announce(self, hook: str, **arguments: Any) -> None:
+    async def notify(self, hook: str, **arguments: Any) -> None:
         container = arguments.get("container")
         self.announced.append((hook, container.name if container is not None else arguments["container_name"]))
 
-    async def fold(self, hook: str, name: str, value: Any, **arguments: Any) -> Any:
+    async def call_chain(self, hook: str, name: str, value: Any, **arguments: Any) -> Any:
         change = self.changes.get(hook)
         return value if change is None else change(value)
 

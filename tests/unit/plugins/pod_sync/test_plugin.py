@@ -15,10 +15,10 @@ from nodeagent_plugins import pod_sync
 @pytest.fixture
 def moments():
     class Silent:
-        async def announce(self, hook, **arguments):
+        async def notify(self, hook, **arguments):
             pass
 
-        async def fold(self, hook, name, value, **arguments):
+        async def call_chain(self, hook, name, value, **arguments):
             return value
 
     return Silent()

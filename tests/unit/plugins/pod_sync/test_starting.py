@@ -189,7 +189,7 @@ async def test_a_plugin_that_fails_keeps_the_container_from_being_made(bench):
     def refuse(_settings):
         raise PluginError("gpu", "no device")
 
-    bench.moments.changes["nodeagent_change_container"] = refuse
+    bench.moments.changes["nodeagent_mutate_container"] = refuse
 
     outcome = await bench.sync(make_pod())
 

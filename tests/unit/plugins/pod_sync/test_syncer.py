@@ -399,16 +399,16 @@ async def test_a_failing_post_start_hook_ends_the_container(bench):
     assert bench.runtime.running() == []
 
 
-async def test_hook_change_sandbox(bench):
-    bench.moments.changes["nodeagent_change_sandbox"] = lambda config: replace(config, hostname="other")
+async def test_hook_mutate_sandbox(bench):
+    bench.moments.changes["nodeagent_mutate_sandbox"] = lambda config: replace(config, hostname="other")
 
     await bench.sync(make_pod("web"))
 
     assert bench.sandboxes()[0].hostname == "other"
 
 
-async def test_hook_change_container(bench):
-    bench.moments.changes["nodeagent_change_container"] = lambda config: replace(config, working_dir="/work")
+async def test_hook_mutate_container(bench):
+    bench.moments.changes["nodeagent_mutate_container"] = lambda config: replace(config, working_dir="/work")
 
     await bench.sync(make_pod("web"))
 

@@ -12,7 +12,6 @@ from nodeagent.errors import RuntimeUnavailable
 from nodeagent.model.pod import ExecAction, HttpGetAction, Probe
 from nodeagent.testing import FakeClock, FakeRuntime, make_config, make_container, make_context
 from nodeagent_plugins.probes.actions import Actions, Target, find_port, http_url, static_command
-from nodeagent_plugins.probes.grpc import health_request, health_status
 from nodeagent_plugins.probes.outcome import Outcome, ProbeError, Verdict
 
 PROBE = Probe(exec=ExecAction(command=["check", "$(WHAT)", "$$(WHAT)", "$(NO)"]), timeout_seconds=7)
@@ -99,10 +98,3 @@ def test_ports_are_found_by_name_or_number() -> None:
     for port, problem in (("admin", "couldn't find port: admin"), (0, "invalid port"), (70000, "invalid port")):
         with pytest.raises(ProbeError, match=problem):
             find_port(port, CONTAINER)
-
-
-def test_health_messages() -> None:
-    assert health_request("") == b""
-    assert health_request("db") == b"\x0a\x02db"
-    assert health_request("s" * 200) == b"\x0a\xc8\x01" + b"s" * 200
-    assert [health_status(message) for message in (b"", b"\x08\x01", b"\x08\x02")] == [0, 1, 2]

@@ -68,7 +68,7 @@ class Node:
         container = pod.spec.containers[0]
         settings = await self.settings(pod, container)
         container_id = self.runtime.start(name, pod, resources=settings.resources)
-        await self.plugins.announce(
+        await self.plugins.notify(
             "nodeagent_container_started", pod=pod, container=container, container_id=container_id
         )
         self.pods.add(pod, observed=self.runtime.pod(pod.uid))
@@ -76,7 +76,9 @@ class Node:
 
     async def settings(self, pod, container):
         made = ContainerConfig(container.name, 0, container.image, resources=LinuxResources(cpu_shares=7))
-        return await self.plugins.fold("nodeagent_change_container", "settings", made, pod=pod, container=container)
+        return await self.plugins.call_chain(
+            "nodeagent_mutate_container", "settings", made, pod=pod, container=container
+        )
 
     def cpus(self, container_id):
         return self.runtime.config_of(container_id).resources.cpuset_cpus
@@ -117,7 +119,7 @@ async def test_the_shared_pool_is_rewritten_each_period(start):
     assert node.updates() == [(slow, LinuxResources(cpuset_cpus="0,2-8,10-15"))]
     await node.clock.advance(20)
     assert len(node.updates()) == 1
-    await node.plugins.announce("nodeagent_pod_terminated", pod=node.pods.get("uid-fast"))
+    await node.plugins.notify("nodeagent_pod_terminated", pod=node.pods.get("uid-fast"))
     node.runtime.exit(fast)
     node.pods.add(node.pods.get("uid-fast"), observed=node.runtime.pod("uid-fast"))
     await node.clock.advance(20)
@@ -212,7 +214,7 @@ async def test_memory_is_pinned_to_nodes(start):
     assert node.runtime.config_of(container).resources.cpuset_mems == "1"
     assert node.runtime.config_of(container).resources.cpuset_cpus == ""
     assert node.state("memory_manager_state")["policyName"] == "Static"
-    await node.plugins.announce("nodeagent_pod_terminated", pod=pod)
+    await node.plugins.notify("nodeagent_pod_terminated", pod=pod)
     assert node.state("memory_manager_state")["entries"] == {}
     slow = make_pod("slow")
     assert (await node.settings(slow, slow.spec.containers[0])).resources.cpuset_mems == ""

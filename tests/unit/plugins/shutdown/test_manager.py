@@ -94,7 +94,7 @@ class House:
 
     async def end(self, pod: Pod) -> None:
         self.pods.ended.add(pod.uid)  # type: ignore[attr-defined]
-        await self.plugins.announce("nodeagent_pod_terminated", pod=pod)
+        await self.plugins.notify("nodeagent_pod_terminated", pod=pod)
         await self.clock.advance(0)
 
     async def say(self, begins: bool | None) -> None:

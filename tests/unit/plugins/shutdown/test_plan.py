@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from nodeagent.config.types import seconds
-from nodeagent.contracts.shutdown import EndingPod, ShutdownPeriods, ShutdownPlan, plan_file, plan_from_json
+from nodeagent.contracts.shutdown import ShutdownPeriods, ShutdownPlan, ShutdownPod, plan_file, plan_from_json
 from nodeagent.testing import FakeClock, load_plugin, make_config, make_context, make_pod
 from nodeagent_plugins import shutdown
 
@@ -25,13 +25,13 @@ async def test_the_plan_follows_the_pods(tmp_path: Path, clock: FakeClock) -> No
     web, dns = make_pod("web"), make_pod("dns", priority=5)
     for pod in (web, dns):
         context.pods.add(pod)  # type: ignore[attr-defined]
-        await manager.announce("nodeagent_pod_admitted", pod=pod)
+        await manager.notify("nodeagent_pod_admitted", pod=pod)
     await clock.advance(1)
 
-    expected = [EndingPod("default", "dns", "uid-dns", 5, 30), EndingPod("default", "web", "uid-web", 0, 30)]
+    expected = [ShutdownPod("default", "dns", "uid-dns", 5, 30), ShutdownPod("default", "web", "uid-web", 0, 30)]
     assert plan_from_json(json.loads(plan_file(tmp_path).read_text())) == ShutdownPlan(periods, expected)
     context.pods.ended.add(dns.uid)  # type: ignore[attr-defined]
-    await manager.announce("nodeagent_pod_terminated", pod=dns)
+    await manager.notify("nodeagent_pod_terminated", pod=dns)
     await clock.advance(1)
     assert plan_from_json(json.loads(plan_file(tmp_path).read_text())).pods == expected[1:]
 

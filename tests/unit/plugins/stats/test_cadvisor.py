@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from nodeagent.contracts.runtime import ContainerStats
-from nodeagent.contracts.server import Reach
+from nodeagent.contracts.server import Exposure
 from nodeagent_plugins.stats import cadvisor
 from nodeagent_plugins.stats.cadvisor import cadvisor_routes
 from tests.unit.plugins.stats.test_provider import SECOND, Bench
@@ -19,7 +19,7 @@ class Request:
 
 async def scrape(bench):
     (route,) = cadvisor_routes(bench.context, bench.stats)
-    assert (route.path, route.reach, route.subresources) == ("/metrics/cadvisor", Reach.READ_ONLY, ("metrics",))
+    assert (route.path, route.exposure, route.subresources) == ("/metrics/cadvisor", Exposure.READ_ONLY, ("metrics",))
     answer = await route.handler(Request())
     return [sample for family in text_string_to_metric_families(answer.body.decode()) for sample in family.samples]
 

@@ -1,35 +1,35 @@
-"""A third party's plugin takes the place of any bundled part, or adds to it, through the documented hooks."""
+"""Tests for component assembly: third-party plugins replace or extend the bundled components through provider hooks."""
 
 import pytest
 
 from nodeagent import hookimpl
-from nodeagent.contracts.local import LocalQuestion, NoArguments
+from nodeagent.components import (
+    provide_access,
+    provide_components,
+    provide_local_queries,
+    provide_loops,
+    provide_routes,
+    provide_sources,
+)
+from nodeagent.contracts.local import LocalQuery, NoArguments
 from nodeagent.contracts.pods import KillReason, SyncOutcome
 from nodeagent.contracts.runtime import Credentials
 from nodeagent.contracts.server import Route
 from nodeagent.model.pod import ContainerKind
-from nodeagent.parts import (
-    provide_access,
-    provide_loops,
-    provide_parts,
-    provide_questions,
-    provide_routes,
-    provide_sources,
-)
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.testing import make_config, make_container, make_context, make_pod
-from nodeagent.testing.parts import FakePodDirectory
+from nodeagent.testing.fakes import FakePodDirectory
 
 
 async def _nothing(_):
     return None
 
 
-BUNDLED_ROUTE, OWN_ROUTE = Route("GET", "/bundled", _nothing), Route("GET", "/mine", _nothing)
+BUNDLED_ROUTE, THIRD_PARTY_ROUTE = Route("GET", "/bundled", _nothing), Route("GET", "/third-party", _nothing)
 
 
-class Everything:
-    """Stands for the bundled plugins: provides every part, each named after its hook."""
+class BundledPlugins:
+    """Fake bundled plugins: one component per hook, named after the hook."""
 
     @hookimpl
     def nodeagent_provide_event_recorder(self):
@@ -96,136 +96,140 @@ class Everything:
         return [BUNDLED_ROUTE]
 
 
-def assemble(tmp_path, foreign):
+def assemble(tmp_path, third_party):
     plugins = PluginManager()
-    plugins.register(Everything(), name="bundled", origin="nodeagent")
-    plugins.register(foreign, name="foreign", origin="somebody")
+    plugins.register(BundledPlugins(), name="bundled", origin="nodeagent")
+    plugins.register(third_party, name="third-party", origin="third-party")
     context = make_context(tmp_path)
-    provide_parts(context, plugins, FakePodDirectory())
+    provide_components(context, plugins, FakePodDirectory())
     return context, plugins
 
 
-def replacing(hook, value):
-    """Return a plugin that answers *hook* with *value*."""
+def providing(hook, value):
+    """Return a plugin whose *hook* returns *value*."""
 
-    class Foreign:
+    class ThirdParty:
         pass
 
     def provide(self, context):
         return value
 
-    setattr(Foreign, hook, hookimpl(provide))
-    return Foreign()
+    setattr(ThirdParty, hook, hookimpl(provide))
+    return ThirdParty()
 
 
 def test_hook_provide_event_recorder(tmp_path):
-    context, _ = assemble(tmp_path, replacing("nodeagent_provide_event_recorder", "mine"))
+    context, _ = assemble(tmp_path, providing("nodeagent_provide_event_recorder", "third party"))
 
-    assert (context.recorder, context.runtime) == ("mine", "bundled runtime")
+    assert (context.recorder, context.runtime) == ("third party", "bundled runtime")
 
 
 def test_hook_provide_runtime(tmp_path):
-    assert assemble(tmp_path, replacing("nodeagent_provide_runtime", "mine"))[0].runtime == "mine"
+    assert assemble(tmp_path, providing("nodeagent_provide_runtime", "third party"))[0].runtime == "third party"
 
 
 def test_hook_provide_image_service(tmp_path):
-    assert assemble(tmp_path, replacing("nodeagent_provide_image_service", "mine"))[0].images == "mine"
+    assert assemble(tmp_path, providing("nodeagent_provide_image_service", "third party"))[0].images == "third party"
 
 
 def test_hook_provide_object_reader(tmp_path):
-    assert assemble(tmp_path, replacing("nodeagent_provide_object_reader", "mine"))[0].objects == "mine"
+    assert assemble(tmp_path, providing("nodeagent_provide_object_reader", "third party"))[0].objects == "third party"
 
 
 def test_hook_provide_cgroups(tmp_path):
-    assert assemble(tmp_path, replacing("nodeagent_provide_cgroups", "mine"))[0].cgroups == "mine"
+    assert assemble(tmp_path, providing("nodeagent_provide_cgroups", "third party"))[0].cgroups == "third party"
 
 
 def test_hook_provide_volume_kinds(tmp_path):
-    context, _ = assemble(tmp_path, replacing("nodeagent_provide_volume_kinds", ["mine"]))
+    context, _ = assemble(tmp_path, providing("nodeagent_provide_volume_kinds", ["third party"]))
 
-    assert context.volumes == ("bundled volume_manager", "mine", "bundled kind")  # the later plugin's is preferred
+    assert context.volumes == (
+        "bundled volume_manager",
+        "third party",
+        "bundled kind",
+    )  # the plugin registered last takes precedence
 
 
 def test_hook_provide_volume_manager(tmp_path):
-    assert assemble(tmp_path, replacing("nodeagent_provide_volume_manager", "mine"))[0].volumes == "mine"
+    assert assemble(tmp_path, providing("nodeagent_provide_volume_manager", "third party"))[0].volumes == "third party"
 
 
 def test_hook_provide_credential_providers(tmp_path):
-    context, _ = assemble(tmp_path, replacing("nodeagent_provide_credential_providers", ["mine"]))
+    context, _ = assemble(tmp_path, providing("nodeagent_provide_credential_providers", ["third party"]))
 
-    assert context.puller == ("bundled image_puller", "mine")
+    assert context.puller == ("bundled image_puller", "third party")
 
 
 def test_hook_provide_image_puller(tmp_path):
-    assert assemble(tmp_path, replacing("nodeagent_provide_image_puller", "mine"))[0].puller == "mine"
+    assert assemble(tmp_path, providing("nodeagent_provide_image_puller", "third party"))[0].puller == "third party"
 
 
 def test_hook_provide_prober(tmp_path):
-    assert assemble(tmp_path, replacing("nodeagent_provide_prober", "mine"))[0].prober == "mine"
+    assert assemble(tmp_path, providing("nodeagent_provide_prober", "third party"))[0].prober == "third party"
 
 
 def test_hook_provide_stats(tmp_path):
-    assert assemble(tmp_path, replacing("nodeagent_provide_stats", "mine"))[0].stats == "mine"
+    assert assemble(tmp_path, providing("nodeagent_provide_stats", "third party"))[0].stats == "third party"
 
 
 def test_hook_provide_pod_syncer(tmp_path):
-    assert assemble(tmp_path, replacing("nodeagent_provide_pod_syncer", "mine"))[0].syncer == "mine"
+    assert assemble(tmp_path, providing("nodeagent_provide_pod_syncer", "third party"))[0].syncer == "third party"
 
 
 def test_hook_provide_pod_sources(tmp_path):
-    context, plugins = assemble(tmp_path, replacing("nodeagent_provide_pod_sources", ["mine"]))
+    context, plugins = assemble(tmp_path, providing("nodeagent_provide_pod_sources", ["third party"]))
 
-    assert provide_sources(context, plugins) == ["bundled source", "mine"]
+    assert provide_sources(context, plugins) == ["bundled source", "third party"]
 
 
 def test_hook_provide_background_loops(tmp_path):
-    context, plugins = assemble(tmp_path, replacing("nodeagent_provide_background_loops", ["mine"]))
+    context, plugins = assemble(tmp_path, providing("nodeagent_provide_background_loops", ["third party"]))
 
-    assert provide_loops(context, plugins) == [("bundled", "bundled loop"), ("foreign", "mine")]
+    assert provide_loops(context, plugins) == [("bundled", "bundled loop"), ("third-party", "third party")]
 
 
 def test_hook_provide_authenticators(tmp_path):
-    context, plugins = assemble(tmp_path, replacing("nodeagent_provide_authenticators", ["mine"]))
+    context, plugins = assemble(tmp_path, providing("nodeagent_provide_authenticators", ["third party"]))
 
-    assert provide_access(context, plugins) == (["bundled authenticator", "mine"], "bundled authorizer")
+    assert provide_access(context, plugins) == (["bundled authenticator", "third party"], "bundled authorizer")
 
 
 def test_hook_provide_authorizer(tmp_path):
-    context, plugins = assemble(tmp_path, replacing("nodeagent_provide_authorizer", "mine"))
+    context, plugins = assemble(tmp_path, providing("nodeagent_provide_authorizer", "third party"))
 
-    assert provide_access(context, plugins)[1] == "mine"
+    assert provide_access(context, plugins)[1] == "third party"
 
 
 def test_hook_provide_routes(tmp_path):
-    context, plugins = assemble(tmp_path, replacing("nodeagent_provide_routes", [OWN_ROUTE]))
+    context, plugins = assemble(tmp_path, providing("nodeagent_provide_routes", [THIRD_PARTY_ROUTE]))
 
-    assert provide_routes(context, plugins) == [BUNDLED_ROUTE, OWN_ROUTE]
+    assert provide_routes(context, plugins) == [BUNDLED_ROUTE, THIRD_PARTY_ROUTE]
 
 
-def test_hook_provide_local_questions(tmp_path):
-    question = LocalQuestion("mine", NoArguments, answer=_nothing)
-    context, plugins = assemble(tmp_path, replacing("nodeagent_provide_local_questions", [question]))
+def test_hook_provide_local_queries(tmp_path):
+    query = LocalQuery("third party", NoArguments, answer=_nothing)
+    context, plugins = assemble(tmp_path, providing("nodeagent_provide_local_queries", [query]))
 
-    assert provide_questions(context, plugins) == [question]
+    assert provide_local_queries(context, plugins) == [query]
 
 
 def test_hook_configure(tmp_path):
-    class Foreign:
+    class ThirdParty:
         @hookimpl
         def nodeagent_configure(self, context, plugins):
-            plugins.register(replacing("nodeagent_provide_runtime", "mine"), name="foreign.runtime")
+            plugins.register(providing("nodeagent_provide_runtime", "third party"), name="third-party.runtime")
 
     plugins = PluginManager()
-    plugins.register(Foreign(), name="foreign", version="2", origin="somebody")
+    plugins.register(ThirdParty(), name="third-party", version="2", origin="third-party")
     plugins.provide_all("nodeagent_configure", config=None, context=make_context(tmp_path), plugins=plugins)
 
-    part = next(info for info in plugins.plugins() if info.name == "foreign.runtime")
-    assert (part.version, part.origin) == ("2", "somebody")
-    assert plugins.provide("nodeagent_provide_runtime", context=None) == "mine"
+    component = next(info for info in plugins.plugins() if info.name == "third-party.runtime")
+    assert (component.version, component.origin) == ("2", "third-party")
+    assert plugins.provide("nodeagent_provide_runtime", context=None) == "third party"
 
 
-class House:
-    """One third-party plugin with a part of each kind."""
+class CustomNode:
+    """One third-party plugin that provides several components."""
 
     class Syncer:
         async def sync_pod(self, pod, status, observed):
@@ -233,11 +237,11 @@ class House:
 
     class Cgroups:
         def parent_of(self, pod):
-            return "/house"
+            return "/custom"
 
-    class Keys:
+    class RegistryCredentials:
         async def credentials(self, image):
-            return [Credentials("user", "word", "house")]
+            return [Credentials("user", "word", "custom")]
 
     class Evictor:
         name = "eviction"
@@ -269,7 +273,7 @@ class House:
 
     @hookimpl
     def nodeagent_provide_credential_providers(self):
-        return [self.Keys()]
+        return [self.RegistryCredentials()]
 
     @hookimpl
     def nodeagent_provide_background_loops(self, context):
@@ -277,10 +281,10 @@ class House:
 
 
 @pytest.mark.row("card.plugin-hooks")
-async def test_a_third_party_brings_pod_sync_cgroups_eviction_image_collection_and_credentials(tmp_path):
+async def test_third_party_plugin_replaces_syncer_cgroups_gc_and_credentials(tmp_path):
     plugins = PluginManager()
     plugins.load_entry_points()
-    plugins.register(House(), name="house", origin="house")
+    plugins.register(CustomNode(), name="custom", origin="custom")
     fakes = make_context(tmp_path)
     fakes.images.add("registry.test/old:1")
     fakes.images.serve("registry.test/private:1", ("user", "word"))
@@ -288,8 +292,8 @@ async def test_a_third_party_brings_pod_sync_cgroups_eviction_image_collection_a
     directory = FakePodDirectory(pod)
     context = make_context(tmp_path, config=make_config(container_runtime_endpoint="unix:///run/none.sock"))
     try:
-        provide_parts(context, plugins, directory)
-        loops = {loop.name: loop for plugin, loop in provide_loops(context, plugins) if plugin == "house"}
+        provide_components(context, plugins, directory)
+        loops = {loop.name: loop for plugin, loop in provide_loops(context, plugins) if plugin == "custom"}
         context.images = fakes.images
 
         pulled = await context.puller.ensure(pod, ContainerKind.REGULAR, pod.spec.containers[0])
@@ -299,8 +303,8 @@ async def test_a_third_party_brings_pod_sync_cgroups_eviction_image_collection_a
         await context.cleanup.aclose()
         await context.tasks.close()
 
-    assert isinstance(context.syncer, House.Syncer)
-    assert context.cgroups.parent_of(pod) == "/house"
+    assert isinstance(context.syncer, CustomNode.Syncer)
+    assert context.cgroups.parent_of(pod) == "/custom"
     assert "registry.test/private:1" in pulled.image.repo_tags
     assert [kill.reason for kill in directory.kills] == [KillReason.EVICTED]
     assert list(await fakes.images.list_images()) == []

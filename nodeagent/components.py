@@ -1,4 +1,4 @@
-"""Fills the context with the parts that plugins provide, in the order of the provide hooks."""
+"""Component assembly: call the provider hooks in their documented order and fill the agent context."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from typing import Any
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventRecorder
-from nodeagent.contracts.local import LocalQuestion
+from nodeagent.contracts.hooks import HookResult
+from nodeagent.contracts.local import LocalQuery
 from nodeagent.contracts.pods import PodDirectory, PodSource
 from nodeagent.contracts.server import Authenticator, Authorizer, Route
-from nodeagent.pluginmanager import Answer, PluginManager
+from nodeagent.pluginmanager import PluginManager
 
 
-def provide_parts(
+def provide_components(
     context: AgentContext,
     plugins: PluginManager,
     pods: PodDirectory,
-    around_recorder: Callable[[EventRecorder], EventRecorder] = lambda recorder: recorder,
+    wrap_recorder: Callable[[EventRecorder], EventRecorder] = lambda recorder: recorder,
 ) -> None:
-    """Ask the plugins for every part of *context*.
+    """Set every component of *context*.
 
-    :param around_recorder: gets the recorder and returns what the agent uses in its place.
-    :raises PluginError: nobody provides a part, or a plugin failed.
-    :raises ConfigError: a plugin cannot work with the configuration.
+    :param wrap_recorder: returns the recorder to use instead of the provided one.
+    :raises PluginError: no plugin provides a component, or a plugin failed.
+    :raises ConfigError: a plugin does not support the configuration.
     """
-    context.recorder = around_recorder(plugins.provide("nodeagent_provide_event_recorder", context=context))
+    context.recorder = wrap_recorder(plugins.provide("nodeagent_provide_event_recorder", context=context))
     context.runtime = plugins.provide("nodeagent_provide_runtime", context=context)
     context.images = plugins.provide("nodeagent_provide_image_service", context=context)
     context.objects = plugins.provide("nodeagent_provide_object_reader", context=context)
     context.cgroups = plugins.provide("nodeagent_provide_cgroups", context=context)
     kinds = _flat(plugins.provide_all("nodeagent_provide_volume_kinds", context=context))
-    kinds.reverse()  # of two kinds for one volume, that of the plugin registered later is preferred
+    kinds.reverse()  # the plugin registered last takes precedence
     context.volumes = plugins.provide("nodeagent_provide_volume_manager", context=context, kinds=kinds)
     providers = _flat(plugins.provide_all("nodeagent_provide_credential_providers", context=context))
     context.puller = plugins.provide("nodeagent_provide_image_puller", context=context, credential_providers=providers)
@@ -43,21 +44,21 @@ def provide_parts(
 
 
 def provide_sources(context: AgentContext, plugins: PluginManager) -> Sequence[PodSource]:
-    """Return the pod sources that the configuration asks for."""
+    """Return the pod sources that the configuration enables."""
     return _flat(plugins.provide_all("nodeagent_provide_pod_sources", context=context))
 
 
 def provide_loops(context: AgentContext, plugins: PluginManager) -> Sequence[tuple[str, BackgroundLoop]]:
-    """Return the background loops, each with its plugin's name."""
-    answers = plugins.provide_all("nodeagent_provide_background_loops", context=context, plugins=plugins)
-    return [(answer.plugin, loop) for answer in answers for loop in answer.value]
+    """Return the background loops, each with the name of its plugin."""
+    results = plugins.provide_all("nodeagent_provide_background_loops", context=context, plugins=plugins)
+    return [(result.plugin, loop) for result in results for loop in result.value]
 
 
 def provide_access(context: AgentContext, plugins: PluginManager) -> tuple[Sequence[Authenticator], Authorizer]:
-    """Return what guards the secured port.
+    """Return the authenticators and the authorizer of the secure port.
 
-    :raises ServerRefused: what the configuration asks for cannot work here.
-    :raises PluginError: nobody provides an authorizer, or a plugin failed.
+    :raises ServerConfigError: the configured authentication or authorization cannot work on this node.
+    :raises PluginError: no plugin provides an authorizer, or a plugin failed.
     """
     authenticators = _flat(plugins.provide_all("nodeagent_provide_authenticators", context=context))
     authorizer = plugins.provide("nodeagent_provide_authorizer", context=context)
@@ -65,14 +66,14 @@ def provide_access(context: AgentContext, plugins: PluginManager) -> tuple[Seque
 
 
 def provide_routes(context: AgentContext, plugins: PluginManager) -> Sequence[Route]:
-    """Return the paths that plugins serve."""
+    """Return the HTTP routes of all plugins."""
     return _flat(plugins.provide_all("nodeagent_provide_routes", context=context))
 
 
-def provide_questions(context: AgentContext, plugins: PluginManager) -> Sequence[LocalQuestion]:
-    """Return what plugins can be asked on the local socket."""
-    return _flat(plugins.provide_all("nodeagent_provide_local_questions", context=context))
+def provide_local_queries(context: AgentContext, plugins: PluginManager) -> Sequence[LocalQuery]:
+    """Return the local queries of all plugins."""
+    return _flat(plugins.provide_all("nodeagent_provide_local_queries", context=context))
 
 
-def _flat(answers: Sequence[Answer[Sequence[Any]]]) -> list[Any]:
-    return [item for answer in answers for item in answer.value]
+def _flat(results: Sequence[HookResult[Sequence[Any]]]) -> list[Any]:
+    return [item for result in results for item in result.value]

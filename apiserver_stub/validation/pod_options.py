@@ -1,0 +1,31 @@
+"""Options of pod validation: feature gates, and rules that stored pods which break them are exempt from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PodOptions:
+    """Settings of the validation of a pod or of a pod template."""
+
+    is_pod: bool = False
+    """The object is a pod, not a pod template."""
+    allow_privileged: bool = True
+    """Privileged containers are allowed (spec: opt.allow-privileged)."""
+    allow_host_ips: bool = True
+    """Fields may refer to ``status.hostIPs`` (spec: gate.PodHostIPs)."""
+    allow_scheduling_changes: bool = True
+    """Node selector and node affinity of pods with scheduling gates may change (spec: gate.PodSchedulingReadiness)."""
+    allow_resize: bool = False
+    """Resources of containers may change (spec: gate.InPlacePodVerticalScaling)."""
+    any_deletion_cost: bool = False
+    """The deletion cost may be invalid."""
+    any_selector_values: bool = False
+    """Label selectors of pod affinity may have invalid values."""
+    any_spread_selectors: bool = False
+    """Label selectors of topology spread constraints may be invalid."""
+    any_huge_pages: bool = False
+    """Amounts of huge pages need not be multiples of the page size."""
+    any_sysctls: bool = False
+    """Namespaced kernel parameters may be set in pods that use the namespaces of the host."""

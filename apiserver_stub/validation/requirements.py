@@ -1,0 +1,113 @@
+"""Validation of resource requirements and of the resource claims of pods."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from apiserver_stub.objects import Object
+from apiserver_stub.status import (
+    Cause,
+    duplicate,
+    forbidden_value,
+    invalid_each,
+    invalid_value,
+    not_found_value,
+    required,
+)
+from apiserver_stub.validation.names import label_problems, subdomain_problems
+from apiserver_stub.validation.pod_options import PodOptions
+from apiserver_stub.validation.quantities import (
+    amount,
+    is_huge_pages,
+    is_overcommit_allowed,
+    is_whole_pages,
+    validate_amount,
+    validate_container_resource_name,
+)
+
+
+def validate_requirements(
+    requirements: Object, claim_names: Collection[str], field: str, options: PodOptions
+) -> list[Cause]:
+    """Return the errors in limits, requests and claims of a container.
+
+    :param claim_names: names of the resource claims of the pod.
+    """
+    limits, requests = requirements.get("limits") or {}, requirements.get("requests") or {}
+    causes = []
+    for kind, amounts in (("limits", limits), ("requests", requests)):
+        for name, text in amounts.items():
+            path = f"{field}.{kind}[{name}]"
+            causes += validate_container_resource_name(name, path)
+            causes += validate_amount(name, text, path)
+            if is_huge_pages(name) and not options.any_huge_pages and not is_whole_pages(name, text):
+                detail = f"{text} is not positive integer multiple of {name}"
+                causes.append(invalid_value(path, text, detail))
+    for name, text in requests.items():
+        causes += _validate_request(name, text, limits.get(name), field)
+    used = {*limits, *requests}
+    if any(map(is_huge_pages, used)) and not used & {"cpu", "memory"}:
+        causes.append(forbidden_value(field, "HugePages require cpu or memory"))
+    if claims := requirements.get("claims"):
+        causes += _validate_claim_names(claims, claim_names, f"{field}.claims")
+    return causes
+
+
+def validate_resource_claims(claims: Sequence[Object], pod_name: str | None, field: str) -> list[Cause]:
+    """Return the errors in the resource claims of a pod; a pod template has no *pod_name*."""
+    causes = []
+    names: set[str] = set()
+    for index, claim in enumerate(claims):
+        path = f"{field}[{index}]"
+        name, source = claim.get("name") or "", claim.get("source") or {}
+        claim_name, template = source.get("resourceClaimName"), source.get("resourceClaimTemplateName")
+        if not name:
+            causes.append(required(f"{path}.name"))
+        elif name in names:
+            causes.append(duplicate(f"{path}.name", name))
+        else:
+            if problems := label_problems(name):
+                causes += invalid_each(f"{path}.name", name, problems)
+            elif pod_name is not None and template is not None:
+                full = f"{pod_name}-{name}"
+                details = [f"final ResourceClaim name: {problem}" for problem in subdomain_problems(full)]
+                causes += invalid_each(f"{path}.name", full, details)
+            names.add(name)
+        if (claim_name is None) == (template is None):
+            both = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            none = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            causes.append(invalid_value(f"{path}.source", source, none if claim_name is None else both))
+        for member, value in (("resourceClaimName", claim_name), ("resourceClaimTemplateName", template)):
+            if value is not None:
+                causes += invalid_each(f"{path}.source.{member}", value, subdomain_problems(value))
+    return causes
+
+
+def _validate_request(name: str, text: str, limit: str | None, field: str) -> list[Cause]:
+    if limit is None:
+        if is_overcommit_allowed(name):
+            return []
+        return [required(f"{field}.limits", "Limit must be set for non overcommitable resources")]
+    request, most = amount(text), amount(limit)
+    if request != most and not is_overcommit_allowed(name):
+        return [invalid_value(f"{field}.requests", text, f"must be equal to {name} limit of {limit}")]
+    if request > most:
+        return [invalid_value(f"{field}.requests", text, f"must be less than or equal to {name} limit of {limit}")]
+    return []
+
+
+def _validate_claim_names(claims: Sequence[Object], claim_names: Collection[str], field: str) -> list[Cause]:
+    causes = []
+    names: set[str] = set()
+    for index, claim in enumerate(claims):
+        path = f"{field}[{index}]"
+        if not (name := claim.get("name")):
+            causes.append(required(path))
+            continue
+        if name in names:
+            causes.append(duplicate(path, name))
+        names.add(name)
+        if name not in claim_names:
+            known = f": {', '.join(sorted(claim_names))}" if claim_names else " which is empty"
+            causes.append(not_found_value(path, name, f"must be one of the names in pod.spec.resourceClaims{known}"))
+    return causes

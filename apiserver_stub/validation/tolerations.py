@@ -1,0 +1,48 @@
+"""Validation of tolerations and of the effects of taints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from apiserver_stub.objects import Object
+from apiserver_stub.status import Cause, invalid_value, not_supported, required
+from apiserver_stub.validation.labels import validate_label_name
+from apiserver_stub.validation.names import label_value_problems
+
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_OPERATORS = ("Equal", "Exists")
+
+
+def validate_tolerations(tolerations: Sequence[Object], field: str) -> list[Cause]:
+    """Return the errors in a list of tolerations."""
+    causes = []
+    for index, toleration in enumerate(tolerations):
+        path = f"{field}[{index}]"
+        operator, effect = toleration.get("operator") or "", toleration.get("effect") or ""
+        value = toleration.get("value") or ""
+        if key := toleration.get("key"):
+            causes += validate_label_name(key, f"{path}.key")
+        elif operator != "Exists":
+            detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+            causes.append(invalid_value(f"{path}.operator", operator, detail))
+        if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+            detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+            causes.append(invalid_value(f"{path}.effect", effect, detail))
+        if operator in ("", "Equal"):
+            if problems := label_value_problems(value):
+                causes.append(invalid_value(f"{path}.operator", value, ";".join(problems)))
+        elif operator not in _OPERATORS:
+            causes.append(not_supported(f"{path}.operator", operator, _OPERATORS))
+        elif value:
+            detail = "value must be empty when `operator` is 'Exists'"
+            causes.append(invalid_value(f"{path}.operator", toleration, detail))
+        if effect:
+            causes += validate_taint_effect(effect, f"{path}.effect")
+    return causes
+
+
+def validate_taint_effect(effect: str, field: str) -> list[Cause]:
+    """Return the error in the effect of a taint, which must be set."""
+    if effect in _EFFECTS:
+        return []
+    return [not_supported(field, effect, _EFFECTS) if effect else required(field)]

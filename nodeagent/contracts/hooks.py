@@ -1,0 +1,70 @@
+"""Hook calls and plugin registration, as plugins use them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class HookResult(Generic[T]):
+    """A plugin's return value for a hook, never ``None``."""
+
+    plugin: str
+    value: T
+
+
+class PluginHost(Protocol):
+    """The agent's plugin manager, as passed to ``nodeagent_configure`` and to providers that call hooks."""
+
+    def register(self, plugin: object, *, name: str, version: str = "", origin: str = "") -> None:
+        """Add a plugin object; an object that belongs to a plugin is named ``plugin.component``.
+
+        :raises PluginError: the name is in use, or the object implements an unknown hook or accepts arguments that
+            the hook does not have.
+        """
+        ...
+
+    async def call_first(
+        self, hook: str, *, subject: str = "", tolerant: bool = False, **arguments: Any
+    ) -> HookResult[Any] | None:
+        """Call a decision hook on one plugin after the other; return the first result that is not ``None``.
+
+        :param subject: the object that is decided on, for the record of decisions.
+        :param tolerant: skip an implementation that fails, as :meth:`notify` does, instead of raising.
+        :raises PluginError: an implementation failed or exceeded the deadline.
+        """
+        ...
+
+    async def notify(self, hook: str, **arguments: Any) -> None:
+        """Call a notification hook on every plugin. A failure does not raise; it is logged once, until it recovers."""
+        ...
+
+    async def gather(self, hook: str, **arguments: Any) -> Sequence[HookResult[Any]]:
+        """Return every result that is not ``None``; failures are handled as in :meth:`notify`."""
+        ...
+
+    async def call_chain(
+        self, hook: str, name: str, value: T, *, subject: str = "", tolerant: bool = False, **arguments: Any
+    ) -> T:
+        """Pass *value* through every plugin as argument *name*; ``None`` leaves it unchanged.
+
+        :param subject: the object that is changed, for the record of decisions; defaults to *name*.
+        :param tolerant: keep *value* unchanged where an implementation fails, instead of raising.
+        :raises PluginError: an implementation failed or exceeded the deadline.
+        """
+        ...
+
+    def is_implemented(self, hook: str) -> bool:
+        """Return whether any plugin implements *hook*, so that a caller can skip preparing the arguments."""
+        ...
+
+    def record_decision(self, plugin: str, hook: str, subject: str, verdict: str) -> None:
+        """Record a decision of a plugin; results of decision hooks are recorded automatically.
+
+        :param hook: the hook that was called, or a name for the plugin's action.
+        """
+        ...
