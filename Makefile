@@ -64,7 +64,7 @@ clean: ## Remove what was built, the environment too
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 $(RUN_READY): pyproject.toml tools/bootstrap
-	tools/bootstrap $(VENV) --editable .
+	tools/bootstrap $(VENV) --editable '.[all]'
 	@touch $@
 
 $(DEV_READY): $(RUN_READY)

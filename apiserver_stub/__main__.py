@@ -13,9 +13,11 @@ from collections.abc import Sequence
 
 from apiserver_stub.options import Options, OptionsError, parse, warnings
 from nodeagent.base import identity
+from nodeagent.base.extras import missing_extra
 
 _log = logging.getLogger("apiserver_stub")
 
+_NAME = "nodeagent-apiserver"
 EXIT_USAGE = 2
 EXIT_FAILED = 1
 _SWITCH_SECONDS = 0.0005
@@ -23,11 +25,17 @@ _SWITCH_SECONDS = 0.0005
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the server until a signal; returns 0, 2 for a wrong command line, 1 when it cannot start."""
+    if missing := missing_extra(_NAME, "apiserver"):
+        sys.stderr.write(f"{missing}\n")
+        return EXIT_USAGE
     try:
         options = parse(sys.argv[1:] if arguments is None else arguments)
     except OptionsError as error:
         for problem in error.problems:
             sys.stderr.write(f"Error: {problem}\n")
+        return EXIT_USAGE
+    if options.tracing_config_file and (missing := missing_extra(f"{_NAME} --tracing-config-file", "tracing")):
+        sys.stderr.write(f"{missing}\n")
         return EXIT_USAGE
     identity.configure(options.identity)
     import uvloop

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from nodeagent.base.extras import missing_extra
 from nodeagent.cli.exit_codes import ExitCode
 
 QUESTION_SECONDS = 30.0
@@ -34,6 +35,9 @@ def add_parser(commands: Any) -> None:
 
 def demo(arguments: argparse.Namespace) -> int:
     """Run the demo until Ctrl-C, or once."""
+    if missing := missing_extra("nodeagent demo", "apiserver"):
+        print(missing, file=sys.stderr)
+        return ExitCode.CONFIGURATION
     from nodeagent.demo.programs import DemoError
     from nodeagent.demo.show import Demo, default_directory
 

@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nodeagent.base.extras import missing_extra
 from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json
@@ -48,6 +49,10 @@ def add_parser(commands: Any) -> None:
 
 def show(arguments: argparse.Namespace) -> int:
     """Ask the agent, print what it answers and return the exit code."""
+    as_text = arguments.watch or arguments.output == "text"
+    if as_text and (missing := missing_extra("nodeagent status", "cli")):
+        print(missing, file=sys.stderr)
+        return ExitCode.CONFIGURATION
     root = Path(arguments.root_dir)
     try:
         found = local.ask(root, STATUS_QUESTION, NoArguments(), NodeOverview)

@@ -9,8 +9,10 @@ import socket
 
 from nodeagent import hookimpl
 from nodeagent.base import identity, tracing
+from nodeagent.base.extras import missing_extra
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
+from nodeagent.errors import ConfigError, Problem
 
 
 @hookimpl
@@ -18,6 +20,8 @@ def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext) -
     wanted = config.tracing
     if wanted is None or not context.gates.enabled("NodeAgentTracing"):
         return
+    if missing := missing_extra("tracing", "tracing"):
+        raise ConfigError([Problem("configuration", "", None, missing)])
     service = identity.current().component
     made = tracing.Tracing(
         service, wanted.endpoint, wanted.sampling_rate_per_million or 0, {"host.name": socket.gethostname()}

@@ -25,7 +25,7 @@ LOG_CALLS = {"debug", "info", "warning", "error", "exception", "critical", "log"
 # Imports each module in a process of its own, forked from one that holds the foreign libraries already.
 IMPORTER = """
 import os, sys, traceback, warnings
-import aiohttp.web, asyncio, cryptography.x509, grpc.aio, msgspec, pluggy, psutil, rich.console, uvloop, yaml
+import aiohttp.web, asyncio, cryptography.x509, grpc.aio, msgspec, pluggy, rich.console, uvloop, yaml
 import google.protobuf.message, watchdog.observers
 warnings.simplefilter("error")
 for name in sys.stdin.read().split():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import email
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -64,6 +66,25 @@ def test_the_wheel_holds_every_file_of_the_packages_and_the_units(dist: Path) ->
     for folder, package in PACKAGES.items():
         assert {f"{package}/{name}" for name in sources(folder)} <= names
     assert {name.rpartition("/")[2] for name in names if "share/nodeagent/systemd/" in name} == sources("systemd")
+
+
+def test_wheel_requires_agent_dependencies_and_offers_extras(dist: Path) -> None:
+    (wheel,) = dist.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = email.message_from_bytes(archive.read(name))
+
+    required = {extra: set() for extra in ("", *metadata.get_all("Provides-Extra", []))}
+    for line in metadata.get_all("Requires-Dist", []):
+        extra = re.search(r"extra == '(\w+)'", line)
+        required[extra[1] if extra else ""].add(re.match(r"[\w.-]+(\[[\w,]+\])?", line)[0])
+
+    assert required.keys() == {"", "all", "apiserver", "cli", "dev", "tracing"}
+    assert required["apiserver"] == {"cel-expr-python", "h2", "pyjwt", "pynacl"}
+    assert required["cli"] == {"rich"}
+    assert required["tracing"] == {"opentelemetry-exporter-otlp-proto-grpc", "opentelemetry-sdk"}
+    assert required["all"] == required["apiserver"] | required["cli"] | required["tracing"]
+    assert not required[""] & required["all"]
 
 
 def test_the_sdist_holds_what_the_checkout_does(dist: Path) -> None:

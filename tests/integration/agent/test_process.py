@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import ssl
 import stat
@@ -13,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.base.extras import MODULES
 from tests.integration.programs import IMAGE, NodeAgent, free_port, simple_pod, wait_until
+from tests.unit.test_extras import BLOCKER
 
 
 @pytest.fixture
@@ -43,6 +46,21 @@ def test_health_is_served_where_the_configuration_says_and_nothing_else_is(agent
         assert _get(address, agent.health_port, path)[0] == 404
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", agent.health_port)) != 0
+
+
+def test_agent_runs_static_pod_without_extras(
+    agent: NodeAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {module.partition(".")[0] for modules in MODULES.values() for module in modules}
+    (tmp_path / "sitecustomize.py").write_text(BLOCKER.format(names=names))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+
+    agent.start()
+    agent.write_pod(simple_pod("web", hostNetwork=True))
+
+    wait_until(lambda: "Started container main" in agent.log.read_text(), "the pod runs")
+    assert agent.stop() == 0
+    assert "Traceback" not in agent.log.read_text()
 
 
 @pytest.mark.row("config.healthzPort")
