@@ -19,12 +19,12 @@ from apiserver_stub.admission.webhooks.matching import (
 )
 from apiserver_stub.cel import CelError, Expression
 from apiserver_stub.objects import Object
-from apiserver_stub.resources.admission import POLICY_VARIABLES
 from apiserver_stub.resources.registry import Registry, Resource
 from nodeagent.base import identity
 
 _GROUP = identity.current().group("admissionregistration")
 _POLICIES, _BINDINGS = f"{_GROUP}/validatingadmissionpolicies", f"{_GROUP}/validatingadmissionpolicybindings"
+_POLICY_VARIABLES = (*CONDITION_VARIABLES, "params", "namespaceObject", "variables")
 _AUDIT = identity.current().group("validation.policy.admission") + "/validation_failure"
 _CODES = {"Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413, "Unauthorized": 401}
 
@@ -223,7 +223,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
         return self._policies[1]
 
 
-def _compiled(text: str, variables: tuple[str, ...] = POLICY_VARIABLES) -> Expression:
+def _compiled(text: str, variables: tuple[str, ...] = _POLICY_VARIABLES) -> Expression:
     return Expression(text, variables, nullable=True)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 from typing import Any
-from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -93,23 +92,3 @@ class WebhookClient:
             return await self._pair.context(bundle)
         except (ValueError, OSError) as error:
             raise WebhookError(f"unable to load root certificates: {error}") from error
-
-
-def url_problem(url: str) -> str:
-    """Return why *url* cannot be that of a webhook."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError as error:
-        return f"url must be a valid URL: {error}"
-    if parts.scheme != "https":
-        return "'https' is the only allowed URL scheme"
-    if not parts.hostname:
-        return "host must be specified"
-    if parts.username is not None or parts.password is not None:
-        return "user information is not permitted in the URL"
-    if parts.fragment:
-        return "fragments are not permitted in the URL"
-    if parts.query:
-        return "query parameters are not permitted in the URL"
-    return "" if port is None or port > 0 else "port is not valid"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-DYN, BOOL = "dyn", "bool"
+DYN, BOOL, STRING, NULL = "dyn", "bool", "string", "null_type"
 
 
 class CelError(ValueError):
@@ -38,7 +38,7 @@ class Expression:
             )
             self._program = environment.compile(text)
         except RuntimeError as error:
-            raise CelError(f"compilation failed: {_line(error)}") from None
+            raise CelError(f"compilation failed: {first_line(error)}") from None
         if returns == BOOL and self._program.return_type() != cel.Type.BOOL:
             raise CelError("must evaluate to bool")
 
@@ -50,13 +50,14 @@ class Expression:
         try:
             value = self._program.eval(data=data)
             if value.type() == self._error:
-                raise CelError(_line(value.plain_value()))
+                raise CelError(first_line(value.plain_value()))
             return value.plain_value()
         except (RuntimeError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, CelError):
                 raise
-            raise CelError(_line(error)) from None
+            raise CelError(first_line(error)) from None
 
 
-def _line(error: object) -> str:
+def first_line(error: object) -> str:
+    """Return the first line of the text of *error*."""
     return str(error).splitlines()[0].strip() if str(error) else "unknown"

@@ -1,0 +1,48 @@
+"""URLs are parsed as Go parses them."""
+
+from __future__ import annotations
+
+import pytest
+
+from nodeagent.base import gourl
+from nodeagent.base.gourl import InvalidUrl, Url
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("https://example.com:8443/a?b#c", Url("https", "", None, "example.com:8443", "/a", "b", "c")),
+        ("HTTPS://u:p@[::1]:1/", Url("https", "", "u:p", "[::1]:1", "/")),
+        ("https://[fe80::1%25eth0]/", Url("https", "", None, "[fe80::1%25eth0]", "/")),
+        ("mailto:a@b", Url("mailto", "a@b")),
+        ("a.b/c", Url(path="a.b/c")),
+        ("*", Url(path="*")),
+        ("", Url()),
+        ("https://é/", Url("https", host="é", path="/")),
+        ("///a", Url(path="///a")),
+        ("a?", Url(path="a")),
+    ],
+)
+def test_valid_url_is_split(text: str, url: Url) -> None:
+    assert gourl.parse(text) == url
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a\nb", "net/url: invalid control character in URL"),
+        (":80", "missing protocol scheme"),
+        ("10.0.0.1:80", "first path segment in URL cannot contain colon"),
+        ("https://a:port/", 'invalid port ":port" after host'),
+        ("https://a b/", 'invalid character " " in host name'),
+        ("https://[::1", "missing ']' in host"),
+        ("https://a%20b", 'invalid URL escape "%20"'),
+        ("https://a/%zz", 'invalid URL escape "%zz"'),
+        ("https://a{@b/", "net/url: invalid userinfo"),
+    ],
+)
+def test_invalid_url_is_rejected_in_the_words_of_go(text: str, problem: str) -> None:
+    with pytest.raises(InvalidUrl) as raised:
+        gourl.parse(text)
+
+    assert str(raised.value).endswith(f'": {problem}')
