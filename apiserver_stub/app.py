@@ -23,8 +23,8 @@ from apiserver_stub.page import Page
 from apiserver_stub.pipeline.deadlines import Deadlines
 from apiserver_stub.resources import Registry, Resource
 from apiserver_stub.store import Store
-from apiserver_stub.store.calls import Calls
-from apiserver_stub.store.polls import Check, Polls
+from apiserver_stub.store.monitor import Check, StoreMonitor
+from apiserver_stub.store.request_metrics import StoreRequestMetrics
 from apiserver_stub.tracing import Tracing
 from nodeagent.base.profiling.contention import ContentionProfile
 from nodeagent.base.profiling.profiles import Profiles
@@ -58,8 +58,8 @@ class ApiServer:
         self.agents = agents
         self.audit = audit
         self.metrics = Metrics()
-        self.polls = Polls(store)
-        self.store_calls = Calls()
+        self.polls = StoreMonitor(store)
+        self.store_calls = StoreRequestMetrics()
         self.storage_checks: dict[str, Check] = {}
         """Health checks of the store, by name."""
         self.health = Outcomes()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.exposition import Choice, Page
 from apiserver_stub.reply import Reply
-from apiserver_stub.store.polls import READINESS
+from apiserver_stub.store.monitor import READINESS
 from nodeagent.base.logging import v_level
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ from apiserver_stub.pipeline.limits import MAX_BODY_BYTES
 from apiserver_stub.resources import build_registry
 from apiserver_stub.serving import Certificates
 from apiserver_stub.store import StoreUnavailable
-from apiserver_stub.store.open import build_storage, health_checks, keep_keys_current, start_polls
+from apiserver_stub.store.factory import build_storage, health_checks, run_key_reloader, start_monitor
 from apiserver_stub.tracing import Tracing, load_config
 from apiserver_stub.wire import ApiRequest
 from nodeagent.base.aio import SystemClock, TaskOwner
@@ -152,9 +152,9 @@ async def start(options: Options) -> Running:
         tasks.start(certificates.keep_current(), "certificates")
         if server.fairness is not None:
             tasks.start(server.fairness.keep_lending(SystemClock()), "fairness")
-        start_polls(options, server.polls, (item.storage for item in registry if "list" in item.verbs), tasks)
+        start_monitor(options, server.polls, (item.storage for item in registry if "list" in item.verbs), tasks)
         if options.encryption_provider_config is not None and options.encryption_provider_config_automatic_reload:
-            tasks.start(keep_keys_current(options.encryption_provider_config, storage), "keys")
+            tasks.start(run_key_reloader(options.encryption_provider_config, storage), "keys")
         tasks.start(keep_published(server, authentication), "publish-authentication")
         tasks.start(empty_namespaces(server), "namespaces")
         tasks.start(keep_system_objects(server), "system-objects")

@@ -14,7 +14,7 @@ from apiserver_stub import discovery
 from apiserver_stub.exposition import Choice, Labels, Page
 from apiserver_stub.media import APPLY_PATCH
 from apiserver_stub.request import RequestInfo
-from apiserver_stub.store.calls import resource_name
+from apiserver_stub.store.request_metrics import resource_name
 from nodeagent.base.metrics import Buckets
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from apiserver_stub.objects import Object
 from apiserver_stub.resources import api_services
 from apiserver_stub.resources.api_services import is_local, local_status, priorities
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
-from apiserver_stub.store.base import without_revision
 from apiserver_stub.store.collection import Collection
+from apiserver_stub.store.record import without_revision
 from nodeagent.base import identity
 from nodeagent.base.aio import Clock
 

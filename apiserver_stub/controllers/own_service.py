@@ -13,7 +13,7 @@ from apiserver_stub.objects import Object
 from apiserver_stub.resources import endpoint_slices
 from apiserver_stub.resources.registry import Reservation
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove, StoreRefused, StoreUnavailable
-from apiserver_stub.store.base import without_revision
+from apiserver_stub.store.record import without_revision
 from apiserver_stub.verbs.planned import write
 from apiserver_stub.verbs.reserving import NOT_MADE
 from nodeagent.base import identity

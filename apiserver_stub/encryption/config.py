@@ -1,4 +1,4 @@
-"""The file of ``--encryption-provider-config``; everything that is wrong with it is told at once."""
+"""Parser of the ``EncryptionConfiguration`` file; reports all problems together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from apiserver_stub.encryption.rules import Rule, Rules
-from apiserver_stub.encryption.sealers import IDENTITY, KINDS, Sealer
+from apiserver_stub.encryption.transformers import IDENTITY, KINDS, Transformer
 from nodeagent.base import gobase64, identity, yamlsafe
 from nodeagent.base.secret import Secret
 
@@ -26,7 +26,7 @@ _KMS = "key management services are not supported here; use aescbc, aesgcm, secr
 
 
 class EncryptionError(Exception):
-    """The configuration is no good; :attr:`problems` holds a message each."""
+    """The configuration is invalid; :attr:`problems` holds the messages."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = list(problems)
@@ -37,7 +37,7 @@ class EncryptionError(Exception):
 def load_config(path: Path) -> Rules:
     """Return the rules in the file *path*.
 
-    :raises EncryptionError: it cannot be read, or says what has no meaning; every problem is in it.
+    :raises EncryptionError: it cannot be read or is invalid; lists every problem.
     """
     try:
         data = path.read_bytes()
@@ -49,7 +49,7 @@ def load_config(path: Path) -> Rules:
 
 
 def parse_config(data: bytes) -> Rules:
-    """Return the rules that *data* says; see :func:`load_config`."""
+    """Return the rules in *data*; see :func:`load_config`."""
     try:
         config = yamlsafe.load(data)
     except yamlsafe.YamlError as error:
@@ -79,12 +79,12 @@ class _Reader:
 
     def _rule(self, entry: Any, path: str) -> Rule:
         resources = self._resources(entry.get("resources"), f"{path}.resources")
-        sealers = [
-            sealer
+        transformers = [
+            transformer
             for number, provider in self._entries(entry.get("providers"), f"{path}.providers")
-            for sealer in self._provider(provider, f"{path}.providers[{number}]")
+            for transformer in self._provider(provider, f"{path}.providers[{number}]")
         ]
-        return Rule(resources, tuple(sealers) or (IDENTITY,))
+        return Rule(resources, tuple(transformers) or (IDENTITY,))
 
     def _entries(self, value: Any, path: str) -> Iterator[tuple[int, dict[str, Any]]]:
         if value is not None and not isinstance(value, list):
@@ -119,7 +119,7 @@ class _Reader:
             self._invalid(path, value, _OVERLAP)
         return tuple(parsed)
 
-    def _provider(self, provider: dict[str, Any], path: str) -> Iterator[Sealer]:
+    def _provider(self, provider: dict[str, Any], path: str) -> Iterator[Transformer]:
         named = [name for name in _PROVIDERS if provider.get(name) is not None]
         if len(named) != 1:
             self.problems.append(f"{path}: Invalid value: {_SEVERAL if named else _NONE}")
@@ -133,7 +133,7 @@ class _Reader:
             body = provider[kind]
             yield from self._keys(kind, body.get("keys") if isinstance(body, dict) else None, f"{path}.{kind}.keys")
 
-    def _keys(self, kind: str, keys: Any, path: str) -> Iterator[Sealer]:
+    def _keys(self, kind: str, keys: Any, path: str) -> Iterator[Transformer]:
         if not isinstance(keys, list) or not keys:
             self.problems.append(f"{path}: Required value: at least one keys is required")
             return

@@ -1,23 +1,23 @@
-"""Which sealers are for which resource: the first writes, all of them read."""
+"""Encryption rules: the transformers of each resource; the first encrypts, all of them decrypt."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from apiserver_stub.encryption.sealers import IDENTITY, Sealer, Unreadable
+from apiserver_stub.encryption.transformers import IDENTITY, DecryptionError, Transformer
 
 _CLEAR = (IDENTITY,)
 _PROBE = b"probe"
 _INTERNAL = ("core/masterleases", "core/ranges")
-"""Never sealed, as all users of a shared store agree; what once was is read, and written anew."""
+"""Never encrypted, as upstream; encrypted values of earlier releases are read and rewritten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One entry of the file: resources as ``(plural, group)``, where ``*`` is any, and their sealers in order."""
+    """Entry of the configuration: resources as ``(plural, group)``, where ``*`` matches any, and their transformers."""
 
     resources: tuple[tuple[str, str], ...]
-    sealers: tuple[Sealer, ...]
+    transformers: tuple[Transformer, ...]
 
     def covers(self, plural: str, group: str) -> bool:
         return any(name in ("*", plural) and area in ("*", group) for name, area in self.resources)
@@ -25,18 +25,18 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The whole file; the first entry that covers a resource counts."""
+    """All entries; the first one that covers a resource applies."""
 
     rules: tuple[Rule, ...] = ()
-    _found: dict[str, tuple[Sealer, ...]] = field(default_factory=dict)
+    _found: dict[str, tuple[Transformer, ...]] = field(default_factory=dict)
 
-    def sealers(self, collection: str) -> tuple[Sealer, ...]:
-        """Return the sealers of *collection* (``group/plural``)."""
+    def transformers(self, collection: str) -> tuple[Transformer, ...]:
+        """Return the transformers of *collection* (``group/plural``)."""
         found = self._found.get(collection)
         if found is None:
             group, _, plural = collection.rpartition("/")
             area = "" if group == "core" else group
-            found = next((rule.sealers for rule in self.rules if rule.covers(plural, area)), _CLEAR)
+            found = next((rule.transformers for rule in self.rules if rule.covers(plural, area)), _CLEAR)
             if collection in _INTERNAL:
                 found = (IDENTITY, *found)
             self._found[collection] = found
@@ -44,37 +44,37 @@ class Rules:
 
 
 class Encryption:
-    """Seals and opens values by the rules of the moment; safe to use from several threads."""
+    """Encryption and decryption by the current rules; thread-safe."""
 
     def __init__(self, rules: Rules | None = None) -> None:
         self.rules = rules or Rules()
 
-    def writer(self, collection: str) -> Sealer:
-        """Return what seals new values of *collection*."""
-        return self.rules.sealers(collection)[0]
+    def writer(self, collection: str) -> Transformer:
+        """Return the transformer of new values of *collection*."""
+        return self.rules.transformers(collection)[0]
 
-    def open(self, collection: str, stored: bytes, place: bytes) -> tuple[bytes, Sealer]:
-        """Return what was stored at *place*, and what had sealed it.
+    def decrypt(self, collection: str, stored: bytes, full_key: bytes) -> tuple[bytes, Transformer]:
+        """Return the plain value stored at *full_key*, and the transformer that encrypted it.
 
-        :raises Unreadable: no key of the rules fits.
+        :raises DecryptionError: no key of the rules matches.
         """
         problems = []
-        for sealer in self.rules.sealers(collection):
-            if stored.startswith(sealer.label):
+        for transformer in self.rules.transformers(collection):
+            if stored.startswith(transformer.label):
                 try:
-                    return sealer.open(stored, place), sealer
-                except Unreadable as error:
+                    return transformer.decrypt(stored, full_key), transformer
+                except DecryptionError as error:
                     problems.append(str(error))
-        raise Unreadable(", ".join(problems) or "no matching prefix found")
+        raise DecryptionError(", ".join(problems) or "no matching prefix found")
 
     def check(self) -> str:
-        """Seal and open a value with every first sealer and return what is wrong, empty when nothing is."""
+        """Test the first transformer of each rule; return the problem, or an empty string."""
         for rule in self.rules.rules:
-            writer = rule.sealers[0]
+            writer = rule.transformers[0]
             try:
-                sound = writer.open(writer.seal(_PROBE, _PROBE), _PROBE) == _PROBE
-            except Unreadable:
+                sound = writer.decrypt(writer.encrypt(_PROBE, _PROBE), _PROBE) == _PROBE
+            except DecryptionError:
                 sound = False
             if not sound:
-                return f"{writer.label.decode() or 'identity'} does not read what it wrote"
+                return f"{writer.label.decode() or 'identity'} cannot decrypt its own output"
         return ""

@@ -204,7 +204,7 @@ class Resource:
         if self.convert is None or record.data.startswith(self.head):
             return record.data
         revision = decode(record.data)["metadata"]["resourceVersion"]
-        from apiserver_stub.store.base import with_revision
+        from apiserver_stub.store.record import with_revision
 
         return with_revision(encode_for_store(self.read(record)), int(revision))
 

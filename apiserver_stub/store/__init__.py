@@ -1,18 +1,8 @@
-"""Where objects live: records and their history in memory, durability behind the :class:`Store` contract."""
+"""Storage: records and their history in memory, durable in SQLite or etcd behind the :class:`Store` contract."""
 
-from apiserver_stub.store.base import (
-    Change,
-    Keep,
-    Outcome,
-    Probe,
-    Put,
-    Record,
-    Remove,
-    Store,
-    StoreRefused,
-    StoreUnavailable,
-)
+from apiserver_stub.store.base import Keep, Outcome, Probe, Put, Remove, Store, StoreRefused, StoreUnavailable
 from apiserver_stub.store.collection import Collection, Compacted
+from apiserver_stub.store.record import Change, Record
 
 __all__ = [
     "Change",

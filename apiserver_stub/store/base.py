@@ -1,64 +1,26 @@
-"""The contract of a store and the values that cross it.
-
-Objects cross as JSON bytes that start with ``kind``, ``apiVersion``, ``metadata`` in this order and carry no
-``resourceVersion``; the store knows the revision first and splices it in (:func:`with_revision`), so an object is
-encoded once for its answer, its row and all its watchers.
-"""
+"""Contract of stores: reads from memory, atomic updates, durability before acknowledgement."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
-
-import msgspec
+from typing import Protocol
 
 from apiserver_stub.store.collection import Collection
-
-_METADATA = b'"metadata":{'
+from apiserver_stub.store.record import Record
 
 
 class StoreUnavailable(Exception):
-    """A write could not be made durable (disk full, I/O error); nothing of it is visible."""
+    """A write could not be made durable (disk full, I/O error); no part of it is visible."""
 
 
 class StoreRefused(Exception):
-    """The store will not take or hand out a value, whoever asks: too large for it, or sealed with a key not there."""
-
-
-class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """One object as it is served: its key (``ns/name`` or ``name``), revision and JSON bytes.
-
-    Records are many and hold no cycles, so the garbage collector never looks at them.
-    """
-
-    key: str
-    revision: int
-    data: bytes
-
-
-ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
-
-
-class Change(msgspec.Struct, gc=False, eq=False):
-    """One revision of a collection; *record* of a deletion is the last state with the deletion's revision.
-
-    ``shared`` holds what watchers derive from the change (decoded objects, encoded frames), so that it is derived once.
-    """
-
-    type: ChangeType
-    record: Record
-    previous: Record | None
-    shared: dict[Any, Any] | None = None
-
-    @property
-    def revision(self) -> int:
-        return self.record.revision
+    """The store rejects a value for every client: it is too large, or encrypted with a missing key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Store *data*; with *ttl_seconds* the record is removed that long after this write."""
+    """Store *data*; the record expires *ttl_seconds* after this write."""
 
     data: bytes
     ttl_seconds: int | None = None
@@ -73,9 +35,9 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Write nothing; the current record is the answer.
+    """Write nothing and return the current record.
 
-    Stored bytes that are due to be written anew are, and the record's time then starts anew with *ttl_seconds*.
+    A stored value that is stale (encrypted with an old key) is rewritten; the record then expires after *ttl_seconds*.
     """
 
     ttl_seconds: int | None = None
@@ -84,86 +46,73 @@ class Keep:
 Outcome = Put | Remove | Keep
 
 Probe = Callable[[float], Awaitable[str]]
-"""Asks for a sign of life within so many seconds and returns what is wrong, empty when nothing is."""
+"""Health check with a timeout in seconds; returns the problem, or an empty string."""
 
 
 class Store(Protocol):
-    """Durable, ordered, watched collections of records under one revision counter."""
+    """Durable, ordered and watchable collections of records with one revision counter."""
 
     async def open(self) -> None:
-        """Read what is stored and start the background work.
+        """Load the stored records and start the background tasks.
 
-        :raises StoreUnavailable: what is stored cannot be read.
+        :raises StoreUnavailable: the stored records cannot be loaded.
         """
         ...
 
     @property
     def revision(self) -> int:
-        """Return the newest revision that readers may see."""
+        """Return the latest visible revision."""
         ...
 
     def revision_of(self, name: str) -> int:
-        """Return the same for the collection *name*, which may be kept apart from the others."""
+        """Return the latest visible revision of the collection *name*, which may be in a separate backend."""
         ...
 
     def collection(self, name: str) -> Collection:
-        """Return the collection *name* (``group/plural``), empty when nothing was ever written to it."""
+        """Return the collection *name* (``group/plural``), created empty on first use."""
         ...
 
     async def update(self, name: str, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
         """Apply ``decide(current)`` atomically and return the record once it is durable.
 
-        *decide* is pure and may be called again after a lost race; what it raises is passed on and writes nothing.
+        *decide* has no side effects and may be called again after a conflict; its exceptions are propagated and nothing
+        is written.
 
         :raises StoreUnavailable: the write could not be made durable.
-        :raises StoreRefused: the store will not take it, or cannot read what is there.
+        :raises StoreRefused: the value is too large, or the current value cannot be decrypted.
         """
         ...
 
     async def catch_up(self, name: str, revision: int = 0) -> None:
-        """Return when readers of the collection *name* see everything that was acknowledged to anybody before the call.
+        """Wait until every write to the collection *name* that was acknowledged before the call is visible.
 
-        With *revision* return when readers may see that, at the latest after a few seconds. Nothing is raised when the
-        store does not answer: readers then see what was seen last.
+        :param revision: wait for this revision instead, for a few seconds at most. If the backend is unavailable, the
+            call returns and readers see the last known state.
         """
         ...
 
     def probes(self) -> Mapping[str, Probe]:
-        """Return what tells the health of each part, by the name of its check."""
+        """Return the health checks by name."""
         ...
 
     async def count(self, name: str) -> int:
-        """Return how many records the collection *name* has, as the store itself counts them.
+        """Return the number of records of the collection *name* in the backend.
 
-        :raises StoreUnavailable: the store does not answer.
+        :raises StoreUnavailable: the backend does not respond.
         """
         ...
 
     async def sizes(self) -> Mapping[str, int]:
-        """Return the bytes of the database of each server, by its address.
+        """Return the database size in bytes of each server, by address.
 
-        :raises StoreUnavailable: the store does not answer.
+        :raises StoreUnavailable: the backend does not respond.
         """
         ...
 
     def reread(self) -> None:
-        """Try once more to read what no key fitted."""
+        """Retry the decryption of unreadable records, after a change of keys."""
         ...
 
     async def close(self) -> None:
-        """Finish writes under way and release the files."""
+        """Complete the writes in progress and close files and connections."""
         ...
-
-
-def with_revision(data: bytes, revision: int) -> bytes:
-    """Return *data* with ``resourceVersion`` as the first member of its metadata."""
-    head, _, tail = data.partition(_METADATA)
-    comma = b"" if tail[:1] == b"}" else b","
-    return b'%s"metadata":{"resourceVersion":"%d"%s%s' % (head, revision, comma, tail)
-
-
-def without_revision(data: bytes) -> bytes:
-    """Return *data* as it was before :func:`with_revision`."""
-    head, _, tail = data.partition(b'"metadata":{"resourceVersion":"')
-    _, _, rest = tail.partition(b'"')
-    return b'%s"metadata":{%s' % (head, rest.removeprefix(b","))

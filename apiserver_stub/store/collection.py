@@ -1,7 +1,7 @@
-"""One kind of objects in memory: what is there now, in key order, and the recent changes in revision order.
+"""Collection of the objects of one resource in memory: current records in key order, recent changes in revision order.
 
-Watchers keep a position in the shared log instead of a queue of their own: a slow one costs nothing, and one that
-falls out of the log is told so (:class:`Compacted`).
+Watchers hold a position in the shared log instead of a private queue: a slow watcher costs nothing, and one that falls
+behind the start of the log gets :class:`Compacted`.
 """
 
 from __future__ import annotations
@@ -10,25 +10,24 @@ import asyncio
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import NamedTuple, overload
 
-if TYPE_CHECKING:
-    from apiserver_stub.store.base import Change, Record
+from apiserver_stub.store.record import Change, Record
 
 HISTORY_CHANGES = 16_384
 HISTORY_BYTES = 16 << 20
 
 
 class Compacted(Exception):
-    """The revision asked for is older than the history that is kept; :attr:`oldest` is the oldest that is not."""
+    """The requested revision is older than the retained history, which starts at :attr:`oldest`."""
 
     def __init__(self, oldest: int) -> None:
         super().__init__(f"revision is older than {oldest}")
         self.oldest = oldest
 
 
-class Unread(NamedTuple):
-    """Stored bytes that cannot be read, and why."""
+class UnreadableValue(NamedTuple):
+    """Stored value that cannot be decoded, with the reason."""
 
     revision: int
     stored: bytes
@@ -36,7 +35,7 @@ class Unread(NamedTuple):
 
 
 class Collection:
-    """Records of one kind, their order and their history."""
+    """Records of one resource with their order and history."""
 
     def __init__(self, name: str, floor: int) -> None:
         self.name = name
@@ -45,14 +44,14 @@ class Collection:
         self._unsorted: list[str] = []
         self._holes = False
         self._log: deque[Change] = deque()
-        self._log_start = 0  # sequence number of the first change in the log
+        self._log_start = 0  # Sequence number of the first change in the log.
         self._log_bytes = 0
-        self._floor = floor  # states at this revision and later can be rebuilt
+        self._floor = floor  # Oldest revision whose state can be reconstructed.
         self._waiters: set[asyncio.Future[None]] = set()
-        self.sealed: dict[str, bytes] = {}
-        """What sealed the stored bytes of a record, where they are sealed."""
-        self.unreadable: dict[str, Unread] = {}
-        """Records that are stored and cannot be read, by key."""
+        self.encrypted_by: dict[str, bytes] = {}
+        """Identity of the transformer that encrypted the stored value, by key; unencrypted records are absent."""
+        self.unreadable: dict[str, UnreadableValue] = {}
+        """Stored values that cannot be decoded, by key."""
 
     def __len__(self) -> int:
         return len(self._records)
@@ -60,8 +59,8 @@ class Collection:
     def get(self, key: str) -> Record | None:
         return self._records.get(key)
 
-    def unread(self, prefix: str = "") -> Unread | None:
-        """Return one of the records that cannot be read and whose key starts with *prefix*, if there is any."""
+    def unread(self, prefix: str = "") -> UnreadableValue | None:
+        """Return one of the unreadable values whose key starts with *prefix*, if there is any."""
         return next((found for key, found in self.unreadable.items() if key.startswith(prefix)), None)
 
     def select(self, prefix: str = "", after: str = "") -> list[Record]:
@@ -69,15 +68,15 @@ class Collection:
         return list(self.view(prefix, after))
 
     def view(self, prefix: str = "", after: str = "") -> RecordView:
-        """Return the same without copying; good until the next change."""
+        """Return the same without a copy; valid until the next change."""
         keys = self._keys()
         start, end = _range(keys, prefix, after)
         return RecordView(self._records, keys, start, end)
 
     def select_at(self, revision: int, prefix: str = "", after: str = "") -> list[Record]:
-        """Return the same as it was at *revision*.
+        """Return the records as of *revision*.
 
-        :raises Compacted: the history does not reach back so far.
+        :raises Compacted: the history starts after it.
         """
         if revision < self._floor:
             raise Compacted(self._floor)
@@ -99,28 +98,28 @@ class Collection:
         return [found[key] for key in sorted(found)]
 
     def load(self, record: Record) -> None:
-        """Add *record* while the store starts; not a change."""
+        """Add *record* during start-up, without a change."""
         self._records[record.key] = record
         self._unsorted.append(record.key)
 
     def reset(self, records: Iterable[Record], revision: int) -> None:
-        """Replace everything by *records*, the state at *revision*; there is no history, and watchers are told so."""
+        """Replace all records by *records*, the state at *revision*; drop the history, so that watchers relist."""
         self._records = {record.key: record for record in records}
         self._sorted, self._holes = sorted(self._records), False
         self._unsorted.clear()
-        self._log_start = self.end + 1  # behind every reader
+        self._log_start = self.end + 1  # Behind the position of every reader.
         self._log.clear()
         self._log_bytes, self._floor = 0, revision
         self._wake()
 
     def compact(self, revision: int) -> None:
-        """Forget how it was before *revision*."""
+        """Drop the history before *revision*."""
         while self._log and self._log[0].revision <= revision:
             self._drop_oldest()
         self._floor = max(self._floor, revision)
 
     def publish(self, changes: Sequence[Change]) -> None:
-        """Apply *changes*, in revision order, and wake the watchers."""
+        """Apply *changes*, in revision order, and notify the watchers."""
         for change in changes:
             record = change.record
             if change.type == "DELETED":
@@ -143,13 +142,13 @@ class Collection:
 
     @property
     def end(self) -> int:
-        """Return the position after the newest change."""
+        """Return the position after the latest change."""
         return self._log_start + len(self._log)
 
     def position_after(self, revision: int) -> int:
         """Return the position of the first change newer than *revision*.
 
-        :raises Compacted: changes newer than *revision* may be gone.
+        :raises Compacted: changes after *revision* may have been dropped.
         """
         if revision < self._floor:
             raise Compacted(self._floor)
@@ -163,7 +162,7 @@ class Collection:
     def read(self, position: int, limit: int) -> list[Change]:
         """Return at most *limit* changes from *position* on.
 
-        :raises Compacted: the change at *position* is gone.
+        :raises Compacted: the change at *position* has been dropped.
         """
         offset = position - self._log_start
         if offset < 0:
@@ -181,21 +180,22 @@ class Collection:
                 self.forget(waiter)
 
     def next_change(self) -> asyncio.Future[None]:
-        """Return what the next change resolves; who does not wait for it any more says so with :meth:`forget`."""
+        """Return a future that the next change resolves; abandon it with :meth:`forget`."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)
         return waiter
 
     def forget(self, waiter: asyncio.Future[None]) -> None:
+        """Abandon a future of :meth:`next_change`."""
         self._waiters.discard(waiter)
 
     def _keys(self) -> list[str]:
         if self._holes:
-            # What is left is in order already, so this costs far less than to sort anew while many expire.
+            # The remaining keys are mostly sorted, so this is much cheaper than a full sort while many records expire.
             records = self._records
             left = [key for key in (*self._sorted, *self._unsorted) if key in records]
             left.sort()
-            self._sorted, self._holes = list(dict.fromkeys(left)), False  # a key that came back is there twice
+            self._sorted, self._holes = list(dict.fromkeys(left)), False  # A recreated key is present twice.
             self._unsorted.clear()
         elif self._unsorted:
             self._sorted += self._unsorted
@@ -215,12 +215,12 @@ class Collection:
 
 
 def _cost(change: Change) -> int:
-    """Return the bytes that only the history keeps alive: what the change replaced or removed."""
+    """Return the bytes that only the history references: the replaced or deleted record."""
     return len(change.previous.data) if change.previous is not None else 0
 
 
 class RecordView(Sequence["Record"]):
-    """Records of a range of sorted keys: as long as the range, and only what is looked at is read."""
+    """Lazy sequence of the records of a range of sorted keys."""
 
     __slots__ = ("_end", "_keys", "_records", "_start")
 
@@ -246,6 +246,6 @@ class RecordView(Sequence["Record"]):
 
 
 def _range(keys: list[str], prefix: str, after: str) -> tuple[int, int]:
-    """Return where the keys that start with *prefix* and are at least *after* begin and end."""
+    """Return start and end of the keys that start with *prefix* and are at least *after*."""
     start = bisect_left(keys, max(prefix, after))
     return start, bisect_left(keys, prefix[:-1] + chr(ord(prefix[-1]) + 1)) if prefix else len(keys)

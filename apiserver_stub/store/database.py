@@ -1,4 +1,4 @@
-"""The SQLite file of the default store: rows in, rows out, each batch durable. Called in the store's own thread."""
+"""SQLite database of the default store; each batch is durable. Used only by the store's thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CREATE TABLE IF NOT EXISTS records (
 CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
 INSERT OR IGNORE INTO counters (name, value) VALUES ('revision', 1);
 """
-"""Rows are found by revision alone: what is written lies side by side at the end, and a commit touches few pages."""
+"""The revision is the only index: new rows are adjacent at the end of the file, and a commit modifies few pages."""
 _FROM_OLDER = """
 BEGIN IMMEDIATE;
 INSERT INTO records SELECT revision, collection, key, expires_at, data FROM objects;
@@ -26,7 +26,7 @@ COMMIT;
 _SELECT = "SELECT revision, collection, key, expires_at, data FROM records"
 _PUT, _ROW = "INSERT INTO records (revision, collection, key, expires_at, data) VALUES ", "(?, ?, ?, ?, ?)"
 _PUTS_AT_ONCE = 32
-"""So many go in one statement: between two the thread would wait for its turn with the event loop's."""
+"""Rows per statement: between two statements the thread competes with the event loop for the interpreter lock."""
 _REMOVE = "DELETE FROM records WHERE revision = ?"
 _COUNT = "UPDATE counters SET value = ? WHERE name = 'revision'"
 _TOUCH = "UPDATE counters SET value = value WHERE name = 'revision'"
@@ -35,7 +35,7 @@ WAL_LIMIT_BYTES = 256 << 20
 
 
 class Row(NamedTuple):
-    """One record as it is stored; *expires_at* is a time of day in seconds."""
+    """Stored record; *expires_at* is in seconds since the epoch."""
 
     revision: int
     collection: str
@@ -45,24 +45,24 @@ class Row(NamedTuple):
 
 
 class Database:
-    """An open file. Every method raises :class:`sqlite3.Error` when the file or the disk is at fault."""
+    """Open database file. Every method raises :class:`sqlite3.Error` on file and disk errors."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file at *path*, which is made when it is missing, for its owner alone.
+        """Open the file at *path*, created with mode 0600 if it is missing.
 
-        :raises OSError: it cannot be made.
+        :raises OSError: it cannot be created.
         """
         db = self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         path.chmod(0o600)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
-        db.execute("PRAGMA wal_autocheckpoint = 0")  # by checkpoint, beside the writes
+        db.execute("PRAGMA wal_autocheckpoint = 0")  # Done by checkpoint(), concurrently with writes.
         db.executescript(_SCHEMA)
         if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'objects'").fetchone():
             db.executescript(_FROM_OLDER)
 
     def revision(self) -> int:
-        """Return the newest revision that was ever written."""
+        """Return the latest revision ever written."""
         counted: int = self._db.execute("SELECT value FROM counters WHERE name = 'revision'").fetchone()[0]
         newest: int | None = self._db.execute("SELECT max(revision) FROM records").fetchone()[0]
         return max(counted, newest or 1)
@@ -71,10 +71,10 @@ class Database:
         return map(Row._make, self._db.execute(_SELECT))
 
     def commit(self, removes: Sequence[int], puts: Sequence[Row], revision: int) -> None:
-        """Remove the rows of some revisions and add others, all or nothing; *revision* is the newest of the batch."""
+        """Delete and insert rows in one transaction; *revision* is the latest one of the batch."""
         db = self._db
         if not removes and 0 < len(puts) <= _PUTS_AT_ONCE and puts[-1].revision == revision:
-            db.execute(_put(len(puts)), list(chain.from_iterable(puts)))  # a transaction by itself
+            db.execute(_put(len(puts)), list(chain.from_iterable(puts)))  # A single statement is a transaction.
             return
         db.execute("BEGIN IMMEDIATE")
         try:
@@ -90,7 +90,7 @@ class Database:
             raise
 
     def touch(self) -> None:
-        """Write what changes nothing, to see whether writes succeed."""
+        """Write without a change, to test whether writes succeed."""
         self._db.execute(_TOUCH)
 
     def close(self) -> None:
@@ -103,9 +103,9 @@ def _put(rows: int) -> str:
 
 
 def checkpoint(path: Path, worth: int) -> None:
-    """Move a log of at least *worth* bytes into the file at *path*, from a connection of its own beside the writes.
+    """Move a WAL of at least *worth* bytes into the database, through a separate connection.
 
-    :raises OSError, sqlite3.Error: not now.
+    :raises OSError, sqlite3.Error: the checkpoint failed.
     """
     log = path.with_name(path.name + "-wal")
     size = log.stat().st_size if log.exists() else 0

@@ -1,4 +1,4 @@
-"""Where objects are in a store that is shared: ``<prefix>/<resource>/<namespace>/<name>``, as all its users agree."""
+"""Keys of objects in the storage backend: ``<prefix>/<resource>/<namespace>/<name>``, as kube-apiserver."""
 
 from __future__ import annotations
 
@@ -12,52 +12,54 @@ if TYPE_CHECKING:
 
 
 class Layout:
-    """Collections and keys ↔ full keys.
+    """Mapping between keys of collections and full keys.
 
-    :param folders: collection → its folder below *prefix*, where that is not its plural.
+    :param directories: directory below *prefix* by collection, where it is not the plural.
     """
 
-    def __init__(self, prefix: str, folders: Mapping[str, str]) -> None:
+    def __init__(self, prefix: str, directories: Mapping[str, str]) -> None:
         self.prefix = posixpath.join("/", prefix).rstrip("/")
-        self._folders = dict(folders)
-        self._collections = {folder: name for name, folder in folders.items()}
+        self._directories = dict(directories)
+        self._collections = {directory: name for name, directory in directories.items()}
 
     @classmethod
     def of(cls, prefix: str, resources: Iterable[Resource]) -> Layout:
         """Return the layout for *resources*."""
-        folders: dict[str, str] = {}
+        directories: dict[str, str] = {}
         for item in resources:
-            if "get" in item.verbs:  # others are answered and never stored
-                folders[item.storage] = item.storage_key or item.plural
-        folders["core/masterleases"] = "masterleases"  # which servers live; nobody is served it
-        folders["core/ranges"] = "ranges"  # the numbers given to services; nobody is served it either
-        return cls(prefix, folders)
+            if "get" in item.verbs:  # Reviews are never stored.
+                directories[item.storage] = item.storage_key or item.plural
+        directories["core/masterleases"] = "masterleases"  # Addresses of the running servers; not served.
+        directories["core/ranges"] = "ranges"  # Allocated Service IPs and ports; not served.
+        return cls(prefix, directories)
 
     @property
     def collections(self) -> list[str]:
-        return list(self._folders)
+        return list(self._directories)
 
     def only(self, names: Names[str]) -> Layout:
-        """Return the same with *names* alone."""
-        return Layout(self.prefix, {name: folder for name, folder in self._folders.items() if name in names})
+        """Return the layout of only *names*."""
+        return Layout(self.prefix, {name: directory for name, directory in self._directories.items() if name in names})
 
     def without(self, names: Names[str]) -> Layout:
-        """Return the same without *names*."""
-        return Layout(self.prefix, {name: folder for name, folder in self._folders.items() if name not in names})
+        """Return the layout without *names*."""
+        return Layout(
+            self.prefix, {name: directory for name, directory in self._directories.items() if name not in names}
+        )
 
-    def folder(self, collection: str) -> str:
-        """Return what the full keys of *collection* start with."""
-        return f"{self.prefix}/{self._folders.get(collection) or collection.rpartition('/')[2]}/"
+    def directory(self, collection: str) -> str:
+        """Return the prefix of the full keys of *collection*."""
+        return f"{self.prefix}/{self._directories.get(collection) or collection.rpartition('/')[2]}/"
 
-    def place(self, collection: str, key: str) -> str:
+    def full_key(self, collection: str, key: str) -> str:
         """Return the full key."""
-        return self.folder(collection) + key
+        return self.directory(collection) + key
 
-    def find(self, place: str) -> tuple[str, str] | None:
-        """Return collection and key of the full key *place*, ``None`` when it belongs to nothing that is served."""
-        if not place.startswith(self.prefix + "/"):
+    def find(self, full_key: str) -> tuple[str, str] | None:
+        """Return collection and key of *full_key*, ``None`` if no served resource has it."""
+        if not full_key.startswith(self.prefix + "/"):
             return None
-        first, _, rest = place[len(self.prefix) + 1 :].partition("/")
+        first, _, rest = full_key[len(self.prefix) + 1 :].partition("/")
         if (name := self._collections.get(first)) is not None:
             return (name, rest) if rest else None
         second, _, rest = rest.partition("/")

@@ -1,9 +1,8 @@
-"""The default store: records in memory, durable in SQLite with one fsync for all writes of a moment.
+"""Default store: records in memory, durable in SQLite with one fsync per batch of concurrent writes.
 
 A write gets its revision when it is decided, becomes durable with its batch, and only then visible and acknowledged.
-Decisions see writes that are still on their way, so nothing is lost between two batches. When a batch fails, every
-write on its way fails with it, because later ones may have been decided on earlier ones; readers are not disturbed
-and the next write tries anew.
+Decisions are based on pending writes, so no update is lost between two batches. When a batch fails, every pending write
+fails with it, because later decisions may depend on earlier ones; readers are not affected, and the next write retries.
 """
 
 from __future__ import annotations
@@ -17,47 +16,36 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from apiserver_stub.encryption import Unreadable
-from apiserver_stub.store.base import (
-    Change,
-    Keep,
-    Outcome,
-    Probe,
-    Put,
-    Record,
-    Remove,
-    StoreRefused,
-    StoreUnavailable,
-    with_revision,
-    without_revision,
-)
-from apiserver_stub.store.coding import Coding
-from apiserver_stub.store.collection import Collection, Unread
+from apiserver_stub.encryption import DecryptionError
+from apiserver_stub.store.base import Keep, Outcome, Probe, Put, Remove, StoreRefused, StoreUnavailable
+from apiserver_stub.store.codec import StorageCodec
+from apiserver_stub.store.collection import Collection, UnreadableValue
 from apiserver_stub.store.database import Database, Row, checkpoint
+from apiserver_stub.store.record import Change, Record, with_revision, without_revision
 
 _log = logging.getLogger(__name__)
 
 EXPIRY_SWEEP_SECONDS = 1.0
 EXPIRY_BATCH = 100
 EXPIRY_REST = 1.0
-"""After each batch others have the store alone for as long as it took, times this."""
+"""Pause after each batch, as a multiple of its duration."""
 CHECKPOINT_SECONDS = 2.0
 CHECKPOINT_BYTES = 4 << 20
-"""A shorter log is left alone."""
+"""A smaller WAL is not checkpointed."""
 BUSY_BYTES = 64 << 20
-"""While writes come, a log is left alone until it is longer: moving it makes them wait for the disk."""
+"""Limit of the WAL while writes are in progress, which a checkpoint delays."""
 
 
 class _Write:
-    __slots__ = ("_waiting", "change", "collection", "expires_at", "sealer")
+    __slots__ = ("_waiting", "change", "collection", "expires_at", "transformer")
 
     def __init__(self, collection: str, change: Change, expires_at: float | None) -> None:
         self.collection, self.change, self.expires_at = collection, change, expires_at
-        self.sealer = b""
+        self.transformer = b""
         self._waiting: list[asyncio.Future[Record]] = []
 
     def done(self) -> asyncio.Future[Record]:
-        """Return what is resolved once this is durable; each who waits has one of his own, and may give up."""
+        """Return a future that is resolved once the write is durable; each waiter may cancel its own."""
         waiting: asyncio.Future[Record] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         return waiting
@@ -71,44 +59,45 @@ class _Write:
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_exception(error)
-                waiting.exception()  # a client that is gone leaves nobody to look at it
+                waiting.exception()  # Mark it as retrieved: the client may have disconnected.
 
 
 class SqliteStore:
-    """A :class:`~apiserver_stub.store.base.Store` in one file.
+    """Store in one SQLite file.
 
-    *now* is the time of day in seconds; records that expire are found by a heap, never by a scan.
+    Expired records are found through a heap, not by a scan.
 
-    :param coding: how stored bytes are written and read; without it as they are served.
-    :param compaction_seconds: history lives once to twice as long; with 0 only its size bounds it.
+    :param codec: codec of stored values; without one they are stored in their served form.
+    :param compaction_seconds: history is retained for one to two intervals; with 0 only its size is limited.
+    :param now: clock in seconds since the epoch.
     """
 
     def __init__(
         self,
         path: Path,
         *,
-        coding: Coding | None = None,
+        codec: StorageCodec | None = None,
         compaction_seconds: float = 0.0,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._path, self._now, self._coding = path, now, coding
+        self._path, self._now, self._codec = path, now, codec
         self._compaction_seconds = compaction_seconds
         self._collections: dict[str, Collection] = {}
-        self._revision = 0  # newest that readers may see
-        self._next = 0  # newest that was given to a write
-        self._latest: dict[tuple[str, str], _Write] = {}  # the newest write on its way, by collection and key
+        self._revision = 0  # Latest visible revision.
+        self._next = 0  # Latest assigned revision.
+        self._latest: dict[tuple[str, str], _Write] = {}  # Latest pending write by collection and key.
         self._queue: list[_Write] = []
         self._expiries: list[tuple[float, int, str, str]] = []
-        self._healthy = True  # whether the newest batch could be written
+        self._healthy = True  # Whether the latest batch was written.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._db: Database | None = None
         self._flushing: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
-        """Create or read the file and start the background work.
+        """Create or load the file and start the background tasks.
 
-        :raises StoreUnavailable: the file cannot be opened or is no database.
+        :raises StoreUnavailable: the file cannot be opened or is not a database.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -131,14 +120,14 @@ class SqliteStore:
 
     @property
     def healthy(self) -> bool:
-        """Whether the newest write could be made durable."""
+        """Whether the latest write was durable."""
         return self._healthy
 
     def probes(self) -> Mapping[str, Probe]:
-        return {"etcd": self._sign_of_life, "etcd-readiness": self._sign_of_life}
+        return {"etcd": self._check, "etcd-readiness": self._check}
 
-    async def _sign_of_life(self, seconds: float) -> str:
-        """Tell whether writes succeed, and the thread that makes them gets to its work in time."""
+    async def _check(self, seconds: float) -> str:
+        """Check that writes succeed and that the writer thread responds in time."""
         if not self._healthy:
             return "writes fail"
         try:
@@ -149,7 +138,7 @@ class SqliteStore:
         return ""
 
     async def catch_up(self, name: str, revision: int = 0) -> None:
-        """Return at once: nobody else writes."""
+        """Return immediately: this process is the only writer."""
 
     async def count(self, name: str) -> int:
         return len(self.collection(name))
@@ -176,20 +165,20 @@ class SqliteStore:
         return found
 
     async def update(self, name: str, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
-        on_its_way = self._latest.get((name, key))
+        pending = self._latest.get((name, key))
         if (unread := self.collection(name).unreadable.get(key)) is not None:
             raise StoreRefused(unread.problem)
-        if on_its_way is None:
+        if pending is None:
             current = self.collection(name).get(key)
         else:
-            current = None if on_its_way.change.type == "DELETED" else on_its_way.change.record
+            current = None if pending.change.type == "DELETED" else pending.change.record
         outcome = decide(current)
-        if isinstance(outcome, Keep) and current is not None and on_its_way is None and self._is_stale(name, key):
+        if isinstance(outcome, Keep) and current is not None and pending is None and self._is_stale(name, key):
             outcome = Put(without_revision(current.data), outcome.ttl_seconds)
         if isinstance(outcome, Put | Remove):
             return await self._write(name, key, current, outcome)
-        if on_its_way is not None:
-            await on_its_way.done()  # what is answered must be durable
+        if pending is not None:
+            await pending.done()  # A response must be durable.
         if current is None:
             raise LookupError(key)
         return current
@@ -226,7 +215,7 @@ class SqliteStore:
         loop = asyncio.get_running_loop()
         try:
             while self._queue:
-                await asyncio.sleep(0)  # requests that are here go into the same batch
+                await asyncio.sleep(0)  # Requests that are ready join the batch.
                 batch, self._queue = self._queue, []
                 try:
                     await loop.run_in_executor(self._thread, self._commit, batch)
@@ -247,15 +236,15 @@ class SqliteStore:
             by_collection.setdefault(write.collection, []).append(change)
             if self._latest.get((write.collection, key)) is write:
                 del self._latest[write.collection, key]
-            sealed = self.collection(write.collection).sealed
-            if write.sealer and change.type != "DELETED":
-                sealed[key] = write.sealer
-            elif sealed:
-                sealed.pop(key, None)
+            encrypted_by = self.collection(write.collection).encrypted_by
+            if write.transformer and change.type != "DELETED":
+                encrypted_by[key] = write.transformer
+            elif encrypted_by:
+                encrypted_by.pop(key, None)
             if write.expires_at is not None:
                 heapq.heappush(self._expiries, (write.expires_at, change.revision, write.collection, key))
         for name in by_collection:
-            self.collection(name)  # a new one starts at the revision before this batch
+            self.collection(name)  # A new collection starts at the revision before this batch.
         self._revision = batch[-1].change.revision
         for name, changes in by_collection.items():
             self.collection(name).publish(changes)
@@ -263,7 +252,7 @@ class SqliteStore:
             write.succeed()
 
     def _fail(self, batch: list[_Write], error: Exception) -> None:
-        _log.error("Writes failed", extra={"path": str(self._path), "writes": len(batch)}, exc_info=error)
+        _log.error("Failed to write to store", extra={"path": str(self._path), "writes": len(batch)}, exc_info=error)
         failed = batch + self._queue
         self._queue = []
         self._latest.clear()
@@ -283,34 +272,34 @@ class SqliteStore:
         heapq.heapify(self._expiries)
 
     def _read(self, name: str, key: str, revision: int, stored: bytes) -> Record | None:
-        """Return the record of a row, ``None`` for one that cannot be read, which is noted."""
-        coding, collection = self._coding, self.collection(name)
-        if stored[:1] == b"{" and (coding is None or not coding.encryption.rules.rules):
+        """Return the record of a row; an unreadable one is recorded in the collection, and ``None`` returned."""
+        codec, collection = self._codec, self.collection(name)
+        if stored[:1] == b"{" and (codec is None or not codec.encryption.rules.rules):
             return Record(key, revision, stored)
         try:
-            if coding is None:
-                raise Unreadable("the stored data is sealed")
-            data, sealer = coding.read(name, key, stored)
-        except Unreadable as error:
-            _log.error("Stored object cannot be read", extra={"collection": name, "key": key, "err": error})
-            collection.unreadable[key] = Unread(revision, stored, str(error))
+            if codec is None:
+                raise DecryptionError("the stored data is encrypted")
+            data, transformer = codec.read(name, key, stored)
+        except DecryptionError as error:
+            _log.error("Failed to decode stored object", extra={"collection": name, "key": key, "err": error})
+            collection.unreadable[key] = UnreadableValue(revision, stored, str(error))
             return None
         collection.unreadable.pop(key, None)
-        if sealer.identity:
-            collection.sealed[key] = sealer.identity
+        if transformer.identity:
+            collection.encrypted_by[key] = transformer.identity
         return Record(key, revision, with_revision(data, revision))
 
     def _is_stale(self, name: str, key: str) -> bool:
-        coding = self._coding
-        return coding is not None and coding.is_stale(name, self.collection(name).sealed.get(key, b""))
+        codec = self._codec
+        return codec is not None and codec.is_stale(name, self.collection(name).encrypted_by.get(key, b""))
 
     def _stored(self, write: _Write) -> bytes:
-        """Return the bytes of a row."""
-        coding, record = self._coding, write.change.record
-        if coding is None or coding.plain(write.collection):
+        """Return the stored value of a write."""
+        codec, record = self._codec, write.change.record
+        if codec is None or codec.plain(write.collection):
             return record.data
-        stored, sealer = coding.write(write.collection, record.key, without_revision(record.data))
-        write.sealer = sealer.identity
+        stored, transformer = codec.write(write.collection, record.key, without_revision(record.data))
+        write.transformer = transformer.identity
         return stored
 
     def _commit(self, batch: list[_Write]) -> None:
@@ -319,12 +308,12 @@ class SqliteStore:
         final: dict[tuple[str, str], _Write] = {}
         removes = []
         for write in batch:
-            place, previous = (write.collection, write.change.record.key), write.change.previous
-            if place not in final and previous is not None:  # of several writes to one key only the last is stored
+            location, previous = (write.collection, write.change.record.key), write.change.previous
+            if location not in final and previous is not None:  # Only the last write to a key is stored.
                 removes.append(previous.revision)
             else:
-                final.pop(place, None)  # rows are in the order of their revisions
-            final[place] = write
+                final.pop(location, None)  # Rows are ordered by revision.
+            final[location] = write
         puts = [
             Row(write.change.revision, name, key, write.expires_at, self._stored(write))
             for (name, key), write in final.items()
@@ -349,10 +338,10 @@ class SqliteStore:
                     due = await self.expire_due()
                     await asyncio.sleep(EXPIRY_REST * (time.monotonic() - started))
             except StoreUnavailable:
-                continue  # logged where it failed; tried again at the next sweep
+                continue  # Logged by the failed batch; retried at the next sweep.
 
     async def expire_due(self) -> int:
-        """Remove one batch of records whose time has come and return how many there were."""
+        """Delete one batch of expired records and return its size."""
         now = self._now()
         due: list[tuple[float, int, str, str]] = []
         while self._expiries and self._expiries[0][0] <= now and len(due) < EXPIRY_BATCH:
@@ -361,7 +350,7 @@ class SqliteStore:
         for _, revision, name, key in due:
             record = self.collection(name).get(key)
             if record is None or record.revision != revision or (name, key) in self._latest:
-                continue  # gone, or written again, which started its time anew
+                continue  # Deleted, or rewritten with a new expiry.
             writes.append(self._write(name, key, record, Remove(without_revision(record.data))))
         try:
             for write in writes:
@@ -390,14 +379,14 @@ class SqliteStore:
             try:
                 await asyncio.to_thread(checkpoint, self._path, worth)
             except (OSError, sqlite3.Error) as error:
-                _log.warning("Checkpoint failed", extra={"path": str(self._path), "error": str(error)})
+                _log.warning("SQLite WAL checkpoint failed", extra={"path": str(self._path), "error": str(error)})
 
     async def _probe(self) -> None:
-        """Try a write that changes nothing, so that a disk with room again is noticed without a client's write."""
+        """Test a write, so that recovery from a full disk is noticed without a client's write."""
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._touch)
         except (OSError, sqlite3.Error):
-            return  # still as it was, which was logged
+            return  # Unchanged; logged by the failed batch.
         self._healthy = True
 
     def _touch(self) -> None:
@@ -406,4 +395,4 @@ class SqliteStore:
 
 
 def _nothing() -> None:
-    """Show that the thread is not held up."""
+    """Do nothing; used to test that the writer thread responds."""

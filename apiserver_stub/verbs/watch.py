@@ -13,7 +13,7 @@ from apiserver_stub.media import Format
 from apiserver_stub.objects import Object
 from apiserver_stub.status import ApiError, expired
 from apiserver_stub.store import Change, Compacted, Record
-from apiserver_stub.store.base import with_revision, without_revision
+from apiserver_stub.store.record import with_revision, without_revision
 from apiserver_stub.verbs.lists import Selection, selection
 from apiserver_stub.verbs.revisions import requested_version
 from apiserver_stub.verbs.writing import invalid_options

@@ -1,4 +1,4 @@
-"""Calls to an etcd cluster: one connection at a time, the next server when one does not answer."""
+"""Client of an etcd cluster: one active connection, with failover to the next server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import grpc
@@ -19,7 +19,7 @@ from apiserver_stub.store.base import StoreRefused, StoreUnavailable
 from apiserver_stub.store.etcd.proto import rpc_pb2 as rpc
 
 CALL_SECONDS = 10.0
-"""What one call may take; a request gives up later than that."""
+"""Timeout of one call, shorter than that of a request."""
 _CHANNEL: list[tuple[str, Any]] = [
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -34,7 +34,7 @@ _CHANNEL: list[tuple[str, Any]] = [
     ("grpc.use_local_subchannel_pool", 1),
 ]
 _GONE = "etcdserver: mvcc: required revision has been compacted"
-_END: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # the type stubs do not know it
+_END: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # Missing from the type stubs.
 _LEASE_GONE = "etcdserver: requested lease not found"
 _SERVICES: dict[str, tuple[str, Any]] = {
     "Range": ("KV", rpc.RangeResponse),
@@ -44,20 +44,18 @@ _SERVICES: dict[str, tuple[str, Any]] = {
     "Status": ("Maintenance", rpc.StatusResponse),
 }
 
-Answer = TypeVar("Answer")
-
 
 class HistoryGone(Exception):
-    """The store has forgotten the revision that was asked for."""
+    """The requested revision has been compacted."""
 
 
 class LeaseGone(Exception):
-    """The lease of a write has ended."""
+    """The lease of a write has expired."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """What a connection is made with, where the server's URL says https."""
+    """Certificate files for connections to ``https`` URLs."""
 
     ca: Path | None = None
     certificate: Path | None = None
@@ -65,7 +63,7 @@ class TlsFiles:
 
 
 class Observer(Protocol):
-    """Is told of every call."""
+    """Callback for the duration and result of every call."""
 
     def __call__(self, operation: str, kind: str, seconds: float, *, failed: bool) -> None: ...
 
@@ -82,9 +80,9 @@ class _Endpoint:
             name: self.channel.unary_unary(
                 f"/etcdserverpb.{service}/{name}",
                 request_serializer=lambda request: request.SerializeToString(),
-                response_deserializer=answer.FromString,
+                response_deserializer=response.FromString,
             )
-            for name, (service, answer) in _SERVICES.items()
+            for name, (service, response) in _SERVICES.items()
         }
         self.watch: Any = self.channel.stream_stream(
             "/etcdserverpb.Watch/Watch",
@@ -94,7 +92,7 @@ class _Endpoint:
 
 
 class EtcdClient:
-    """A cluster, named by the URLs of its servers.
+    """Client of the cluster with these server URLs.
 
     :raises OSError: a TLS file cannot be read.
     """
@@ -119,26 +117,26 @@ class EtcdClient:
         seconds: float = CALL_SECONDS,
         kind: str = "",
     ) -> rpc.RangeResponse:
-        """Return what is stored from *key* to before *end*, or at *key* alone; the newest unless *revision* is given.
+        """Return the values from *key* up to *end* (exclusive), or of *key* only; the latest unless *revision* is set.
 
         :raises HistoryGone: *revision* was compacted.
-        :raises StoreUnavailable: no answer.
+        :raises StoreUnavailable: no response.
         """
         request = rpc.RangeRequest(key=key, range_end=end, limit=limit, revision=revision, count_only=count_only)
         operation = "listWithCount" if count_only else "list" if end else "get"
-        answer: rpc.RangeResponse = await self._call("Range", request, seconds, operation, kind)
-        return answer
+        response: rpc.RangeResponse = await self._call("Range", request, seconds, operation, kind)
+        return response
 
     async def put(
         self, key: bytes, value: bytes, *, expected: int, lease: int = 0, kind: str = ""
     ) -> tuple[int, rpc.RangeResponse | None]:
-        """Store *value* if the key was last written at revision *expected*, 0 for one that is not there.
+        """Store *value* if the key was last written at revision *expected*, 0 for a missing one.
 
-        Returns the new revision, or 0 and what is there.
+        Returns the new revision, or 0 and the current value.
 
-        :raises LeaseGone: the lease has ended.
+        :raises LeaseGone: the lease has expired.
         :raises StoreRefused: the value is too large.
-        :raises StoreUnavailable: no answer; the write may have been made.
+        :raises StoreUnavailable: no response; the write may have succeeded.
         """
         operation = "update" if expected else "create"
         change = rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=value, lease=lease))
@@ -150,46 +148,46 @@ class EtcdClient:
         return await self._exchange(key, change, expected, "delete", kind)
 
     async def bump(self, key: bytes, value: bytes, *, version: int) -> tuple[bool, rpc.TxnResponse]:
-        """Store *value* if *key* was written *version* times, and return whether it was, and the answer."""
+        """Store *value* if *key* was written *version* times; return whether it was, and the response."""
         compare = rpc.Compare(target=rpc.Compare.VERSION, key=key, version=version)
         request = rpc.TxnRequest(
             compare=[compare],
             success=[rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=value))],
             failure=[rpc.RequestOp(request_range=rpc.RangeRequest(key=key))],
         )
-        answer: rpc.TxnResponse = await self._call("Txn", request, CALL_SECONDS, "compact", "")
-        return answer.succeeded, answer
+        response: rpc.TxnResponse = await self._call("Txn", request, CALL_SECONDS, "compact", "")
+        return response.succeeded, response
 
     async def compact(self, revision: int) -> None:
-        """Have the store forget what was before *revision*; that it has already is no error."""
+        """Compact the history before *revision*; an earlier compaction is not an error."""
         with contextlib.suppress(HistoryGone):
             await self._call("Compact", rpc.CompactionRequest(revision=revision), CALL_SECONDS, "compact", "")
 
     async def grant(self, seconds: int) -> int:
         """Return a new lease of *seconds*."""
-        answer = await self._call("LeaseGrant", rpc.LeaseGrantRequest(TTL=seconds), CALL_SECONDS, "grant", "")
-        return int(answer.ID)
+        response = await self._call("LeaseGrant", rpc.LeaseGrantRequest(TTL=seconds), CALL_SECONDS, "grant", "")
+        return int(response.ID)
 
     async def sizes(self) -> dict[str, int]:
-        """Return the bytes of each server's database, of those that answer.
+        """Return the database size in bytes by server, of those that respond.
 
-        :raises StoreUnavailable: none of them does.
+        :raises StoreUnavailable: none of them responds.
         """
         found, problem = {}, StoreUnavailable("no servers")
         for endpoint in self._endpoints:
             try:
-                answer = await endpoint.calls["Status"](rpc.StatusRequest(), timeout=CALL_SECONDS)
+                response = await endpoint.calls["Status"](rpc.StatusRequest(), timeout=CALL_SECONDS)
             except grpc.aio.AioRpcError as error:
                 problem = StoreUnavailable(_text(error))
             else:
-                found[endpoint.url] = int(answer.dbSize)
+                found[endpoint.url] = int(response.dbSize)
         if not found:
             raise problem
         return found
 
     @contextlib.asynccontextmanager
     async def watch(self, key: bytes, end: bytes, start: int) -> AsyncIterator[Watching]:
-        """Open a watch of the keys from *key* to before *end*, from revision *start* on.
+        """Open a watch of the keys from *key* up to *end* (exclusive), starting at revision *start*.
 
         :raises StoreUnavailable: it cannot be opened.
         """
@@ -207,6 +205,7 @@ class EtcdClient:
             call.cancel()
 
     async def close(self) -> None:
+        """Close the connections."""
         for endpoint in self._endpoints:
             await endpoint.channel.close(None)
 
@@ -216,27 +215,27 @@ class EtcdClient:
         compare = rpc.Compare(target=rpc.Compare.MOD, key=key, mod_revision=expected)
         failure = rpc.RequestOp(request_range=rpc.RangeRequest(key=key))
         request = rpc.TxnRequest(compare=[compare], success=[change], failure=[failure])
-        answer: rpc.TxnResponse = await self._call("Txn", request, CALL_SECONDS, operation, kind)
-        if answer.succeeded:
-            return answer.header.revision, None
-        return 0, answer.responses[0].response_range
+        response: rpc.TxnResponse = await self._call("Txn", request, CALL_SECONDS, operation, kind)
+        if response.succeeded:
+            return response.header.revision, None
+        return 0, response.responses[0].response_range
 
     async def _call(self, name: str, request: Any, seconds: float, operation: str, kind: str) -> Any:
         started = time.perf_counter()
         failed = True
         endpoint = self._endpoints[self._current]
         try:
-            answer = await endpoint.calls[name](request, timeout=seconds)
+            response = await endpoint.calls[name](request, timeout=seconds)
             failed = False
-            return answer
+            return response
         except grpc.aio.AioRpcError as error:
-            raise self._sorted(error, endpoint) from error
+            raise self._translated(error, endpoint) from error
         finally:
             if self._observe is not None:
                 self._observe(operation, kind, time.perf_counter() - started, failed=failed)
 
-    def _sorted(self, error: grpc.aio.AioRpcError, endpoint: _Endpoint) -> Exception:
-        """Return what *error* means here."""
+    def _translated(self, error: grpc.aio.AioRpcError, endpoint: _Endpoint) -> Exception:
+        """Return the exception of this module for *error*."""
         text = _text(error)
         if text == _GONE:
             return HistoryGone(text)
@@ -250,42 +249,42 @@ class EtcdClient:
         return StoreUnavailable(text)
 
     def _leave(self, endpoint: _Endpoint) -> None:
-        """Turn to the next server, unless another call has done so."""
+        """Fail over to the next server, unless another call has done so."""
         if self._endpoints[self._current] is endpoint:
             self._current = (self._current + 1) % len(self._endpoints)
 
 
 class Watching:
-    """An open watch."""
+    """Open watch."""
 
     def __init__(self, call: Any, leave: Callable[[], None]) -> None:
         self._call, self._leave = call, leave
 
-    async def ask_progress(self) -> None:
-        """Ask for an answer that says how far the watch has come; a broken watch is noticed by its reader."""
+    async def request_progress(self) -> None:
+        """Request a progress notification; a broken watch is detected by its reader."""
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             await self._call.write(rpc.WatchRequest(progress_request=rpc.WatchProgressRequest()))
 
-    async def answers(self) -> AsyncIterator[rpc.WatchResponse]:
-        """Yield what the store tells.
+    async def responses(self) -> AsyncIterator[rpc.WatchResponse]:
+        """Yield the responses of the watch.
 
         :raises HistoryGone: changes since the start were compacted.
         :raises StoreUnavailable: the watch has ended.
         """
         while True:
             try:
-                answer = await self._call.read()
+                response = await self._call.read()
             except grpc.aio.AioRpcError as error:
                 self._leave()
                 raise StoreUnavailable(_text(error)) from error
-            if answer is _END:
+            if response is _END:
                 self._leave()
-                raise StoreUnavailable("watch ended")
-            if answer.canceled:
-                if answer.compact_revision:
-                    raise HistoryGone(answer.cancel_reason)
-                raise StoreUnavailable(answer.cancel_reason or "watch was cancelled")
-            yield answer
+                raise StoreUnavailable("watch closed")
+            if response.canceled:
+                if response.compact_revision:
+                    raise HistoryGone(response.cancel_reason)
+                raise StoreUnavailable(response.cancel_reason or "watch was cancelled")
+            yield response
 
 
 def _text(error: grpc.aio.AioRpcError) -> str:
@@ -302,5 +301,5 @@ def _credentials(files: TlsFiles) -> grpc.ChannelCredentials:
 
 
 def prefix_end(prefix: bytes) -> bytes:
-    """Return the first key behind all that start with *prefix*, which ends in no 0xff."""
+    """Return the first key after all keys with *prefix*, which must not end with 0xff."""
     return prefix[:-1] + bytes([prefix[-1] + 1])

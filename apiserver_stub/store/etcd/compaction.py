@@ -1,4 +1,4 @@
-"""Compaction, agreed upon by all servers of a store: one of them wins each round and has it done."""
+"""Compaction of etcd, coordinated between servers: one of them wins each interval and compacts."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from nodeagent.base.aio import Clock
 _log = logging.getLogger(__name__)
 
 KEY = b"compact_rev_key"
-"""Has no prefix: a store is compacted as a whole. Its version counts the rounds."""
+"""Key without prefix, since the complete database is compacted; its version counts the intervals."""
 
 
 class Compaction:
-    """Every *seconds* the store forgets what was before the previous round (spec: opt.store-compaction-interval).
+    """Compact the history before the previous interval every *seconds* (spec: opt.store-compaction-interval).
 
-    :param forget: is told the revision before which the store has forgotten everything.
+    :param forget: called with the compacted revision.
     """
 
     def __init__(self, client: EtcdClient, forget: Callable[[int], None], seconds: float, clock: Clock) -> None:
@@ -26,28 +26,29 @@ class Compaction:
         self._round, self._revision = 0, 0
 
     async def run(self) -> None:
+        """Compact periodically until cancelled."""
         while True:
             await self._clock.sleep(self.seconds)
             try:
                 await self.once()
             except (StoreUnavailable, StoreRefused) as error:
-                _log.warning("Compaction failed", extra={"err": error})
+                _log.warning("etcd: endpoint compact failed", extra={"endpoints": self._client.urls, "err": error})
 
     async def once(self) -> None:
-        """Take part in one round.
+        """Run one interval.
 
-        :raises StoreUnavailable: the store does not answer.
+        :raises StoreUnavailable: the cluster does not respond.
         """
         before = self._revision
-        won, answer = await self._client.bump(KEY, str(before).encode(), version=self._round)
-        self._revision = answer.header.revision
+        won, response = await self._client.bump(KEY, str(before).encode(), version=self._round)
+        self._revision = response.header.revision
         if won:
             self._round += 1
             if before:
                 await self._client.compact(before)
                 self._forget(before)
             return
-        found = answer.responses[0].response_range.kvs
+        found = response.responses[0].response_range.kvs
         if found:
             self._round = found[0].version
             if found[0].value.isdigit():

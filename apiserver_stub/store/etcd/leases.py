@@ -1,4 +1,4 @@
-"""Leases that let records expire: many records share one, so that the store has few to look after."""
+"""Leases of expiring records: many records share a lease, which keeps the number of leases small."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nodeagent.base.aio import Clock
 
 MOST_RECORDS = 1000
-"""A lease with more of them would end with a burst of deletions."""
+"""Limit of records per lease, which bounds the burst of deletions when it expires."""
 _SHARE = 0.05
 
 
@@ -21,10 +21,10 @@ class _Lease:
 
 
 class Leases:
-    """Hands out leases.
+    """Allocator of shared leases.
 
-    :param grant: gets a lease of so many seconds from the store.
-    :param reuse_seconds: for how long one is handed out again (spec: opt.lease-reuse-duration-seconds); 0 is never.
+    :param grant: requests a lease of the given seconds.
+    :param reuse_seconds: maximum time to reuse a lease (spec: opt.lease-reuse-duration-seconds); 0 disables reuse.
     """
 
     def __init__(self, grant: Callable[[int], Awaitable[int]], reuse_seconds: int, clock: Clock) -> None:
@@ -33,7 +33,7 @@ class Leases:
         self._lock = asyncio.Lock()
 
     async def lease(self, ttl: int) -> int:
-        """Return a lease that lives *ttl* seconds or a little longer."""
+        """Return a lease that expires in *ttl* seconds or slightly later."""
         async with self._lock:
             now = self._clock.now()
             found = self._leases.get(ttl)
@@ -45,5 +45,5 @@ class Leases:
             return found.id
 
     def drop(self, lease: int) -> None:
-        """Hand *lease* out no more: it has ended early."""
+        """Stop reusing *lease*, which expired early."""
         self._leases = {ttl: found for ttl, found in self._leases.items() if found.id != lease}

@@ -1,4 +1,4 @@
-"""How far readers have come, and who waits for them to come further."""
+"""Latest visible revision and the requests that wait for later ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import heapq
 
 
 class Progress:
-    """The newest revision that readers may see."""
+    """Latest visible revision."""
 
     def __init__(self) -> None:
         self.revision = 0
@@ -15,7 +15,7 @@ class Progress:
         self._number = 0
 
     def reached(self, revision: int) -> None:
-        """Let readers see *revision*; what is older than the newest changes nothing."""
+        """Make *revision* visible; an older one is ignored."""
         self.revision = max(self.revision, revision)
         while self._waiting and self._waiting[0][0] <= self.revision:
             _, _, waiter = heapq.heappop(self._waiting)
@@ -23,7 +23,7 @@ class Progress:
                 waiter.set_result(None)
 
     async def wait(self, revision: int, seconds: float) -> bool:
-        """Return whether readers may see *revision* within *seconds*."""
+        """Return whether *revision* becomes visible within *seconds*."""
         if self.revision >= revision:
             return True
         waiter = asyncio.get_running_loop().create_future()

@@ -1,9 +1,9 @@
-"""The store in an etcd cluster, which several servers may share: written there, read from memory.
+"""Store in an etcd cluster, which several servers may share: writes go to etcd, reads are served from memory.
 
-One watch of everything under the prefix feeds memory, in the order of revisions. A write is answered once it has come
-back through that watch, so its writer sees it; a reader that must not miss the writes of other servers first lets
-memory catch up (:meth:`EtcdStore.catch_up`). When the cluster does not answer, writes fail and readers go on with what
-was seen last; the watch goes on where it stopped as soon as there is a cluster again.
+One watch of the complete prefix updates memory in order of revision. A write is acknowledged once it has returned
+through that watch, so its writer sees it. A reader that must see the writes of other servers calls
+:meth:`EtcdStore.catch_up` first. While the cluster is unavailable, writes fail and reads return the last known state;
+the watch resumes at its last revision as soon as the cluster responds.
 """
 
 from __future__ import annotations
@@ -12,22 +12,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from apiserver_stub.encryption import Unreadable
-from apiserver_stub.store.base import (
-    Change,
-    Keep,
-    Outcome,
-    Probe,
-    Put,
-    Record,
-    Remove,
-    StoreRefused,
-    StoreUnavailable,
-    with_revision,
-    without_revision,
-)
-from apiserver_stub.store.coding import Coding
-from apiserver_stub.store.collection import Collection, Unread
+from apiserver_stub.encryption import DecryptionError
+from apiserver_stub.store.base import Keep, Outcome, Probe, Put, Remove, StoreRefused, StoreUnavailable
+from apiserver_stub.store.codec import StorageCodec
+from apiserver_stub.store.collection import Collection, UnreadableValue
 from apiserver_stub.store.etcd.client import EtcdClient, HistoryGone, LeaseGone, Watching, prefix_end
 from apiserver_stub.store.etcd.compaction import Compaction
 from apiserver_stub.store.etcd.leases import Leases
@@ -35,15 +23,16 @@ from apiserver_stub.store.etcd.progress import Progress
 from apiserver_stub.store.etcd.proto import kv_pb2 as kv
 from apiserver_stub.store.etcd.proto import rpc_pb2 as rpc
 from apiserver_stub.store.layout import Layout
+from apiserver_stub.store.record import Change, Record, with_revision, without_revision
 from nodeagent.base.aio import Clock, SystemClock
 
 _log = logging.getLogger(__name__)
 
 START_SECONDS = 60.0
-"""For so long a cluster that does not answer is waited for at the start."""
+"""Start-up timeout while the cluster does not respond."""
 _PAGE = 2_000
 _PAUSE_SECONDS = (0.05, 1.0)
-"""Between two tries to reach the cluster: the shortest and the longest."""
+"""Minimum and maximum back-off between connection attempts."""
 _OWN_WRITE_SECONDS = 10.0
 _REVISION_SECONDS = 3.0
 _BARRIER_SECONDS = 1.0
@@ -52,18 +41,18 @@ _LEASE_TRIES = 3
 
 
 class EtcdStore:
-    """A :class:`~apiserver_stub.store.base.Store` in an etcd cluster.
+    """Store in an etcd cluster.
 
-    :param layout: the collections that are kept here, and where.
-    :param root: the folder under the prefix that is watched, when it is only one.
-    :param compaction_seconds: time between two compactions, of all servers together; 0 leaves that to others.
+    :param layout: the collections of this store and their full keys.
+    :param root: directory to watch if it is a single one; the prefix by default.
+    :param compaction_seconds: interval of compactions, coordinated between servers; 0 disables them.
     """
 
     def __init__(
         self,
         client: EtcdClient,
         layout: Layout,
-        coding: Coding,
+        codec: StorageCodec,
         *,
         root: str = "",
         reuse_seconds: int = 60,
@@ -71,26 +60,26 @@ class EtcdStore:
         clock: Clock | None = None,
     ) -> None:
         clock = clock or SystemClock()
-        self._client, self._layout, self._coding = client, layout, coding
+        self._client, self._layout, self._codec = client, layout, codec
         self._root = (root or f"{layout.prefix}/").encode()
         self._leases = Leases(client.grant, reuse_seconds, clock)
-        self._compaction = Compaction(client, self._forget, compaction_seconds, clock)
+        self._compaction = Compaction(client, self._compact_history, compaction_seconds, clock)
         self._collections: dict[str, Collection] = {}
         self._progress = Progress()
         self._watching: Watching | None = None
-        self._written: dict[tuple[bytes, bytes], bytes] = {}  # (place, stored bytes) of own writes → their data
-        self._removed: dict[tuple[bytes, int], bytes] = {}  # (place, revision removed) → the last state
-        self._barriers: list[asyncio.Task[None]] = []  # the one under way, and the one that waits for it
+        self._written: dict[tuple[bytes, bytes], bytes] = {}  # Data of own writes by full key and stored value.
+        self._removed: dict[tuple[bytes, int], bytes] = {}  # Last state of own deletions by full key and revision.
+        self._barriers: list[asyncio.Task[None]] = []  # The barrier in progress and its successor.
         self._silent_until = 0.0
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
-        """Read everything and start to follow.
+        """Load all records and start the watch.
 
-        :raises StoreUnavailable: the cluster did not answer for a minute.
+        :raises StoreUnavailable: the cluster did not respond for a minute.
         """
         loop = asyncio.get_running_loop()
-        end, told = loop.time() + START_SECONDS, False
+        end, logged = loop.time() + START_SECONDS, False
         while True:
             try:
                 await self._load()
@@ -98,11 +87,13 @@ class EtcdStore:
             except (StoreUnavailable, HistoryGone) as error:
                 if loop.time() > end:
                     raise StoreUnavailable(f"{', '.join(self._client.urls)}: {error}") from error
-                if not told:
-                    _log.warning("Store does not answer; trying on", extra={"servers": self._client.urls, "err": error})
-                    told = True
+                if not logged:
+                    _log.warning(
+                        "Failed to connect to etcd, will retry", extra={"servers": self._client.urls, "err": error}
+                    )
+                    logged = True
                 await asyncio.sleep(_PAUSE_SECONDS[1] / 4)
-        self._tasks.append(loop.create_task(self._follow(), name="store/follow"))
+        self._tasks.append(loop.create_task(self._watch(), name="store/watch"))
         if self._compaction.seconds:
             self._tasks.append(loop.create_task(self._compaction.run(), name="store/compact"))
 
@@ -165,48 +156,49 @@ class EtcdStore:
     async def _write(
         self, name: str, key: str, current: Record | None, outcome: Put | Remove
     ) -> tuple[int, rpc.RangeResponse | None]:
-        """Make the write if nobody was faster, and return its revision once it is visible, or 0 and what is there."""
-        place, expected = self._layout.place(name, key).encode(), current.revision if current is not None else 0
+        """Write unless the key has changed; return the revision once it is visible, or 0 and the current value."""
+        full_key = self._layout.full_key(name, key).encode()
+        expected = current.revision if current is not None else 0
         if isinstance(outcome, Remove):
             if not expected:
                 raise LookupError(key)
-            self._removed[place, expected] = outcome.data
+            self._removed[full_key, expected] = outcome.data
             try:
-                revision, there = await self._client.delete(place, expected=expected, kind=name)
+                revision, there = await self._client.delete(full_key, expected=expected, kind=name)
                 if revision:
                     await self._visible(revision)
                 return revision, there
             finally:
-                self._removed.pop((place, expected), None)
-        stored, _ = self._coding.write(name, key, outcome.data)
-        self._written[place, stored] = outcome.data
+                self._removed.pop((full_key, expected), None)
+        stored, _ = self._codec.write(name, key, outcome.data)
+        self._written[full_key, stored] = outcome.data
         try:
-            revision, there = await self._put(name, place, stored, expected, outcome.ttl_seconds)
+            revision, there = await self._put(name, full_key, stored, expected, outcome.ttl_seconds)
             if revision:
                 await self._visible(revision)
             return revision, there
         finally:
-            self._written.pop((place, stored), None)
+            self._written.pop((full_key, stored), None)
 
     async def _put(
-        self, name: str, place: bytes, stored: bytes, expected: int, ttl_seconds: int | None
+        self, name: str, full_key: bytes, stored: bytes, expected: int, ttl_seconds: int | None
     ) -> tuple[int, rpc.RangeResponse | None]:
         for _ in range(_LEASE_TRIES):
             lease = await self._leases.lease(ttl_seconds) if ttl_seconds else 0
             try:
-                return await self._client.put(place, stored, expected=expected, lease=lease, kind=name)
+                return await self._client.put(full_key, stored, expected=expected, lease=lease, kind=name)
             except LeaseGone:
                 self._leases.drop(lease)
-        raise StoreUnavailable("leases end before they are used")
+        raise StoreUnavailable("leases expire before they are used")
 
     async def _visible(self, revision: int) -> None:
         if not await self._progress.wait(revision, _OWN_WRITE_SECONDS):
-            raise StoreUnavailable("the write was made and has not come back yet")
+            raise StoreUnavailable("the write succeeded, but has not returned through the watch yet")
 
     async def _fetch(self, name: str, key: str) -> Record | None:
-        """Return what the cluster has now."""
-        place = self._layout.place(name, key).encode()
-        return self._record(name, key, await self._client.range(place, kind=name))
+        """Return the current record from the cluster."""
+        full_key = self._layout.full_key(name, key).encode()
+        return self._record(name, key, await self._client.range(full_key, kind=name))
 
     def _record(self, name: str, key: str, there: rpc.RangeResponse | None) -> Record | None:
         if there is None or not there.kvs:
@@ -216,13 +208,13 @@ class EtcdStore:
         if known is not None and known.revision == found.mod_revision:
             return known
         try:
-            data, _ = self._coding.read(name, key, found.value)
-        except Unreadable as error:
+            data, _ = self._codec.read(name, key, found.value)
+        except DecryptionError as error:
             raise StoreRefused(str(error)) from error
         return Record(key, found.mod_revision, with_revision(data, found.mod_revision))
 
     def _is_stale(self, name: str, key: str) -> bool:
-        return self._coding.is_stale(name, self.collection(name).sealed.get(key, b""))
+        return self._codec.is_stale(name, self.collection(name).encrypted_by.get(key, b""))
 
     # Catching up
 
@@ -234,7 +226,7 @@ class EtcdStore:
         if loop.time() < self._silent_until:
             return
         self._barriers = [task for task in self._barriers if not task.done()]
-        if len(self._barriers) < 2:  # the one under way may have asked before the caller came
+        if len(self._barriers) < 2:  # The one in progress may have read before this call.
             task = loop.create_task(self._barrier(tuple(self._barriers)), name="store/barrier")
             self._barriers.append(task)
         await asyncio.shield(self._barriers[-1])
@@ -243,34 +235,34 @@ class EtcdStore:
         if before:
             await asyncio.wait(before)
         try:
-            answer = await self._client.range(self._health_key, seconds=_BARRIER_SECONDS)
+            response = await self._client.range(self._health_key, seconds=_BARRIER_SECONDS)
         except (StoreUnavailable, StoreRefused):
             self._silent_until = asyncio.get_running_loop().time() + _BARRIER_SECONDS
             return
-        revision = answer.header.revision
+        revision = response.header.revision
         if await self._progress.wait(revision, _STALL_SECONDS) or self._watching is None:
             return
-        # Somebody writes under another prefix, which the watch does not tell of.
-        await self._watching.ask_progress()
+        # Another client writes under a different prefix, of which the watch does not report.
+        await self._watching.request_progress()
         await self._progress.wait(revision, _BARRIER_SECONDS)
 
     # Following
 
     async def _load(self) -> None:
-        """Replace memory by what the cluster has now."""
+        """Replace the records in memory by those of the cluster."""
         key, end, revision = self._root, prefix_end(self._root), 0
         found: dict[str, dict[str, Record]] = {}
         for collection in self._collections.values():
-            collection.sealed.clear()
+            collection.encrypted_by.clear()
             collection.unreadable.clear()
         while True:
             page = await self._client.range(key, end, limit=_PAGE, revision=revision)
             revision = revision or page.header.revision
             for item in page.kvs:
-                if (place := self._layout.find(item.key.decode(errors="replace"))) is not None:
-                    name, of = place
-                    if (record := self._read(name, of, item)) is not None:
-                        found.setdefault(name, {})[of] = record
+                if (location := self._layout.find(item.key.decode(errors="replace"))) is not None:
+                    name, own_key = location
+                    if (record := self._read(name, own_key, item)) is not None:
+                        found.setdefault(name, {})[own_key] = record
             if not page.more:
                 break
             key = page.kvs[-1].key + b"\0"
@@ -279,67 +271,67 @@ class EtcdStore:
             self.collection(name).reset(found.get(name, {}).values(), revision)
 
     def _read(self, name: str, key: str, item: kv.KeyValue) -> Record | None:
-        """Return the record in *item*, ``None`` when it cannot be read, which is noted."""
+        """Return the record of *item*; an unreadable one is recorded in the collection, and ``None`` returned."""
         collection, revision = self.collection(name), item.mod_revision
         data = self._written.get((item.key, item.value))
         try:
             if data is None:
-                data, sealer = self._coding.read(name, key, item.value)
-                sealed = sealer.identity
+                data, transformer = self._codec.read(name, key, item.value)
+                encrypted_by = transformer.identity
             else:
-                sealed = self._coding.encryption.writer(name).identity
-        except Unreadable as error:
-            _log.error("Stored object cannot be read", extra={"collection": name, "key": key, "err": error})
-            collection.unreadable[key] = Unread(revision, item.value, str(error))
+                encrypted_by = self._codec.encryption.writer(name).identity
+        except DecryptionError as error:
+            _log.error("Failed to decode stored object", extra={"collection": name, "key": key, "err": error})
+            collection.unreadable[key] = UnreadableValue(revision, item.value, str(error))
             return None
         collection.unreadable.pop(key, None)
-        if sealed:
-            collection.sealed[key] = sealed
-        elif collection.sealed:
-            collection.sealed.pop(key, None)
+        if encrypted_by:
+            collection.encrypted_by[key] = encrypted_by
+        elif collection.encrypted_by:
+            collection.encrypted_by.pop(key, None)
         return Record(key, revision, with_revision(data, revision))
 
-    async def _follow(self) -> None:
-        pause, anew = _PAUSE_SECONDS[0], False
+    async def _watch(self) -> None:
+        pause, reload = _PAUSE_SECONDS[0], False
         while True:
             try:
-                if anew:
+                if reload:
                     await self._load()
-                    anew = False
+                    reload = False
                 async with self._client.watch(self._root, prefix_end(self._root), self.revision + 1) as watching:
-                    async for answer in watching.answers():
+                    async for response in watching.responses():
                         pause, self._watching = _PAUSE_SECONDS[0], watching
-                        self._take(answer)
+                        self._apply(response)
             except HistoryGone:
-                _log.warning("The history of the store is gone; everything is read anew")
-                anew = True
+                _log.warning("Etcd history was compacted, reloading")
+                reload = True
                 continue
             except StoreUnavailable as error:
-                _log.warning("The watch of the store has ended", extra={"err": error})
-            except Exception:  # a bug, which leaves what was seen so far
-                _log.exception("The watch of the store failed; everything is read anew")
-                anew = True
+                _log.warning("watch chan error: etcd watch closed", extra={"err": error})
+            except Exception:  # A defect; the current records are kept until they are reloaded.
+                _log.exception("Failed to process etcd watch, reloading")
+                reload = True
             finally:
                 self._watching = None
             await asyncio.sleep(pause)
             pause = min(2 * pause, _PAUSE_SECONDS[1])
 
-    def _take(self, answer: rpc.WatchResponse) -> None:
-        """Take over what the watch tells."""
-        if not answer.events:
-            if not answer.created:
-                self._progress.reached(answer.header.revision)
+    def _apply(self, response: rpc.WatchResponse) -> None:
+        """Apply the events of a watch response."""
+        if not response.events:
+            if not response.created:
+                self._progress.reached(response.header.revision)
             return
         changes: dict[str, list[Change]] = {}
         fresh: dict[tuple[str, str], Record | None] = {}
-        for event in answer.events:
+        for event in response.events:
             item = event.kv
-            place = self._layout.find(item.key.decode(errors="replace"))
-            if place is not None and (change := self._change(*place, event, fresh)) is not None:
-                changes.setdefault(place[0], []).append(change)
-        newest = answer.events[-1].kv.mod_revision
+            location = self._layout.find(item.key.decode(errors="replace"))
+            if location is not None and (change := self._change(*location, event, fresh)) is not None:
+                changes.setdefault(location[0], []).append(change)
+        newest = response.events[-1].kv.mod_revision
         for name in changes:
-            self.collection(name)  # a new one starts at the revision before these
+            self.collection(name)  # A new collection starts at the revision before these.
         for name, found in changes.items():
             self.collection(name).publish(found)
         self._progress.reached(newest)
@@ -347,7 +339,7 @@ class EtcdStore:
     def _change(
         self, name: str, key: str, event: kv.Event, fresh: dict[tuple[str, str], Record | None]
     ) -> Change | None:
-        """Return what *event* changes; *fresh* has what earlier events of the same answer left."""
+        """Return the change of *event*; *fresh* holds the results of earlier events of the same response."""
         item, collection = event.kv, self.collection(name)
         previous = fresh[name, key] if (name, key) in fresh else collection.get(key)
         if event.type == kv.Event.PUT:
@@ -357,10 +349,10 @@ class EtcdStore:
                 return Change("ADDED" if previous is None else "MODIFIED", record, previous)
         else:
             collection.unreadable.pop(key, None)
-            collection.sealed.pop(key, None)
+            collection.encrypted_by.pop(key, None)
         if previous is None:
             return None
-        # Gone, or there and not to be read, which is the same to those who watch.
+        # Deleted, or unreadable, which is the same for watchers.
         fresh[name, key] = None
         last = self._removed.get((item.key, previous.revision)) or without_revision(previous.data)
         return Change("DELETED", Record(key, item.mod_revision, with_revision(last, item.mod_revision)), previous)
@@ -375,7 +367,7 @@ class EtcdStore:
             if found:
                 collection.reset([*collection.select(), *found], self.revision)
 
-    def _forget(self, revision: int) -> None:
+    def _compact_history(self, revision: int) -> None:
         for collection in self._collections.values():
             collection.compact(revision)
 
@@ -386,9 +378,9 @@ class EtcdStore:
         return f"{self._layout.prefix}/health".encode()
 
     def probes(self) -> Mapping[str, Probe]:
-        return {"etcd": self._sign_of_life, "etcd-readiness": self._sign_of_life}
+        return {"etcd": self._check, "etcd-readiness": self._check}
 
-    async def _sign_of_life(self, seconds: float) -> str:
+    async def _check(self, seconds: float) -> str:
         try:
             await self._client.range(self._health_key, seconds=seconds)
         except (StoreUnavailable, StoreRefused) as error:
@@ -396,8 +388,8 @@ class EtcdStore:
         return ""
 
     async def count(self, name: str) -> int:
-        folder = self._layout.folder(name).encode()
-        return int((await self._client.range(folder, prefix_end(folder), count_only=True, kind=name)).count)
+        directory = self._layout.directory(name).encode()
+        return int((await self._client.range(directory, prefix_end(directory), count_only=True, kind=name)).count)
 
     async def sizes(self) -> Mapping[str, int]:
         return await self._client.sizes()

@@ -99,7 +99,7 @@ import asyncio, sys
 from apiserver_stub import launch
 from apiserver_stub.options import parse
 from apiserver_stub.resources import build_registry
-from apiserver_stub.store.open import build_storage
+from apiserver_stub.store.factory import build_storage
 
 async def main():
     options = parse(["--data-dir={tmp_path}", *{options.split()!r}])

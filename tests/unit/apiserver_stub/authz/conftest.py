@@ -12,8 +12,9 @@ from apiserver_stub.authz import rbac
 from apiserver_stub.objects import Object
 from apiserver_stub.request import RequestInfo, User
 from apiserver_stub.store import Keep, Outcome, Record
-from apiserver_stub.store.base import Change, Remove, with_revision
+from apiserver_stub.store.base import Remove
 from apiserver_stub.store.collection import Collection
+from apiserver_stub.store.record import Change, with_revision
 
 
 class Memory:

@@ -16,7 +16,7 @@ from apiserver_stub.options import Options
 from apiserver_stub.resources.range_allocation import RangeAllocation, numbers_of
 from apiserver_stub.resources.service_addresses import ServiceAddresses
 from apiserver_stub.store import Put, Remove
-from apiserver_stub.store.base import without_revision
+from apiserver_stub.store.record import without_revision
 from apiserver_stub.store.sqlite import SqliteStore
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.encryption import Encryption, EncryptionError, Unreadable, load_config, parse_config
+from apiserver_stub.encryption import DecryptionError, Encryption, EncryptionError, load_config, parse_config
 
 PLACE = b"/registry/secrets/default/s"
 IDENTITY: dict[str, Any] = {"identity": {}}
@@ -57,35 +57,35 @@ def test_the_first_entry_that_covers_a_resource_counts() -> None:
         "core/pods": b"k8s:enc:secretbox:v1:third:",
         "node.k8s.io/runtimeclasses": b"k8s:enc:aesgcm:v1:fourth:",
     }
-    assert {name: rules.sealers(name)[0].label for name in labels} == labels
+    assert {name: rules.transformers(name)[0].label for name in labels} == labels
 
 
 def test_the_first_key_writes_and_all_read() -> None:
     old = Encryption(parse_config(config(entry(["secrets"], provider("aescbc", key("k1"))))))
-    stored = old.writer("core/secrets").seal(b"x", PLACE)
+    stored = old.writer("core/secrets").encrypt(b"x", PLACE)
     new_keys = provider("aescbc", key("k2", letter="n"), key("k1"))
     both = Encryption(parse_config(config(entry(["secrets"], provider("secretbox", key("s")), new_keys, IDENTITY))))
 
-    data, sealer = both.open("core/secrets", stored, PLACE)
+    data, sealer = both.decrypt("core/secrets", stored, PLACE)
 
     assert (data, sealer.label) == (b"x", b"k8s:enc:aescbc:v1:k1:")
-    assert both.open("core/secrets", b"{}", PLACE)[0] == b"{}"
+    assert both.decrypt("core/secrets", b"{}", PLACE)[0] == b"{}"
     assert both.writer("core/secrets").label == b"k8s:enc:secretbox:v1:s:"
     assert both.check() == ""
-    with pytest.raises(Unreadable, match="no matching prefix found"):
-        old.open("core/secrets", b"{}", PLACE)
-    with pytest.raises(Unreadable, match="identity transformer tried"):
-        Encryption().open("core/secrets", stored, PLACE)
+    with pytest.raises(DecryptionError, match="no matching prefix found"):
+        old.decrypt("core/secrets", b"{}", PLACE)
+    with pytest.raises(DecryptionError, match="identity transformer tried"):
+        Encryption().decrypt("core/secrets", stored, PLACE)
 
 
 @pytest.mark.parametrize("name", ["core/ranges", "core/masterleases"])
 def test_what_servers_keep_for_themselves_is_never_sealed(name: str) -> None:
     sealing = Encryption(parse_config(config(entry(["*.*"], provider("aescbc", key("k1"))))))
-    sealed = sealing.writer("core/secrets").seal(b"x", PLACE)
+    sealed = sealing.writer("core/secrets").encrypt(b"x", PLACE)
 
     assert sealing.writer(name).label == b""
-    assert sealing.open(name, b"{}", PLACE)[0] == b"{}"
-    assert sealing.open(name, sealed, PLACE)[0] == b"x"
+    assert sealing.decrypt(name, b"{}", PLACE)[0] == b"{}"
+    assert sealing.decrypt(name, sealed, PLACE)[0] == b"x"
 
 
 def test_every_problem_is_told_at_once() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from apiserver_stub import objects
 from apiserver_stub.encryption import Encryption, parse_config
-from apiserver_stub.store.coding import Coding
+from apiserver_stub.store.codec import StorageCodec
 from apiserver_stub.store.layout import Layout
 
 KEY = {"name": "key1", "secret": base64.b64encode(bytes(range(32))).decode()}
@@ -52,7 +52,7 @@ def test_what_another_server_sealed_is_read(kind: str, name: str, key: str, memb
     head = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration"}
     encryption = Encryption(parse_config(json.dumps({**head, "resources": [entry]}).encode()))
 
-    data, sealer = Coding(Layout("/registry", {}), encryption).read(name, key, base64.b64decode(WRITTEN[kind]))
+    data, sealer = StorageCodec(Layout("/registry", {}), encryption).read(name, key, base64.b64decode(WRITTEN[kind]))
 
     found = objects.decode(data)
     assert (found["metadata"]["name"], found[member]) == ("v", value)

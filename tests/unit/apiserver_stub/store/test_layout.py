@@ -28,7 +28,7 @@ def layout() -> Layout:
     ],
 )
 def test_a_key_has_one_place(layout: Layout, name: str, key: str, place: str) -> None:
-    assert layout.place(name, key) == place
+    assert layout.full_key(name, key) == place
     assert layout.find(place) == (name, key)
 
 
@@ -42,7 +42,7 @@ def test_what_is_not_served_is_left_alone(layout: Layout, place: str) -> None:
 
 @pytest.mark.parametrize("prefix", ["registry", "/registry", "/registry/"])
 def test_a_prefix_starts_with_a_slash(prefix: str) -> None:
-    assert Layout(prefix, {}).place("core/pods", "a/b") == "/registry/pods/a/b"
+    assert Layout(prefix, {}).full_key("core/pods", "a/b") == "/registry/pods/a/b"
 
 
 def test_a_part_of_it_knows_that_part_alone(layout: Layout) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from apiserver_stub.store import Compacted, Keep, Outcome, Put, Record, Remove, StoreUnavailable
 from apiserver_stub.store import sqlite as module
-from apiserver_stub.store.base import with_revision, without_revision
+from apiserver_stub.store.record import with_revision, without_revision
 from apiserver_stub.store.sqlite import SqliteStore
 
 DATA = b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"%s"}}'

@@ -15,7 +15,7 @@ import pytest
 from apiserver_stub import media
 from apiserver_stub.encryption import Encryption, parse_config
 from apiserver_stub.store import Compacted, Keep, Outcome, Put, Record, StoreRefused
-from apiserver_stub.store.coding import Coding
+from apiserver_stub.store.codec import StorageCodec
 from apiserver_stub.store.layout import Layout
 from apiserver_stub.store.sqlite import SqliteStore
 
@@ -36,7 +36,7 @@ def keys(*names: str, clear: bool = True) -> Encryption:
 
 @asynccontextmanager
 async def opened(path: Path, encryption: Encryption, media_type: str = media.JSON) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(path / "store.db", coding=Coding(Layout("/registry", {}), encryption, media_type))
+    store = SqliteStore(path / "store.db", codec=StorageCodec(Layout("/registry", {}), encryption, media_type))
     await store.open()
     try:
         yield store

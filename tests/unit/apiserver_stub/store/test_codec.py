@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from apiserver_stub import media, objects
-from apiserver_stub.encryption import Encryption, Unreadable
-from apiserver_stub.store.coding import Coding
+from apiserver_stub.encryption import DecryptionError, Encryption
+from apiserver_stub.store.codec import StorageCodec
 from apiserver_stub.store.layout import Layout
 
 LAYOUT = Layout("/registry", {})
@@ -19,8 +19,8 @@ POD = {
 OWN = {"kind": "Widget", "apiVersion": "example.org/v1", "metadata": {"name": "w"}, "size": 3}
 
 
-def coding(media_type: str) -> Coding:
-    return Coding(LAYOUT, Encryption(), media_type)
+def coding(media_type: str) -> StorageCodec:
+    return StorageCodec(LAYOUT, Encryption(), media_type)
 
 
 @pytest.mark.parametrize("media_type", [media.JSON, media.YAML, media.PROTOBUF])
@@ -46,5 +46,5 @@ def test_json_of_others_comes_in_the_order_of_the_store_and_without_a_revision()
 
 @pytest.mark.parametrize("stored", [b"", b"[]", b"{", b"k8s\0xx", b"\xff\xff", b"{}"])
 def test_what_is_no_object_is_told(stored: bytes) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(DecryptionError):
         coding(media.JSON).read("core/pods", "ns/p", stored)

@@ -1,6 +1,6 @@
-"""What seals one value with one key, in the forms that other servers on the same store read and write.
+"""Transformers: encryption of one value with one key, in the formats of kube-apiserver.
 
-``cryptography`` and ``nacl`` are imported when a key of theirs is made.
+``cryptography`` and ``nacl`` are imported only if one of their algorithms is configured.
 """
 
 from __future__ import annotations
@@ -17,48 +17,48 @@ if TYPE_CHECKING:
     from nacl.secret import SecretBox
 
 MARK = b"k8s:enc:"
-"""What every sealed value starts with."""
+"""Prefix of every encrypted value."""
 _BLOCK = 16
 _NONCE = 12
 
 
-class Unreadable(Exception):
-    """Stored bytes cannot be read: no key fits, or they were changed."""
+class DecryptionError(Exception):
+    """A stored value cannot be decrypted: no key matches, or it was modified."""
 
 
-class Sealer(Protocol):
-    """One way to write a value; ``label`` is what the stored bytes start with, ``identity`` tells keys apart."""
+class Transformer(Protocol):
+    """Encryption algorithm with a key; ``label`` is the prefix of stored values, ``identity`` distinguishes keys."""
 
     label: bytes
     identity: bytes
 
-    def seal(self, data: bytes, place: bytes) -> bytes:
-        """Return what to store for *data* at the full key *place*."""
+    def encrypt(self, data: bytes, full_key: bytes) -> bytes:
+        """Return the stored value of *data* at *full_key*."""
         ...
 
-    def open(self, stored: bytes, place: bytes) -> bytes:
-        """Return what was sealed.
+    def decrypt(self, stored: bytes, full_key: bytes) -> bytes:
+        """Return the plain value.
 
-        :raises Unreadable: the bytes are of another key, or damaged.
+        :raises DecryptionError: the value was encrypted with another key, or is damaged.
         """
         ...
 
 
 class Identity:
-    """Stores values as they are."""
+    """Stores values unencrypted."""
 
     label = identity = b""
 
-    def seal(self, data: bytes, place: bytes) -> bytes:
+    def encrypt(self, data: bytes, full_key: bytes) -> bytes:
         return data
 
-    def open(self, stored: bytes, place: bytes) -> bytes:
+    def decrypt(self, stored: bytes, full_key: bytes) -> bytes:
         if stored.startswith(MARK):
-            raise Unreadable("identity transformer tried to read encrypted data")
+            raise DecryptionError("identity transformer tried to read encrypted data")
         return stored
 
 
-IDENTITY: Sealer = Identity()
+IDENTITY: Transformer = Identity()
 
 
 class _Keyed:
@@ -74,7 +74,7 @@ class AesCbc(_Keyed):
         super().__init__("aescbc", name, key)
         self._key = key
 
-    def seal(self, data: bytes, place: bytes) -> bytes:
+    def encrypt(self, data: bytes, full_key: bytes) -> bytes:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
         start = os.urandom(_BLOCK)
@@ -82,22 +82,22 @@ class AesCbc(_Keyed):
         cipher = Cipher(algorithms.AES(self._key.reveal()), modes.CBC(start)).encryptor()
         return self.label + start + cipher.update(data + bytes([missing]) * missing) + cipher.finalize()
 
-    def open(self, stored: bytes, place: bytes) -> bytes:
+    def decrypt(self, stored: bytes, full_key: bytes) -> bytes:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-        sealed = stored[len(self.label) :]
-        if len(sealed) < 2 * _BLOCK or len(sealed) % _BLOCK:
-            raise Unreadable("the stored data is not a multiple of the block size")
-        cipher = Cipher(algorithms.AES(self._key.reveal()), modes.CBC(sealed[:_BLOCK])).decryptor()
-        padded = cipher.update(sealed[_BLOCK:]) + cipher.finalize()
+        encrypted = stored[len(self.label) :]
+        if len(encrypted) < 2 * _BLOCK or len(encrypted) % _BLOCK:
+            raise DecryptionError("the stored data is not a multiple of the block size")
+        cipher = Cipher(algorithms.AES(self._key.reveal()), modes.CBC(encrypted[:_BLOCK])).decryptor()
+        padded = cipher.update(encrypted[_BLOCK:]) + cipher.finalize()
         missing = padded[-1]
         if not 1 <= missing <= _BLOCK or padded[-missing:] != bytes([missing]) * missing:
-            raise Unreadable("invalid padding on input")
+            raise DecryptionError("invalid padding on input")
         return padded[:-missing]
 
 
 class AesGcm(_Keyed):
-    """AES in GCM mode, bound to its place: 12 bytes nonce, text, tag."""
+    """AES in GCM mode, authenticated with the full key: 12 bytes nonce, text, tag."""
 
     def __init__(self, name: str, key: Secret[bytes]) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -105,18 +105,18 @@ class AesGcm(_Keyed):
         super().__init__("aesgcm", name, key)
         self._cipher: AESGCM = AESGCM(key.reveal())
 
-    def seal(self, data: bytes, place: bytes) -> bytes:
+    def encrypt(self, data: bytes, full_key: bytes) -> bytes:
         nonce = os.urandom(_NONCE)
-        return self.label + nonce + self._cipher.encrypt(nonce, data, place)
+        return self.label + nonce + self._cipher.encrypt(nonce, data, full_key)
 
-    def open(self, stored: bytes, place: bytes) -> bytes:
+    def decrypt(self, stored: bytes, full_key: bytes) -> bytes:
         from cryptography.exceptions import InvalidTag
 
-        sealed = stored[len(self.label) :]
+        encrypted = stored[len(self.label) :]
         try:
-            return self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], place)
+            return self._cipher.decrypt(encrypted[:_NONCE], encrypted[_NONCE:], full_key)
         except (InvalidTag, ValueError):
-            raise Unreadable("cipher: message authentication failed") from None
+            raise DecryptionError("cipher: message authentication failed") from None
 
 
 class Secretbox(_Keyed):
@@ -128,19 +128,19 @@ class Secretbox(_Keyed):
         super().__init__("secretbox", name, key)
         self._box: SecretBox = SecretBox(key.reveal())
 
-    def seal(self, data: bytes, place: bytes) -> bytes:
+    def encrypt(self, data: bytes, full_key: bytes) -> bytes:
         return self.label + bytes(self._box.encrypt(data))
 
-    def open(self, stored: bytes, place: bytes) -> bytes:
+    def decrypt(self, stored: bytes, full_key: bytes) -> bytes:
         from nacl.exceptions import CryptoError
 
         try:
             return bytes(self._box.decrypt(stored[len(self.label) :]))
         except (CryptoError, ValueError):
-            raise Unreadable("output array too small or message authentication failed") from None
+            raise DecryptionError("output array too small or message authentication failed") from None
 
 
-KINDS: dict[str, tuple[Callable[[str, Secret[bytes]], Sealer], tuple[int, ...]]] = {
+KINDS: dict[str, tuple[Callable[[str, Secret[bytes]], Transformer], tuple[int, ...]]] = {
     "aesgcm": (AesGcm, (16, 24, 32)),
     "aescbc": (AesCbc, (16, 24, 32)),
     "secretbox": (Secretbox, (32,)),

@@ -1,4 +1,4 @@
-"""What is asked of the store from time to time: its health, how many objects it has, how large it is."""
+"""Periodic measurements of the store: health, object counts, database sizes."""
 
 from __future__ import annotations
 
@@ -9,41 +9,42 @@ from collections.abc import Awaitable, Callable, Iterable
 from apiserver_stub.store.base import Probe, Store, StoreRefused, StoreUnavailable
 
 READINESS = "etcd-readiness"
-"""Name of the check that has a timeout of its own."""
+"""Name of the check with a separate timeout."""
 _DEFAULT_SECONDS = 2.0
 
 
 class Check:
-    """A probe that is asked at most every half of its timeout; in between its last answer counts.
+    """Health check that runs at most once per half of its timeout; the result is cached in between.
 
-    :param seconds: how long an answer may take; 0 is two seconds.
+    :param seconds: timeout; 0 means two seconds.
     """
 
     def __init__(self, probe: Probe, seconds: float) -> None:
         self._probe, self._seconds = probe, seconds or _DEFAULT_SECONDS
-        self._asked, self._problem = float("-inf"), ""
+        self._checked_at, self._problem = float("-inf"), ""
         self._lock = asyncio.Lock()
 
     async def problem(self) -> str:
-        """Return what is wrong, empty when nothing is."""
+        """Return the problem, or an empty string."""
         async with self._lock:
-            if time.monotonic() - self._asked >= self._seconds / 2:
+            if time.monotonic() - self._checked_at >= self._seconds / 2:
                 self._problem = await self._probe(self._seconds)
-                self._asked = time.monotonic()
+                self._checked_at = time.monotonic()
             return self._problem
 
 
-class Polls:
-    """Numbers of the store as they were when last asked for."""
+class StoreMonitor:
+    """Latest measured object counts and database sizes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.objects: dict[str, int] = {}
-        """Collection → its records; -1 when the store did not answer."""
+        """Number of records by collection; -1 if the backend did not respond."""
         self.sizes: dict[str, int] = {}
-        """Address of a server → bytes of its database."""
+        """Database size in bytes by server address."""
 
     async def count(self, collections: Iterable[str]) -> None:
+        """Count the records of *collections*."""
         for name in collections:
             try:
                 self.objects[name] = await self._store.count(name)
@@ -51,14 +52,15 @@ class Polls:
                 self.objects[name] = -1
 
     async def measure(self) -> None:
+        """Measure the database sizes."""
         try:
             self.sizes = dict(await self._store.sizes())
         except (StoreUnavailable, StoreRefused):
             self.sizes = {}
 
 
-async def repeat(poll: Callable[[], Awaitable[None]], every_seconds: float) -> None:
-    """Run *poll* now and again every *every_seconds*."""
+async def repeat(measure: Callable[[], Awaitable[None]], every_seconds: float) -> None:
+    """Call *measure* now and then every *every_seconds*."""
     while True:
-        await poll()
+        await measure()
         await asyncio.sleep(every_seconds)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver_stub.store import StoreUnavailable, polls
-from apiserver_stub.store.polls import Check, Polls
+from apiserver_stub.store import StoreUnavailable, monitor
+from apiserver_stub.store.monitor import Check, StoreMonitor
 
 
 class Silent:
@@ -30,7 +30,7 @@ async def test_a_probe_is_asked_at_most_every_half_of_its_timeout(monkeypatch: p
         asked.append(seconds)
         return "ill" if len(asked) == 1 else ""
 
-    monkeypatch.setattr(polls, "time", Time)
+    monkeypatch.setattr(monitor, "time", Time)
     check = Check(probe, 4)
     assert await check.problem() == "ill"
     now[0] += 1.9
@@ -52,7 +52,7 @@ async def test_no_timeout_is_two_seconds() -> None:
 
 
 async def test_a_store_that_does_not_answer_counts_less_than_nothing() -> None:
-    found = Polls(Silent())  # type: ignore[arg-type]
+    found = StoreMonitor(Silent())  # type: ignore[arg-type]
     found.sizes = {"x": 1}
 
     await found.count(["core/pods"])

@@ -1,27 +1,28 @@
-"""Stores side by side: some collections are kept apart, each store with revisions of its own."""
+"""Composite store: route collections to separate backends (``--store-servers-overrides``) with separate revisions."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
 
-from apiserver_stub.store.base import Outcome, Probe, Record, Store, StoreUnavailable
+from apiserver_stub.store.base import Outcome, Probe, Store, StoreUnavailable
 from apiserver_stub.store.collection import Collection
+from apiserver_stub.store.record import Record
 
 
-class SeveralStores:
-    """A :class:`~apiserver_stub.store.base.Store` made of others (spec: opt.store-servers-overrides).
+class CompositeStore:
+    """Store composed of several backends (spec: opt.store-servers-overrides).
 
-    :param main: keeps what is not in *apart*.
-    :param apart: collection → the store that keeps it.
+    :param main: backend of the collections that are not in *overrides*.
+    :param overrides: backend by collection.
     """
 
-    def __init__(self, main: Store, apart: Mapping[str, Store]) -> None:
-        self._main, self._apart = main, dict(apart)
-        self._others = list(dict.fromkeys(apart.values()))
+    def __init__(self, main: Store, overrides: Mapping[str, Store]) -> None:
+        self._main, self._overrides = main, dict(overrides)
+        self._others = list(dict.fromkeys(overrides.values()))
 
     def _of(self, name: str) -> Store:
-        return self._apart.get(name, self._main)
+        return self._overrides.get(name, self._main)
 
     @property
     def revision(self) -> int:
@@ -34,7 +35,7 @@ class SeveralStores:
         return self._of(name).collection(name)
 
     async def open(self) -> None:
-        """Open all of them; see the stores for what is raised."""
+        """Open all backends; raises as they do."""
         for store in (self._main, *self._others):
             await store.open()
 
@@ -59,7 +60,7 @@ class SeveralStores:
             try:
                 found |= await store.sizes()
             except StoreUnavailable:
-                continue  # the sizes of the others are still worth telling
+                continue  # The sizes of the other backends are still reported.
         return found
 
     def reread(self) -> None:
