@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 from apiserver_stub import objects
 from apiserver_stub.objects import Object
 from apiserver_stub.resources.range_allocation import Moved, RangeAllocation, Snapshot, numbers_of
-from apiserver_stub.resources.service_addresses import ServiceAddresses, parse_address, used_by
+from apiserver_stub.resources.service_addresses import ServiceAddresses, used_by
 from apiserver_stub.resources.services import ServiceStrategy
 from apiserver_stub.store import Outcome, Put, Record, StoreRefused, StoreUnavailable
+from apiserver_stub.validation.addresses import parse_address
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer

@@ -121,6 +121,9 @@ class Strategy:
         """Return what is wrong with the change from *old* to *new*."""
         return [] if subresource else self.validate(new)
 
+    def canonicalize(self, new: Object) -> None:
+        """Normalize a valid object before it is stored."""
+
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         """Return warnings for the client about a valid object; *old* is ``None`` for a new one.
 

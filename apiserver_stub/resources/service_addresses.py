@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
 from apiserver_stub.objects import Object
 from apiserver_stub.resources.range_allocation import RangeAllocation, Refused
+from apiserver_stub.resources.service_fields import needs_cluster_ip, needs_node_ports, node_ports
 from apiserver_stub.status import internal
 from apiserver_stub.store import Store, StoreRefused, StoreUnavailable
+from apiserver_stub.validation.addresses import parse_address
+from apiserver_stub.validation.services import needs_health_port
 
 if TYPE_CHECKING:
     from apiserver_stub.options.services import Network
@@ -69,7 +71,7 @@ class ServiceReservation:
         self._store, self._dry_run = store, dry_run
         self._taken: list[tuple[RangeAllocation, int]] = []
         self._given_up: dict[RangeAllocation, set[int]] = {}
-        self._stand_in = _DRY_RUN_PORT
+        self._stand_ins: list[int] = []
 
     async def take_address(self, version: int, wanted: str = "") -> str:
         """Return a free address of IP *version*, or *wanted*.
@@ -82,7 +84,7 @@ class ServiceReservation:
             address = parse_address(wanted)
             if address is None or address.version != version or int(address) not in allocation:
                 raise Refused(
-                    f"failed to allocate IP {wanted}: the provided IP ({wanted}) is not in the valid range. "
+                    f"failed to allocate IP {wanted}: the provided IP ({address}) is not in the valid range. "
                     f"The range of valid IPs is {network}"
                 )
             try:
@@ -105,21 +107,30 @@ class ServiceReservation:
         :raises ApiError: 500, none is to be had.
         """
         allocation = self.ranges.ports
+        if self._dry_run:
+            return self._stand_in_port(wanted)
         if wanted:
             if wanted not in allocation:
                 raise Refused(
                     f"provided port is not in the valid range. The range of valid ports is {allocation.range}"
                 )
-            if self._dry_run and allocation.is_taken(self._store, wanted):
-                raise Refused(allocation.taken)
             return await self._take(allocation, wanted)
-        if self._dry_run:
-            self._stand_in += 1
-            return self._stand_in
         try:
             return await self._take(allocation)
         except Refused as error:
             raise internal(f"failed to allocate a nodePort: {error}") from error
+
+    def _stand_in_port(self, wanted: int) -> int:
+        """Return *wanted*, or a number behind those that were returned so far; the range is not looked at, as upstream.
+
+        :raises Refused: *wanted* is taken.
+        """
+        allocation = self.ranges.ports
+        number = wanted or max(self._stand_ins, default=_DRY_RUN_PORT) + 1
+        if number in self._stand_ins or (wanted in allocation and allocation.is_taken(self._store, wanted)):
+            raise Refused(allocation.taken)
+        self._stand_ins.append(number)
+        return number
 
     async def _take(self, allocation: RangeAllocation, wanted: int | None = None) -> int:
         if self._dry_run and wanted is not None:
@@ -157,19 +168,11 @@ class ServiceReservation:
 def used_by(service: Object) -> Use:
     """Return the addresses and node ports of *service*."""
     spec = service.get("spec") or {}
-    addresses = () if spec.get("type") == "ExternalName" else spec.get("clusterIPs") or [spec.get("clusterIP") or ""]
-    ports = {port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")}
-    if spec.get("healthCheckNodePort"):
+    addresses = (spec.get("clusterIPs") or [spec.get("clusterIP") or ""]) if needs_cluster_ip(spec) else ()
+    ports = {*node_ports(spec)} if needs_node_ports(spec) else set()
+    if needs_health_port(spec) and spec.get("healthCheckNodePort"):
         ports.add(spec["healthCheckNodePort"])
     return Use(tuple(ip for ip in addresses if ip not in ("", "None")), tuple(sorted(ports)))
-
-
-def parse_address(text: str) -> IPv4Address | IPv6Address | None:
-    """Return the address that *text* is, ``None`` when it is none."""
-    try:
-        return ip_address(text)
-    except ValueError:
-        return None
 
 
 def _of_network(key: str, network: Network) -> RangeAllocation:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apiserver_stub.defaulting import services as defaulting
 from apiserver_stub.nodes.proxy import proxy_service
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
 from apiserver_stub.resources.service_addresses import ServiceAddresses, ServiceReservation, Use, used_by
-from apiserver_stub.resources.service_families import keep_given, settle
-from apiserver_stub.status import Cause, invalid_value, required
+from apiserver_stub.resources.service_allocation import allocate
+from apiserver_stub.status import Cause
 from apiserver_stub.strategic import SERVICE
+from apiserver_stub.validation.endpoints import validate_subsets
 from apiserver_stub.validation.names import service_name_problems
+from apiserver_stub.validation.services import (
+    service_warnings,
+    validate_balancer_status,
+    validate_service,
+    validate_service_update,
+)
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options
@@ -20,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ServiceStrategy(Strategy):
-    """Ports are there and have numbers; a cluster address once given stays."""
+    """Services: their fields depend on the type, and addresses and node ports are allocated."""
 
     reserves = True
 
@@ -28,37 +36,27 @@ class ServiceStrategy(Strategy):
         self.addresses = addresses
 
     def default(self, new: Object) -> None:
-        spec = new.setdefault("spec", {})
-        spec.setdefault("type", "ClusterIP")
-        spec.setdefault("sessionAffinity", "None")
-        if spec["type"] != "ExternalName":
-            spec.setdefault("internalTrafficPolicy", "Cluster")
-            if not spec.get("clusterIP") and spec.get("clusterIPs"):
-                spec["clusterIP"] = spec["clusterIPs"][0]
-        if spec["type"] in ("NodePort", "LoadBalancer"):
-            spec.setdefault("externalTrafficPolicy", "Cluster")
-        if spec["type"] == "LoadBalancer":
-            spec.setdefault("allocateLoadBalancerNodePorts", True)
-        for port in spec.get("ports") or []:
-            port.setdefault("protocol", "TCP")
-            port["targetPort"] = port.get("targetPort") or port.get("port")
+        defaulting.SERVICE.apply(new)
 
     def prepare_create(self, new: Object) -> None:
         new["status"] = {"loadBalancer": {}}
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         super().prepare_update(new, old, subresource)
-        if not subresource:
-            keep_given(new, old)
+        if subresource:
+            for point in dig(new, ("status", "loadBalancer", "ingress")) or ():
+                point.pop("ipMode", None)  # Its feature gate is off.
+        elif new["spec"]["type"] != "LoadBalancer":
+            new["status"] = {**new["status"], "loadBalancer": {}}
 
     async def reserve(
         self, store: Store, new: Object | None, old: Object | None, *, dry_run: bool = False
     ) -> ServiceReservation:
         before = used_by(old) if old is not None else Use((), ())
         reservation = ServiceReservation(self.addresses, store, before, dry_run=dry_run)
-        if new is not None and (old is None or not _changes_address(new, old)):
+        if new is not None:
             try:
-                await settle(new, reservation, old)
+                await allocate(new, reservation, old)
             except Exception:
                 await reservation.release()
                 raise
@@ -66,41 +64,31 @@ class ServiceStrategy(Strategy):
         return reservation
 
     def validate(self, new: Object) -> list[Cause]:
-        spec = new["spec"]
-        ports = spec.get("ports") or []
-        causes = []
-        if not ports and spec["type"] != "ExternalName" and spec.get("clusterIP") != "None":
-            causes.append(required("spec.ports"))
-        for index, port in enumerate(ports):
-            number = port.get("port")
-            if not isinstance(number, int) or not 1 <= number <= 65535:
-                causes.append(
-                    invalid_value(f"spec.ports[{index}].port", number or 0, "must be between 1 and 65535, inclusive")
-                )
-        return causes
+        return validate_service(new)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        causes = self.validate(new) if not subresource else []
-        if not subresource and _changes_address(new, old):
-            given = new["spec"].get("clusterIPs") or [new["spec"].get("clusterIP")]
-            shown = "[]string{" + ", ".join(f'"{item}"' for item in given) + "}"
-            text = f"Invalid value: {shown}: may not change once set"
-            causes.append(Cause("FieldValueInvalid", text, "spec.clusterIPs[0]"))
-        return causes
+        if not subresource:
+            return validate_service_update(new, old)
+        balancer = dig(new, ("status", "loadBalancer")) or {}
+        is_balancer = old["spec"]["type"] == "LoadBalancer"
+        return validate_balancer_status(balancer, "status.loadBalancer", is_balancer=is_balancer)
 
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        return service_warnings(new)
 
-def _changes_address(new: Object, old: Object) -> bool:
-    before, after = dig(old, ("spec", "clusterIP")), dig(new, ("spec", "clusterIP"))
-    return bool(before) and after != before and dig(new, ("spec", "type")) != "ExternalName"
+    def canonicalize(self, new: Object) -> None:
+        if new["spec"]["type"] == "ExternalName":
+            new["spec"].pop("internalTrafficPolicy", None)
 
 
 class EndpointsStrategy(Strategy):
-    """Ports are of TCP unless they say otherwise."""
+    """Endpoints: addresses and ports of the pods behind a service."""
 
     def default(self, new: Object) -> None:
-        for subset in new.get("subsets") or ():
-            for port in subset.get("ports") or ():
-                port["protocol"] = port.get("protocol") or "TCP"
+        defaulting.ENDPOINTS.apply(new)
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_subsets(new.get("subsets") or [])
 
 
 def resources(options: Options) -> list[Resource]:

@@ -24,6 +24,13 @@ def validate_port_number_or_name(port: int | str, field: str) -> list[Cause]:
     return validate_port_number(port, field)
 
 
+def validate_protocol(protocol: str, field: str) -> list[Cause]:
+    """Return the error in the protocol of a port."""
+    if protocol in PROTOCOLS:
+        return []
+    return [not_supported(field, protocol, PROTOCOLS) if protocol else required(field)]
+
+
 def validate_container_ports(ports: Sequence[Object], field: str) -> list[Cause]:
     """Return the errors in the ports of a container."""
     causes = []
@@ -43,10 +50,7 @@ def validate_container_ports(ports: Sequence[Object], field: str) -> list[Cause]
             causes += validate_port_number(number, f"{path}.containerPort")
         if host_port := port.get("hostPort"):
             causes += validate_port_number(host_port, f"{path}.hostPort")
-        protocol = port.get("protocol")
-        if protocol not in PROTOCOLS:
-            at = f"{path}.protocol"
-            causes.append(not_supported(at, protocol, PROTOCOLS) if protocol else required(at))
+        causes += validate_protocol(port.get("protocol") or "", f"{path}.protocol")
     return causes
 
 

@@ -183,6 +183,7 @@ async def prepare_new(
             resource.group, resource.kind, metadata.get("name") or "", causes, grouped=resource.group_in_errors
         )
     request.warnings += strategy.warnings(obj, None)
+    strategy.canonicalize(obj)
     await server.admission.validate(call)
     return obj
 
@@ -296,6 +297,7 @@ async def plan_update(
         raise invalid(resource.group, resource.kind, name, causes, grouped=resource.group_in_errors)
     if not info.subresource:
         request.warnings += strategy.warnings(new, old)
+    strategy.canonicalize(new)
     await server.admission.validate(call)
     new["metadata"]["resourceVersion"] = before["resourceVersion"]
     if request.dry_run:

@@ -200,8 +200,6 @@ async def test_node_ports(store: SqliteStore) -> None:
         await world.new(type="NodePort", ports=[{"port": 80, "nodePort": 30001}])
     with pytest.raises(ApiError, match="The range of valid ports is 30000-30003"):
         await world.new(type="NodePort", ports=[{"port": 80, "nodePort": 80}])
-    with pytest.raises(ApiError, match="may not be used when `type` is 'ClusterIP'"):
-        await world.new(ports=[{"port": 80, "nodePort": 30002}])
 
 
 async def test_ports_that_are_asked_for_are_not_given_to_others_of_the_service(store: SqliteStore) -> None:

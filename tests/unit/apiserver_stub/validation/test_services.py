@@ -1,0 +1,164 @@
+"""Tests for the validation of services; :mod:`tests.differential` holds the broad comparison with upstream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver_stub.defaulting.services import SERVICE
+from apiserver_stub.validation.services import (
+    service_warnings,
+    validate_balancer_status,
+    validate_service,
+    validate_service_update,
+)
+
+
+def _service(**spec: Any) -> dict[str, Any]:
+    annotations = spec.pop("annotations", {})
+    service = {"metadata": {"name": "web", "annotations": annotations}, "spec": {"ports": [{"port": 80}], **spec}}
+    SERVICE.apply(service)
+    return service
+
+
+def _texts(causes: list[Any]) -> list[str]:
+    return [f"{cause.reason.removeprefix('FieldValue')} {cause.field}" for cause in causes]
+
+
+_NAMED = [{"name": "a", "port": 80}, {"name": "b", "port": 81}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({}, []),
+        ({"ports": []}, ["Required spec.ports"]),
+        ({"ports": [], "clusterIP": "None", "clusterIPs": ["None"]}, []),
+        ({"ports": [{"port": 80}, {"name": "b", "port": 81}]}, ["Required spec.ports[0].name"]),
+        ({"ports": [_NAMED[0], _NAMED[1] | {"name": "a"}]}, ["Duplicate spec.ports[1].name"]),
+        ({"ports": [_NAMED[0], _NAMED[1] | {"port": 80}]}, ["Duplicate spec.ports[1]"]),
+        ({"ports": [_NAMED[0], _NAMED[1] | {"port": 80, "protocol": "UDP"}]}, []),
+        ({"ports": [{"port": 0}]}, ["Invalid spec.ports[0].port", "Invalid spec.ports[0].targetPort"]),
+        ({"ports": [{"port": 80, "protocol": "tcp"}]}, ["NotSupported spec.ports[0].protocol"]),
+        ({"ports": [{"port": 80, "targetPort": "bad_port"}]}, ["Invalid spec.ports[0].targetPort"]),
+        ({"ports": [{"port": 80, "appProtocol": "a b"}]}, ["Invalid spec.ports[0].appProtocol"]),
+        ({"ports": [{"port": 80, "nodePort": 30080}]}, ["Forbidden spec.ports[0].nodePort"]),
+        ({"type": "Other"}, ["NotSupported spec.type"]),
+        ({"type": "NodePort", "clusterIP": "None", "clusterIPs": ["None"]}, ["Invalid spec.clusterIPs[0]"]),
+        ({"type": "LoadBalancer", "ports": [{"port": 10250}]}, ["Invalid spec.ports[0]"]),
+        ({"type": "ExternalName"}, ["Required spec.externalName"]),
+        ({"type": "ExternalName", "externalName": "db.example.com.", "ports": []}, []),
+        ({"type": "ExternalName", "externalName": "a", "clusterIPs": ["x"]}, ["Forbidden spec.clusterIPs"]),
+        ({"selector": {"a": "b c"}}, ["Invalid spec.selector"]),
+        ({"sessionAffinity": "Other"}, ["NotSupported spec.sessionAffinity"]),
+        ({"sessionAffinity": "ClientIP"}, []),
+        (
+            {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 86401}}},
+            ["Invalid spec.sessionAffinityConfig.clientIP.timeoutSeconds"],
+        ),
+        ({"externalIPs": ["127.0.0.1"]}, ["Invalid spec.externalIPs[0]"]),
+        ({"externalIPs": ["192.0.2.1"], "externalTrafficPolicy": "Local"}, []),
+        ({"externalTrafficPolicy": "Local"}, ["Invalid spec.externalTrafficPolicy"]),
+        ({"type": "NodePort", "externalTrafficPolicy": "Other"}, ["NotSupported spec.externalTrafficPolicy"]),
+        ({"internalTrafficPolicy": "Other"}, ["NotSupported spec.internalTrafficPolicy"]),
+        ({"healthCheckNodePort": 30000}, ["Invalid spec.healthCheckNodePort"]),
+        ({"type": "LoadBalancer", "externalTrafficPolicy": "Local"}, ["Required spec.healthCheckNodePort"]),
+        ({"loadBalancerClass": "a/b"}, ["Forbidden spec.loadBalancerClass"]),
+        ({"type": "LoadBalancer", "loadBalancerClass": "a b"}, ["Invalid spec.loadBalancerClass"]),
+        ({"allocateLoadBalancerNodePorts": True}, ["Forbidden spec.allocateLoadBalancerNodePorts"]),
+        ({"loadBalancerSourceRanges": ["10.0.0.0/8"]}, ["Forbidden spec.LoadBalancerSourceRanges"]),
+        ({"type": "LoadBalancer", "loadBalancerSourceRanges": ["x"]}, ["Invalid spec.LoadBalancerSourceRanges"]),
+        (
+            {
+                "type": "LoadBalancer",
+                "annotations": {"service.beta.kubernetes.io/load-balancer-source-ranges": "10.0.0.0/8, x"},
+            },
+            ["Invalid metadata.annotations[service.beta.kubernetes.io/load-balancer-source-ranges]"],
+        ),
+        ({"clusterIP": "10.0.0.1"}, ["Required spec.clusterIPs"]),
+        ({"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.2"]}, ["Invalid spec.clusterIPs"]),
+        ({"clusterIPs": ["10.0.0.1"]}, ["Invalid spec.clusterIPs"]),
+        ({"clusterIP": "x", "clusterIPs": ["x"]}, ["Invalid spec.clusterIPs[0]"]),
+        ({"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1", "10.0.0.2"]}, ["Invalid spec.clusterIPs"]),
+        (
+            {"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv6"]},
+            ["Invalid spec.clusterIPs[0]"],
+        ),
+        ({"ipFamilies": ["IPv4", "IPv4"]}, ["Duplicate spec.ipFamilies[1]"]),
+        (
+            {"ipFamilies": ["X"], "ipFamilyPolicy": ""},
+            ["NotSupported spec.ipFamilies[0]", "NotSupported spec.ipFamilyPolicy"],
+        ),
+    ],
+)
+def test_service_has_causes(spec: dict[str, Any], expected: list[str]) -> None:
+    assert _texts(validate_service(_service(**spec))) == expected
+
+
+_IP = {"clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"}
+_TWO = {"clusterIPs": ["10.0.0.1", "fd00::1"], "ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "PreferDualStack"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ({}, {}, []),
+        ({}, {"clusterIP": "10.0.0.2", "clusterIPs": ["10.0.0.2"]}, ["Invalid spec.clusterIPs[0]"]),
+        ({}, {"clusterIP": "None", "clusterIPs": ["None"]}, ["Invalid spec.clusterIPs[0]"]),
+        ({}, _TWO, []),
+        (_TWO, {}, []),
+        (_TWO, {"ipFamilyPolicy": "PreferDualStack"}, ["Invalid spec.ipFamilyPolicy", "Invalid spec.ipFamilyPolicy"]),
+        (
+            {"type": "LoadBalancer", "loadBalancerClass": "a/b"},
+            {"type": "LoadBalancer", "loadBalancerClass": "a/c"},
+            ["Invalid spec.loadBalancerClass"],
+        ),
+        (
+            {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 30000},
+            {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 30001},
+            ["Forbidden spec.healthCheckNodePort"],
+        ),
+        ({}, {"loadBalancerClass": "a/b"}, ["Forbidden spec.loadBalancerClass"] * 2),
+    ],
+)
+def test_update_has_causes(old: dict[str, Any], new: dict[str, Any], expected: list[str]) -> None:
+    assert _texts(validate_service_update(_service(**(_IP | new)), _service(**(_IP | old)))) == expected
+
+
+@pytest.mark.parametrize(
+    ("point", "expected"),
+    [
+        ({"ip": "10.0.0.1"}, []),
+        ({"ip": "x"}, ["Invalid status.loadBalancer.ingress[0].ip"]),
+        ({"hostname": "A"}, ["Invalid status.loadBalancer.ingress[0].hostname"]),
+        ({"hostname": "10.0.0.1"}, ["Invalid status.loadBalancer.ingress[0].hostname"]),
+    ],
+)
+def test_status_of_load_balancer_has_causes(point: dict[str, Any], expected: list[str]) -> None:
+    assert _texts(validate_balancer_status({"ingress": [point]}, "status.loadBalancer")) == expected
+
+
+def test_only_load_balancers_have_a_status() -> None:
+    causes = validate_balancer_status({"ingress": [{"ip": "10.0.0.1"}]}, "status.loadBalancer", is_balancer=False)
+
+    assert _texts(causes) == ["Forbidden status.loadBalancer.ingress"]
+
+
+def test_service_has_warnings() -> None:
+    service = _service(
+        externalIPs=["010.0.0.1"],
+        loadBalancerIP="x",
+        loadBalancerSourceRanges=["fd00:0::/64"],
+        externalName="db.example.com",
+        annotations={"service.kubernetes.io/topology-aware-hints": "Auto"},
+    )
+
+    assert [warning.partition(":")[0] for warning in service_warnings(service)] == [
+        "annotation service.kubernetes.io/topology-aware-hints is deprecated, please use "
+        "service.kubernetes.io/topology-mode instead",
+        "spec.externalIPs[0]",
+        "spec.loadBalancerIP",
+        "spec.loadBalancerSourceRanges[0]",
+        'spec.externalName is ignored when spec.type is not "ExternalName"',
+    ]
