@@ -71,6 +71,10 @@ class Shape:
     """Owned and replaced as a whole."""
     patch_strategy: str = ""
     """How strategic merge patches treat the list; empty replaces it."""
+    patch_merge_key: str = ""
+    """Field by which strategic merge patches match the items of the list."""
+    replaced: frozenset[str] = frozenset()
+    """Objects in it that strategic merge patches replace."""
     tracked: frozenset[str] = frozenset()
     """Scalar fields whose zero value differs from an absent one."""
     always: Mapping[str, Any] = field(default_factory=dict)
@@ -148,6 +152,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
 _SETS = frozenset(
     [
         "CSIDriverSpec.volumeLifecycleModes",
+        "Endpoint.addresses",
         "NodeSpec.podCIDRs",
         "ObjectMeta.finalizers",
         "ValidatingAdmissionPolicyBindingSpec.validationActions",
@@ -157,12 +162,16 @@ _NOT_PATCHED = frozenset(
     [
         "CSIDriverSpec.volumeLifecycleModes",
         "CertificateSigningRequestStatus.conditions",
+        "Endpoint.addresses",
         "ResourceRequirements.claims",
         "ValidatingAdmissionPolicyBindingSpec.validationActions",
         "ValidatingAdmissionPolicyStatus.conditions",
     ]
 )
 """Lists that merge when applied and are replaced by strategic merge patches."""
+_ONLY_PATCHED = {"PodStatus.hostIPs": "ip"}
+"""Lists that strategic merge patches merge by that field, and that are one value when applied."""
+_REPLACED = frozenset(["PodDisruptionBudgetSpec.selector"])
 _RETAIN_KEYS = frozenset(["PodSpec.resourceClaims", "PodSpec.volumes", "PodStatus.resourceClaimStatuses"])
 _ATOMIC_MAPS = frozenset(["PodSpec.nodeSelector", "Scheduling.nodeSelector", "ServiceSpec.selector"])
 _ATOMIC = frozenset(
@@ -178,12 +187,12 @@ _ATOMIC = frozenset(
         "NodeSelectorTerm",
         "ObjectFieldSelector",
         "ObjectReference",
+        "OwnerReference",
         "ParamKind",
         "ParamRef",
         "ResourceFieldSelector",
         "RoleRef",
         "ScopeSelector",
-        "ScopedResourceSelectorRequirement",
         "SecretKeySelector",
         "SecretReference",
         "Subject",
@@ -238,6 +247,9 @@ def _object(message: Descriptor) -> Shape:
     shape = Shape(Form.OBJECT, name, package, version, atomic=name in _ATOMIC)
     fields = dict(_fields(message))
     shape.members.update((label, _member(owner, member)) for label, (owner, member) in fields.items())
+    shape.replaced = frozenset(
+        label for label, (owner, member) in fields.items() if f"{owner}.{member.name}" in _REPLACED
+    )
     shape.tracked = frozenset(
         label for label, (_, member) in fields.items() if member.has_presence and member.message_type is None
     )
@@ -267,8 +279,9 @@ def _member(owner: str, member: FieldDescriptor) -> Shape:
     if not member.is_repeated:
         return value
     shape = Shape(Form.LIST, item=value, keys=_KEYS.get(place, ()), is_set=place in _SETS)
-    if not shape.leaf and place not in _NOT_PATCHED:
+    if (not shape.leaf and place not in _NOT_PATCHED) or place in _ONLY_PATCHED:
         shape.patch_strategy = "merge,retainKeys" if place in _RETAIN_KEYS else "merge"
+        shape.patch_merge_key = _ONLY_PATCHED.get(place) or "".join(shape.keys[:1])
     return shape
 
 

@@ -137,8 +137,8 @@ def _merging(shape: Shape) -> Object:
         found["x-kubernetes-list-map-keys"] = list(shape.keys)
     if shape.patch_strategy:
         found["x-kubernetes-patch-strategy"] = shape.patch_strategy
-        if shape.keys:
-            found["x-kubernetes-patch-merge-key"] = shape.keys[0]
+        if shape.patch_merge_key:
+            found["x-kubernetes-patch-merge-key"] = shape.patch_merge_key
     return found
 
 

@@ -10,8 +10,6 @@ from apiserver_stub.resources.columns import AGE, NAME
 from apiserver_stub.resources.gated_fields import drop_from_webhooks
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause
-from apiserver_stub.strategic import POLICY as POLICY_LISTS
-from apiserver_stub.strategic import WEBHOOKS
 from apiserver_stub.validation.admission_policies import validate_binding, validate_policy, validate_policy_status
 from apiserver_stub.validation.metadata import MetadataRules
 from apiserver_stub.validation.webhook_configurations import validate_webhooks
@@ -94,7 +92,6 @@ def resources(options: Options) -> list[Resource]:
             categories=("api-extensions",),
             metadata_rules=_METADATA_RULES,
             strategy=WebhookConfigurationStrategy(options.gates, mutating=word == "Mutating"),
-            patch_schema=WEBHOOKS,
             columns=(NAME, hooks, AGE),
         )
         for word in ("Mutating", "Validating")
@@ -113,7 +110,6 @@ def resources(options: Options) -> list[Resource]:
                 metadata_rules=_METADATA_RULES,
                 subresource_rules=MetadataRules(whole=0, changes=0),
                 strategy=PolicyStrategy(),
-                patch_schema=POLICY_LISTS,
                 subresources=(Subresource("status"),),
                 columns=(NAME, validations, AGE),
             ),

@@ -11,7 +11,6 @@ from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, forbidden_value, invalid_value, not_supported, required
-from apiserver_stub.strategic import CONDITIONS
 from apiserver_stub.validation.metadata import MetadataRules
 from apiserver_stub.validation.names import path_problems, subdomain_problems
 from nodeagent.base import identity
@@ -173,7 +172,6 @@ def resources(options: Options) -> list[Resource]:
             strategy=ApiServiceStrategy(),
             subresources=(Subresource("status"),),
             columns=(NAME, Column("Service", _service), Column("Available", _available), AGE),
-            patch_schema=CONDITIONS,
             unconditional_update=False,
             name_problems=path_problems,
         )

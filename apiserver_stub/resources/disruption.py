@@ -11,7 +11,6 @@ from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.gated_fields import drop_from_budget
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause
-from apiserver_stub.strategic import BUDGET
 from apiserver_stub.validation.disruption_budgets import (
     COUNTS,
     has_invalid_selector,
@@ -102,7 +101,6 @@ def resources(options: Options) -> list[Resource]:
                 at("Allowed Disruptions", "status.disruptionsAllowed", type="integer", default=0),
                 AGE,
             ),
-            patch_schema=BUDGET,
             unconditional_update=False,
         )
     ]

@@ -8,7 +8,6 @@ from apiserver_stub.objects import Object
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import STANDARD_VERBS, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, invalid_value
-from apiserver_stub.strategic import CONDITIONS
 from apiserver_stub.validation.names import finalizer_problems, label_problems
 from nodeagent.base import identity
 
@@ -79,7 +78,6 @@ def resources(options: Options) -> list[Resource]:
             strategy=NamespaceStrategy(),
             subresources=(Subresource("finalize", ("update",)), Subresource("status")),
             columns=(NAME, at("Status", "status.phase"), AGE),
-            patch_schema=CONDITIONS,
             fields={"status.phase": ("status", "phase")},
             returns_deleted=True,
             name_problems=label_problems,

@@ -9,7 +9,6 @@ from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, forbidden_value
-from apiserver_stub.strategic import NODE
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
@@ -80,7 +79,6 @@ def resources(options: Options) -> list[Resource]:
                 _info("Kernel-Version", "kernelVersion"),
                 _info("Container-Runtime", "containerRuntimeVersion"),
             ),
-            patch_schema=NODE,
             fields={"spec.unschedulable": ("spec", "unschedulable")},
             storage_key="minions",
         )

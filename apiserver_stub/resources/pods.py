@@ -20,7 +20,6 @@ from apiserver_stub.resources.pod_status import ready_containers, restarts, show
 from apiserver_stub.resources.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, conflict, done, forbidden_value, invalid, not_found, required
 from apiserver_stub.store import Outcome, Put, Record
-from apiserver_stub.strategic import POD
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
@@ -138,7 +137,6 @@ def resources(options: Options) -> list[Resource]:
                 at("Nominated Node", "status.nominatedNodeName", wide=True),
                 Column("Readiness Gates", _gates, wide=True),
             ),
-            patch_schema=POD,
             fields={
                 "spec.nodeName": ("spec", "nodeName"),
                 "spec.restartPolicy": ("spec", "restartPolicy"),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from apiserver_stub.objects import Object, decode, dig, encode_for_store
 from apiserver_stub.status import Cause
-from apiserver_stub.strategic import OBJECT, Schema
 from apiserver_stub.validation.metadata import KIND_RULES, STATUS_RULES, MetadataRules
 from apiserver_stub.validation.names import subdomain_problems
 
@@ -159,8 +158,6 @@ class Resource:
     strategy: Strategy = field(default_factory=Strategy)
     subresources: tuple[Subresource, ...] = ()
     columns: tuple[Column, ...] = ()
-    patch_schema: Schema = OBJECT
-    """How strategic merge patches treat the lists of this kind."""
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Field labels of selectors beyond metadata.name and metadata.namespace, and where their values are."""
     other_places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -12,7 +12,6 @@ from apiserver_stub.reply import Reply
 from apiserver_stub.resources.columns import AGE, NAME
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import bad_request, conflict, invalid, invalid_value, not_found
-from apiserver_stub.strategic import SERVICE_ACCOUNT
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
@@ -58,7 +57,6 @@ def resources(options: Options) -> list[Resource]:
                 ),
             ),
             columns=(NAME, Column("Secrets", lambda obj: len(obj.get("secrets") or ())), AGE),
-            patch_schema=SERVICE_ACCOUNT,
             returns_deleted=True,
         )
     ]

@@ -12,7 +12,6 @@ from apiserver_stub.resources.registry import PROXY_VERBS, Column, Resource, Str
 from apiserver_stub.resources.service_addresses import ServiceAddresses, ServiceReservation, Use, used_by
 from apiserver_stub.resources.service_allocation import allocate
 from apiserver_stub.status import Cause
-from apiserver_stub.strategic import SERVICE
 from apiserver_stub.validation.endpoints import validate_subsets
 from apiserver_stub.validation.names import service_name_problems
 from apiserver_stub.validation.services import (
@@ -115,7 +114,6 @@ def resources(options: Options) -> list[Resource]:
                 AGE,
                 Column("Selector", _selector, wide=True),
             ),
-            patch_schema=SERVICE,
             storage_key="services/specs",
             create_on_update=True,
             returns_deleted=True,

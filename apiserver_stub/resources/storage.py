@@ -8,7 +8,6 @@ from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, forbidden_value, invalid_value, not_supported, required
-from apiserver_stub.strategic import CSI_NODE
 from apiserver_stub.validation.metadata import MetadataRules
 from nodeagent.base import identity
 
@@ -120,7 +119,6 @@ def resources(options: Options) -> list[Resource]:
             namespaced=False,
             metadata_rules=MetadataRules(whole=2, changes=0),
             columns=(NAME, Column("Drivers", _drivers, type="integer"), AGE),
-            patch_schema=CSI_NODE,
             unconditional_update=False,
             returns_deleted=True,
         ),

@@ -9,7 +9,6 @@ from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import Cause, forbidden_value, invalid_value, not_supported, required
-from apiserver_stub.strategic import CONDITIONS
 from apiserver_stub.validation.metadata import MetadataRules
 from apiserver_stub.validation.names import subdomain_problems
 from nodeagent.base import identity
@@ -192,7 +191,6 @@ def resources(options: Options) -> list[Resource]:
                 AGE,
                 at("VolumeMode", "spec.volumeMode", wide=True, default="<unset>"),
             ),
-            patch_schema=CONDITIONS,
             returns_deleted=True,
         ),
     ]

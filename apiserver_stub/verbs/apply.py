@@ -38,7 +38,7 @@ async def apply(server: ApiServer, request: Request, resource: Resource) -> Repl
     info = request.info
     kind = kind_of(resource, info.subresource)
     if kind is None:
-        raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+        raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type\n\nAvailable representations: ", {})
     config = _read(request, resource)
     force, created = request.query.flag("force"), False
 

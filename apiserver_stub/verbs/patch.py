@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from apiserver_stub import objects
+from apiserver_stub import objects, schema
 from apiserver_stub.checking import Misfit, count_members, repeated, type_name
 from apiserver_stub.media import APPLY_PATCH
 from apiserver_stub.objects import Object
@@ -14,7 +14,7 @@ from apiserver_stub.patch import apply_json_patch, apply_merge_patch
 from apiserver_stub.reply import Reply
 from apiserver_stub.status import ApiError, bad_request, invalid_value, not_found
 from apiserver_stub.store import Outcome, Record
-from apiserver_stub.strategic import apply_strategic_patch
+from apiserver_stub.strategic import apply_strategic_patch, go_value
 from apiserver_stub.verbs.apply import apply
 from apiserver_stub.verbs.planned import write
 from apiserver_stub.verbs.writing import (
@@ -48,7 +48,7 @@ async def patch(server: ApiServer, request: Request, resource: Resource) -> Repl
         text = "Forbidden: may not be specified for non-apply patch"
         raise invalid_options("PatchOptions", [("FieldValueForbidden", text, "force")])
     if media_type not in (_JSON_PATCH, _MERGE_PATCH, _STRATEGIC_PATCH):
-        raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+        raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type\n\nAvailable representations: ", {})
     try:
         body = objects.decode(request.body)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -68,12 +68,12 @@ async def patch(server: ApiServer, request: Request, resource: Resource) -> Repl
             found = check_types(new, converts=media_type == _STRATEGIC_PATCH)
         except Misfit as error:
             if media_type == _STRATEGIC_PATCH:
-                raise _wrong_patch(_as_map(body), error.converting) from error
+                raise _wrong_patch(go_value(body), error.converting) from error
             raise _wrong_patch(objects.encode(new).decode(), str(error)) from error
         if not warned:
             if problem := _report(request, media_type, body, found.unknown):
                 if media_type == _STRATEGIC_PATCH:
-                    raise _wrong_patch(_as_map(body), problem)
+                    raise _wrong_patch(go_value(body), problem)
                 raise _wrong_result(_apply(resource, media_type, old, body), problem)
             warned = True
         metadata = new["metadata"]
@@ -121,7 +121,7 @@ def _apply(resource: Resource, media_type: str, old: Object, body: Any) -> Objec
     if media_type == _JSON_PATCH:
         result = apply_json_patch(document, body)
     elif media_type == _STRATEGIC_PATCH:
-        result = apply_strategic_patch(document, body, resource.patch_schema)
+        result = apply_strategic_patch(document, body, _shape(resource))
     elif not isinstance(body, dict):
         given = type_name(body)
         raise bad_request(
@@ -134,17 +134,12 @@ def _apply(resource: Resource, media_type: str, old: Object, body: Any) -> Objec
     return result
 
 
+def _shape(resource: Resource) -> schema.Shape:
+    return schema.of(resource.api_version, resource.kind) or schema.UNKNOWN
+
+
 def _wrong_result(result: Any, message: str) -> ApiError:
     return _wrong_patch(objects.encode(result).decode(), message)
-
-
-def _as_map(value: Any) -> str:
-    """Return a strategic patch as messages show it: ``map[a:1 b:[x y]]``."""
-    if isinstance(value, dict):
-        return f"map[{' '.join(f'{name}:{_as_map(content)}' for name, content in sorted(value.items()))}]"
-    if isinstance(value, list):
-        return f"[{' '.join(map(_as_map, value))}]"
-    return "<nil>" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _wrong_patch(shown: str, message: str) -> ApiError:
