@@ -116,8 +116,8 @@ class Agent:
         assert isinstance(context.recorder, EventJournal)
         self._explainer = Explainer(context, self._pods, context.recorder, plugins)
         self._node = NodeManager(context, plugins, self._problems)
-        context.node, context.wake_node = (lambda: self._node.node), self._node.wake
-        context.node_known = self._node.known
+        context.node, context.trigger_node_status = (lambda: self._node.node), self._node.wake
+        context.wait_for_node = self._node.known
         self._mirrors = MirrorPods(
             api=lambda: context.api,
             clock=clock,
@@ -135,7 +135,7 @@ class Agent:
             is_static=is_static,
             mirror_of=self._mirrors.of,
             gates=loaded.gates,
-            wake=self._pods.wake,
+            wake=self._pods.trigger_sync,
             note=self._explainer.note,
         )
         if context.api is not None:
@@ -150,9 +150,13 @@ class Agent:
             partial(provide_routes, context, plugins),
         )
         overview = Overview(context, self._node, self._explainer.lines, self._loop_lines)
-        questions = [*self._explainer.questions(), *overview.questions(), *provide_local_queries(context, plugins)]
-        context.questions = {question.name: question for question in questions}
-        self._local = LocalServer(context.root_dir, questions)
+        queries = [
+            *self._explainer.local_queries(),
+            *overview.local_queries(),
+            *provide_local_queries(context, plugins),
+        ]
+        context.queries = {query.name: query for query in queries}
+        self._local = LocalServer(context.root_dir, queries)
         self._report = PluginReport(plugins, context.root_dir, clock)
         self._housekeeping = Housekeeping(self._pods, self._cache, lambda: context.syncer, clock)
 
@@ -173,7 +177,7 @@ class Agent:
         try:
             self._start("plugin report", self._report.run())
             self._start("node status", self._node.run_status())
-            self._start("local questions", self._local.run())
+            self._start("local queries", self._local.run())
             if config.healthz_port:
                 health = HealthServer(config.healthz_bind_address, config.healthz_port, self._checks(), self._clock)
                 self._start("health", health.run())
@@ -336,7 +340,7 @@ class Agent:
         self._mirrors.wake()
 
     def _pod_changed(self, uid: str) -> None:
-        self._pods.wake(uid)
+        self._pods.trigger_sync(uid)
         self._housekeeping.wake()
 
     def _pod_finished(self, worker: PodWorker) -> None:

@@ -93,7 +93,7 @@ async def _ask(plugins: PluginManager, arguments: argparse.Namespace, repository
         for provided in plugins.provide_all("nodeagent_provide_credential_providers", context=context):
             for provider in provided.value:
                 if isinstance(provider, DiagnosableCredentialProvider):
-                    answers.append(await provider.inquire(repository))
+                    answers.append(await provider.lookup(repository))
                 else:
                     answers.append(CredentialLookupResult(tuple(await provider.credentials(repository))))
         return answers
@@ -114,7 +114,7 @@ def _report(image: str, repository: str, answers: Sequence[CredentialLookupResul
             "stderr": _without_secrets(inquiry.detail, answers),
         }
         for answer in answers
-        for inquiry in answer.inquiries
+        for inquiry in answer.lookups
     ]
     found = [
         {"provider": credentials.source, **_shown(credentials)}
@@ -132,7 +132,7 @@ def _shown(credentials: Credentials) -> dict[str, str]:
 
 def _without_secrets(text: str, answers: Sequence[CredentialLookupResult]) -> str:
     for answer in answers:
-        for inquiry in answer.inquiries:
+        for inquiry in answer.lookups:
             for credentials in inquiry.auth.values():
                 if len(credentials.password) >= _SHORTEST_SECRET:
                     text = text.replace(credentials.password, MASK)

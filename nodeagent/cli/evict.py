@@ -19,7 +19,7 @@ from nodeagent.config.flags import FlagParser
 from nodeagent.config.load import load_configuration
 from nodeagent.config.settings import NodeSettings
 from nodeagent.contracts.eviction import (
-    PLAN_QUESTION,
+    PLAN_QUERY,
     EvictionPlan,
     PlannedPod,
     PlannedThreshold,
@@ -54,7 +54,7 @@ def show_plan(arguments: argparse.Namespace) -> int:
     """
     request = PlanRequest(thresholds=_thresholds(arguments.config), signal=arguments.signal)
     try:
-        plan = local.ask(Path(arguments.root_dir), PLAN_QUESTION, request, EvictionPlan)
+        plan = local.ask(Path(arguments.root_dir), PLAN_QUERY, request, EvictionPlan)
     except local.NoAgent as error:
         print(f"nodeagent: {error}", file=sys.stderr)
         return ExitCode.UNREACHABLE

@@ -245,7 +245,7 @@ async def _progress(what: str, context: AgentContext) -> AsyncIterator[None]:
 
     tasks = []
     if sys.stderr.isatty():
-        tasks = [asyncio.create_task(progress.follow(context.images, asyncio.sleep)), asyncio.create_task(tell())]
+        tasks = [asyncio.create_task(progress.poll(context.images, asyncio.sleep)), asyncio.create_task(tell())]
     try:
         yield
     finally:
@@ -257,9 +257,9 @@ async def _progress(what: str, context: AgentContext) -> AsyncIterator[None]:
 
 
 def _far(progress: PullProgress) -> str:
-    if progress.told is False:
+    if progress.supported is False:
         return ", and this runtime does not tell how much it has received"
-    return f", {progress} received" if progress.known_bytes else ""
+    return f", {progress} received" if progress.total_bytes else ""
 
 
 # --- what is shown --------------------------------------------------------------------------------------------
@@ -295,8 +295,8 @@ def _collection(done: ImageCollection, dry_run: bool) -> dict[str, Any]:
                 "sizeBytes": one.image.size_bytes,
                 "firstSeen": _time(one.first_seen),
                 "lastUsed": _time(one.last_used) if one.last_used else None,
-                "goes": one.goes,
-                "keeps": one.keeps,
+                "goes": one.removal_reason,
+                "keeps": one.retained_reason,
                 "error": one.error,
             }
             for one in done.images
@@ -307,7 +307,7 @@ def _collection(done: ImageCollection, dry_run: bool) -> dict[str, Any]:
 def _fate(one: CollectableImage, goes: str) -> tuple[str, str]:
     if one.error:
         return "failed", one.error
-    return (goes, one.goes) if one.goes else ("stays", one.keeps or "not needed")
+    return (goes, one.removal_reason) if one.removal_reason else ("stays", one.retained_reason or "not needed")
 
 
 def _name(image: Image) -> str:

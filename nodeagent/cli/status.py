@@ -18,7 +18,7 @@ from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json
 from nodeagent.config.settings import NodeSettings
-from nodeagent.contracts.diagnostics import STATUS_QUESTION, ConditionLine, GaugeLine, NodeOverview, PodLine, PullLine
+from nodeagent.contracts.diagnostics import STATUS_QUERY, ConditionLine, GaugeLine, NodeOverview, PodLine, PullLine
 from nodeagent.contracts.local import NoArguments
 from nodeagent.model.wire import to_wire
 
@@ -55,7 +55,7 @@ def show(arguments: argparse.Namespace) -> int:
         return ExitCode.CONFIGURATION
     root = Path(arguments.root_dir)
     try:
-        found = local.ask(root, STATUS_QUESTION, NoArguments(), NodeOverview)
+        found = local.ask(root, STATUS_QUERY, NoArguments(), NodeOverview)
         if arguments.watch:
             return _watch(root, found, arguments)
     except (local.NoAgent, local.NotAnswered) as error:
@@ -185,12 +185,12 @@ def _watch(root: Path, found: NodeOverview, arguments: argparse.Namespace) -> in
                     console.print(render(found, 0), end="\n\n")
                 sys.stdout.flush()
                 time.sleep(arguments.interval)
-                found = local.ask(root, STATUS_QUESTION, NoArguments(), NodeOverview)
+                found = local.ask(root, STATUS_QUERY, NoArguments(), NodeOverview)
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
                 live.update(render(found, console.width, console.height - 1), refresh=True)
                 time.sleep(arguments.interval)
-                found = local.ask(root, STATUS_QUESTION, NoArguments(), NodeOverview)
+                found = local.ask(root, STATUS_QUERY, NoArguments(), NodeOverview)
     except KeyboardInterrupt:
         return ExitCode.OK if well(found) else ExitCode.PROBLEMS
 

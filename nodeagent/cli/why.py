@@ -15,7 +15,7 @@ from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json
 from nodeagent.config.settings import NodeSettings
-from nodeagent.contracts.diagnostics import WHY_QUESTION, PodExplanation, StageState, WhyRequest
+from nodeagent.contracts.diagnostics import WHY_QUERY, PodExplanation, StageState, WhyRequest
 from nodeagent.model.pod import PodPhase
 from nodeagent.model.wire import to_wire
 
@@ -34,7 +34,7 @@ def add_parser(commands: Any) -> None:
 def show(arguments: argparse.Namespace) -> int:
     """Ask the agent, print what it answers and return the exit code."""
     try:
-        found = local.ask(Path(arguments.root_dir), WHY_QUESTION, arguments.subject, PodExplanation)
+        found = local.ask(Path(arguments.root_dir), WHY_QUERY, arguments.subject, PodExplanation)
     except local.NoAgent as error:
         print(f"nodeagent: {error}", file=sys.stderr)
         return ExitCode.UNREACHABLE

@@ -27,7 +27,7 @@ class CgroupManager(Protocol):
         """Return the ``cgroup_parent`` that the runtime is given; empty leaves it to the runtime."""
         ...
 
-    async def holds(self, pod: Pod) -> bool:
+    async def exists(self, pod: Pod) -> bool:
         """Tell whether the cgroup that the pod's containers belong into is there.
 
         When it is not and they run, they were started under another configuration and nothing limits them.

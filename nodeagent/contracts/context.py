@@ -69,13 +69,13 @@ class AgentContext:
     """Make another client with its own rate, such as for events."""
     node: Callable[[], Mapping[str, Any] | None] = lambda: None
     """Return the node object as last read from or written to the API server."""
-    node_known: Callable[[], Awaitable[None]] = _at_once
+    wait_for_node: Callable[[], Awaitable[None]] = _at_once
     """Wait until the API server has told whether this node is there: by its labels and taints pods are admitted."""
     node_reference: Callable[[], ObjectReference] = ObjectReference
     """Return a reference to this node, for events."""
-    wake_node: Callable[[], None] = lambda: None
+    trigger_node_status: Callable[[], None] = lambda: None
     """Have the node's status computed and reported now, because what a plugin reports has changed."""
-    questions: Mapping[str, LocalQuery] = field(default_factory=dict)
+    queries: Mapping[str, LocalQuery] = field(default_factory=dict)
     """What the agent can be asked, by name, once everything stands."""
     flush_statuses: Callable[[float], Awaitable[None]] = _nothing_to_flush
     """Wait until the API server has been told every pod's status, at most the given seconds."""

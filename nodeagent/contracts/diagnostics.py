@@ -9,9 +9,9 @@ import msgspec
 
 from nodeagent.model.wire import WireStruct
 
-WHY_QUESTION = "why"
+WHY_QUERY = "why"
 """Asked with a :class:`WhyRequest`, answered with a :class:`PodExplanation`."""
-STATUS_QUESTION = "status"
+STATUS_QUERY = "status"
 """Asked without arguments, answered with a :class:`NodeOverview`."""
 
 

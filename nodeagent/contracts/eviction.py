@@ -12,7 +12,7 @@ from nodeagent.contracts.stats import PodUsage
 from nodeagent.model.pod import Pod
 from nodeagent.model.wire import WireStruct
 
-PLAN_QUESTION = "evict.plan"
+PLAN_QUERY = "evict.plan"
 """Asked with a :class:`PlanRequest` on the agent's local socket, answered with an :class:`EvictionPlan`."""
 
 

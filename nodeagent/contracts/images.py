@@ -41,11 +41,11 @@ class PullInProgress:
     image: str
     since: float
     """Monotonic time at which it was asked for."""
-    waits: bool
+    queued: bool
     """Whether other pulls go first."""
     pods: tuple[str, ...] = ()
     """Full names of the pods that wait for it."""
-    asks: bool = False
+    resolving_credentials: bool = False
     """Whether pull secrets and credential providers are asked still, and nothing is pulled yet."""
 
 
@@ -57,7 +57,7 @@ class ProgressReportingImagePuller(Protocol):
         """Return the pulls under way, the oldest first."""
         ...
 
-    def held_back_seconds(self, pod: Pod, container: Container) -> float:
+    def backoff_seconds_left(self, pod: Pod, container: Container) -> float:
         """Return how long the back-off after failed pulls goes on; 0 where there is none."""
         ...
 
@@ -100,7 +100,7 @@ class CredentialLookupResult:
 
     credentials: tuple[Credentials, ...] = ()
     """What may open the image's registry, best first."""
-    inquiries: tuple[CredentialLookup, ...] = ()
+    lookups: tuple[CredentialLookup, ...] = ()
     """One a source, in the order of their precedence."""
 
 
@@ -108,7 +108,7 @@ class CredentialLookupResult:
 class DiagnosableCredentialProvider(CredentialProvider, Protocol):
     """A credential provider that also tells whom it asked, so that a pod's event can name a source that failed."""
 
-    async def inquire(self, image: str) -> CredentialLookupResult:
+    async def lookup(self, image: str) -> CredentialLookupResult:
         """Return the same credentials as :meth:`credentials`, with every inquiry. Must not raise."""
         ...
 
@@ -121,9 +121,9 @@ class CollectableImage:
     first_seen: datetime
     last_used: datetime | None = None
     """When a container was last seen to use it; ``None`` when none was."""
-    keeps: str = ""
+    retained_reason: str = ""
     """Why it has to stay (``in use``, ``pinned``, …); empty when it may go."""
-    goes: str = ""
+    removal_reason: str = ""
     """Why it goes, or would go now; empty when it stays."""
     error: str = ""
     """Why it could not be removed."""

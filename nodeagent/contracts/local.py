@@ -19,13 +19,13 @@ class LocalQuery:
 
     :param name: ``why``, ``evict.plan``; those of other plugins begin with the plugin's name and a dot.
     :param request: the type that the arguments are decoded to, a ``msgspec`` struct.
-    :param answer: gets the arguments and returns something that ``msgspec`` encodes; a ``ValueError`` or
+    :param handler: gets the arguments and returns something that ``msgspec`` encodes; a ``ValueError`` or
         ``NodeAgentError`` is told to whoever asks.
     """
 
     name: str
     request: type
-    answer: Callable[[Any], Awaitable[Any]]
+    handler: Callable[[Any], Awaitable[Any]]
 
 
 class NoArguments(msgspec.Struct, frozen=True):

@@ -138,7 +138,7 @@ class PodDirectory(Protocol):
         """Return what the runtime last showed of the pod."""
         ...
 
-    def wake(self, uid: str) -> None:
+    def trigger_sync(self, uid: str) -> None:
         """Have the pod's worker look again now; unknown pods are ignored."""
         ...
 

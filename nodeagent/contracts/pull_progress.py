@@ -9,7 +9,7 @@ from nodeagent.base.quantity import size_text
 from nodeagent.contracts.runtime import ImageService, ProgressReportingImageService, Transfer
 from nodeagent.errors import NodeAgentError
 
-LOOK_SECONDS = 1.0
+POLL_INTERVAL_SECONDS = 1.0
 
 
 class PullProgress:
@@ -18,11 +18,11 @@ class PullProgress:
     A runtime tells of all its pulls at once, so what another one receives meanwhile is counted as well. What was begun
     before and does not advance is left out. What is not under way any more has been received whole.
 
-    :ivar told: whether the runtime tells at all; ``None`` before it was asked.
+    :ivar supported: whether the runtime tells at all; ``None`` before it was asked.
     """
 
     def __init__(self) -> None:
-        self.told: bool | None = None
+        self.supported: bool | None = None
         self._before: dict[str, int] | None = None
         self._seen: dict[str, Transfer] = {}
 
@@ -31,14 +31,14 @@ class PullProgress:
         return sum(each.received_bytes for each in self._seen.values())
 
     @property
-    def known_bytes(self) -> int:
+    def total_bytes(self) -> int:
         """Of all parts that were seen so far; runtimes may begin further ones later."""
         return sum(max(each.received_bytes, each.total_bytes) for each in self._seen.values())
 
     def __str__(self) -> str:
-        return f"{size_text(self.received_bytes)} of {size_text(self.known_bytes)}"
+        return f"{size_text(self.received_bytes)} of {size_text(self.total_bytes)}"
 
-    def note(self, under_way: Sequence[Transfer]) -> None:
+    def update(self, under_way: Sequence[Transfer]) -> None:
         """Take the next look; the first one tells what was there before."""
         now = {each.ref: each for each in under_way}
         if self._before is None:
@@ -50,7 +50,7 @@ class PullProgress:
             if ref in self._seen or self._before.get(ref) != each.received_bytes:
                 self._seen[ref] = each
 
-    async def follow(self, images: ImageService, sleep: Callable[[float], Awaitable[None]]) -> None:
+    async def poll(self, images: ImageService, sleep: Callable[[float], Awaitable[None]]) -> None:
         """Look each second until cancelled; ends by itself when the runtime does not tell."""
         while isinstance(images, ProgressReportingImageService):
             try:
@@ -60,7 +60,7 @@ class PullProgress:
             else:
                 if found is None:
                     break
-                self.told = True
-                self.note(found)
-            await sleep(LOOK_SECONDS)
-        self.told = False
+                self.supported = True
+                self.update(found)
+            await sleep(POLL_INTERVAL_SECONDS)
+        self.supported = False

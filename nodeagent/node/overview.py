@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from nodeagent import __version__
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.diagnostics import (
-    STATUS_QUESTION,
+    STATUS_QUERY,
     ConditionLine,
     GaugeLine,
     LoopLine,
@@ -40,9 +40,9 @@ class Overview:
         self._context, self._node, self._pods, self._loops = context, node, pods, loops
         self._started_at = context.clock.wall()
 
-    def questions(self) -> Sequence[LocalQuery]:
+    def local_queries(self) -> Sequence[LocalQuery]:
         """Return what commands may ask."""
-        return (LocalQuery(STATUS_QUESTION, NoArguments, self.answer),)
+        return (LocalQuery(STATUS_QUERY, NoArguments, self.answer),)
 
     async def answer(self, _: NoArguments) -> NodeOverview:
         """Return the node as it is now; what cannot be measured is left out."""
@@ -76,7 +76,11 @@ class Overview:
             pods=list(self._pods()),
             pulls=[
                 PullLine(
-                    image=pull.image, pods=list(pull.pods), seconds=now - pull.since, waits=pull.waits, asks=pull.asks
+                    image=pull.image,
+                    pods=list(pull.pods),
+                    seconds=now - pull.since,
+                    waits=pull.queued,
+                    asks=pull.resolving_credentials,
                 )
                 for pull in (puller.pulls() if isinstance(puller, ProgressReportingImagePuller) else ())
             ],

@@ -10,7 +10,7 @@ import msgspec
 from nodeagent.base import identity
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.diagnostics import (
-    WHY_QUESTION,
+    WHY_QUERY,
     PodEvent,
     PodExplanation,
     PodLine,
@@ -45,9 +45,9 @@ class Explainer:
         self._context, self._workers, self._journal, self._plugins = context, workers, journal, plugins
         self._notes: dict[str, tuple[Stage, str, str]] = {}
 
-    def questions(self) -> Sequence[LocalQuery]:
+    def local_queries(self) -> Sequence[LocalQuery]:
         """Return what commands may ask."""
-        return (LocalQuery(WHY_QUESTION, WhyRequest, self.why),)
+        return (LocalQuery(WHY_QUERY, WhyRequest, self.why),)
 
     async def why(self, request: WhyRequest) -> PodExplanation:
         """Return where the pod is on its way.
@@ -141,9 +141,13 @@ class Explainer:
             observed=context.pods.observed(pod.uid),
             worker=worker,
             journal=self._journal.of(pod.uid),
-            pulling={p.image: (now - p.since, p.waits) for p in pulls if pod.full_name in p.pods and not p.asks},
+            pulling={
+                p.image: (now - p.since, p.queued)
+                for p in pulls
+                if pod.full_name in p.pods and not p.resolving_credentials
+            },
             deciding=self._deciding() if worker is None else "",
-            asking={p.image: now - p.since for p in pulls if pod.full_name in p.pods and p.asks},
+            asking={p.image: now - p.since for p in pulls if pod.full_name in p.pods and p.resolving_credentials},
             pending_volumes={name: now - began for name, began in pending.items()},
             working_seconds=None if since is None else now - since,
             now=context.clock.wall(),
@@ -168,7 +172,7 @@ class Explainer:
         puller = self._context.puller
         if at.stage is Stage.PULL and isinstance(puller, ProgressReportingImagePuller):
             held = [
-                puller.held_back_seconds(facts.pod, c) for _, c in facts.pod.containers() if c.name in at.containers
+                puller.backoff_seconds_left(facts.pod, c) for _, c in facts.pod.containers() if c.name in at.containers
             ]
             return max([due or 0.0, min(held, default=0.0)])
         if at.stage is Stage.READY:

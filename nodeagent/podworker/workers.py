@@ -112,7 +112,7 @@ class PodWorkers:
         """The sources that have not told yet which pods they want."""
         return self._desired.unheard
 
-    def wake(self, uid: str) -> None:
+    def trigger_sync(self, uid: str) -> None:
         worker = self._workers.get(uid)
         if worker is not None:
             worker.wake()

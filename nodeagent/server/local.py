@@ -82,7 +82,7 @@ class LocalServer:
                     error=f'this agent does not know the question "{request.question}" (it knows {known})'
                 )
             arguments: Any = msgspec.json.decode(request.arguments, type=question.request)
-            return LocalResponse(answer=msgspec.Raw(msgspec.json.encode(await question.answer(arguments))))
+            return LocalResponse(answer=msgspec.Raw(msgspec.json.encode(await question.handler(arguments))))
         except (msgspec.DecodeError, ValueError, NodeAgentError) as error:
             return LocalResponse(error=str(error))
         except Exception as error:  # a plugin's answer or our own slip: who asked shall not take it for a hanging agent

@@ -45,7 +45,7 @@ class FakePodDirectory:
         self.statuses: dict[str, PodStatus] = {}
         self.runtime_pods: dict[str, RuntimePod] = {}
         self.ended: set[str] = set()
-        self.woken: list[str] = []
+        self.triggered: list[str] = []
         self.kills: list[Kill] = []
 
     def add(self, pod: Pod, status: PodStatus | None = None, observed: RuntimePod | None = None) -> Pod:
@@ -72,8 +72,8 @@ class FakePodDirectory:
     def observed(self, uid: str) -> RuntimePod | None:
         return self.runtime_pods.get(uid)
 
-    def wake(self, uid: str) -> None:
-        self.woken.append(uid)
+    def trigger_sync(self, uid: str) -> None:
+        self.triggered.append(uid)
 
     def kill(
         self, uid: str, reason: KillReason, message: str, *, status_reason: str = "", grace_seconds: int | None = None
@@ -128,7 +128,7 @@ class FakeCgroups(Faults):
         self.made: dict[str, Pod] = {}
         self.removed: list[str] = []
         self.killed: list[tuple[str, str]] = []
-        self.elsewhere: set[str] = set()
+        self.missing: set[str] = set()
         """UIDs of pods whose containers run in other cgroups."""
         self.parent = "/pods/{uid}"
         self.resources: Callable[[Pod, Container | None], LinuxResources] = lambda _pod, _container: LinuxResources()
@@ -139,14 +139,14 @@ class FakeCgroups(Faults):
     def parent_of(self, pod: Pod) -> str:
         return self.parent.format(uid=pod.uid)
 
-    async def holds(self, pod: Pod) -> bool:
-        await self._pass("holds")
-        return pod.uid not in self.elsewhere
+    async def exists(self, pod: Pod) -> bool:
+        await self._pass("exists")
+        return pod.uid not in self.missing
 
     async def ensure_pod(self, pod: Pod) -> None:
         await self._pass("ensure_pod")
         self.made[pod.uid] = pod
-        self.elsewhere.discard(pod.uid)
+        self.missing.discard(pod.uid)
 
     async def remove_pod(self, pod_uid: str) -> None:
         await self._pass("remove_pod")

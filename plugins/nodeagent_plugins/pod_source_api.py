@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 def nodeagent_provide_pod_sources(context: AgentContext) -> Sequence[PodSource]:
     if context.api is None:
         return []
-    return [ApiPodSource(context.api, context.node_name, context.clock, node_known=context.node_known)]
+    return [ApiPodSource(context.api, context.node_name, context.clock, node_known=context.wait_for_node)]
 
 
 class ApiPodSource:

@@ -20,7 +20,7 @@ from nodeagent.base.duration import Duration
 from nodeagent.base.secret import Secret
 from nodeagent.config.settings import NodeSettings
 from nodeagent.contracts.api import CONFIG_MAPS, CORE_EVENTS, NODES, PODS, SECRETS, SERVICE_ACCOUNTS
-from nodeagent.contracts.eviction import PLAN_QUESTION
+from nodeagent.contracts.eviction import PLAN_QUERY
 from nodeagent.contracts.server import AuthorizationAttributes, RequestCredentials, User
 from nodeagent.testing import (
     FakeApi,
@@ -436,7 +436,7 @@ class TestEvictionPlan(LocalQuestionContract):
     @pytest.fixture
     async def question(self, context):
         (question,) = provided(eviction, "nodeagent_provide_local_queries", context)
-        assert question.name == PLAN_QUESTION
+        assert question.name == PLAN_QUERY
         return question
 
 

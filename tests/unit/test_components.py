@@ -207,7 +207,7 @@ def test_hook_provide_routes(tmp_path):
 
 
 def test_hook_provide_local_queries(tmp_path):
-    query = LocalQuery("third party", NoArguments, answer=_nothing)
+    query = LocalQuery("third party", NoArguments, handler=_nothing)
     context, plugins = assemble(tmp_path, providing("nodeagent_provide_local_queries", [query]))
 
     assert provide_local_queries(context, plugins) == [query]

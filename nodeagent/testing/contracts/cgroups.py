@@ -30,7 +30,7 @@ class CgroupManagerContract:
         for _ in range(2):
             await cgroups.ensure_pod(pod)
         assert list(await cgroups.pods()) == [pod.uid]
-        assert await cgroups.holds(pod)
+        assert await cgroups.exists(pod)
         for _ in range(2):
             await cgroups.remove_pod(pod.uid)
         assert list(await cgroups.pods()) == []

@@ -61,5 +61,5 @@ class ImageCollectorContract:
 def goes(collection: ImageCollection, name: str) -> bool:
     """Tell whether a collection removed, or would remove, an image; it has to know it, and to say why."""
     (image,) = [one for one in collection.images if name in one.image.repo_tags]
-    assert bool(image.goes) != bool(image.keeps), f"{name}: one reason is told, to stay or to go"
-    return bool(image.goes)
+    assert bool(image.removal_reason) != bool(image.retained_reason), f"{name}: one reason is told, to stay or to go"
+    return bool(image.removal_reason)

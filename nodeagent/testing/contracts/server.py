@@ -142,12 +142,12 @@ class LocalQuestionContract:
         assert re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*", question.name)
 
     async def test_answers_with_something_that_can_be_sent(self, question: LocalQuery, arguments: bytes) -> None:
-        answer = await question.answer(msgspec.json.decode(arguments, type=question.request))
+        answer = await question.handler(msgspec.json.decode(arguments, type=question.request))
         assert msgspec.json.decode(msgspec.json.encode(answer)) is not None
 
     async def test_takes_no_arguments_of_another_kind(self, question: LocalQuery) -> None:
         with pytest.raises((msgspec.ValidationError, ValueError, NodeAgentError)):
-            await question.answer(msgspec.json.decode(b'"something else"', type=question.request))
+            await question.handler(msgspec.json.decode(b'"something else"', type=question.request))
 
 
 def _plain(handler: object) -> object:

@@ -54,7 +54,7 @@ class PlainCgroups:
     def parent_of(self, pod: Pod) -> str:
         return self._spelled(self._root) if self._root else ""
 
-    async def holds(self, pod: Pod) -> bool:
+    async def exists(self, pod: Pod) -> bool:
         return True
 
     async def ensure_pod(self, pod: Pod) -> None:
@@ -145,7 +145,7 @@ class TreeCgroups(PlainCgroups):
     def parent_of(self, pod: Pod) -> str:
         return self._spelled(names.pod_name(self._root, qos_class(pod), pod.uid))
 
-    async def holds(self, pod: Pod) -> bool:
+    async def exists(self, pod: Pod) -> bool:
         """Tell whether the pod's cgroup is there."""
         if pod.uid in self._made:
             return True

@@ -22,11 +22,11 @@ class ExecCredentials:
 
     async def credentials(self, image: str) -> Sequence[Credentials]:
         """Return what may open *image*'s registry, the most specific first."""
-        return (await self.inquire(image)).credentials
+        return (await self.lookup(image)).credentials
 
-    async def inquire(self, image: str) -> CredentialLookupResult:
+    async def lookup(self, image: str) -> CredentialLookupResult:
         """Return the same with what every provider was asked and answered."""
-        inquiries = tuple(await asyncio.gather(*(provider.inquire(image) for provider in self._providers)))
+        inquiries = tuple(await asyncio.gather(*(provider.lookup(image) for provider in self._providers)))
         return CredentialLookupResult(combine(inquiries, image), inquiries)
 
 

@@ -73,7 +73,7 @@ class ExecProvider:
         self._usual_key = CacheKeyType.IMAGE
         self._flights: dict[Key, _Flight] = {}
 
-    async def inquire(self, image: str) -> CredentialLookup:
+    async def lookup(self, image: str) -> CredentialLookup:
         """Return what the provider says about *image*, if a pattern matches it; never raises.
 
         Whoever asks while an answer to the same question is under way shares it. Which questions are the same is told

@@ -16,7 +16,7 @@ from nodeagent import hookimpl
 from nodeagent.base import identity
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.eviction import PLAN_QUESTION, PlanRequest
+from nodeagent.contracts.eviction import PLAN_QUERY, PlanRequest
 from nodeagent.contracts.local import LocalQuery
 from nodeagent.contracts.node import NodeConditionReport, NodeReport
 from nodeagent.contracts.pods import Rejection
@@ -69,7 +69,7 @@ class Eviction:
 
     @hookimpl
     def nodeagent_provide_local_queries(self) -> Sequence[LocalQuery]:
-        return (LocalQuery(PLAN_QUESTION, PlanRequest, self.manager.plan),)
+        return (LocalQuery(PLAN_QUERY, PlanRequest, self.manager.plan),)
 
     @hookimpl(tryfirst=True)
     async def nodeagent_admit_pod(self, pod: Pod) -> Rejection | None:

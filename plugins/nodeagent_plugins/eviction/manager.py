@@ -174,7 +174,7 @@ class EvictionManager:
         due = self._pressure.update(measure.signals, self._clock.now())
         if self.conditions != before:
             _log.info("Pressure changed", extra={"conditions": " ".join(sorted(self.conditions)) or "none"})
-            self._context.wake_node()
+            self._context.trigger_node_status()
         return due
 
     async def plan(self, request: PlanRequest) -> EvictionPlan:

@@ -62,7 +62,7 @@ class ImageGc:
         if disk not in ("nodefs", "imagefs"):
             return None
         done = await self._collector.reclaim(RECLAIM_SECONDS)
-        gone = [found for found in done.images if found.goes and not found.error]
+        gone = [found for found in done.images if found.removal_reason and not found.error]
         names = [(found.image.repo_tags or found.image.repo_digests or (found.image.id,))[0] for found in gone]
         return Reclaimed(sum(found.image.size_bytes for found in gone), names)
 

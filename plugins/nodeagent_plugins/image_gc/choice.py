@@ -89,9 +89,10 @@ def too_old(found: Sequence[CollectableImage], policy: Policy, now: datetime) ->
         return []
     why = f"unused for longer than {policy.maximum_age}"
     return [
-        replace(one, keeps="", goes=why)
+        replace(one, retained_reason="", removal_reason=why)
         for one in found
-        if one.keeps not in (IN_USE, PINNED) and now - max(one.last_used or one.first_seen, one.first_seen) > limit
+        if one.retained_reason not in (IN_USE, PINNED)
+        and now - max(one.last_used or one.first_seen, one.first_seen) > limit
     ]
 
 

@@ -109,9 +109,9 @@ class Collector:
         for one in left:
             if freed >= wanted or self._context.clock.now() >= until:
                 break
-            if one.image.id in handled or one.keeps:
+            if one.image.id in handled or one.retained_reason:
                 continue
-            done = await self._remove(replace(one, goes=why), dry_run)
+            done = await self._remove(replace(one, removal_reason=why), dry_run)
             gone.append(done)
             freed += 0 if done.error else one.image.size_bytes
         fates = {one.image.id: one for one in gone}
@@ -174,7 +174,7 @@ class Collector:
             self._records.pop(one.image.id, None)
         REMOVED.inc()
         shown = (one.image.repo_tags or one.image.repo_digests or (one.image.id,))[0]
-        _log.info("Image removed", extra={"image": shown, "bytes": one.image.size_bytes, "reason": one.goes})
+        _log.info("Image removed", extra={"image": shown, "bytes": one.image.size_bytes, "reason": one.removal_reason})
         return one
 
 

@@ -123,7 +123,7 @@ class Puller:
         ]
         return sorted([*pulls, *self._asking.values()], key=lambda pull: pull.since)
 
-    def held_back_seconds(self, pod: Pod, container: Container) -> float:
+    def backoff_seconds_left(self, pod: Pod, container: Container) -> float:
         """Return how long the back-off after failed pulls of the container's image goes on."""
         return self._backoff.remaining(f"{pod.uid}_{container.image}")
 
@@ -211,11 +211,11 @@ class Puller:
             return ""
         if not own.began.is_set():
             return ", other pulls go first"
-        if own.progress.told is False:
+        if own.progress.supported is False:
             return ", the runtime does not tell how much it has received"
         others = sum(one.began.is_set() for one in pulls) - 1
         beside = f" together with {others} other pulls" if others else ""
-        return f", {own.progress} received{beside}" if own.progress.known_bytes else ""
+        return f", {own.progress} received{beside}" if own.progress.total_bytes else ""
 
     async def _inspect(self, regarding: ObjectReference, image: str) -> Image | None:
         try:
@@ -227,7 +227,9 @@ class Puller:
     async def _ask_credentials(self, pod: Pod, image: str, name: ImageName) -> tuple[Credentials, ...]:
         """Return what to try, and show meanwhile that it is asked for: a provider may take its time."""
         asking = object()
-        self._asking[asking] = PullInProgress(image, self._context.clock.now(), False, (pod.full_name,), asks=True)
+        self._asking[asking] = PullInProgress(
+            image, self._context.clock.now(), False, (pod.full_name,), resolving_credentials=True
+        )
         try:
             return await self._credentials(pod, name)
         finally:
@@ -260,7 +262,7 @@ class Puller:
         found = read_pull_secrets(secrets).lookup(name.repository)
         for provider in self._providers:
             if isinstance(provider, DiagnosableCredentialProvider):
-                answer = await provider.inquire(name.repository)
+                answer = await provider.lookup(name.repository)
                 found.extend(answer.credentials)
                 self._tell_failures(pod, answer)
             else:
@@ -268,7 +270,7 @@ class Puller:
         return tuple(dict.fromkeys(found))
 
     def _tell_failures(self, pod: Pod, answer: CredentialLookupResult) -> None:
-        for inquiry in answer.inquiries:
+        for inquiry in answer.lookups:
             if inquiry.failure:
                 note = (
                     f'Credential provider "{inquiry.source}" {inquiry.failure}; '
@@ -315,7 +317,7 @@ class Puller:
             if not self._rate.try_take():
                 return _Pulled(error="pull QPS exceeded")
             started, errors = self._context.clock.now(), []
-            looks = progress.follow(self._context.images, self._context.clock.sleep)
+            looks = progress.poll(self._context.images, self._context.clock.sleep)
             following = self._context.tasks.start(looks, f"progress/{image}")
             try:
                 for credential in credentials or (None,):

@@ -131,7 +131,7 @@ class BundledPodSyncer:
             await self._kill(step, actions.kills)
         if not actions.create_sandbox and not actions.starts:
             if not actions.stop_pod:
-                if step.observed.alive and not await self._context.cgroups.holds(step.pod):
+                if step.observed.alive and not await self._context.cgroups.exists(step.pod):
                     _log.warning("Pod runs outside its cgroup and is started anew", extra={"pod": step.pod.full_name})
                     await self._stop_pod(step, None)
                     return

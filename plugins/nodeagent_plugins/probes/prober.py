@@ -189,7 +189,7 @@ class _PodProbes:
             for waiting in (ProbeKind.READINESS, ProbeKind.LIVENESS):
                 if (name, waiting) in self._workers:
                     self._workers[name, waiting].worker.trigger()
-        self._context.pods.wake(self.uid)
+        self._context.pods.trigger_sync(self.uid)
 
     def record(self, field_path: str, type: EventType, reason: str, note: str) -> None:
         self._context.recorder.record(self._pod.reference(field_path), type, reason, note)

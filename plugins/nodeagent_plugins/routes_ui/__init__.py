@@ -15,7 +15,7 @@ from aiohttp import web
 from nodeagent import hookimpl
 from nodeagent.base import page
 from nodeagent.contracts.context import AgentContext
-from nodeagent.contracts.diagnostics import STATUS_QUESTION, WHY_QUESTION, WhyRequest
+from nodeagent.contracts.diagnostics import STATUS_QUERY, WHY_QUERY, WhyRequest
 from nodeagent.contracts.server import Exposure, Route
 
 ROOT = "/ui"
@@ -37,12 +37,12 @@ def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
         return web.Response(body=found.body, headers={**page.HEADERS, "Content-Type": found.content_type})
 
     async def status(request: web.Request) -> web.Response:
-        return _json(await context.questions[STATUS_QUESTION].answer(None))
+        return _json(await context.queries[STATUS_QUERY].handler(None))
 
     async def pod(request: web.Request) -> web.Response:
         wanted = WhyRequest(request.match_info["namespace"], request.match_info["pod"])
         try:
-            return _json(await context.questions[WHY_QUESTION].answer(wanted))
+            return _json(await context.queries[WHY_QUERY].handler(wanted))
         except ValueError as error:
             return web.Response(status=404, text=f"{error}\n")
 

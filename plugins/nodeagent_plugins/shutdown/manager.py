@@ -162,7 +162,7 @@ class ShutdownManager:
         self._shutting_down = shutting_down
         _log.info(note)
         self._context.recorder.record(self._context.node_reference(), EventType.NORMAL, "Shutdown", note)
-        self._context.wake_node()
+        self._context.trigger_node_status()
 
     # --- ending pods ----------------------------------------------------------------------------------------
 

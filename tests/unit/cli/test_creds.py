@@ -38,14 +38,14 @@ IDLE = CredentialLookup("idle")
 
 class Inquired:
     def __init__(self, *inquiries: CredentialLookup) -> None:
-        self.inquiries, self.image = inquiries, ""
+        self.lookups, self.image = inquiries, ""
 
     async def credentials(self, image: str) -> tuple[Credentials, ...]:
-        return (await self.inquire(image)).credentials
+        return (await self.lookup(image)).credentials
 
-    async def inquire(self, image: str) -> CredentialLookupResult:
+    async def lookup(self, image: str) -> CredentialLookupResult:
         self.image = image
-        return CredentialLookupResult(tuple(c for i in self.inquiries for c in i.auth.values()), self.inquiries)
+        return CredentialLookupResult(tuple(c for i in self.lookups for c in i.auth.values()), self.lookups)
 
 
 class Plain:

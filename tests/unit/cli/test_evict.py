@@ -12,7 +12,7 @@ import pytest
 from nodeagent.cli import local
 from nodeagent.cli.main import main
 from nodeagent.contracts.eviction import (
-    PLAN_QUESTION,
+    PLAN_QUERY,
     EvictionOutcome,
     EvictionPlan,
     PlannedPod,
@@ -57,7 +57,7 @@ class Agent:
         self.asked: list[tuple[Path, PlanRequest]] = []
 
     def ask(self, root: Path, question: str, arguments: PlanRequest, into: type[EvictionPlan]) -> EvictionPlan:
-        assert (question, into) == (PLAN_QUESTION, EvictionPlan)
+        assert (question, into) == (PLAN_QUERY, EvictionPlan)
         self.asked.append((root, arguments))
         if isinstance(self.answer, NodeAgentError):
             raise self.answer

@@ -31,40 +31,40 @@ class Telling(FakeImages):
 
 def test_parts_add_up_and_those_that_are_gone_count_whole() -> None:
     progress = PullProgress()
-    progress.note([])
-    progress.note([Transfer("a", MIB, 4 * MIB), Transfer("b", 0, 2 * MIB)])
-    progress.note([Transfer("b", MIB, 2 * MIB), Transfer("c", MIB, 0)])
+    progress.update([])
+    progress.update([Transfer("a", MIB, 4 * MIB), Transfer("b", 0, 2 * MIB)])
+    progress.update([Transfer("b", MIB, 2 * MIB), Transfer("c", MIB, 0)])
 
-    assert (progress.received_bytes, progress.known_bytes) == (6 * MIB, 7 * MIB)
+    assert (progress.received_bytes, progress.total_bytes) == (6 * MIB, 7 * MIB)
     assert str(progress) == "6 MiB of 7 MiB"
 
 
 def test_what_lay_there_before_counts_only_once_it_advances() -> None:
     progress = PullProgress()
-    progress.note([Transfer("left", 5, 10), Transfer("resumed", 5, 10)])
-    progress.note([Transfer("left", 5, 10), Transfer("resumed", 6, 10)])
+    progress.update([Transfer("left", 5, 10), Transfer("resumed", 5, 10)])
+    progress.update([Transfer("left", 5, 10), Transfer("resumed", 6, 10)])
 
-    assert (progress.received_bytes, progress.known_bytes) == (6, 10)
+    assert (progress.received_bytes, progress.total_bytes) == (6, 10)
 
 
 async def test_a_runtime_that_does_not_tell_is_asked_once(clock: FakeClock) -> None:
     for images in (FakeImages(), Telling(None)):
         progress = PullProgress()
 
-        await progress.follow(images, clock.sleep)
+        await progress.poll(images, clock.sleep)
 
-        assert progress.told is False
+        assert progress.supported is False
 
 
 async def test_a_runtime_that_is_away_is_asked_again(clock: FakeClock) -> None:
     images = Telling((), RuntimeUnavailable("away"), [Transfer("a", 1, 3)])
     progress = PullProgress()
-    task = asyncio.create_task(progress.follow(images, clock.sleep))
+    task = asyncio.create_task(progress.poll(images, clock.sleep))
 
     await clock.advance(3)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
-    assert progress.told
+    assert progress.supported
     assert progress.received_bytes == 1

@@ -37,7 +37,7 @@ async def test_the_overview_does_without_what_does_not_answer(clock, tmp_path):
     context = make_context(tmp_path, clock=clock)
     began = clock.now()
     context.puller.pulls = lambda: (PullInProgress("i", began, False, ("default/web",)),)
-    context.puller.held_back_seconds = lambda pod, container: 0.0
+    context.puller.backoff_seconds_left = lambda pod, container: 0.0
 
     async def away(*, fresh=False):
         raise RuntimeUnavailable("no answer")

@@ -22,11 +22,11 @@ from nodeagent.model.meta import ObjectReference
 from nodeagent.podworker.explain import LONG_SECONDS, Explainer
 from nodeagent.podworker.remedies import remedy
 from nodeagent.testing import FakeRecorder, make_container, make_context, make_pod
-from tests.unit.podworker.test_workers import House, living
+from tests.unit.podworker.test_workers import Harness, living
 
 
-class Answers(House):
-    """A house whose pods can be asked about."""
+class Answers(Harness):
+    """A harness whose pods can be asked about."""
 
     def __init__(self, clock, tmp_path, *plugins):
         super().__init__(clock, *plugins)
@@ -74,10 +74,10 @@ def sandbox(pod):
     )
 
 
-def observe(house, pod, *containers):
+def observe(harness, pod, *containers):
     """Have the runtime show the pod with a sandbox."""
     picture = RuntimePod(pod.uid, pod.name, pod.namespace, sandboxes=[sandbox(pod)], containers=containers)
-    house.cache.get = lambda uid: picture if uid == pod.uid else None
+    harness.cache.get = lambda uid: picture if uid == pod.uid else None
 
 
 def container(state=ContainerState.RUNNING, **fields):
@@ -89,13 +89,13 @@ def container(state=ContainerState.RUNNING, **fields):
 
 
 async def test_a_pod_that_serves_has_every_stage_behind_it(clock, tmp_path):
-    house, pod = Answers(clock, tmp_path), make_pod()
-    house.syncer = Waits()
-    observe(house, pod, container())
-    async with living(house):
-        await house.publish(pod)
+    harness, pod = Answers(clock, tmp_path), make_pod()
+    harness.syncer = Waits()
+    observe(harness, pod, container())
+    async with living(harness):
+        await harness.publish(pod)
 
-        found = await house.why()
+        found = await harness.why()
 
     assert found.ready and found.blocking is None and not found.cause
     assert set(states(found).values()) == {StageState.DONE}
@@ -108,11 +108,11 @@ async def test_a_plugin_that_keeps_pods_waiting_is_named(clock, tmp_path):
         async def nodeagent_admit_pod(self, pod):
             await asyncio.Event().wait()
 
-    house = Answers(clock, tmp_path, Slow())
-    async with living(house):
-        await house.publish(make_pod())
+    harness = Answers(clock, tmp_path, Slow())
+    async with living(harness):
+        await harness.publish(make_pod())
 
-        found = await house.why()
+        found = await harness.why()
 
     assert (found.blocking, found.blocked) == (Stage.ADMIT, False)
     assert re.search(r"still deciding about the pod, plugin \S+ takes its time \(nodeagent_admit_pod, ", found.cause)
@@ -124,11 +124,11 @@ async def test_a_pod_that_was_refused_names_the_plugin(clock, tmp_path):
         async def nodeagent_admit_pod(self, pod):
             return Rejection("OutOfcpu", "Node didn't have enough resource: cpu")
 
-    house = Answers(clock, tmp_path, Policy())
-    async with living(house):
-        await house.publish(make_pod())
+    harness = Answers(clock, tmp_path, Policy())
+    async with living(harness):
+        await harness.publish(make_pod())
 
-        found = await house.why()
+        found = await harness.why()
 
     assert (found.blocking, found.blocked, found.reason, found.plugin) == (Stage.ADMIT, True, "OutOfcpu", "plugin0")
     assert "enough resource: cpu" in found.cause
@@ -142,12 +142,12 @@ async def test_a_pod_that_a_plugin_holds_back_waits_for_the_next_try(clock, tmp_
         async def nodeagent_permit_pod(self, pod):
             return Rejection("Closed", "not before noon")
 
-    house = Answers(clock, tmp_path, Gate())
-    async with living(house):
-        await house.publish(make_pod())
+    harness = Answers(clock, tmp_path, Gate())
+    async with living(harness):
+        await harness.publish(make_pod())
         await clock.advance(1)
 
-        found = await house.why()
+        found = await harness.why()
 
     assert (found.blocking, found.reason, found.plugin) == (Stage.ADMIT, "Closed", "plugin0")
     assert found.cause == "not before noon"
@@ -156,13 +156,13 @@ async def test_a_pod_that_a_plugin_holds_back_waits_for_the_next_try(clock, tmp_
 
 
 async def test_a_volume_that_cannot_be_mounted_is_the_cause(clock, tmp_path):
-    house = Answers(clock, tmp_path)
-    house.syncer = Waits(VolumeError('configmap "site" not found'))
-    async with living(house):
-        await house.publish(make_pod(volumes=[{"name": "v", "configMap": {"name": "site"}}]))
+    harness = Answers(clock, tmp_path)
+    harness.syncer = Waits(VolumeError('configmap "site" not found'))
+    async with living(harness):
+        await harness.publish(make_pod(volumes=[{"name": "v", "configMap": {"name": "site"}}]))
         await clock.advance(1)
 
-        found = await house.why()
+        found = await harness.why()
 
     assert (found.blocking, found.reason) == (Stage.VOLUMES, "FailedMount")
     assert "configmap" in found.cause and found.remedy == remedy("FailedMount")
@@ -170,29 +170,29 @@ async def test_a_volume_that_cannot_be_mounted_is_the_cause(clock, tmp_path):
 
 
 async def test_a_volume_under_way_is_told_with_its_time(clock, tmp_path):
-    house = Answers(clock, tmp_path)
-    house.syncer.hang = True
+    harness = Answers(clock, tmp_path)
+    harness.syncer.hang = True
     mount = {"name": "data", "mountPath": "/data"}
     began = clock.now()
-    house.context.volumes.pending = lambda uid: {"data": began}
-    async with living(house):
+    harness.context.volumes.pending = lambda uid: {"data": began}
+    async with living(harness):
         pod = make_pod(containers=[make_container(volume_mounts=[mount])], volumes=[{"name": "data", "emptyDir": {}}])
-        await house.publish(pod)
+        await harness.publish(pod)
         await clock.advance(40)
 
-        found = await house.why()
+        found = await harness.why()
 
     assert (found.blocking, found.blocked, found.next_try_seconds) == (Stage.VOLUMES, False, 0)
     assert found.cause == "being prepared: data for 40 s"
 
 
 async def test_a_node_without_a_network_is_the_cause(clock, tmp_path):
-    house = Answers(clock, tmp_path)
-    house.network_problem = "cni plugin not initialized"
-    async with living(house):
-        await house.publish(make_pod())
+    harness = Answers(clock, tmp_path)
+    harness.network_problem = "cni plugin not initialized"
+    async with living(harness):
+        await harness.publish(make_pod())
 
-        found = await house.why()
+        found = await harness.why()
 
     assert (found.blocking, found.reason, found.cause) == (
         Stage.SANDBOX,
@@ -207,27 +207,29 @@ async def test_a_node_without_a_network_is_the_cause(clock, tmp_path):
     [(RuntimeUnavailable("no answer"), "RuntimeUnavailable"), (ValueError("pasta"), "Error")],
 )
 async def test_a_sandbox_that_cannot_be_made_is_the_cause(clock, tmp_path, error, reason):
-    house = Answers(clock, tmp_path)
-    house.syncer.error = error
-    async with living(house):
-        await house.publish(make_pod())
+    harness = Answers(clock, tmp_path)
+    harness.syncer.error = error
+    async with living(harness):
+        await harness.publish(make_pod())
 
-        found = await house.why()
+        found = await harness.why()
 
     assert (found.blocking, found.blocked, found.reason) == (Stage.SANDBOX, True, reason)
     assert found.next_try_seconds is not None
 
 
 async def test_an_image_that_cannot_be_had_tells_when_it_is_tried_again(clock, tmp_path):
-    house, pod = Answers(clock, tmp_path), make_pod()
-    house.syncer = Waits(waiting={"main": WaitingReason("ImagePullBackOff", 'Back-off pulling image "x"')}, retry=10.0)
-    house.context.puller.pulls = lambda: ()
-    house.context.puller.held_back_seconds = lambda pod, container: 35.0
-    observe(house, pod)
-    async with living(house):
-        await house.publish(pod)
+    harness, pod = Answers(clock, tmp_path), make_pod()
+    harness.syncer = Waits(
+        waiting={"main": WaitingReason("ImagePullBackOff", 'Back-off pulling image "x"')}, retry=10.0
+    )
+    harness.context.puller.pulls = lambda: ()
+    harness.context.puller.backoff_seconds_left = lambda pod, container: 35.0
+    observe(harness, pod)
+    async with living(harness):
+        await harness.publish(pod)
 
-        found = await house.why()
+        found = await harness.why()
 
     assert (found.blocking, found.reason) == (Stage.PULL, "ImagePullBackOff")
     assert found.cause == 'main: Back-off pulling image "x"'
@@ -238,36 +240,39 @@ async def test_an_image_that_cannot_be_had_tells_when_it_is_tried_again(clock, t
 @pytest.mark.parametrize(
     ("facts", "text"),
     [
-        ({"waits": True}, "waits for 25 s until other pulls are done"),
-        ({"waits": False}, "being pulled: i for 25 s"),
-        ({"waits": False, "asks": True}, "asking pull secrets and credential providers about i for 25 s"),
+        ({"queued": True}, "waits for 25 s until other pulls are done"),
+        ({"queued": False}, "being pulled: i for 25 s"),
+        (
+            {"queued": False, "resolving_credentials": True},
+            "asking pull secrets and credential providers about i for 25 s",
+        ),
     ],
 )
 async def test_a_pull_under_way_is_told(clock, tmp_path, facts, text):
-    house, pod = Answers(clock, tmp_path), make_pod()
-    house.syncer.hang = True
+    harness, pod = Answers(clock, tmp_path), make_pod()
+    harness.syncer.hang = True
     pull = PullInProgress("i", clock.now(), pods=("default/web",), **facts)
-    house.context.puller.pulls = lambda: (pull,)
-    house.context.puller.held_back_seconds = lambda pod, container: 0.0
-    observe(house, pod)
-    async with living(house):
-        await house.publish(pod)
+    harness.context.puller.pulls = lambda: (pull,)
+    harness.context.puller.backoff_seconds_left = lambda pod, container: 0.0
+    observe(harness, pod)
+    async with living(harness):
+        await harness.publish(pod)
         await clock.advance(25)
 
-        found = await house.why()
+        found = await harness.why()
 
     assert (found.blocking, found.blocked) == (Stage.PULL, False)
     assert text in found.cause
 
 
 async def test_a_container_that_ends_again_and_again_shows_its_exit_code(clock, tmp_path):
-    house, pod = Answers(clock, tmp_path), make_pod()
-    house.syncer = Waits(waiting={"main": WaitingReason("CrashLoopBackOff", "back-off 20s restarting")}, retry=20.0)
-    observe(house, pod, container(ContainerState.EXITED, exit_code=3, finished_at=3 * 10**9, reason="Error"))
-    async with living(house):
-        await house.publish(pod)
+    harness, pod = Answers(clock, tmp_path), make_pod()
+    harness.syncer = Waits(waiting={"main": WaitingReason("CrashLoopBackOff", "back-off 20s restarting")}, retry=20.0)
+    observe(harness, pod, container(ContainerState.EXITED, exit_code=3, finished_at=3 * 10**9, reason="Error"))
+    async with living(harness):
+        await harness.publish(pod)
 
-        found = await house.why()
+        found = await harness.why()
 
     assert (found.blocking, found.reason) == (Stage.START, "CrashLoopBackOff")
     assert "exit code 3" in found.cause
@@ -277,13 +282,13 @@ async def test_a_container_that_ends_again_and_again_shows_its_exit_code(clock, 
 
 @pytest.mark.parametrize("reason", ["CreateContainerConfigError", "CreateContainerError"])
 async def test_a_container_that_cannot_be_made_is_held_up_at_its_start_not_at_its_image(clock, tmp_path, reason):
-    house, pod = Answers(clock, tmp_path), make_pod()
-    house.syncer = Waits(waiting={"main": WaitingReason(reason, 'configmap "site" not found')}, retry=12.0)
-    observe(house, pod)
-    async with living(house):
-        await house.publish(pod)
+    harness, pod = Answers(clock, tmp_path), make_pod()
+    harness.syncer = Waits(waiting={"main": WaitingReason(reason, 'configmap "site" not found')}, retry=12.0)
+    observe(harness, pod)
+    async with living(harness):
+        await harness.publish(pod)
 
-        found = await house.why()
+        found = await harness.why()
 
     assert (found.blocking, found.blocked, found.reason) == (Stage.START, True, reason)
     assert found.cause == 'main: configmap "site" not found'
@@ -292,19 +297,19 @@ async def test_a_container_that_cannot_be_made_is_held_up_at_its_start_not_at_it
 
 
 async def test_a_pod_that_failed_shows_no_stage_under_way_and_one_line_says_why(clock, tmp_path):
-    house, pod = Answers(clock, tmp_path), make_pod(restart_policy="Never")
-    house.syncer = Waits()
+    harness, pod = Answers(clock, tmp_path), make_pod(restart_policy="Never")
+    harness.syncer = Waits()
     ended = container(ContainerState.EXITED, exit_code=3, finished_at=3 * 10**9, reason="Error")
     gone = dataclasses.replace(sandbox(pod), ready=False)
     picture = RuntimePod(pod.uid, pod.name, pod.namespace, sandboxes=[gone], containers=(ended,))
-    house.cache.get = lambda uid: picture
-    house.cache.refresh = lambda uid, touched=None: _soon(picture)
-    async with living(house):
-        await house.publish(pod)
+    harness.cache.get = lambda uid: picture
+    harness.cache.refresh = lambda uid, touched=None: _soon(picture)
+    async with living(harness):
+        await harness.publish(pod)
         await clock.advance(1)
 
-        found = await house.why()
-        (line,) = house.explainer.lines()
+        found = await harness.why()
+        (line,) = harness.explainer.lines()
 
     assert (found.phase, found.blocking) == ("Failed", None)
     assert StageState.WORKING not in states(found).values()
@@ -312,31 +317,31 @@ async def test_a_pod_that_failed_shows_no_stage_under_way_and_one_line_says_why(
 
 
 async def test_a_command_that_cannot_be_started_is_named(clock, tmp_path):
-    house, pod = Answers(clock, tmp_path), make_pod()
-    house.syncer = Waits(waiting={"main": WaitingReason("CrashLoopBackOff", "back-off 20s restarting")}, retry=20.0)
+    harness, pod = Answers(clock, tmp_path), make_pod()
+    harness.syncer = Waits(waiting={"main": WaitingReason("CrashLoopBackOff", "back-off 20s restarting")}, retry=20.0)
     ended = container(
         ContainerState.EXITED, exit_code=128, finished_at=3 * 10**9, reason="StartError", message="/nope: not found\n"
     )
-    observe(house, pod, ended)
-    async with living(house):
-        await house.publish(pod)
+    observe(harness, pod, ended)
+    async with living(harness):
+        await harness.publish(pod)
 
-        found = await house.why()
+        found = await harness.why()
 
     assert found.cause.endswith("it last ended with exit code 128 (StartError: /nope: not found)")
 
 
 async def test_a_probe_that_fails_is_the_cause(clock, tmp_path):
-    house, pod = Answers(clock, tmp_path), make_pod()
-    house.status._probes = lambda container_id, kind: kind  # no probe has succeeded
-    house.syncer = Waits()
-    observe(house, pod, container())
-    async with living(house):
-        await house.publish(pod)
+    harness, pod = Answers(clock, tmp_path), make_pod()
+    harness.status._probes = lambda container_id, kind: kind  # no probe has succeeded
+    harness.syncer = Waits()
+    observe(harness, pod, container())
+    async with living(harness):
+        await harness.publish(pod)
         for _ in range(3):
-            house.happened(pod, "Unhealthy", "Readiness probe failed: 503", "spec.containers{main}")
+            harness.happened(pod, "Unhealthy", "Readiness probe failed: 503", "spec.containers{main}")
 
-        found = await house.why()
+        found = await harness.why()
 
     assert (found.blocking, found.reason) == (Stage.READY, "Unhealthy")
     assert found.cause.startswith("main: Readiness probe failed: 503 (3 times")
@@ -344,67 +349,67 @@ async def test_a_probe_that_fails_is_the_cause(clock, tmp_path):
 
 
 async def test_a_pod_on_its_way_out_tells_what_still_runs(clock, tmp_path):
-    house, pod = Answers(clock, tmp_path), make_pod()
-    house.syncer = Waits()
-    observe(house, pod, container())
-    house.cache.refresh = lambda uid, touched=None: _soon(house.cache.get(uid))
-    async with living(house):
-        await house.publish(pod)
+    harness, pod = Answers(clock, tmp_path), make_pod()
+    harness.syncer = Waits()
+    observe(harness, pod, container())
+    harness.cache.refresh = lambda uid, touched=None: _soon(harness.cache.get(uid))
+    async with living(harness):
+        await harness.publish(pod)
         metadata = msgspec.structs.replace(pod.metadata, deletion_timestamp=datetime(2024, 1, 1, tzinfo=UTC))
-        await house.publish(msgspec.structs.replace(pod, metadata=metadata))
+        await harness.publish(msgspec.structs.replace(pod, metadata=metadata))
         await clock.advance(1)
 
-        found = await house.why()
+        found = await harness.why()
 
     assert (found.blocking, found.ready) == (Stage.END, False)
     assert "something of it still runs" in found.cause
 
 
 async def test_a_pod_that_nobody_knows_says_who_has_not_spoken(clock, tmp_path):
-    house = Answers(clock, tmp_path)
-    async with living(house):
+    harness = Answers(clock, tmp_path)
+    async with living(harness):
         with pytest.raises(ValueError, match="some have told nothing yet: file"):
-            await house.why("nobody")
-        await house.publish(make_pod(namespace="other"))
+            await harness.why("nobody")
+        await harness.publish(make_pod(namespace="other"))
         with pytest.raises(ValueError, match="one of this name is in other"):
-            await house.why()
+            await harness.why()
 
 
 async def test_a_long_wait_is_told_in_the_pod_s_conditions(clock, tmp_path):
-    house, pod = Answers(clock, tmp_path), make_pod()
-    house.status._note = house.explainer.note
-    house.syncer = Waits(VolumeError('configmap "site" not found at try 1'))
+    harness, pod = Answers(clock, tmp_path), make_pod()
+    harness.status._note = harness.explainer.note
+    harness.syncer = Waits(VolumeError('configmap "site" not found at try 1'))
 
     def message():
-        return next(c.message for c in house.status.get(pod.uid).conditions if c.type == "Ready")
+        return next(c.message for c in harness.status.get(pod.uid).conditions if c.type == "Ready")
 
-    async with living(house):
-        await house.publish(pod)
+    async with living(harness):
+        await harness.publish(pod)
         assert message() == "containers with unready status: [main]"
 
         await clock.advance(LONG_SECONDS + 20)
         told = message()
-        house.syncer = Waits(VolumeError('configmap "site" not found at try 2'))
+        harness.syncer = Waits(VolumeError('configmap "site" not found at try 2'))
         await clock.advance(40)
 
         assert told == 'containers with unready status: [main]; volumes: configmap "site" not found at try 1'
         assert message() == told
 
-        house.syncer = Waits()
-        observe(house, pod, container())
-        house.workers.wake(pod.uid)
+        harness.syncer = Waits()
+        observe(harness, pod, container())
+        harness.workers.trigger_sync(pod.uid)
         await clock.advance(1)
         assert message() == ""
 
 
 async def test_pods_that_something_is_wrong_with_come_first(clock, tmp_path):
-    house = Answers(clock, tmp_path)
-    async with living(house):
-        await house.publish(make_pod("a"))
-        house.network_problem = "no network"
-        await house.publish(make_pod("a"), make_pod("z"))
+    harness = Answers(clock, tmp_path)
+    async with living(harness):
+        await harness.publish(make_pod("a"))
+        harness.network_problem = "no network"
+        await harness.publish(make_pod("a"), make_pod("z"))
 
-        lines = house.explainer.lines()
+        lines = harness.explainer.lines()
 
     assert [(line.name, line.blocked) for line in lines] == [("z", True), ("a", False)]
 

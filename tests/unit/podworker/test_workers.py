@@ -63,7 +63,7 @@ class OneContainerSyncer:
         pass
 
 
-class House:
+class Harness:
     def __init__(self, clock, *plugins):
         self.clock, self.runtime, self.recorder = clock, FakeRuntime(clock), FakeRecorder()
         self.syncer = OneContainerSyncer(self.runtime)
@@ -84,7 +84,7 @@ class House:
             is_static=is_static,
             mirror_of=lambda pod: None,
             gates=build_gates({}),
-            wake=self.workers.wake,
+            wake=self.workers.trigger_sync,
         )
 
     def parts(self):
@@ -109,56 +109,56 @@ class House:
 
 
 @asynccontextmanager
-async def living(house):
-    task = asyncio.create_task(house.workers.run())
+async def living(harness):
+    task = asyncio.create_task(harness.workers.run())
     try:
-        await house.clock.advance(0)
-        yield house
+        await harness.clock.advance(0)
+        yield harness
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
 
 @pytest.fixture
-async def house(clock):
-    async with living(House(clock)) as built:
+async def harness(clock):
+    async with living(Harness(clock)) as built:
         yield built
 
 
-async def test_a_wanted_pod_runs_and_is_reported_at_once(house):
+async def test_a_wanted_pod_runs_and_is_reported_at_once(harness):
     pod = make_pod("web")
 
-    await house.publish(pod)
+    await harness.publish(pod)
 
-    assert house.runtime.running() != []
-    assert house.workers.status(pod.uid).phase == "Running"
+    assert harness.runtime.running() != []
+    assert harness.workers.status(pod.uid).phase == "Running"
 
 
-async def test_a_pod_that_is_not_wanted_any_more_is_ended_and_removed(house):
+async def test_a_pod_that_is_not_wanted_any_more_is_ended_and_removed(harness):
     pod = make_pod("web")
-    await house.publish(pod)
+    await harness.publish(pod)
 
-    await house.publish()
+    await harness.publish()
 
-    assert house.runtime.running() == []
-    assert house.syncer.steps[-1] == ("remove", "web")
-    assert house.workers.get(pod.uid) is None
+    assert harness.runtime.running() == []
+    assert harness.syncer.steps[-1] == ("remove", "web")
+    assert harness.workers.get(pod.uid) is None
 
 
-async def test_a_finished_pod_stays_readable_until_nobody_wants_it(house):
+async def test_a_finished_pod_stays_readable_until_nobody_wants_it(harness):
     pod = make_pod("job", restart_policy="Never")
-    await house.publish(pod)
-    house.runtime.exit(house.runtime.pod(pod.uid).containers[0].id, 0)
-    await house.cache.refresh(pod.uid)
+    await harness.publish(pod)
+    harness.runtime.exit(harness.runtime.pod(pod.uid).containers[0].id, 0)
+    await harness.cache.refresh(pod.uid)
 
-    house.workers.wake(pod.uid)
-    await house.clock.advance(0)
+    harness.workers.trigger_sync(pod.uid)
+    await harness.clock.advance(0)
 
-    assert house.workers.status(pod.uid).phase == "Succeeded"
-    assert house.names("terminated") == ["job"]
-    assert house.names("remove") == []
-    await house.publish()
-    assert house.names("remove") == ["job"]
+    assert harness.workers.status(pod.uid).phase == "Succeeded"
+    assert harness.names("terminated") == ["job"]
+    assert harness.names("remove") == []
+    await harness.publish()
+    assert harness.names("remove") == ["job"]
 
 
 def deleted(pod, grace_seconds):
@@ -169,138 +169,140 @@ def deleted(pod, grace_seconds):
     return msgspec.structs.replace(pod, metadata=meta)
 
 
-async def test_deletion_uses_the_grace_of_the_request(house):
+async def test_deletion_uses_the_grace_of_the_request(harness):
     pod = make_pod("web")
-    await house.publish(pod)
+    await harness.publish(pod)
 
-    await house.publish(deleted(pod, 7))
+    await harness.publish(deleted(pod, 7))
 
-    assert house.syncer.graces == [7]
-
-
-async def test_ending_a_pod_cancels_a_step_that_hangs(house):
-    house.syncer.hang = True
-    await house.publish(make_pod("web"))
-    house.syncer.hang = False
-
-    await house.publish()
-
-    assert house.names("remove") == ["web"]
+    assert harness.syncer.graces == [7]
 
 
-async def test_the_runtime_being_away_delays_and_loses_nothing(house):
-    house.syncer.error = RuntimeUnavailable("runtime is away")
+async def test_ending_a_pod_cancels_a_step_that_hangs(harness):
+    harness.syncer.hang = True
+    await harness.publish(make_pod("web"))
+    harness.syncer.hang = False
+
+    await harness.publish()
+
+    assert harness.names("remove") == ["web"]
+
+
+async def test_the_runtime_being_away_delays_and_loses_nothing(harness):
+    harness.syncer.error = RuntimeUnavailable("runtime is away")
     pod = make_pod("web")
-    await house.publish(pod)
-    assert house.runtime.running() == []
-    house.syncer.error = None
+    await harness.publish(pod)
+    assert harness.runtime.running() == []
+    harness.syncer.error = None
 
-    await house.clock.advance(30)
+    await harness.clock.advance(30)
 
-    assert house.workers.status(pod.uid).phase == "Running"
+    assert harness.workers.status(pod.uid).phase == "Running"
 
 
 @pytest.mark.row("config.syncFrequency")
-async def test_a_pod_is_looked_at_again_once_a_sync_period(house):
-    await house.publish(make_pod("web"))
-    assert len(house.syncer.steps) == 1
+async def test_a_pod_is_looked_at_again_once_a_sync_period(harness):
+    await harness.publish(make_pod("web"))
+    assert len(harness.syncer.steps) == 1
 
-    await house.clock.advance(59)
-    assert len(house.syncer.steps) == 1
-    await house.clock.advance(35)
+    await harness.clock.advance(59)
+    assert len(harness.syncer.steps) == 1
+    await harness.clock.advance(35)
 
-    assert len(house.syncer.steps) == 2
-
-
-async def test_a_pod_network_that_is_not_ready_holds_only_pods_that_need_it(house):
-    house.network_problem = "NetworkPluginNotReady"
-    await house.publish(make_pod("web"), make_pod("host", host_network=True))
-    assert house.names("sync") == ["host"]
-    assert house.recorder.reasons() == ["NetworkNotReady"]
-    house.network_problem = ""
-
-    await house.clock.advance(2)
-
-    assert sorted(house.names("sync")) == ["host", "web"]
+    assert len(harness.syncer.steps) == 2
 
 
-async def test_a_readiness_gate_counts_as_soon_as_the_api_shows_it(house):
+async def test_a_pod_network_that_is_not_ready_holds_only_pods_that_need_it(harness):
+    harness.network_problem = "NetworkPluginNotReady"
+    await harness.publish(make_pod("web"), make_pod("host", host_network=True))
+    assert harness.names("sync") == ["host"]
+    assert harness.recorder.reasons() == ["NetworkNotReady"]
+    harness.network_problem = ""
+
+    await harness.clock.advance(2)
+
+    assert sorted(harness.names("sync")) == ["host", "web"]
+
+
+async def test_a_readiness_gate_counts_as_soon_as_the_api_shows_it(harness):
     pod = make_pod("web", readiness_gates=[{"conditionType": "example.com/ok"}])
-    await house.publish(pod)
-    await house.clock.advance(1)
+    await harness.publish(pod)
+    await harness.clock.advance(1)
     ready = PodCondition(type="example.com/ok", status="True")
 
-    await house.publish(msgspec.structs.replace(pod, status=PodStatus(phase="Running", conditions=[ready])))
-    await house.clock.settle()
+    await harness.publish(msgspec.structs.replace(pod, status=PodStatus(phase="Running", conditions=[ready])))
+    await harness.clock.settle()
 
-    conditions = {condition.type: condition.status for condition in house.workers.status(pod.uid).conditions}
+    conditions = {condition.type: condition.status for condition in harness.workers.status(pod.uid).conditions}
     assert (conditions["ContainersReady"], conditions["Ready"]) == ("True", "True")
 
 
-async def test_a_pod_that_the_api_calls_failed_is_ended(house):
+async def test_a_pod_that_the_api_calls_failed_is_ended(harness):
     pod = make_pod("web")
-    await house.publish(pod)
+    await harness.publish(pod)
     failed = PodStatus(phase="Failed", reason="NodeLost", message="nobody heard of it")
 
-    await house.publish(msgspec.structs.replace(pod, status=failed))
-    await house.clock.advance(0)
+    await harness.publish(msgspec.structs.replace(pod, status=failed))
+    await harness.clock.advance(0)
 
-    status = house.workers.status(pod.uid)
+    status = harness.workers.status(pod.uid)
     assert (status.phase, status.reason, status.message) == ("Failed", "NodeLost", "nobody heard of it")
-    assert house.runtime.running() == []
+    assert harness.runtime.running() == []
 
 
-async def test_a_pod_past_its_deadline_fails(house):
+async def test_a_pod_past_its_deadline_fails(harness):
     pod = make_pod("job", active_deadline_seconds=30)
-    await house.publish(pod)
+    await harness.publish(pod)
 
-    await house.clock.advance(31)
+    await harness.clock.advance(31)
 
-    status = house.workers.status(pod.uid)
+    status = harness.workers.status(pod.uid)
     assert (status.phase, status.reason) == ("Failed", "DeadlineExceeded")
-    assert house.runtime.running() == []
+    assert harness.runtime.running() == []
 
 
-async def test_a_killed_pod_fails_with_the_reason_given(house):
+async def test_a_killed_pod_fails_with_the_reason_given(harness):
     pod = make_pod("web")
-    await house.publish(pod)
+    await harness.publish(pod)
 
-    house.workers.kill(pod.uid, KillReason.EVICTED, "node was low on memory", status_reason="Evicted", grace_seconds=0)
-    await house.clock.advance(0)
+    harness.workers.kill(
+        pod.uid, KillReason.EVICTED, "node was low on memory", status_reason="Evicted", grace_seconds=0
+    )
+    await harness.clock.advance(0)
 
-    status = house.workers.status(pod.uid)
+    status = harness.workers.status(pod.uid)
     assert (status.phase, status.reason, status.message) == ("Failed", "Evicted", "node was low on memory")
     assert [c.message for c in status.conditions if c.type == "DisruptionTarget"] == ["node was low on memory"]
-    assert house.syncer.graces == [1]
+    assert harness.syncer.graces == [1]
 
 
-async def test_a_preempted_pod_says_for_whom(house):
+async def test_a_preempted_pod_says_for_whom(harness):
     pod = make_pod("web")
-    await house.publish(pod)
+    await harness.publish(pod)
 
-    house.workers.kill(
+    harness.workers.kill(
         pod.uid, KillReason.PREEMPTED, "Preempted in order to admit critical pod", status_reason="Preempting"
     )
-    await house.clock.advance(0)
+    await harness.clock.advance(0)
 
-    status = house.workers.status(pod.uid)
+    status = harness.workers.status(pod.uid)
     assert (status.reason, status.message) == ("Preempting", "Preempted in order to admit critical pod")
     target = next(c for c in status.conditions if c.type == "DisruptionTarget")
     assert target.message == "Pod was preempted by Kubelet to accommodate a critical pod."
 
 
-async def test_a_later_request_to_end_a_pod_can_only_shorten_its_grace(house):
+async def test_a_later_request_to_end_a_pod_can_only_shorten_its_grace(harness):
     pod = make_pod("web", termination_grace_period_seconds=40)
-    await house.publish(pod)
-    house.syncer.stuck = True
-    house.workers.kill(pod.uid, KillReason.DEADLINE, "too long")
-    await house.clock.advance(0)
+    await harness.publish(pod)
+    harness.syncer.stuck = True
+    harness.workers.kill(pod.uid, KillReason.DEADLINE, "too long")
+    await harness.clock.advance(0)
 
     for grace in (600, 40, 7):
-        house.workers.kill(pod.uid, KillReason.DELETED, "", grace_seconds=grace)
-        await house.clock.advance(0)
+        harness.workers.kill(pod.uid, KillReason.DELETED, "", grace_seconds=grace)
+        await harness.clock.advance(0)
 
-    assert house.syncer.graces == [40, 7]
+    assert harness.syncer.graces == [40, 7]
 
 
 def probed_pod():
@@ -308,153 +310,155 @@ def probed_pod():
     return make_pod("web", containers=[make_container(readiness_probe={"exec": {"command": ["check"]}})])
 
 
-def ready(house, pod):
-    conditions = house.workers.status(pod.uid).conditions
+def ready(harness, pod):
+    conditions = harness.workers.status(pod.uid).conditions
     return {condition.type: condition.status for condition in conditions}["Ready"]
 
 
-async def test_failed_readiness_probe_is_reported_while_pod_terminates(house):
+async def test_failed_readiness_probe_is_reported_while_pod_terminates(harness):
     pod = probed_pod()
-    await house.publish(pod)
-    container = house.runtime.pod(pod.uid).containers[0]
-    house.prober.results[container.id, ProbeKind.READINESS] = ProbeResult.SUCCESS
-    house.workers.wake(pod.uid)
-    await house.clock.advance(0)
-    house.syncer.stuck = True
-    await house.publish(deleted(pod, 30))
-    before = ready(house, pod)
+    await harness.publish(pod)
+    container = harness.runtime.pod(pod.uid).containers[0]
+    harness.prober.results[container.id, ProbeKind.READINESS] = ProbeResult.SUCCESS
+    harness.workers.trigger_sync(pod.uid)
+    await harness.clock.advance(0)
+    harness.syncer.stuck = True
+    await harness.publish(deleted(pod, 30))
+    before = ready(harness, pod)
 
-    house.prober.results[container.id, ProbeKind.READINESS] = ProbeResult.FAILURE
-    house.workers.wake(pod.uid)
-    await house.clock.advance(0)
+    harness.prober.results[container.id, ProbeKind.READINESS] = ProbeResult.FAILURE
+    harness.workers.trigger_sync(pod.uid)
+    await harness.clock.advance(0)
 
-    assert house.runtime.running() == ["web/main"]
-    assert (before, ready(house, pod)) == ("True", "False")
-    assert house.names("terminating") == ["web"]
+    assert harness.runtime.running() == ["web/main"]
+    assert (before, ready(harness, pod)) == ("True", "False")
+    assert harness.names("terminating") == ["web"]
 
 
-async def test_exited_container_is_reported_while_another_one_stops(house):
+async def test_exited_container_is_reported_while_another_one_stops(harness):
     pod = make_pod("web", containers=["main", "slow"])
-    await house.publish(pod)
-    house.runtime.start("slow", pod)
-    house.syncer.stuck = True
-    await house.publish(deleted(pod, 30))
+    await harness.publish(pod)
+    harness.runtime.start("slow", pod)
+    harness.syncer.stuck = True
+    await harness.publish(deleted(pod, 30))
 
-    house.runtime.exit(house.runtime.pod(pod.uid).newest("main").id, 143)
-    await house.cache.refresh(pod.uid)
-    house.workers.wake(pod.uid)
-    await house.clock.advance(0)
+    harness.runtime.exit(harness.runtime.pod(pod.uid).newest("main").id, 143)
+    await harness.cache.refresh(pod.uid)
+    harness.workers.trigger_sync(pod.uid)
+    await harness.clock.advance(0)
 
-    status = house.workers.status(pod.uid)
+    status = harness.workers.status(pod.uid)
     main, slow = status.container_statuses
     assert (main.state.terminated.exit_code, slow.state.running is not None) == (143, True)
-    assert (status.phase, ready(house, pod)) == ("Running", "False")
+    assert (status.phase, ready(harness, pod)) == ("Running", "False")
 
 
-async def test_probe_result_is_reported_while_sync_step_blocks(house):
+async def test_probe_result_is_reported_while_sync_step_blocks(harness):
     pod = probed_pod()
-    await house.publish(pod)
-    house.syncer.hang = True
-    house.workers.wake(pod.uid)
-    await house.clock.advance(0)
-    before = ready(house, pod)
+    await harness.publish(pod)
+    harness.syncer.hang = True
+    harness.workers.trigger_sync(pod.uid)
+    await harness.clock.advance(0)
+    before = ready(harness, pod)
 
-    container = house.runtime.pod(pod.uid).containers[0]
-    house.prober.results[container.id, ProbeKind.READINESS] = ProbeResult.SUCCESS
-    house.workers.wake(pod.uid)
-    await house.clock.advance(0)
+    container = harness.runtime.pod(pod.uid).containers[0]
+    harness.prober.results[container.id, ProbeKind.READINESS] = ProbeResult.SUCCESS
+    harness.workers.trigger_sync(pod.uid)
+    await harness.clock.advance(0)
 
-    assert (before, ready(house, pod)) == ("False", "True")
+    assert (before, ready(harness, pod)) == ("False", "True")
 
 
-async def test_failed_report_during_step_does_not_end_reporting(house, monkeypatch, caplog):
+async def test_failed_report_during_step_does_not_end_reporting(harness, monkeypatch, caplog):
     pod = probed_pod()
-    await house.publish(pod)
-    house.syncer.stuck = True
-    await house.publish(deleted(pod, 30))
-    container = house.runtime.pod(pod.uid).containers[0]
-    house.prober.results[container.id, ProbeKind.READINESS] = ProbeResult.SUCCESS
+    await harness.publish(pod)
+    harness.syncer.stuck = True
+    await harness.publish(deleted(pod, 30))
+    container = harness.runtime.pod(pod.uid).containers[0]
+    harness.prober.results[container.id, ProbeKind.READINESS] = ProbeResult.SUCCESS
     with monkeypatch.context() as broken:
-        broken.setattr(house.cache, "get", lambda uid: 1 / 0)
-        house.workers.wake(pod.uid)
-        await house.clock.advance(0)
+        broken.setattr(harness.cache, "get", lambda uid: 1 / 0)
+        harness.workers.trigger_sync(pod.uid)
+        await harness.clock.advance(0)
 
-    house.workers.wake(pod.uid)
-    await house.clock.advance(0)
+    harness.workers.trigger_sync(pod.uid)
+    await harness.clock.advance(0)
 
     assert "Failed to report pod status during a step" in caplog.text
-    assert ready(house, pod) == "True"
+    assert ready(harness, pod) == "True"
 
 
-async def test_an_eviction_that_takes_much_longer_than_its_grace_is_told_once(house):
+async def test_an_eviction_that_takes_much_longer_than_its_grace_is_told_once(harness):
     pod = make_pod("web")
-    await house.publish(pod)
-    house.syncer.stuck = True
+    await harness.publish(pod)
+    harness.syncer.stuck = True
 
-    house.workers.kill(pod.uid, KillReason.EVICTED, "node was low on memory", status_reason="Evicted", grace_seconds=8)
-    await house.clock.advance(11)
-    assert "ExceededGracePeriod" not in house.recorder.reasons()
-    await house.clock.advance(100)
+    harness.workers.kill(
+        pod.uid, KillReason.EVICTED, "node was low on memory", status_reason="Evicted", grace_seconds=8
+    )
+    await harness.clock.advance(11)
+    assert "ExceededGracePeriod" not in harness.recorder.reasons()
+    await harness.clock.advance(100)
 
-    [told] = house.recorder.of("ExceededGracePeriod")
+    [told] = harness.recorder.of("ExceededGracePeriod")
     assert told.note == "Container runtime did not kill the pod within specified grace period."
 
 
-async def test_an_orphan_of_the_runtime_is_ended_once_all_sources_are_known(house):
+async def test_an_orphan_of_the_runtime_is_ended_once_all_sources_are_known(harness):
     stray = make_pod("stray")
-    house.runtime.start("main", stray)
-    await house.cache.refresh(stray.uid)
-    house.workers.end_orphans(list(house.cache.pods()))
-    await house.clock.advance(0)
-    assert house.runtime.running() != []
-    await house.publish()
+    harness.runtime.start("main", stray)
+    await harness.cache.refresh(stray.uid)
+    harness.workers.end_orphans(list(harness.cache.pods()))
+    await harness.clock.advance(0)
+    assert harness.runtime.running() != []
+    await harness.publish()
 
-    house.workers.end_orphans(list(house.cache.pods()))
-    await house.clock.advance(0)
+    harness.workers.end_orphans(list(harness.cache.pods()))
+    await harness.clock.advance(0)
 
-    assert house.runtime.running() == []
-    assert house.cache.get(stray.uid) is None
+    assert harness.runtime.running() == []
+    assert harness.cache.get(stray.uid) is None
 
 
-async def test_a_second_pod_of_one_name_is_told_in_an_event(house):
-    await house.publish(make_pod("web", uid="1"), make_pod("web", uid="2"))
+async def test_a_second_pod_of_one_name_is_told_in_an_event(harness):
+    await harness.publish(make_pod("web", uid="1"), make_pod("web", uid="2"))
 
-    [told] = house.recorder.of("FailedValidation")
+    [told] = harness.recorder.of("FailedValidation")
     assert told.regarding.uid == "2"
     assert told.note == ('Error validating pod web_default(2) from file due to duplicate pod name "web", ignoring')
 
 
-async def test_a_static_pod_waits_for_the_end_of_its_forerunner(house):
+async def test_a_static_pod_waits_for_the_end_of_its_forerunner(harness):
     annotations = {"kubernetes.io/config.source": "file"}
     old, new = (make_pod("web", uid=uid, annotations=annotations) for uid in ("1", "2"))
-    await house.publish(old)
+    await harness.publish(old)
 
-    await house.publish(new)
-    await house.clock.advance(1)
+    await harness.publish(new)
+    await harness.clock.advance(1)
 
-    steps = house.syncer.steps
+    steps = harness.syncer.steps
     assert steps.index(("remove", "web")) < len(steps) - 1
-    assert house.workers.status("2").phase == "Running"
+    assert harness.workers.status("2").phase == "Running"
 
 
 async def test_stopping_the_agent_leaves_pods_running(clock):
-    house = House(clock)
-    async with living(house):
-        await house.publish(make_pod("web"))
+    harness = Harness(clock)
+    async with living(harness):
+        await harness.publish(make_pod("web"))
 
-    assert house.runtime.running() != []
-    assert house.names("terminating") == []
+    assert harness.runtime.running() != []
+    assert harness.names("terminating") == []
 
 
 async def test_what_runs_already_is_adopted_and_not_started_again(clock):
-    house, pod = House(clock), make_pod("web")
-    house.runtime.start("main", pod)
-    await house.cache.refresh(pod.uid)
-    async with living(house):
-        await house.publish(pod)
+    harness, pod = Harness(clock), make_pod("web")
+    harness.runtime.start("main", pod)
+    await harness.cache.refresh(pod.uid)
+    async with living(harness):
+        await harness.publish(pod)
 
-    assert len(house.runtime.called("create_container")) == 0
-    assert len(house.runtime.running()) == 1
+    assert len(harness.runtime.called("create_container")) == 0
+    assert len(harness.runtime.running()) == 1
 
 
 class Refuser:
@@ -482,50 +486,50 @@ class Refuser:
 
 async def test_hook_admit_pod(clock):
     plugin = Refuser()
-    async with living(House(clock, plugin)) as house:
+    async with living(Harness(clock, plugin)) as harness:
         bad = make_pod("bad")
-        await house.publish(bad, make_pod("good"))
+        await harness.publish(bad, make_pod("good"))
 
-        status = house.workers.status(bad.uid)
+        status = harness.workers.status(bad.uid)
         assert (status.phase, status.reason) == ("Failed", "NotHere")
         assert status.message == "Pod was rejected: this node is full"
-        assert house.recorder.reasons() == ["NotHere"]
-        assert house.names("sync") == ["good"]
+        assert harness.recorder.reasons() == ["NotHere"]
+        assert harness.names("sync") == ["good"]
         assert plugin.admitted == ["good"]
-        assert [d.plugin for d in house.plugins.decisions] == ["plugin0"]
+        assert [d.plugin for d in harness.plugins.decisions] == ["plugin0"]
 
 
 async def test_an_admission_that_fails_rejects_the_pod(clock):
-    async with living(House(clock, Refuser(error=OSError("boom")))) as house:
+    async with living(Harness(clock, Refuser(error=OSError("boom")))) as harness:
         pod = make_pod("web")
-        await house.publish(pod)
+        await harness.publish(pod)
 
-        assert house.workers.status(pod.uid).reason == "UnexpectedAdmissionError"
+        assert harness.workers.status(pod.uid).reason == "UnexpectedAdmissionError"
 
 
 async def test_hook_pod_admitted(clock):
     plugin = Refuser()
-    async with living(House(clock, plugin)) as house:
-        await house.publish(make_pod("web"))
+    async with living(Harness(clock, plugin)) as harness:
+        await harness.publish(make_pod("web"))
 
         assert (plugin.admitted, plugin.terminated) == (["web"], [])
 
 
 async def test_hook_pod_terminated(clock):
     plugin = Refuser()
-    async with living(House(clock, plugin)) as house:
-        await house.publish(make_pod("web"))
-        await house.publish()
+    async with living(Harness(clock, plugin)) as harness:
+        await harness.publish(make_pod("web"))
+        await harness.publish()
 
         assert plugin.terminated == ["web"]
 
 
 async def test_hook_pod_status_changed(clock):
     plugin = Refuser()
-    house = House(clock, plugin)
-    sending = asyncio.create_task(house.status.run())
-    async with living(house):
-        await house.publish(make_pod("web"))
+    harness = Harness(clock, plugin)
+    sending = asyncio.create_task(harness.status.run())
+    async with living(harness):
+        await harness.publish(make_pod("web"))
         await clock.advance(0)
     sending.cancel()
     await asyncio.gather(sending, return_exceptions=True)
@@ -544,18 +548,18 @@ class Gate:
 
 async def test_hook_permit_pod(clock):
     gate = Gate()
-    async with living(House(clock, gate)) as house:
+    async with living(Harness(clock, gate)) as harness:
         pod = make_pod("web")
-        await house.publish(pod)
-        waiting = house.workers.status(pod.uid).container_statuses[0].state.waiting
+        await harness.publish(pod)
+        waiting = harness.workers.status(pod.uid).container_statuses[0].state.waiting
         assert (waiting.reason, waiting.message) == ("Blocked", "the gate is closed")
-        status = house.workers.status(pod.uid)
+        status = harness.workers.status(pod.uid)
         assert (status.phase, status.reason, status.message) == ("Pending", "Closed", "the gate is closed")
         gate.closed = False
 
-        await house.clock.advance(20)
+        await harness.clock.advance(20)
 
-        status = house.workers.status(pod.uid)
+        status = harness.workers.status(pod.uid)
         assert (status.phase, status.reason, status.message) == ("Running", "", "")
 
 
@@ -563,35 +567,35 @@ def working():
     return {labels: count for labels, count in WORKING.sample().items() if count}
 
 
-async def test_pods_are_counted_by_how_far_they_are_and_who_wants_them(house):
+async def test_pods_are_counted_by_how_far_they_are_and_who_wants_them(harness):
     static = make_pod("static", annotations={"kubernetes.io/config.source": "file"})
     job = make_pod("job", restart_policy="Never")
-    await house.publish(static, job)
+    await harness.publish(static, job)
     assert working() == {("sync", "desired", "true"): 1, ("sync", "desired", ""): 1}
-    house.runtime.exit(house.runtime.pod(job.uid).containers[0].id, 0)
-    await house.cache.refresh(job.uid)
-    house.workers.wake(job.uid)
-    await house.clock.advance(0)
+    harness.runtime.exit(harness.runtime.pod(job.uid).containers[0].id, 0)
+    await harness.cache.refresh(job.uid)
+    harness.workers.trigger_sync(job.uid)
+    await harness.clock.advance(0)
     assert working() == {("sync", "desired", "true"): 1, ("terminated", "desired", ""): 1}
 
     before = ORPHANS.value()
-    house.runtime.start("main", make_pod("stray"))
-    await house.cache.refresh("uid-stray")
-    house.workers.end_orphans(list(house.cache.pods()))
+    harness.runtime.start("main", make_pod("stray"))
+    await harness.cache.refresh("uid-stray")
+    harness.workers.end_orphans(list(harness.cache.pods()))
 
     assert working()["terminating", "runtime_only", "unknown"] == 1
     assert ORPHANS.value() == before + 1
     assert len(WORKING.sample()) == 15
 
 
-async def test_a_pod_that_comes_back_under_its_uid_is_counted(house):
+async def test_a_pod_that_comes_back_under_its_uid_is_counted(harness):
     pod = make_pod("web", annotations={"kubernetes.io/config.source": "file"})
     before = RESTARTED.value("true"), RESTARTED.value("")
-    await house.publish(pod)
+    await harness.publish(pod)
 
-    house.workers.publish("file", [])
-    house.workers.publish("file", [pod])
-    await house.clock.advance(1)
+    harness.workers.publish("file", [])
+    harness.workers.publish("file", [pod])
+    await harness.clock.advance(1)
 
     assert (RESTARTED.value("true"), RESTARTED.value("")) == (before[0] + 1, before[1])
-    assert house.workers.status(pod.uid).phase == "Running"
+    assert harness.workers.status(pod.uid).phase == "Running"

@@ -63,10 +63,10 @@ async def test_one_that_fails_costs_the_others_nothing(make_provider: MakeProvid
     bad = make_provider(answer, "bad")
     good = make_provider(response({"reg.io": login("bob")}), "good")
 
-    answered = await ExecCredentials([bad, good]).inquire("reg.io/x")
+    answered = await ExecCredentials([bad, good]).lookup("reg.io/x")
 
     assert [found.username for found in answered.credentials] == ["bob"]
-    assert [(inquiry.source, bool(inquiry.failure)) for inquiry in answered.inquiries] == [
+    assert [(inquiry.source, bool(inquiry.failure)) for inquiry in answered.lookups] == [
         ("bad", True),
         ("good", False),
     ]

@@ -42,8 +42,8 @@ async def test_provides_the_programs_of_the_file(context: AgentContext, caplog: 
     (provided,) = credential_exec.nodeagent_provide_credential_providers(context)
 
     assert isinstance(provided, ExecCredentials)
-    answer = await provided.inquire("elsewhere.io/x")
-    assert [inquiry.source for inquiry in answer.inquiries] == ["one", "two"]
+    answer = await provided.lookup("elsewhere.io/x")
+    assert [inquiry.source for inquiry in answer.lookups] == ["one", "two"]
     assert "providers[1].x is not a known field" in caplog.text
 
 

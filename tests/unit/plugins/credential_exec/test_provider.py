@@ -18,7 +18,7 @@ MakeProvider = Callable[..., ExecProvider]
 
 
 async def ask(provider: ExecProvider, *images: str) -> list[CredentialLookup]:
-    return list(await asyncio.gather(*(provider.inquire(image) for image in images)))
+    return list(await asyncio.gather(*(provider.lookup(image) for image in images)))
 
 
 @pytest.mark.row("credential.matchImages")
@@ -161,7 +161,7 @@ async def test_all_who_ask_for_one_image_share_one_process(
 ) -> None:
     provider = make_provider(response({"reg.io": login("bob")}, "Image"), hold="0s")
     programs.gate.clear()
-    asking = [asyncio.ensure_future(provider.inquire("reg.io/x")) for _ in range(5)]
+    asking = [asyncio.ensure_future(provider.lookup("reg.io/x")) for _ in range(5)]
     await clock.settle()
     asking[0].cancel()
     await clock.settle()

@@ -50,7 +50,7 @@ class Node:
             stats=self.stats,
             recorder=self.recorder,
         )
-        self.context.wake_node = self._wake_node
+        self.context.trigger_node_status = self._wake_node
         self.manager = EvictionManager(self.context, self.plugins)
         self._time = 0
 

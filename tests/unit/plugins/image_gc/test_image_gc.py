@@ -359,11 +359,11 @@ async def test_hook_provide_image_collector(node):
         plan = await tool.collect(dry_run=True)
         everything = await tool.collect(everything=True, dry_run=True)
 
-    assert [(one.image.repo_tags[0], one.keeps, one.goes) for one in plan.images] == [
+    assert [(one.image.repo_tags[0], one.retained_reason, one.removal_reason) for one in plan.images] == [
         ("reg.test/free:1", "", "the disk is 91 % full"),
         ("reg.test/new:1", "seen less than 2m0s ago", ""),
         ("reg.test/used:1", "in use", ""),
     ]
     assert (plan.used_percent, plan.wanted_bytes, plan.freed_bytes) == (91, 101, 300)
-    assert [bool(one.goes) for one in everything.images] == [True, False, False]
+    assert [bool(one.removal_reason) for one in everything.images] == [True, False, False]
     assert node.images.tags() == ["free", "new", "used"]

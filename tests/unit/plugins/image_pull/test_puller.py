@@ -184,7 +184,7 @@ async def test_tells_whose_credentials_are_asked_for_and_since_when(
     pulling = asyncio.create_task(ensure(puller, pod_of()))
     await clock.advance(30)
 
-    assert puller.pulls() == [PullInProgress(APP, asked_at, False, ("default/web",), asks=True)]
+    assert puller.pulls() == [PullInProgress(APP, asked_at, False, ("default/web",), resolving_credentials=True)]
     await clock.advance(30)
     await pulling
     assert puller.pulls() == []
@@ -236,7 +236,7 @@ async def test_names_a_credential_provider_that_failed_and_goes_on(
     images.serve(APP, ("bob", "right"))
 
     class Inquired(Provider):
-        async def inquire(self, image: str) -> CredentialLookupResult:
+        async def lookup(self, image: str) -> CredentialLookupResult:
             failed = CredentialLookup("slow", failure="did not answer within 60 s and was killed", detail="hunter2")
             return CredentialLookupResult(tuple(await self.credentials(image)), (failed, CredentialLookup("good")))
 

@@ -57,14 +57,14 @@ async def test_a_pod_that_runs_outside_its_cgroup_is_started_anew(bench):
     first = bench.id_of(pod, "main")
 
     bench.restart_agent()
-    bench.context.cgroups.elsewhere.add(pod.uid)
+    bench.context.cgroups.missing.add(pod.uid)
     outcome = await bench.sync(pod)
 
     assert bench.runtime.running() == []
     assert first in outcome.touched
     await bench.sync(pod, times=2)
     assert bench.runtime.running() == ["web/main"]
-    assert bench.context.cgroups.elsewhere == set()
+    assert bench.context.cgroups.missing == set()
 
 
 async def test_a_container_that_was_made_but_not_started_is_used(bench):

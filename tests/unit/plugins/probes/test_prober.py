@@ -77,7 +77,7 @@ async def test_before_the_first_result_the_field_s_values_hold(node: Node) -> No
     node.look(pod)
 
     assert node.results(web) == [GOOD, BAD, UNKNOWN]
-    assert node.directory.woken == []
+    assert node.directory.triggered == []
 
 
 async def test_a_container_without_probes_has_no_results(node: Node) -> None:
@@ -100,7 +100,7 @@ async def test_a_container_just_started_is_known_before_the_next_sync(node: Node
 
     assert first == [None, BAD, None]
     assert node.results(web) == [None, GOOD, None]
-    assert node.directory.woken == [pod.uid]
+    assert node.directory.triggered == [pod.uid]
 
 
 async def test_probes_each_period_after_the_initial_delay(node: Node, clock: FakeClock) -> None:
@@ -190,7 +190,7 @@ async def test_readiness_changes_after_its_thresholds(node: Node, clock: FakeClo
         seen.append(node.prober.result(web, READINESS))
 
     assert seen == [BAD, GOOD, GOOD, BAD, BAD, GOOD]
-    assert node.directory.woken == [pod.uid] * 3
+    assert node.directory.triggered == [pod.uid] * 3
     assert [event.note for event in node.recorder.of("Unhealthy")] == ["Readiness probe failed: output"] * 2
     assert node.recorder.events[0].regarding.field_path == "spec.containers{main}"
 

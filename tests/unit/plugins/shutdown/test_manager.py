@@ -75,7 +75,7 @@ class House:
         self.context: AgentContext = make_context(tmp_path, clock=clock)
         self.woken = 0
         self.problems: list[str] = []
-        self.context.wake_node = self._wake
+        self.context.trigger_node_status = self._wake
         self.context.flush_statuses = self._flush
         self.manager = ShutdownManager(periods, self.context, self.authority, self.problems.append)
         self.plugins: PluginManager = load_plugin(self.manager, name="shutdown.manager")
