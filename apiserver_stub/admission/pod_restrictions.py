@@ -12,8 +12,8 @@ from apiserver_stub.admission.config import HEAD, AdmissionError, check_kind, un
 from apiserver_stub.admission.reading import Reader, annotations_of
 from apiserver_stub.admission.tolerations import covers, merged
 from apiserver_stub.objects import Object
-from apiserver_stub.resources.pod_qos import qos_class
 from apiserver_stub.status import internal
+from apiserver_stub.validation.pod_qos import qos_class
 from nodeagent.base import identity
 
 _NAMES = identity.current()

@@ -39,8 +39,10 @@ class RuntimeClass(AdmissionPlugin):
                     text = f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
                     raise call.refuse(f"{text}pod.spec.nodeSelector[{key}] = {given[key]}")
             spec["nodeSelector"] = given
-        if more := scheduling.get("tolerations"):
-            spec["tolerations"] = merged(spec.get("tolerations") or [], more)
+        if found.get("scheduling") is not None:
+            tolerations = merged(spec.get("tolerations") or (), scheduling.get("tolerations") or ())
+            if tolerations:
+                spec["tolerations"] = tolerations
 
     async def validate(self, call: Call) -> None:
         given = call.obj["spec"].get("overhead")

@@ -28,7 +28,10 @@ class ServiceAccount(AdmissionPlugin):
 
     async def admit(self, call: Call) -> None:
         new = call.obj
-        if call.operation != "CREATE" or call.subresource or MIRROR in annotations_of(new):
+        if call.operation != "CREATE" or call.subresource:
+            return
+        if MIRROR in annotations_of(new):  # Static pods run as they are; an error precedes those in the object.
+            await self.validate(call)
             return
         spec = new["spec"]
         name = spec["serviceAccountName"] = spec["serviceAccount"] = spec.get("serviceAccountName") or "default"
@@ -39,7 +42,8 @@ class ServiceAccount(AdmissionPlugin):
         if wanted:
             mount_token(spec)
         if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
-            spec["imagePullSecrets"] = list(account["imagePullSecrets"])
+            spec["imagePullSecrets"] = [{"name": item.get("name") or ""} for item in account["imagePullSecrets"]]
+        await self.validate(call)
 
     async def validate(self, call: Call) -> None:
         if call.operation == "UPDATE" and call.subresource != "ephemeralcontainers":

@@ -100,7 +100,6 @@ def covers(wide: Object, narrow: Object) -> bool:
     seconds, wanted = wide.get("tolerationSeconds"), narrow.get("tolerationSeconds")
     if effect == "NoExecute" and seconds is not None and (wanted is None or wanted > seconds):
         return False
-    if operator == "Exists":
-        return True
-    same = (narrow.get("value") or "") == (wide.get("value") or "")
-    return same and (narrow.get("operator") or "Equal") == "Equal"
+    if operator == "Equal":  # As upstream, an unset operator of the narrow one is not the same as Equal here.
+        return narrow.get("operator") == "Equal" and (narrow.get("value") or "") == (wide.get("value") or "")
+    return operator == "Exists"

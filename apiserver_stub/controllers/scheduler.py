@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from apiserver_stub import objects
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.nodes import is_ready
-from apiserver_stub.resources.pods import bound
+from apiserver_stub.resources.pod_binding import bound
 from apiserver_stub.store import Keep, Outcome, Put, Record, StoreUnavailable
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ def drop_from_pod(gates: FeatureGates, new: Object, old: Object | None = None) -
             drop(spec)
     if not gates.enabled("AppArmor"):
         _drop_apparmor(new, old or {})
-    _drop_from_status(gates, new.get("status") or {}, old or {})
+    _drop_from_status(gates, new, old or {})
 
 
 def drop_from_budget(gates: FeatureGates, new: Object, old: Object | None = None) -> None:
@@ -58,12 +58,20 @@ def _drop_apparmor(new: Object, old: Object) -> None:
         del annotations[name]
 
 
-def _drop_from_status(gates: FeatureGates, status: Object, old: Object) -> None:
+def _drop_from_status(gates: FeatureGates, new: Object, old: Object) -> None:
+    """Drop from the status of *new* without changing that of *old*, which it may share."""
+    status = new.get("status")
+    if not status:
+        return
     before = old.get("spec") or {}
+    status = new["status"] = {**status}
     if not gates.enabled("InPlacePodVerticalScaling") and not _any_has("resizePolicy", before.get("containers")):
         for kind in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
-            _drop("allocatedResources", status.get(kind))
-            _drop("resources", status.get(kind))
+            if any("allocatedResources" in item or "resources" in item for item in status.get(kind) or ()):
+                status[kind] = [
+                    {name: value for name, value in item.items() if name not in ("allocatedResources", "resources")}
+                    for item in status[kind]
+                ]
         status.pop("resize", None)
     if not gates.enabled("DynamicResourceAllocation") and not before.get("resourceClaims"):
         status.pop("resourceClaimStatuses", None)

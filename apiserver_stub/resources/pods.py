@@ -1,97 +1,123 @@
-"""Pods: defaults, rules, the graceful deletion protocol, binding."""
+"""Pods: strategy and declaration of the resource."""
 
 from __future__ import annotations
 
-import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from apiserver_stub import objects
-from apiserver_stub.admission import Call
+from apiserver_stub import checking, schema
+from apiserver_stub.defaulting.pod_spec import POD, POD_STATUS
 from apiserver_stub.nodes import pods as streams
-from apiserver_stub.objects import Object, dig
-from apiserver_stub.reply import Reply
+from apiserver_stub.objects import Object, decode, dig, encode
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.evictions import evict
 from apiserver_stub.resources.gated_fields import drop_from_pod
-from apiserver_stub.resources.pod_defaults import apply_defaults
-from apiserver_stub.resources.pod_qos import qos_class
-from apiserver_stub.resources.pod_rules import validate_pod, validate_pod_update
+from apiserver_stub.resources.pod_binding import bind
 from apiserver_stub.resources.pod_status import ready_containers, restarts, shown_status
 from apiserver_stub.resources.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
-from apiserver_stub.status import Cause, conflict, done, forbidden_value, invalid, not_found, required
-from apiserver_stub.store import Outcome, Put, Record
+from apiserver_stub.status import Cause
+from apiserver_stub.validation.affinity import affinity_terms
+from apiserver_stub.validation.names import label_problems
+from apiserver_stub.validation.pod import validate_new_pod
+from apiserver_stub.validation.pod_exemptions import options_for_update
+from apiserver_stub.validation.pod_options import PodOptions
+from apiserver_stub.validation.pod_qos import qos_class
+from apiserver_stub.validation.pod_status import validate_pod_status
+from apiserver_stub.validation.pod_update import validate_ephemeral_update, validate_pod_update
+from apiserver_stub.validation.pod_warnings import pod_warnings
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
     from apiserver_stub.options import Options
-    from apiserver_stub.request import Request
     from nodeagent.base.gates import FeatureGates
 
+_IDENTITY = ("uid", "resourceVersion", "managedFields")
 _FINISHED = ("Succeeded", "Failed")
+_GATED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "lastProbeTime": None,
+    "lastTransitionTime": None,
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
+"""Condition of a pod that its scheduling gates keep from being scheduled."""
+
+
+def pod_options(gates: FeatureGates, *, allow_privileged: bool) -> PodOptions:
+    """Return the validation options of pod templates."""
+    return PodOptions(
+        allow_privileged=allow_privileged,
+        allow_host_ips=gates.enabled("PodHostIPs"),
+        allow_scheduling_changes=gates.enabled("PodSchedulingReadiness"),
+        allow_resize=gates.enabled("InPlacePodVerticalScaling"),
+        any_deletion_cost=not gates.enabled("PodDeletionCost"),
+    )
 
 
 class PodStrategy(Strategy):
     """A pod belongs to its node once bound: it goes when the node says that it is gone."""
 
     graceful = True
+    # Agents of old releases corrupt owner references in a way that breaks garbage collection.
     status_keeps = ("deletionTimestamp", "ownerReferences")
 
     def __init__(self, gates: FeatureGates, *, allow_privileged: bool = True) -> None:
         """With *allow_privileged* off no container gets all rights (spec: opt.allow-privileged)."""
-        self._gates, self._allow_privileged = gates, allow_privileged
+        self._gates = gates
+        self._options = replace(pod_options(gates, allow_privileged=allow_privileged), is_pod=True)
+        self._selects_by_keys = gates.enabled("MatchLabelKeysInPodAffinity")
 
     def default(self, new: Object) -> None:
-        apply_defaults(new)
+        POD.apply(new)
 
     def prepare_create(self, new: Object) -> None:
+        spec = new["spec"]
+        new["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
         drop_from_pod(self._gates, new)
-        new["status"] = {"phase": "Pending", "qosClass": qos_class(new["spec"])}
-        if new["spec"].get("ephemeralContainers"):
-            del new["spec"]["ephemeralContainers"]
+        if spec.get("schedulingGates"):
+            new["status"]["conditions"] = [dict(_GATED)]
+        if self._selects_by_keys and (affinity := spec.get("affinity")):
+            labels = new["metadata"].get("labels") or {}
+            for term in affinity_terms(affinity):
+                _select_by_keys(term, labels)
 
     def validate(self, new: Object) -> list[Cause]:
-        return validate_pod(new) + self._check_privileged(new)
-
-    def _check_privileged(self, new: Object) -> list[Cause]:
-        if self._allow_privileged:
-            return []
-        return [
-            forbidden_value(f"spec.{kind}[{index}].securityContext.privileged", "disallowed by cluster policy")
-            for kind in ("containers", "initContainers", "ephemeralContainers")
-            for index, container in enumerate(new["spec"].get(kind) or ())
-            if dig(container, ("securityContext", "privileged"))
-        ]
+        return validate_new_pod(new, self._options)
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         if subresource == "ephemeralcontainers":
-            added = dig(new, ("spec", "ephemeralContainers")) or []
+            POD.apply(new)
+            given = new["metadata"]
+            metadata = {**old["metadata"], **{name: given[name] for name in _IDENTITY if name in given}}
+            spec = {name: value for name, value in old["spec"].items() if name != "ephemeralContainers"}
+            if added := new["spec"].get("ephemeralContainers"):
+                spec["ephemeralContainers"] = added
             new.clear()
-            new.update({**old, "spec": {**old["spec"], "ephemeralContainers": added}})
-            apply_defaults(new)
+            new.update({**old, "metadata": metadata, "spec": spec})
+            drop_from_pod(self._gates, new, old)
             return
         super().prepare_update(new, old, subresource)
-        drop_from_pod(self._gates, new, old)
         if subresource == "status":
-            status = new.setdefault("status", {})
-            status.setdefault("qosClass", dig(old, ("status", "qosClass")) or qos_class(old["spec"]))
-            ips = status.get("podIPs")
-            if status.get("podIP") and not ips:
-                status["podIPs"] = [{"ip": status["podIP"]}]
-            elif ips and not status.get("podIP"):
-                status["podIP"] = ips[0]["ip"]
+            POD_STATUS.apply(new.setdefault("status", {}))
         else:
-            ephemeral = old["spec"].get("ephemeralContainers")
-            if ephemeral is not None:
-                new["spec"]["ephemeralContainers"] = ephemeral
-            else:
-                new["spec"].pop("ephemeralContainers", None)
+            drop_from_pod(self._gates, new, old)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        options = options_for_update(self._options, old["metadata"], old["spec"])
         if subresource == "status":
-            return []
+            return validate_pod_status(new, old, options)
         if subresource == "ephemeralcontainers":
-            return _validate_ephemeral(new, old) + self._check_privileged(new)
-        return validate_pod_update(new, old)
+            return validate_ephemeral_update(new, old, options)
+        return validate_pod_update(new, old, options, _with_defaults)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        if old is not None:  # Updates come from programs, and often.
+            return []
+        found = pod_warnings(new["metadata"], new["spec"])
+        if problems := label_problems(new["metadata"].get("name") or ""):
+            start = "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
+            found.insert(0, f"{start}a DNS label is recommended: [{' '.join(problems)}]")
+        return found
 
     def grace_seconds(self, obj: Object, requested: int | None) -> int:
         spec = obj["spec"]
@@ -100,7 +126,7 @@ class PodStrategy(Strategy):
         wanted: int = spec.get("terminationGracePeriodSeconds", 30) if requested is None else requested
         metadata = obj["metadata"]
         if "deletionTimestamp" not in metadata or wanted == 0:
-            return max(0, wanted)
+            return wanted if wanted >= 0 else 1
         under_way: int = metadata.get("deletionGracePeriodSeconds") or 0
         return min(under_way, wanted) if requested is not None else under_way
 
@@ -154,67 +180,6 @@ def resources(options: Options) -> list[Resource]:
     ]
 
 
-def bound(pod: Object, node: str) -> Object:
-    """Return *pod* assigned to *node*."""
-    conditions = [item for item in dig(pod, ("status", "conditions")) or () if item.get("type") != "PodScheduled"]
-    conditions.append(
-        {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": objects.now()}
-    )
-    return {
-        **pod,
-        "spec": {**pod["spec"], "nodeName": node},
-        "status": {**pod.get("status", {}), "conditions": conditions},
-    }
-
-
-async def bind(server: ApiServer, request: Request, resource: Resource) -> Reply:
-    """Assign a pod to the node that the Binding of the body names."""
-    from apiserver_stub.verbs.writing import DryRun, precondition_failed, read_object
-
-    info = request.info
-    binding = read_object(request, "Binding", "v1")
-    await server.admission.check(Call("CREATE", request, resource, binding, name=info.name, dry_run=request.dry_run))
-    node = (binding.get("target") or {}).get("name") or ""
-    name = info.name or binding["metadata"].get("name") or ""
-    if not node:
-        raise invalid("", "Binding", name, [required("target.name")])
-
-    def decide(current: Record | None) -> Outcome:
-        if current is None:
-            raise not_found("", "pods", name)
-        pod: Object = objects.decode(current.data)
-        for member, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
-            if (wanted := binding["metadata"].get(member)) and wanted != pod["metadata"][member]:
-                raise precondition_failed(resource, current.key, name, label, wanted, pod["metadata"][member])
-        if already := pod["spec"].get("nodeName"):
-            raise conflict("", "pods/binding", name, f'pod {name} is already assigned to node "{already}"')
-        if "deletionTimestamp" in pod["metadata"]:
-            raise conflict("", "pods/binding", name, f"pod {name} is being deleted, cannot be assigned to a host")
-        annotations = binding["metadata"].get("annotations")
-        if annotations:
-            pod["metadata"]["annotations"] = {**(pod["metadata"].get("annotations") or {}), **annotations}
-        if request.dry_run:
-            raise DryRun(pod)
-        return Put(objects.encode_for_store(bound(pod, node)))
-
-    with contextlib.suppress(DryRun):
-        await server.store.update("core/pods", objects.key_of(info.namespace, name), decide)
-    return Reply(201, obj=done(201))
-
-
-def _validate_ephemeral(new: Object, old: Object) -> list[Cause]:
-    before = {item.get("name"): item for item in old["spec"].get("ephemeralContainers") or ()}
-    after = {item.get("name"): item for item in new["spec"].get("ephemeralContainers") or ()}
-    field = "spec.ephemeralContainers"
-    causes = []
-    for name, container in before.items():
-        if name not in after:
-            causes.append(forbidden_value(field, f'existing ephemeral containers "{name}" may not be removed\n'))
-        elif after[name] != container:
-            causes.append(forbidden_value(field, f'existing ephemeral containers "{name}" may not be changed\n'))
-    return causes + [cause for cause in validate_pod(new) if cause.field.startswith(field)]
-
-
 def _gates(pod: Object) -> Any:
     gates = dig(pod, ("spec", "readinessGates")) or ()
     if not gates:
@@ -222,3 +187,24 @@ def _gates(pod: Object) -> Any:
     conditions = {item["type"]: item.get("status") for item in dig(pod, ("status", "conditions")) or ()}
     met = sum(conditions.get(gate.get("conditionType")) == "True" for gate in gates)
     return f"{met}/{len(gates)}"
+
+
+def _select_by_keys(term: Object, labels: Object) -> None:
+    """Add the label keys of a pod affinity term to its selector, with the values of the new pod's *labels*."""
+    if (selector := term.get("labelSelector")) is None:
+        return
+    for name, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
+        for key in term.get(name) or ():
+            if key in labels:
+                expressions = selector.setdefault("matchExpressions", [])
+                expressions.append({"key": key, "operator": operator, "values": [labels[key]]})
+
+
+def _with_defaults(spec: Object) -> Object:
+    """Return a stored *spec* as this release would store it, for a comparison with a new one."""
+    pod: Object = decode(encode({"metadata": {}, "spec": spec}))
+    if (shape := schema.of("v1", "Pod")) is not None:
+        checking.check(pod, shape, complete=True)
+    POD.apply(pod)
+    result: Object = pod["spec"]
+    return result

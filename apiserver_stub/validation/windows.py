@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from apiserver_stub.objects import Object
 from apiserver_stub.status import (
@@ -15,6 +14,7 @@ from apiserver_stub.status import (
     required,
 )
 from apiserver_stub.validation.names import subdomain_problems
+from apiserver_stub.validation.pod_containers import containers
 from apiserver_stub.validation.pod_options import PodOptions
 
 _SYSTEMS = ("linux", "windows")
@@ -64,7 +64,7 @@ def validate_host_processes(spec: Object, field: str, options: PodOptions) -> li
     of_pod = _host_process(spec)
     causes: list[Cause] = []
     total = hosted = 0
-    for path, container in _containers(spec, field):
+    for path, container in containers(spec, field):
         total += 1
         own = _host_process(container)
         if of_pod is not None and own is not None and own is not of_pod:
@@ -129,7 +129,7 @@ def _user_problems(text: str) -> list[str]:
 
 def _validate_linux(spec: Object, field: str) -> list[Cause]:
     detail = "windows options cannot be set for a linux pod"
-    contexts = [(field, spec), *_containers(spec, field)]
+    contexts = [(field, spec), *containers(spec, field)]
     return [
         forbidden_value(f"{path}.securityContext.windowsOptions", detail)
         for path, owner in contexts
@@ -141,7 +141,7 @@ def _validate_windows(spec: Object, field: str) -> list[Cause]:
     names = [f"{field}.{name}" for name in _NOT_IN_POD if _is_set(spec, name)]
     context = spec.get("securityContext") or {}
     names += [f"{field}.securityContext.{name}" for name in _NOT_IN_POD_CONTEXT if _is_set(context, name)]
-    for path, container in _containers(spec, field):
+    for path, container in containers(spec, field):
         context = container.get("securityContext") or {}
         names += [f"{path}.securityContext.{name}" for name in _NOT_IN_CONTEXT if _is_set(context, name)]
     return [forbidden_value(name, _NOT_FOR_WINDOWS) for name in names]
@@ -156,10 +156,3 @@ def _host_process(owner: Object) -> bool | None:
     windows = (owner.get("securityContext") or {}).get("windowsOptions") or {}
     value: bool | None = windows.get("hostProcess")
     return value
-
-
-def _containers(spec: Object, field: str) -> Iterator[tuple[str, Object]]:
-    """Yield the containers of every kind with their paths."""
-    for kind in ("initContainers", "containers", "ephemeralContainers"):
-        for index, container in enumerate(spec.get(kind) or ()):
-            yield f"{field}.{kind}[{index}]", container

@@ -14,6 +14,7 @@ from tests.differential.runner import Runner, Target, set_up
 OPTIONS = (
     *SERVER_OPTIONS,
     "--service-cluster-ip-range=10.96.0.0/24",
+    "--allow-privileged=true",
     "--enable-admission-plugins=NodeRestriction",
     "--disable-admission-plugins=ResourceQuota",  # its controller writes the status of quotas
     "--enable-garbage-collector=false",
@@ -45,7 +46,10 @@ async def _replay(target: Target, known: dict[str, Resource], recording: Recordi
     run = Runner(target, resource)
     result = Result(resource.name)
     bases = await run.bases()
-    pairs = [(Case("create", number), Outcome(201, obj=stored)) for number, (_, stored) in enumerate(recording.bases)]
+    pairs = [  # The warnings about the base objects are recorded with the cases that create them.
+        (Case("create", number), Outcome(201, obj=stored, warnings=ours.warnings))
+        for number, ((_, stored), ours) in enumerate(zip(recording.bases, bases, strict=True))
+    ]
     pairs += [(case, answer.outcome) for case, answer in recording.cases]
     outcomes = [*bases, *await run.run([case for case, _ in recording.cases])]
     rules = accepted()

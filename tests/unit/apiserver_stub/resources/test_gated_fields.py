@@ -102,7 +102,6 @@ STATUS_FIELDS = [
         for field in ("allocatedResources", "resources")
     ),
     ("DynamicResourceAllocation", {"resourceClaimStatuses": [{"name": "x"}]}, pod(resourceClaims=[{"name": "x"}])),
-    ("PodHostIPs", {"hostIPs": [{"ip": "10.0.0.1"}]}, pod() | {"status": {"hostIPs": [{"ip": "10.0.0.2"}]}}),
 ]
 
 
@@ -159,16 +158,31 @@ def test_a_field_is_taken_in_while_its_gate_is_on(
     ("gate", "status", "user"),
     [pytest.param(*case, marks=pytest.mark.row(f"gate.{case[0]}")) for case in STATUS_FIELDS],
 )
-def test_a_field_of_the_status_is_taken_in_while_its_gate_is_on(
+def test_disabled_status_field_is_dropped_by_the_next_update_of_the_pod(
     gate: str, status: dict[str, Any], user: dict[str, Any], on: bool
 ) -> None:
     rules = strategy("Pod", gate, on)
-    reported, kept = pod() | {"status": copy.deepcopy(status)}, copy.deepcopy(user) | {"status": copy.deepcopy(status)}
+    stored, used = pod() | {"status": copy.deepcopy(status)}, copy.deepcopy(user) | {"status": copy.deepcopy(status)}
+    changed, kept, reported = copy.deepcopy(stored), copy.deepcopy(used), copy.deepcopy(stored)
 
+    rules.prepare_update(changed, stored, "")
+    rules.prepare_update(kept, used, "")
     rules.prepare_update(reported, pod(), "status")
-    rules.prepare_update(kept, copy.deepcopy(user), "status")
 
-    assert [holds(found["status"], status) for found in (reported, kept)] == [on, True]
+    assert [holds(found["status"], status) for found in (changed, kept, reported)] == [on, True, True]
+    assert holds(stored["status"], status)
+
+
+@pytest.mark.parametrize("on", [True, False])
+@pytest.mark.row("gate.PodHostIPs")
+def test_variables_refer_to_host_addresses_while_the_gate_is_on(on: bool) -> None:
+    source = {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.hostIPs"}}
+    new = contained(env=[{"name": "A", "valueFrom": source}])
+
+    causes = strategy("Pod", "PodHostIPs", on).validate(new)
+
+    field = "spec.containers[0].env[0].valueFrom.fieldRef"
+    assert any((cause.reason, cause.field) == ("FieldValueForbidden", field) for cause in causes) is not on
 
 
 def holds(found: dict[str, Any], wanted: dict[str, Any]) -> bool:

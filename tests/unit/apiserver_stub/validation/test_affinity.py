@@ -49,13 +49,13 @@ def test_field_requirements_of_nodes(requirement: dict[str, Any], expected: list
 
 
 def test_node_selector_without_terms_is_an_error() -> None:
-    affinity = {"nodeAffinity": {REQUIRED: {}}}
+    affinity: dict[str, Any] = {"nodeAffinity": {REQUIRED: {}}}
 
     assert found(validate_affinity(affinity, "a")) == [f"Required a.nodeAffinity.{REQUIRED}.nodeSelectorTerms"]
 
 
 def test_weights_are_between_1_and_100() -> None:
-    affinity = {
+    affinity: dict[str, Any] = {
         "nodeAffinity": {PREFERRED: [{"weight": 0, "preference": {}}]},
         "podAffinity": {PREFERRED: [{"weight": 101, "podAffinityTerm": {"topologyKey": "zone"}}]},
     }

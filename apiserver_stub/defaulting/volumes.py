@@ -1,0 +1,48 @@
+"""Defaults of the volumes of pods."""
+
+from __future__ import annotations
+
+from apiserver_stub.defaulting.amounts import round_amounts
+from apiserver_stub.defaulting.table import Defaults
+from apiserver_stub.objects import Object
+
+FIELD_REF = Defaults({"apiVersion": "v1"})
+CLAIM_SPEC = Defaults({"volumeMode": "Filesystem"}, lambda spec: round_amounts(spec.get("resources")))
+"""Defaults of the spec of a persistent volume claim."""
+
+_FILE_MODE = {"defaultMode": 0o644}
+_TOKEN_SECONDS = 3600
+_FILES = Defaults(below={"items": Defaults(below={"fieldRef": FIELD_REF})})
+
+
+def _set_empty_dir(volume: Object) -> None:
+    """Set the source of a volume without one."""
+    if len(volume) == ("name" in volume):
+        volume["emptyDir"] = {}
+
+
+VOLUME = Defaults(
+    rule=_set_empty_dir,
+    below={
+        "hostPath": Defaults({"type": ""}),
+        "secret": Defaults(_FILE_MODE),
+        "configMap": Defaults(_FILE_MODE),
+        "downwardAPI": Defaults(_FILE_MODE, below=_FILES.below),
+        "projected": Defaults(
+            _FILE_MODE,
+            below={
+                "sources": Defaults(
+                    below={
+                        "downwardAPI": _FILES,
+                        "serviceAccountToken": Defaults({"expirationSeconds": _TOKEN_SECONDS}),
+                    }
+                )
+            },
+        ),
+        "iscsi": Defaults({"iscsiInterface": "default"}),
+        "rbd": Defaults({"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"}),
+        "azureDisk": Defaults({"cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4", "readOnly": False}),
+        "scaleIO": Defaults({"storageMode": "ThinProvisioned", "fsType": "xfs"}),
+        "ephemeral": Defaults(below={"volumeClaimTemplate": Defaults(below={"spec": CLAIM_SPEC})}),
+    },
+)

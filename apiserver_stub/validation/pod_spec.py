@@ -1,0 +1,143 @@
+"""Validation of pod specs, in pods and in pod templates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from apiserver_stub.objects import Object
+from apiserver_stub.status import (
+    Cause,
+    duplicate,
+    forbidden_value,
+    invalid_each,
+    invalid_value,
+    not_supported,
+    required,
+)
+from apiserver_stub.validation.affinity import validate_affinity
+from apiserver_stub.validation.container_ports import validate_host_network_ports
+from apiserver_stub.validation.containers import (
+    PodContext,
+    validate_containers,
+    validate_ephemeral_containers,
+    validate_init_containers,
+)
+from apiserver_stub.validation.dns import validate_dns, validate_host_aliases
+from apiserver_stub.validation.labels import validate_labels
+from apiserver_stub.validation.metadata import validate_annotations
+from apiserver_stub.validation.names import label_problems, qualified_name_problems, subdomain_problems
+from apiserver_stub.validation.pod_annotations import validate_pod_annotations, validate_seccomp_match
+from apiserver_stub.validation.pod_options import PodOptions
+from apiserver_stub.validation.requirements import validate_requirements, validate_resource_claims
+from apiserver_stub.validation.security import validate_host_users, validate_pod_security
+from apiserver_stub.validation.tolerations import validate_tolerations
+from apiserver_stub.validation.topology import validate_spread_constraints
+from apiserver_stub.validation.volumes import validate_volumes
+from apiserver_stub.validation.windows import validate_host_processes, validate_operating_system
+
+DEADLINE_LIMIT_SECONDS = (1 << 31) - 1
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
+
+
+def validate_pod_template(template: Object, field: str, options: PodOptions) -> list[Cause]:
+    """Return the errors in a pod template, which is at *field*."""
+    metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
+    annotations = metadata.get("annotations") or {}
+    causes = validate_labels(metadata.get("labels"), f"{field}.labels")
+    causes += validate_annotations(annotations, f"{field}.annotations")
+    causes += validate_pod_annotations(annotations, spec, f"{field}.annotations", options)
+    causes += validate_pod_spec(spec, None, f"{field}.spec", options)
+    causes += validate_seccomp_match(annotations, spec, f"{field}.spec")
+    if spec.get("ephemeralContainers"):
+        detail = "ephemeral containers not allowed in pod template"
+        causes.append(forbidden_value(f"{field}.spec.ephemeralContainers", detail))
+    return causes
+
+
+def validate_pod_spec(spec: Object, pod_name: str | None, field: str, options: PodOptions) -> list[Cause]:
+    """Return the errors in the pod spec at *field*; a pod template has no *pod_name*."""
+    volumes, causes = validate_volumes(spec.get("volumes") or (), pod_name or "", f"{field}.volumes", options)
+    claims = spec.get("resourceClaims") or ()
+    if claims:
+        causes += validate_resource_claims(claims, pod_name, f"{field}.resourceClaims")
+    context = PodContext(
+        volumes,
+        {item["name"] for item in claims if item.get("name")},
+        spec.get("terminationGracePeriodSeconds") or 0,
+        spec.get("restartPolicy") or "",
+        options,
+    )
+    containers = spec.get("containers") or ()
+    causes += validate_containers(containers, f"{field}.containers", context)
+    if spec.get("initContainers"):
+        causes += validate_init_containers(spec, f"{field}.initContainers", context)
+    if spec.get("ephemeralContainers"):
+        causes += validate_ephemeral_containers(spec, f"{field}.ephemeralContainers", context)
+    if spec.get("hostNetwork"):
+        causes += validate_host_network_ports(containers, f"{field}.containers", is_pod=options.is_pod)
+    if context.restart_policy not in _RESTART_POLICIES:
+        causes.append(_choice(context.restart_policy, _RESTART_POLICIES, f"{field}.restartPolicy"))
+    causes += validate_dns(spec, field)
+    causes += validate_labels(spec.get("nodeSelector"), f"{field}.nodeSelector")
+    causes += validate_pod_security(spec, field, options)
+    if affinity := spec.get("affinity"):
+        causes += validate_affinity(affinity, f"{field}.affinity", any_values=options.any_selector_values)
+    causes += _validate_gates(spec, field)
+    if constraints := spec.get("topologySpreadConstraints"):
+        causes += validate_spread_constraints(constraints, f"{field}.topologySpreadConstraints", options)
+    causes += validate_host_processes(spec, field, options)
+    causes += validate_host_users(spec, field)
+    causes += _validate_names(spec, field)
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline <= DEADLINE_LIMIT_SECONDS:
+        detail = f"must be between 1 and {DEADLINE_LIMIT_SECONDS}, inclusive"
+        causes.append(invalid_value(f"{field}.activeDeadlineSeconds", deadline, detail))
+    if tolerations := spec.get("tolerations"):
+        causes += validate_tolerations(tolerations, f"{field}.tolerations")
+    if aliases := spec.get("hostAliases"):
+        causes += validate_host_aliases(aliases, f"{field}.hostAliases")
+    policy = spec.get("preemptionPolicy")
+    if policy is not None and policy not in _PREEMPTION_POLICIES:
+        causes.append(_choice(policy, _PREEMPTION_POLICIES, f"{field}.preemptionPolicy"))
+    if overhead := spec.get("overhead"):
+        causes += _validate_overhead(overhead, f"{field}.overhead", options)
+    if spec.get("os") is not None:
+        causes += validate_operating_system(spec, field)
+    return causes
+
+
+def _choice(value: str, choices: Sequence[str], field: str) -> Cause:
+    return not_supported(field, value, choices) if value else required(field)
+
+
+def _validate_gates(spec: Object, field: str) -> list[Cause]:
+    """Return the errors in readiness gates and scheduling gates."""
+    causes = []
+    for index, gate in enumerate(spec.get("readinessGates") or ()):
+        name = gate.get("conditionType") or ""
+        causes += invalid_each(f"{field}.readinessGates[{index}].conditionType", name, qualified_name_problems(name))
+    seen: set[str] = set()
+    for index, gate in enumerate(spec.get("schedulingGates") or ()):
+        path, name = f"{field}.schedulingGates[{index}]", gate.get("name") or ""
+        causes += invalid_each(path, name, qualified_name_problems(name))
+        if name in seen:
+            causes.append(duplicate(path, name))
+        seen.add(name)
+    return causes
+
+
+def _validate_names(spec: Object, field: str) -> list[Cause]:
+    causes = []
+    for name in ("serviceAccountName", "nodeName", "priorityClassName", "runtimeClassName"):
+        value = spec.get(name)
+        if value or (value == "" and name == "runtimeClassName"):
+            causes += invalid_each(f"{field}.{name}", value, subdomain_problems(value))
+    for name in ("hostname", "subdomain"):
+        if value := spec.get(name):
+            causes += invalid_each(f"{field}.{name}", value, label_problems(value))
+    return causes
+
+
+def _validate_overhead(overhead: Object, field: str, options: PodOptions) -> list[Cause]:
+    return validate_requirements({"limits": overhead}, (), field, options)

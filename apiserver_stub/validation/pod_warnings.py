@@ -1,0 +1,200 @@
+"""Warnings about valid pods and pod templates: deprecated fields and settings without the expected effect. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+
+from apiserver_stub.objects import Object
+from apiserver_stub.status import quote
+from apiserver_stub.validation.affinity import PREFERRED, REQUIRED
+from apiserver_stub.validation.claim_spec import claim_spec_warnings
+from apiserver_stub.validation.pod_annotations import keys
+from apiserver_stub.validation.pod_containers import containers
+from apiserver_stub.validation.quantities import is_fractional_bytes
+from nodeagent.base import identity
+
+_VOLUMES = {
+    "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",
+    "gitRepo": "deprecated in v1.11",
+    "scaleIO": "deprecated in v1.16, non-functional in v1.22+",
+    "flocker": "deprecated in v1.22, non-functional in v1.25+",
+    "storageos": "deprecated in v1.22, non-functional in v1.25+",
+    "quobyte": "deprecated in v1.22, non-functional in v1.25+",
+    "glusterfs": "deprecated in v1.25, non-functional in v1.26+",
+    "cephfs": "deprecated in v1.28, non-functional in v1.31+",
+    "rbd": "deprecated in v1.28, non-functional in v1.31+",
+}
+_SPELLINGS = {"storageos": "storageOS"}
+_BYTES = ("memory", "ephemeral-storage")
+_NO_SELECTOR = "a null labelSelector results in matching no pod"
+_SECCOMP = 'non-functional in v1.27+; use the "seccompProfile" field instead'
+
+
+def pod_warnings(metadata: Object, spec: Object, field: str = "") -> list[str]:
+    """Return the warnings about a pod, or about the pod template at *field*."""
+    prefix = f"{field}." if field else ""
+    path = f"{prefix}spec"
+    annotations = metadata.get("annotations") or {}
+    warnings = [
+        *_node_label_warnings(spec, path),
+        *(_annotation_warnings(annotations, spec, f"{prefix}metadata.annotations") if annotations else ()),
+        *_volume_warnings(spec.get("volumes") or (), f"{path}.volumes"),
+        *_list_warnings(spec, path),
+        *_fraction_warnings(spec.get("overhead") or {}, f"{path}.overhead"),
+    ]
+    ports: dict[tuple[int, str], list[tuple[str, Object]]] = {}
+    for at, container in containers(spec, path):
+        resources = container.get("resources") or {}
+        for kind in ("limits", "requests"):
+            if amounts := resources.get(kind):
+                warnings += _fraction_warnings(amounts, f"{at}.resources.{kind}")
+        if len(variables := container.get("env") or ()) > 1:
+            warnings += _variable_warnings(variables, f"{at}.env")
+        for index, port in enumerate(container.get("ports") or ()):
+            warnings += _port_warnings(port, f"{at}.ports[{index}]", ports)
+    if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
+        detail = "must be >= 0; negative values are invalid and will be treated as 1"
+        warnings.append(f"{path}.terminationGracePeriodSeconds: {detail}")
+    if affinity := spec.get("affinity"):
+        warnings += _affinity_warnings(affinity, f"{path}.affinity")
+    return warnings
+
+
+@cache
+def deprecated_node_labels() -> dict[str, str]:
+    """Return the message about each deprecated label of nodes."""
+    label = identity.current().label
+    replacements = (
+        (label("arch", "beta"), "v1.14", label("arch")),
+        (label("os", "beta"), "v1.14", label("os")),
+        (label("region", "failure-domain.beta"), "v1.17", label("region", "topology")),
+        (label("zone", "failure-domain.beta"), "v1.17", label("zone", "topology")),
+        (label("instance-type", "beta"), "v1.17", label("instance-type", "node")),
+    )
+    return {old: f'deprecated since {release}; use "{new}" instead' for old, release, new in replacements}
+
+
+def node_selector_term_warnings(term: Object, field: str) -> list[str]:
+    """Return the warnings about a term of a node selector."""
+    deprecated = deprecated_node_labels()
+    return [
+        f"{field}.matchExpressions[{index}].key: {key} is {deprecated[key]}"
+        for index, expression in enumerate(term.get("matchExpressions") or ())
+        if (key := expression.get("key")) in deprecated
+    ]
+
+
+def _node_label_warnings(spec: Object, field: str) -> Iterator[str]:
+    deprecated = deprecated_node_labels()
+    for key in spec.get("nodeSelector") or ():
+        if key in deprecated:
+            yield f"{field}.nodeSelector[{key}]: {deprecated[key]}"
+    if nodes := (spec.get("affinity") or {}).get("nodeAffinity"):
+        path = f"{field}.affinity.nodeAffinity"
+        for index, term in enumerate((nodes.get(REQUIRED) or {}).get("nodeSelectorTerms") or ()):
+            yield from node_selector_term_warnings(term, f"{path}.{REQUIRED}.nodeSelectorTerms[{index}]")
+        for index, weighted in enumerate(nodes.get(PREFERRED) or ()):
+            term = weighted.get("preference") or {}
+            yield from node_selector_term_warnings(term, f"{path}.{PREFERRED}[{index}].preference")
+    for index, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
+        path = f"{field}.topologySpreadConstraints[{index}]"
+        if (key := constraint.get("topologyKey")) in deprecated:
+            yield f"{path}.topologyKey: {key} is {deprecated[key]}"
+        if constraint.get("labelSelector") is None:
+            yield f"{path}.labelSelector: {_NO_SELECTOR}"
+
+
+def _annotation_warnings(annotations: Object, spec: Object, field: str) -> Iterator[str]:
+    label = identity.current().label
+    for key, detail in (
+        (label("critical-pod", "scheduler.alpha"), 'v1.16+; use the "priorityClassName" field instead'),
+        (label("sysctls", "security.alpha"), 'v1.11+; use the "sysctls" field instead'),
+        (label("unsafe-sysctls", "security.alpha"), 'v1.11+; use the "sysctls" field instead'),
+    ):
+        if key in annotations:
+            yield f"{field}[{key}]: non-functional in {detail}"
+    known = keys()
+    owners = [(known.seccomp, spec)]
+    owners += [(known.seccomp_prefix + (item.get("name") or ""), item) for _, item in containers(spec, "")]
+    for key, owner in owners:
+        if key in annotations and (owner.get("securityContext") or {}).get("seccompProfile") is None:
+            yield f"{field}[{key}]: {_SECCOMP}"
+
+
+def _volume_warnings(volumes: Sequence[Object], field: str) -> Iterator[str]:
+    for index, volume in enumerate(volumes):
+        for source in volume:
+            if source in _VOLUMES:
+                yield f"{field}[{index}].{_SPELLINGS.get(source, source)}: {_VOLUMES[source]}"
+        if template := (volume.get("ephemeral") or {}).get("volumeClaimTemplate"):
+            path = f"{field}[{index}].ephemeral.volumeClaimTemplate.spec"
+            yield from claim_spec_warnings(template.get("spec") or {}, path)
+
+
+def _list_warnings(spec: Object, field: str) -> Iterator[str]:
+    """Yield warnings about repeated host aliases and pull secrets, and pull secrets without a name."""
+    addresses = [item.get("ip") or "" for item in spec.get("hostAliases") or ()]
+    for index in _repeated(addresses):
+        yield f"{field}.hostAliases[{index}].ip: duplicate ip {quote(addresses[index])}"
+    names = [item.get("name") or "" for item in spec.get("imagePullSecrets") or ()]
+    for index in _repeated(names):
+        yield f"{field}.imagePullSecrets[{index}].name: duplicate name {quote(names[index])}"
+    for index, name in enumerate(names):
+        if not name:
+            yield f'{field}.imagePullSecrets[{index}].name: invalid empty name ""'
+
+
+def _repeated(texts: Sequence[str]) -> Iterator[int]:
+    seen: set[str] = set()
+    for index, text in enumerate(texts):
+        if text in seen:
+            yield index
+        seen.add(text)
+
+
+def _fraction_warnings(amounts: Object, field: str) -> Iterable[str]:
+    return [
+        f"{field}[{name}]: fractional byte value {quote(text)} is invalid, must be an integer"
+        for name in _BYTES
+        if (text := amounts.get(name)) and is_fractional_bytes(text)
+    ]
+
+
+def _variable_warnings(variables: Sequence[Object], field: str) -> Iterator[str]:
+    names = [item.get("name") or "" for item in variables]
+    for index in _repeated(names):
+        value, reference = variables[index].get("value") or "", f"$({names[index]})"
+        replaced = variables[index].get("valueFrom") is not None or value == reference or reference not in value
+        if replaced:
+            yield f"{field}[{index}]: hides previous definition of {quote(names[index])}"
+
+
+def _port_warnings(port: Object, field: str, ports: dict[tuple[int, str], list[tuple[str, Object]]]) -> Iterator[str]:
+    """Yield the warnings about a port and those before it, *ports* by number and protocol, and add it to them."""
+    address, host_port = port.get("hostIP") or "", port.get("hostPort") or 0
+    number, protocol = port.get("containerPort") or 0, port.get("protocol") or ""
+    if address and not host_port:
+        shown = f"Name:{port.get('name') or ''} HostPort:0 ContainerPort:{number} Protocol:{protocol} HostIP:{address}"
+        yield f"{field}: hostIP set without hostPort: {{{shown}}}"
+    others = ports.setdefault((number, protocol), [])
+    for path, other in others:
+        other_address, other_host_port = other.get("hostIP") or "", other.get("hostPort") or 0
+        if (address, host_port) == (other_address, other_host_port):
+            yield f"{field}: duplicate port definition with {path}"
+        elif not host_port or not other_host_port:
+            yield f"{field}: overlapping port definition with {path}"
+        elif host_port == other_host_port and bool(address) != bool(other_address):
+            yield f"{field}: dangerously ambiguous port definition with {path}"
+    others.append((field, port))
+
+
+def _affinity_warnings(affinity: Object, field: str) -> Iterator[str]:
+    for name in ("podAffinity", "podAntiAffinity"):
+        pods = affinity.get(name) or {}
+        for index, term in enumerate(pods.get(REQUIRED) or ()):
+            if term.get("labelSelector") is None:
+                yield f"{field}.{name}.{REQUIRED}[{index}].labelSelector: {_NO_SELECTOR}"
+        for index, weighted in enumerate(pods.get(PREFERRED) or ()):
+            if (weighted.get("podAffinityTerm") or {}).get("labelSelector") is None:
+                yield f"{field}.{name}.{PREFERRED}[{index}].podAffinityTerm.labelSelector: {_NO_SELECTOR}"

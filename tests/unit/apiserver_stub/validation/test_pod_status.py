@@ -1,0 +1,51 @@
+"""Tests for the validation of the status of pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver_stub.validation.pod_options import PodOptions
+from apiserver_stub.validation.pod_status import validate_pod_status
+from tests.unit.apiserver_stub.validation.pods import found, pod
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({"conditions": [{"type": "Ready"}, {"type": "a b"}]}, ["Invalid metadata.conditions[1].Type"]),
+        ({"nominatedNodeName": "A"}, ["Invalid status.nominatedNodeName"]),
+        ({"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}, []),
+        ({"podIPs": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.1"}]}, ["Invalid status.podIPs", "Duplicate status.podIPs[1]"]),
+        ({"podIPs": [{"ip": "a"}]}, ["Invalid status.podIPs[0]"]),
+        ({"hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.2"}]}, ["Invalid status.hostIPs[0].ip"]),
+        ({"resourceClaimStatuses": [{"name": "a"}]}, ["Invalid status.resourceClaimStatuses[0].name"]),
+    ],
+)
+def test_fields_of_the_status(status: dict[str, Any], expected: list[str]) -> None:
+    old = pod()
+
+    assert found(validate_pod_status({**old, "status": status}, old, PodOptions())) == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "count"),
+    [("Always", 0, 0), ("OnFailure", 1, 0), ("OnFailure", 0, 1), ("Never", 1, 1)],
+)
+def test_ended_container_runs_again_only_if_restarted(policy: str, code: int, count: int) -> None:
+    old = pod(restartPolicy=policy)
+    old["status"]["containerStatuses"] = [{"name": "web", "state": {"terminated": {"exitCode": code}}}]
+    new = {**old, "status": {"containerStatuses": [{"name": "web", "state": {"running": {}}}]}}
+
+    causes = validate_pod_status(new, old, PodOptions())
+
+    assert found(causes) == ["Forbidden status.containerStatuses[0].state"] * count
+
+
+def test_sidecar_runs_again() -> None:
+    old = pod(restartPolicy="Never", initContainers=[{"name": "i", "image": "i", "restartPolicy": "Always"}])
+    old["status"]["initContainerStatuses"] = [{"name": "i", "state": {"terminated": {"exitCode": 0}}}]
+    new = {**old, "status": {"initContainerStatuses": [{"name": "i", "state": {}}]}}
+
+    assert validate_pod_status(new, old, PodOptions()) == []
