@@ -8,10 +8,14 @@ from apiserver_stub.defaulting.priority_classes import PRIORITY_CLASS
 from apiserver_stub.objects import Object
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Resource, Strategy
-from apiserver_stub.status import Cause, invalid_value, required
+from apiserver_stub.status import Cause
 from apiserver_stub.validation.metadata import MetadataRules
-from apiserver_stub.validation.names import label_problems
 from apiserver_stub.validation.priority_classes import validate_priority_class, validate_priority_class_update
+from apiserver_stub.validation.runtime_classes import (
+    runtime_class_warnings,
+    validate_runtime_class,
+    validate_runtime_class_update,
+)
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
@@ -34,18 +38,16 @@ class PriorityClassStrategy(Strategy):
 
 
 class RuntimeClassStrategy(Strategy):
-    """The handler is a DNS label and stays."""
+    """The rules of runtime classes."""
 
     def validate(self, new: Object) -> list[Cause]:
-        handler = new.get("handler") or ""
-        if not handler:
-            return [required("handler")]
-        return [invalid_value("handler", handler, problem) for problem in label_problems(handler)]
+        return validate_runtime_class(new)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        if new.get("handler") == old.get("handler"):
-            return []
-        return [invalid_value("handler", new.get("handler"), "field is immutable")]
+        return validate_runtime_class(new) + validate_runtime_class_update(new, old)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        return runtime_class_warnings(new)
 
 
 def resources(options: Options) -> list[Resource]:

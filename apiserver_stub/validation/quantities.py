@@ -89,10 +89,15 @@ def validate_container_resource_name(name: str, field: str) -> list[Cause]:
     return invalid_each(field, name, _container_problems(name))
 
 
+def is_quota_resource(name: str) -> bool:
+    """Return whether *name* is a resource that quotas can limit in every cluster."""
+    return name in _QUOTA_RESOURCES or _is_quota_huge_pages(name)
+
+
 def validate_quota_resource_name(name: str, field: str) -> list[Cause]:
     """Return the errors in the name of a resource that a quota limits."""
     problems = list(_problems(name))
-    if "/" not in name and not (name in _QUOTA_RESOURCES or _is_quota_huge_pages(name)):
+    if "/" not in name and not is_quota_resource(name):
         problems.append("must be a standard resource for quota")
     return invalid_each(field, name, problems)
 

@@ -1,0 +1,50 @@
+"""Validation of runtime classes: handler, overhead of their pods, and how pods are scheduled."""
+
+from __future__ import annotations
+
+from apiserver_stub.objects import Object
+from apiserver_stub.status import Cause, duplicate, invalid_each, invalid_value
+from apiserver_stub.validation.labels import validate_labels
+from apiserver_stub.validation.names import label_problems
+from apiserver_stub.validation.node_labels import deprecation
+from apiserver_stub.validation.pod_options import PodOptions
+from apiserver_stub.validation.requirements import validate_requirements
+from apiserver_stub.validation.tolerations import validate_tolerations
+
+_TOLERATION = ("key", "operator", "value", "effect")
+
+
+def validate_runtime_class(runtime_class: Object) -> list[Cause]:
+    """Return the errors in a runtime class."""
+    handler, overhead = runtime_class.get("handler") or "", runtime_class.get("overhead")
+    causes = invalid_each("handler", handler, label_problems(handler))
+    if overhead is not None:
+        causes += validate_requirements({"limits": overhead.get("podFixed")}, (), "overhead", PodOptions())
+    if (scheduling := runtime_class.get("scheduling")) is not None:
+        causes += _validate_scheduling(scheduling)
+    return causes
+
+
+def validate_runtime_class_update(new: Object, old: Object) -> list[Cause]:
+    """Return the errors in the change of a runtime class, beyond those of new ones."""
+    handler = new.get("handler") or ""
+    return [] if handler == (old.get("handler") or "") else [invalid_value("handler", handler, "field is immutable")]
+
+
+def runtime_class_warnings(runtime_class: Object) -> list[str]:
+    """Return a warning for each deprecated label in the node selector."""
+    selector = (runtime_class.get("scheduling") or {}).get("nodeSelector") or ()
+    return [f"scheduling.nodeSelector: {text}" for key in selector if (text := deprecation(key))]
+
+
+def _validate_scheduling(scheduling: Object) -> list[Cause]:
+    tolerations = scheduling.get("tolerations") or ()
+    causes = validate_labels(scheduling.get("nodeSelector"), "scheduling.nodeSelector")
+    causes += validate_tolerations(tolerations, "scheduling.tolerations.tolerations")  # upstream repeats the name
+    seen = set()
+    for index, toleration in enumerate(tolerations):
+        key = tuple(toleration.get(name) or "" for name in _TOLERATION)
+        if key in seen:
+            causes.append(duplicate(f"scheduling.tolerations[{index}]", toleration))
+        seen.add(key)
+    return causes
