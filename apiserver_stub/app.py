@@ -7,19 +7,19 @@ import contextlib
 import time
 
 from apiserver_stub.admission import Admission
-from apiserver_stub.aggregation.asking import Extensions
+from apiserver_stub.aggregation.extension_client import ExtensionClient
 from apiserver_stub.aggregation.remotes import Remotes
-from apiserver_stub.audit.trail import Audit
+from apiserver_stub.audit.context import Audit
 from apiserver_stub.authn import Authenticator
 from apiserver_stub.authn.service_account import ServiceAccountTokens
 from apiserver_stub.authz import Chain
-from apiserver_stub.fairness import Fairness
+from apiserver_stub.flowcontrol.priority_and_fairness import PriorityAndFairness
 from apiserver_stub.health import Outcomes
 from apiserver_stub.metrics import Metrics
 from apiserver_stub.nodes.agents import NodeAgents
 from apiserver_stub.options import Options
-from apiserver_stub.origins import Front
 from apiserver_stub.page import Page
+from apiserver_stub.pipeline.cors import CorsAndHsts
 from apiserver_stub.pipeline.deadlines import Deadlines
 from apiserver_stub.resources import Registry, Resource
 from apiserver_stub.store import Store
@@ -65,14 +65,14 @@ class ApiServer:
         self.health = Outcomes()
         self.metric_choice = options.metric_choice()
         origins, directives = options.cors_allowed_origins, options.strict_transport_security_directives
-        self.front = Front(origins, directives) if origins or directives else None
-        self.fairness: Fairness | None = None
+        self.front = CorsAndHsts(origins, directives) if origins or directives else None
+        self.fairness: PriorityAndFairness | None = None
         if options.enable_priority_and_fairness:
             total = options.max_requests_inflight + options.max_mutating_requests_inflight
-            self.fairness = Fairness(total, options.request_timeout_seconds / 4)
+            self.fairness = PriorityAndFairness(total, options.request_timeout_seconds / 4)
         self.remotes = Remotes()
         """Group versions that other servers serve."""
-        self.extensions: Extensions | None = None
+        self.extensions: ExtensionClient | None = None
         """Leads to those servers; set once the server starts."""
         self.tracing: Tracing | None = None
         self.page: Page | None = None

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from apiserver_stub import profiling, wire
+from apiserver_stub import profiling
 from apiserver_stub.media import PLAIN
 from apiserver_stub.reply import Rendered, render, render_error
 from apiserver_stub.request import ANONYMOUS, Query, Request, RequestInfo
 from apiserver_stub.status import ApiError
+from apiserver_stub.transport import response_writer
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
@@ -35,9 +36,11 @@ async def serve(server: ApiServer, path: Path, stack: AsyncExitStack) -> None:
         try:
             reply = await profiling.answer(server, request)
         except ApiError as error:
-            return await wire.send(http, render_error(error, PLAIN), (), compress=False)
+            return await response_writer.send(http, render_error(error, PLAIN), (), compress=False)
         missing = Rendered(404, "text/plain; charset=utf-8", [b"404 page not found\n"])
-        return await wire.send(http, missing if reply is None else render(reply, request, None), (), compress=False)
+        return await response_writer.send(
+            http, missing if reply is None else render(reply, request, None), (), compress=False
+        )
 
     runner = web.ServerRunner(web.Server(handle, access_log=None), shutdown_timeout=1.0)
     await runner.setup()

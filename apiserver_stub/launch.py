@@ -22,13 +22,13 @@ from aiohttp import web
 
 from apiserver_stub import debug_socket, pipeline
 from apiserver_stub.admission.build import build_admission
-from apiserver_stub.aggregation.asking import Extensions
 from apiserver_stub.aggregation.availability import Availability
-from apiserver_stub.aggregation.client_pair import ClientPair
+from apiserver_stub.aggregation.extension_client import ExtensionClient
+from apiserver_stub.aggregation.proxy_client_cert import ClientPair
 from apiserver_stub.app import ApiServer
 from apiserver_stub.audit.build import build_audit
 from apiserver_stub.authn.build import build_authentication
-from apiserver_stub.authn.publish import keep_published, publish
+from apiserver_stub.authn.configmap_publisher import publish, run_publisher
 from apiserver_stub.authz.aggregation import aggregate_roles, keep_aggregated
 from apiserver_stub.authz.bootstrap import ensure_bootstrap_policy
 from apiserver_stub.authz.build import build_authorization
@@ -44,19 +44,19 @@ from apiserver_stub.controllers.namespaces import create_system_objects, keep_sy
 from apiserver_stub.controllers.node_certificates import sign_for_nodes
 from apiserver_stub.controllers.scheduler import bind_to_single_node
 from apiserver_stub.controllers.service_repair import repair_service_ranges
-from apiserver_stub.http2.negotiation import Terms
-from apiserver_stub.listener import Listener
 from apiserver_stub.nodes.agents import NodeAgents
 from apiserver_stub.options import Options
 from apiserver_stub.options.serving import EVERYWHERE
 from apiserver_stub.page import Page
 from apiserver_stub.pipeline.limits import MAX_BODY_BYTES
 from apiserver_stub.resources import build_registry
-from apiserver_stub.serving import Certificates
 from apiserver_stub.store import StoreUnavailable
 from apiserver_stub.store.factory import build_storage, health_checks, run_key_reloader, start_monitor
 from apiserver_stub.tracing import Tracing, load_config
-from apiserver_stub.wire import ApiRequest
+from apiserver_stub.transport.http2.negotiation import Terms
+from apiserver_stub.transport.listener import Listener
+from apiserver_stub.transport.response_writer import ApiRequest
+from apiserver_stub.transport.serving_certificate import Certificates
 from nodeagent.base.aio import SystemClock, TaskOwner
 from nodeagent.base.tls import write_private
 
@@ -146,7 +146,7 @@ async def start(options: Options) -> Running:
         server.admission = await build_admission(
             server, stack, tasks, pair, [RoleEscalation(authorization.rbac, authorization.chain)]
         )
-        server.extensions = Extensions(options, store, agents, pair)
+        server.extensions = ExtensionClient(options, store, agents, pair)
         tasks.start(pair.keep_current(), "proxy-client-certificate")
         tasks.start(Availability(server, server.extensions).run(), "api-service-availability")
         tasks.start(certificates.keep_current(), "certificates")
@@ -155,7 +155,7 @@ async def start(options: Options) -> Running:
         start_monitor(options, server.polls, (item.storage for item in registry if "list" in item.verbs), tasks)
         if options.encryption_provider_config is not None and options.encryption_provider_config_automatic_reload:
             tasks.start(run_key_reloader(options.encryption_provider_config, storage), "keys")
-        tasks.start(keep_published(server, authentication), "publish-authentication")
+        tasks.start(run_publisher(server, authentication), "publish-authentication")
         tasks.start(empty_namespaces(server), "namespaces")
         tasks.start(keep_system_objects(server), "system-objects")
         tasks.start(keep_namespaces_filled(server), "namespace-contents")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from apiserver_stub.aggregation.remotes import Remotes
     from apiserver_stub.app import ApiServer
-    from apiserver_stub.fairness import Fairness
+    from apiserver_stub.flowcontrol.priority_and_fairness import PriorityAndFairness
     from apiserver_stub.request import Request
     from apiserver_stub.resources import Resource
 
@@ -296,7 +296,7 @@ def _audit_on(page: Page, server: ApiServer) -> None:
     )
 
 
-def show_fairness(page: Page, fairness: Fairness) -> None:
+def show_fairness(page: Page, fairness: PriorityAndFairness) -> None:
     """Add what requests were let in, wait and were turned away."""
     both, level = ("flow_schema", "priority_level"), ("priority_level",)
     page.counter(

@@ -42,7 +42,7 @@ class _Transient(WebhookError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WebhookResponse:
     """What a service sent back, whatever its code."""
 
     status: int
@@ -70,7 +70,7 @@ async def exchange(
     server_name: str | None = None,
     authorization: str = "",
     max_bytes: int = _MAX_ANSWER_BYTES,
-) -> Answer:
+) -> WebhookResponse:
     """Post JSON once, telling the service how long it has.
 
     :param context: whom to trust; ``None`` for plain HTTP.
@@ -98,7 +98,7 @@ async def exchange(
             if size > max_bytes:
                 raise WebhookError(f"answered more than {max_bytes} bytes")
             pieces.append(piece)
-        return Answer(response.status, b"".join(pieces), response.headers.get("Retry-After", ""))
+        return WebhookResponse(response.status, b"".join(pieces), response.headers.get("Retry-After", ""))
 
 
 class Webhook:
@@ -148,7 +148,7 @@ class Webhook:
         """
         return (await self.send(msgspec.json.encode(body) + b"\n")).document()
 
-    async def send(self, data: bytes) -> Answer:
+    async def send(self, data: bytes) -> WebhookResponse:
         """Return the answer to *data*, which is JSON; what may pass is tried again after growing pauses.
 
         :raises WebhookError: no attempt succeeded.
@@ -181,7 +181,7 @@ class Webhook:
                 _log.error("Changed certificate files are not taken up", extra={"err": error})
         return self._config.authorization()
 
-    async def _send_once(self, data: bytes) -> Answer:
+    async def _send_once(self, data: bytes) -> WebhookResponse:
         try:
             authorization = await asyncio.to_thread(self._credentials)
             if self._session is None:

@@ -49,7 +49,7 @@ from apiserver_stub.admission.storage import (
 from apiserver_stub.admission.tolerations import DefaultTolerationSeconds, ExtendedResourceToleration
 from apiserver_stub.admission.webhooks import MutatingAdmissionWebhook, ValidatingAdmissionWebhook
 from apiserver_stub.admission.webhooks.client import WebhookClient
-from apiserver_stub.aggregation.client_pair import ClientPair
+from apiserver_stub.aggregation.proxy_client_cert import ClientPair
 from apiserver_stub.controllers.namespaces import provide_namespace
 from apiserver_stub.controllers.node_taints import keep_taints
 from apiserver_stub.controllers.quotas import keep_quotas

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from apiserver_stub import objects
-from apiserver_stub.aggregation.asking import Extensions, Failed
 from apiserver_stub.aggregation.documents import openapi_url, resources_of
-from apiserver_stub.aggregation.places import ENDPOINTS, SERVICES, endpoints_of, find, name_of_port
+from apiserver_stub.aggregation.extension_client import ExtensionClient, ExtensionRequestError
 from apiserver_stub.aggregation.remotes import NOTHING, Discovered, GroupVersion, Remote, remote_of
+from apiserver_stub.aggregation.service_resolver import ENDPOINTS, SERVICES, endpoints_of, find, name_of_port
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources import api_services
 from apiserver_stub.resources.api_services import available, is_local, local_status
@@ -42,7 +42,7 @@ class Availability:
     is tried again after growing pauses.
     """
 
-    def __init__(self, server: ApiServer, extensions: Extensions) -> None:
+    def __init__(self, server: ApiServer, extensions: ExtensionClient) -> None:
         self._server, self._extensions = server, extensions
         group = identity.current().group(api_services.GROUP)
         resource = server.registry.find(group, "v1", "apiservices")
@@ -104,7 +104,7 @@ class Availability:
                 for attempt in asyncio.as_completed(attempts):
                     try:
                         await attempt
-                    except Failed as error:
+                    except ExtensionRequestError as error:
                         problem = ("False", "FailedDiscoveryCheck", str(error))
                     else:
                         return _PASSED
@@ -148,7 +148,7 @@ class Availability:
                 async with self._places:
                     resources = resources_of(await self._extensions.read(remote, remote.path))
                     found = Discovered(resources, True, await self._openapi_url(remote))
-            except (Failed, ValueError) as error:
+            except (ExtensionRequestError, ValueError) as error:
                 _log.warning("Cannot read discovery", extra={"apiService": remote.name, "err": error})
         if key in self._checks:
             self._server.remotes.discovered[key] = found
@@ -156,7 +156,7 @@ class Availability:
     async def _openapi_url(self, remote: Remote) -> str:
         try:
             return openapi_url(await self._extensions.read(remote, "/openapi/v3"), remote.path)
-        except Failed:
+        except ExtensionRequestError:
             return ""  # not every extension API server has it
 
 

@@ -21,7 +21,7 @@ _FLUSH_SECONDS = 10.0
 _SENDS_AT_ONCE = 8
 
 
-class Destination(Protocol):
+class AuditSink(Protocol):
     """Where records end up."""
 
     plugin: str
@@ -51,7 +51,7 @@ class Backend:
     :param errors: counts events that were lost, by the plugin that lost them.
     """
 
-    def __init__(self, destination: Destination, delivery: Delivery, errors: Counter[str], clock: Clock) -> None:
+    def __init__(self, destination: AuditSink, delivery: Delivery, errors: Counter[str], clock: Clock) -> None:
         self._destination, self._delivery, self._errors, self._clock = destination, delivery, errors, clock
         self._queue: deque[tuple[bytes, asyncio.Future[bool] | None]] = deque()
         self._arrived = asyncio.Event()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from apiserver_stub.audit.backend import Backend, Destination
+from apiserver_stub.audit.backend import AuditSink, Backend
+from apiserver_stub.audit.context import Audit
 from apiserver_stub.audit.delivery import LEGACY
 from apiserver_stub.audit.log_file import LogFile, Rotation
 from apiserver_stub.audit.policy import load_policy
-from apiserver_stub.audit.trail import Audit
 from apiserver_stub.audit.webhook import Webhook
 from apiserver_stub.options import Options
 from nodeagent.base.aio import SystemClock
@@ -36,8 +36,8 @@ async def build_audit(options: Options) -> Audit | None:
     return Audit(policy, backends, errors)
 
 
-def _destinations(options: Options) -> list[Destination]:
-    found: list[Destination] = []
+def _destinations(options: Options) -> list[AuditSink]:
+    found: list[AuditSink] = []
     if options.audit_log_path:
         rotation = Rotation(
             options.audit_log_maxsize,

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apiserver_stub.authn import jwt_config
+from apiserver_stub.authn.authenticators import ApiAudienceAuthenticator, TokenAuthenticator
 from apiserver_stub.authn.bootstrap import BootstrapTokens
-from apiserver_stub.authn.certificates import Authorities, ClientCertificates
+from apiserver_stub.authn.certificates import CaBundle, ClientCertificates
 from apiserver_stub.authn.chain import Authenticator
 from apiserver_stub.authn.jwt_config import JwtConfigError
 from apiserver_stub.authn.key_set import HttpsFetcher
 from apiserver_stub.authn.keys import KeyFileError, PublicKey, SigningKey, load_public_keys
 from apiserver_stub.authn.legacy_account import LegacyTokens
-from apiserver_stub.authn.methods import ForTheApi, TokenMethod
 from apiserver_stub.authn.oidc import OidcTokens
 from apiserver_stub.authn.request_header import RequestHeaders
 from apiserver_stub.authn.service_account import ServiceAccountTokens
@@ -41,8 +41,8 @@ class Authentication:
 
     authenticator: Authenticator
     service_accounts: ServiceAccountTokens
-    client_authorities: Authorities | None
-    proxy_authorities: Authorities | None
+    client_authorities: CaBundle | None
+    proxy_authorities: CaBundle | None
 
 
 async def build_authentication(
@@ -70,10 +70,10 @@ async def build_authentication(
     return Authentication(authenticator, service_accounts, client_authorities, proxy_authorities)
 
 
-async def _authorities(path: Path | None, label: str, tasks: TaskOwner) -> Authorities | None:
+async def _authorities(path: Path | None, label: str, tasks: TaskOwner) -> CaBundle | None:
     if path is None:
         return None
-    authorities = await asyncio.to_thread(Authorities, path, label)
+    authorities = await asyncio.to_thread(CaBundle, path, label)
     tasks.start(authorities.keep_current(), label)
     return authorities
 
@@ -118,21 +118,21 @@ async def _token_methods(
     service_accounts: ServiceAccountTokens,
     tasks: TaskOwner,
     stack: AsyncExitStack,
-) -> list[TokenMethod]:
+) -> list[TokenAuthenticator]:
     audiences = service_accounts.api_audiences
-    methods: list[TokenMethod] = []
+    methods: list[TokenAuthenticator] = []
     for path in (options.token_auth_file, own_tokens):
         if path is not None:
-            methods.append(ForTheApi(await asyncio.to_thread(TokenFile, path), audiences))
+            methods.append(ApiAudienceAuthenticator(await asyncio.to_thread(TokenFile, path), audiences))
     legacy = LegacyTokens(store, service_accounts.keys, lookup=options.service_account_lookup, gates=options.gates)
-    methods += [ForTheApi(legacy, audiences), service_accounts]
+    methods += [ApiAudienceAuthenticator(legacy, audiences), service_accounts]
     if options.enable_bootstrap_token_auth:
-        methods.append(ForTheApi(BootstrapTokens(store), audiences))
+        methods.append(ApiAudienceAuthenticator(BootstrapTokens(store), audiences))
     config = await asyncio.to_thread(jwt_config.from_options, options)
     if config is not None:
         oidc = OidcTokens(config, await asyncio.to_thread(HttpsFetcher, config.authority), tasks)
         oidc.start()
-        methods.append(ForTheApi(oidc, audiences))
+        methods.append(ApiAudienceAuthenticator(oidc, audiences))
     if options.authentication_token_webhook_config_file is not None:
         webhook = await asyncio.to_thread(Webhook, options.authentication_token_webhook_config_file)
         service = await stack.enter_async_context(webhook)

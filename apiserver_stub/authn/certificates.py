@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from apiserver_stub.authn.methods import Rejected
-from apiserver_stub.followed_files import FollowedFiles
+from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.request import User
+from apiserver_stub.transport.reloading_files import ReloadingFiles
 from nodeagent.base.metrics import Buckets
 from nodeagent.base.tls import TlsError
 
@@ -29,11 +29,11 @@ _SECONDS_LEFT = (*(3600 * hours for hours in _HOURS), *(86_400 * days for days i
 
 
 @dataclass(eq=False, slots=True)
-class Presented:
+class PeerCertificates:
     """The certificates of one connection, DER, the client's own first; and what was found out about them."""
 
     chain: tuple[bytes, ...]
-    verdicts: dict[Authorities, tuple[int, Subject | str]]
+    verdicts: dict[CaBundle, tuple[int, Subject | str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Subject:
     expires_at: float
 
 
-class Authorities(FollowedFiles):
+class CaBundle(ReloadingFiles):
     """A bundle of authorities in *path*, taken up again when the file changes."""
 
     def __init__(self, path: Path, label: str, *, now: Callable[[], float] = time.time) -> None:
@@ -64,7 +64,7 @@ class Authorities(FollowedFiles):
         """Return a number that grows whenever the bundle changes."""
         return self._generation
 
-    def subject_of(self, presented: Presented) -> Subject:
+    def subject_of(self, presented: PeerCertificates) -> Subject:
         """Return whom the certificate names.
 
         :raises Rejected: no authority of the bundle stands behind it, it is not valid now or not for clients.
@@ -97,7 +97,7 @@ class Authorities(FollowedFiles):
             rule = "data does not contain any valid RSA or ECDSA certificates"
             raise TlsError(f'error loading CA bundle for "{self._name}": {rule}') from None
 
-    def _verify(self, presented: Presented) -> Subject | str:
+    def _verify(self, presented: PeerCertificates) -> Subject | str:
         from cryptography import x509
         from cryptography.x509 import verification
 
@@ -128,12 +128,12 @@ class Authorities(FollowedFiles):
 class ClientCertificates:
     """Knows the callers whose certificates *authorities* stand behind."""
 
-    def __init__(self, authorities: Authorities) -> None:
+    def __init__(self, authorities: CaBundle) -> None:
         self.authorities = authorities
         self.seconds_left = Buckets(_SECONDS_LEFT)
         """How long those that were shown are still good, counted with every request."""
 
-    def user_of(self, headers: Mapping[str, str], presented: Presented) -> User | None:
+    def user_of(self, headers: Mapping[str, str], presented: PeerCertificates) -> User | None:
         """Return the user that the certificate names.
 
         :raises Rejected: it is no good.
@@ -143,17 +143,17 @@ class ClientCertificates:
         return User(subject.common_name, groups=subject.organizations) if subject.common_name else None
 
 
-_presented: weakref.WeakKeyDictionary[Any, Presented] = weakref.WeakKeyDictionary()
+_presented: weakref.WeakKeyDictionary[Any, PeerCertificates] = weakref.WeakKeyDictionary()
 
 
-def presented_by(transport: Any) -> Presented | None:
+def presented_by(transport: Any) -> PeerCertificates | None:
     """Return what the client at the other end of *transport* presented, ``None`` without a certificate."""
     if transport is None or not transport.get_extra_info("peercert"):
         return None
     connection = transport.get_extra_info("ssl_object")
     known = _presented.get(connection)
     if known is None:
-        known = _presented[connection] = Presented(_chain_of(connection), {})
+        known = _presented[connection] = PeerCertificates(_chain_of(connection), {})
     return known
 
 

@@ -6,15 +6,15 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.authn.jwt import decode_part
-from apiserver_stub.authn.methods import Rejected
 from apiserver_stub.authn.tokens import Tokens, authenticated
 from apiserver_stub.request import ANONYMOUS, User
 from apiserver_stub.status import unauthorized
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.authn.certificates import ClientCertificates, Presented
+    from apiserver_stub.authn.certificates import ClientCertificates, PeerCertificates
     from apiserver_stub.authn.request_header import RequestHeaders
 
 _log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Authenticator:
         """How many callers had no credentials, and how many had some that are no good."""
 
     async def authenticate(
-        self, headers: Mapping[str, str], presented: Presented | None, annotations: dict[str, str] | None = None
+        self, headers: Mapping[str, str], presented: PeerCertificates | None, annotations: dict[str, str] | None = None
     ) -> User:
         """Return the caller.
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from apiserver_stub import objects
 from apiserver_stub.authn import jwt
+from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.authn.keys import PublicKey
-from apiserver_stub.authn.methods import Rejected
 from apiserver_stub.authn.service_account import account_user, split_account
 from apiserver_stub.objects import Object
 from apiserver_stub.request import User

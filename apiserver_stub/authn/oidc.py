@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from apiserver_stub.authn import jwt
+from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.authn.jwt_config import JwtConfig, Mapped, Rule
 from apiserver_stub.authn.key_set import Fetcher, IssuerError, KeySet
-from apiserver_stub.authn.methods import Rejected
 from apiserver_stub.cel import CelError
 from apiserver_stub.request import User
 from nodeagent.base.aio import Clock, SystemClock, TaskOwner

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from apiserver_stub.authn.certificates import Authorities, Presented
-from apiserver_stub.authn.methods import Rejected
+from apiserver_stub.authn.authenticators import Rejected
+from apiserver_stub.authn.certificates import CaBundle, PeerCertificates
 from apiserver_stub.request import User
 
 if TYPE_CHECKING:
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 class RequestHeaders:
     """Believes proxies behind *authorities*, all of them or those with one of the allowed common names."""
 
-    def __init__(self, authorities: Authorities, options: Options) -> None:
+    def __init__(self, authorities: CaBundle, options: Options) -> None:
         self.authorities = authorities
         self._allowed = options.requestheader_allowed_names
         self._users = options.requestheader_username_headers
         self._groups = options.requestheader_group_headers
         self._extra = tuple(prefix.lower() for prefix in options.requestheader_extra_headers_prefix)
 
-    def user_of(self, headers: Mapping[str, str], presented: Presented) -> User | None:
+    def user_of(self, headers: Mapping[str, str], presented: PeerCertificates) -> User | None:
         """Return the user whom the headers name, ``None`` when they name none.
 
         :raises Rejected: the certificate is not that of a proxy.

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from apiserver_stub import objects
 from apiserver_stub.authn import jwt
+from apiserver_stub.authn.authenticators import AuthenticatedUser, Rejected
 from apiserver_stub.authn.keys import PublicKey, SigningKey
-from apiserver_stub.authn.methods import Known, Rejected
 from apiserver_stub.objects import Object
 from apiserver_stub.request import User
 from apiserver_stub.store import Store
@@ -115,7 +115,7 @@ class ServiceAccountTokens:
             claims["jti"] = objects.new_uid()
         return Issued(jwt.sign(self._signing_key, claims), seconds, float(now + seconds), warnings)
 
-    async def authenticate(self, token: str, audiences: Sequence[str]) -> Known | None:
+    async def authenticate(self, token: str, audiences: Sequence[str]) -> AuthenticatedUser | None:
         """Return the account of *token*, ``None`` when somebody else issued it.
 
         :raises Rejected: nobody we know signed it, it expired, is for others, or what it is bound to is gone.
@@ -133,7 +133,7 @@ class ServiceAccountTokens:
             raise Rejected(str(error)) from None
         good_for = _audiences(claims, audiences, self.api_audiences)
         self._check_times(claims)
-        return Known(self._account_of(claims), good_for, self._staleness(claims))
+        return AuthenticatedUser(self._account_of(claims), good_for, self._staleness(claims))
 
     def _staleness(self, claims: dict[str, Any]) -> dict[str, str]:
         """Return what audit events say of a token that its holder should have renewed by now."""

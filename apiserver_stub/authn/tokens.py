@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from apiserver_stub.authn.methods import Known, Rejected, TokenMethod
+from apiserver_stub.authn.authenticators import AuthenticatedUser, Rejected, TokenAuthenticator
 from apiserver_stub.request import User
 from nodeagent.base.aio import Clock, SystemClock
 
@@ -24,13 +24,13 @@ class Tokens:
     """
 
     def __init__(
-        self, methods: Sequence[TokenMethod], api_audiences: Sequence[str], *, clock: Clock | None = None
+        self, methods: Sequence[TokenAuthenticator], api_audiences: Sequence[str], *, clock: Clock | None = None
     ) -> None:
         self._methods, self.api_audiences = list(methods), tuple(api_audiences)
         self._clock = clock or SystemClock()
-        self._cache: dict[tuple[str, tuple[str, ...]], tuple[float, Known]] = {}
+        self._cache: dict[tuple[str, tuple[str, ...]], tuple[float, AuthenticatedUser]] = {}
 
-    async def authenticate(self, token: str, audiences: Sequence[str] = ()) -> Known:
+    async def authenticate(self, token: str, audiences: Sequence[str] = ()) -> AuthenticatedUser:
         """Return whose *token* it is, for one of *audiences* (those of the API when none are given).
 
         :raises Rejected: no method knows it.
@@ -46,7 +46,7 @@ class Tokens:
         self._remember(key, found)
         return found
 
-    async def _ask(self, token: str, audiences: tuple[str, ...]) -> Known:
+    async def _ask(self, token: str, audiences: tuple[str, ...]) -> AuthenticatedUser:
         problems: list[str] = []
         for method in self._methods if len(token) <= _MAX_TOKEN_BYTES else ():
             try:
@@ -59,7 +59,7 @@ class Tokens:
         unique = list(dict.fromkeys(problems)) or [_INVALID]
         raise Rejected(unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]")
 
-    def _remember(self, key: tuple[str, tuple[str, ...]], found: Known) -> None:
+    def _remember(self, key: tuple[str, tuple[str, ...]], found: AuthenticatedUser) -> None:
         if len(self._cache) >= _CACHE_SIZE:
             del self._cache[next(iter(self._cache))]
         self._cache[key] = (self._clock.now() + REMEMBERED_SECONDS, found)

@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from apiserver_stub.authn.methods import Known, Rejected
+from apiserver_stub.authn.authenticators import AuthenticatedUser, Rejected
 from apiserver_stub.request import User
 from apiserver_stub.webhook import WebhookError
 from nodeagent.base import identity
@@ -57,10 +57,10 @@ class WebhookTokens:
         self._api_version = f"{identity.current().group('authentication')}/{version}"
         self._ttl, self._clock = ttl_seconds, clock or SystemClock()
         self._key = secrets.token_bytes(32)
-        self._cache: dict[bytes, tuple[float, Known | Rejected | None]] = {}
-        self._asked: dict[bytes, asyncio.Task[Known | Rejected | None]] = {}
+        self._cache: dict[bytes, tuple[float, AuthenticatedUser | Rejected | None]] = {}
+        self._asked: dict[bytes, asyncio.Task[AuthenticatedUser | Rejected | None]] = {}
 
-    async def authenticate(self, token: str, audiences: Sequence[str]) -> Known | None:
+    async def authenticate(self, token: str, audiences: Sequence[str]) -> AuthenticatedUser | None:
         """Return whose token the service says it is.
 
         :raises Rejected: the service says what is wrong with it, or cannot be asked.
@@ -83,7 +83,7 @@ class WebhookTokens:
             raise Rejected(str(found))
         return found
 
-    async def _ask(self, key: bytes, token: str, audiences: tuple[str, ...]) -> Known | Rejected | None:
+    async def _ask(self, key: bytes, token: str, audiences: tuple[str, ...]) -> AuthenticatedUser | Rejected | None:
         review = {
             "kind": "TokenReview",
             "apiVersion": self._api_version,
@@ -108,7 +108,7 @@ class WebhookTokens:
 
 def _read(
     review: Any, api_version: str, audiences: tuple[str, ...], api_audiences: tuple[str, ...]
-) -> Known | Rejected | None:
+) -> AuthenticatedUser | Rejected | None:
     """Return what the answer says.
 
     :raises WebhookError: it is no token review of that version.
@@ -130,7 +130,9 @@ def _read(
         return None
     extra = user.get("extra")
     more = {key: _texts(values) for key, values in extra.items()} if isinstance(extra, dict) else {}
-    return Known(User(user.get("username", ""), str(user.get("uid") or ""), _texts(user.get("groups")), more), good_for)
+    return AuthenticatedUser(
+        User(user.get("username", ""), str(user.get("uid") or ""), _texts(user.get("groups")), more), good_for
+    )
 
 
 def _texts(value: Any) -> tuple[str, ...]:

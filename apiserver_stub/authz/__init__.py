@@ -15,7 +15,7 @@ SUPERUSERS = "system:masters"
 """Members of this group may always do everything."""
 
 
-class Verdict(NamedTuple):
+class AuthorizationResult(NamedTuple):
     """What authorizers say about one request."""
 
     decision: Decision
@@ -29,8 +29,8 @@ class Verdict(NamedTuple):
         return self.decision == "allow"
 
 
-ALLOW = Verdict("allow")
-NO_OPINION = Verdict("no-opinion")
+ALLOW = AuthorizationResult("allow")
+NO_OPINION = AuthorizationResult("no-opinion")
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class Rules:
 class Authorizer(Protocol):
     """Decides about requests, or has no opinion."""
 
-    async def authorize(self, user: User, info: RequestInfo) -> Verdict:
+    async def authorize(self, user: User, info: RequestInfo) -> AuthorizationResult:
         """Return the decision; what keeps it from one is told in the verdict and never raised."""
         ...
 
@@ -61,7 +61,7 @@ class Chain:
     def __init__(self, authorizers: Sequence[Authorizer]) -> None:
         self._authorizers = authorizers
 
-    async def authorize(self, user: User, info: RequestInfo) -> Verdict:
+    async def authorize(self, user: User, info: RequestInfo) -> AuthorizationResult:
         """Return the first decision; without one, what all of them say."""
         if SUPERUSERS in user.groups:
             return ALLOW
@@ -74,7 +74,11 @@ class Chain:
                 reasons.append(verdict.reason)
             if verdict.error:
                 errors.append(verdict.error)
-        return Verdict("no-opinion", "\n".join(reasons), aggregate(errors)) if reasons or errors else NO_OPINION
+        return (
+            AuthorizationResult("no-opinion", "\n".join(reasons), aggregate(errors))
+            if reasons or errors
+            else NO_OPINION
+        )
 
     def rules(self, user: User, namespace: str) -> Rules:
         """Return what *user* may in *namespace* by all authorizers together."""
@@ -93,7 +97,7 @@ class Chain:
 class AlwaysAllow:
     """Allows everything (spec: opt.authorization-mode)."""
 
-    async def authorize(self, user: User, info: RequestInfo) -> Verdict:
+    async def authorize(self, user: User, info: RequestInfo) -> AuthorizationResult:
         return ALLOW
 
     def rules(self, user: User, namespace: str) -> Rules:
@@ -103,8 +107,8 @@ class AlwaysAllow:
 class AlwaysDeny:
     """Refuses everything (spec: opt.authorization-mode)."""
 
-    async def authorize(self, user: User, info: RequestInfo) -> Verdict:
-        return Verdict("no-opinion", "Everything is forbidden.")
+    async def authorize(self, user: User, info: RequestInfo) -> AuthorizationResult:
+        return AuthorizationResult("no-opinion", "Everything is forbidden.")
 
     def rules(self, user: User, namespace: str) -> Rules:
         return Rules()

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from apiserver_stub.authz import ALLOW, Rules, Verdict
+from apiserver_stub.authz import ALLOW, AuthorizationResult, Rules
 from apiserver_stub.objects import Object
 from apiserver_stub.request import RequestInfo, User
 from nodeagent.base import identity
@@ -76,10 +76,10 @@ class Abac:
         """
         return cls(load_policies(path))
 
-    async def authorize(self, user: User, info: RequestInfo) -> Verdict:
+    async def authorize(self, user: User, info: RequestInfo) -> AuthorizationResult:
         if any(policy.concerns(user) and policy.allows(info) for policy in self._policies):
             return ALLOW
-        return Verdict("no-opinion", "No policy matched.")
+        return AuthorizationResult("no-opinion", "No policy matched.")
 
     def rules(self, user: User, namespace: str) -> Rules:
         found = Rules()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from apiserver_stub.authz import ALLOW, NO_OPINION, Rules, Verdict
+from apiserver_stub.authz import ALLOW, NO_OPINION, AuthorizationResult, Rules
 from apiserver_stub.authz.bootstrap import node_rules
-from apiserver_stub.authz.following import Follower
 from apiserver_stub.authz.graph import FOLLOWED, NodeGraph
+from apiserver_stub.authz.store_index import IndexUpdater
 from apiserver_stub.request import RequestInfo, User
 from apiserver_stub.store import Store
 from nodeagent.base import identity
@@ -23,7 +23,7 @@ class NodeAuthorizer:
 
     def __init__(self, store: Store) -> None:
         self._graph, self._rules = NodeGraph(), node_rules()
-        self.follower = Follower(store, FOLLOWED, self._graph)
+        self.follower = IndexUpdater(store, FOLLOWED, self._graph)
         self._lease_namespace = identity.current().node_lease_namespace
         self._judges = {
             ("", "secrets"): self._read_object,
@@ -37,7 +37,7 @@ class NodeAuthorizer:
             (_STORAGE, "csinodes"): self._csi_node,
         }
 
-    async def authorize(self, user: User, info: RequestInfo) -> Verdict:
+    async def authorize(self, user: User, info: RequestInfo) -> AuthorizationResult:
         if not _is_node(user):
             return NO_OPINION
         node = user.name.removeprefix(_PREFIX)
@@ -52,7 +52,7 @@ class NodeAuthorizer:
         """Return nothing: what a node may read changes with every pod."""
         return Rules(incomplete=True, errors=[_NO_RULES]) if _is_node(user) else Rules()
 
-    def _read_object(self, node: str, info: RequestInfo) -> Verdict:
+    def _read_object(self, node: str, info: RequestInfo) -> AuthorizationResult:
         if info.verb not in _READ:
             return _no("can only read resources of this type")
         if info.subresource:
@@ -61,28 +61,28 @@ class NodeAuthorizer:
             return _no("can only read namespaced object of this type")
         return self._related(node, info)
 
-    def _get_object(self, node: str, info: RequestInfo) -> Verdict:
+    def _get_object(self, node: str, info: RequestInfo) -> AuthorizationResult:
         if info.verb != "get":
             return _no("can only get individual resources of this type")
         if info.subresource:
             return _no("cannot get subresource")
         return self._related(node, info)
 
-    def _claim(self, node: str, info: RequestInfo) -> Verdict:
+    def _claim(self, node: str, info: RequestInfo) -> AuthorizationResult:
         if info.subresource != "status":
             return self._get_object(node, info)
         if info.verb not in ("update", "patch"):
             return _no("can only get/update/patch this type")
         return self._related(node, info)
 
-    def _token(self, node: str, info: RequestInfo) -> Verdict:
+    def _token(self, node: str, info: RequestInfo) -> AuthorizationResult:
         if info.verb != "create" or not info.name:
             return _no("can only create tokens for individual service accounts")
         if info.subresource != "token":
             return _no("can only create token subresource of serviceaccount")
         return self._related(node, info)
 
-    def _lease(self, node: str, info: RequestInfo) -> Verdict:
+    def _lease(self, node: str, info: RequestInfo) -> AuthorizationResult:
         if info.verb not in _OWN:
             return _no("can only get, create, update, patch, or delete a node lease")
         if info.namespace != self._lease_namespace:
@@ -91,7 +91,7 @@ class NodeAuthorizer:
             return _no("can only access node lease with the same name as the requesting node")
         return ALLOW
 
-    def _csi_node(self, node: str, info: RequestInfo) -> Verdict:
+    def _csi_node(self, node: str, info: RequestInfo) -> AuthorizationResult:
         if info.verb not in _OWN:
             return _no("can only get, create, update, patch, or delete a CSINode")
         if info.subresource:
@@ -100,7 +100,7 @@ class NodeAuthorizer:
             return _no("can only access CSINode with the same name as the requesting node")
         return ALLOW
 
-    def _related(self, node: str, info: RequestInfo) -> Verdict:
+    def _related(self, node: str, info: RequestInfo) -> AuthorizationResult:
         if not info.name:
             return _no("No Object name found")
         self.follower.catch_up()
@@ -113,5 +113,5 @@ def _is_node(user: User) -> bool:
     return user.name.startswith(_PREFIX) and _GROUP in user.groups
 
 
-def _no(reason: str) -> Verdict:
-    return Verdict("no-opinion", reason)
+def _no(reason: str) -> AuthorizationResult:
+    return AuthorizationResult("no-opinion", reason)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from apiserver_stub.authn.service_account import account_user
-from apiserver_stub.authz import NO_OPINION, Rules, Verdict, aggregate
-from apiserver_stub.authz.following import Follower
+from apiserver_stub.authz import NO_OPINION, AuthorizationResult, Rules, aggregate
 from apiserver_stub.authz.rules import Rule, read_rules
+from apiserver_stub.authz.store_index import IndexUpdater
 from apiserver_stub.objects import Object
 from apiserver_stub.request import RequestInfo, User
 from apiserver_stub.store import Store
@@ -57,7 +57,7 @@ class _Binding:
 
 class _Grant(NamedTuple):
     rule: Rule
-    verdict: Verdict
+    verdict: AuthorizationResult
 
 
 class _Rights:
@@ -66,9 +66,11 @@ class _Rights:
     def __init__(self) -> None:
         self.grants: dict[str, list[_Grant]] = {"": []}
         self.errors: dict[str, list[NoSuchRole]] = {"": []}
-        self._answers: dict[tuple[str, ...], tuple[list[tuple[frozenset[str], Verdict]], Verdict]] = {}
+        self._answers: dict[
+            tuple[str, ...], tuple[list[tuple[frozenset[str], AuthorizationResult]], AuthorizationResult]
+        ] = {}
 
-    def authorize(self, info: RequestInfo) -> Verdict:
+    def authorize(self, info: RequestInfo) -> AuthorizationResult:
         if info.is_resource:
             question: tuple[str, ...] = (info.verb, info.group, info.resource, info.subresource, info.namespace)
         else:
@@ -92,7 +94,9 @@ class _Rights:
     def errors_of(self, namespace: str) -> list[NoSuchRole]:
         return self.errors[""] + (self.errors.get(namespace, []) if namespace else [])
 
-    def _work_out(self, info: RequestInfo) -> tuple[list[tuple[frozenset[str], Verdict]], Verdict]:
+    def _work_out(
+        self, info: RequestInfo
+    ) -> tuple[list[tuple[frozenset[str], AuthorizationResult]], AuthorizationResult]:
         """Return the names that are allowed (none: all) with the verdict for them, and that for all others."""
         found = []
         for rule, verdict in self.of(info.namespace):
@@ -102,7 +106,9 @@ class _Rights:
                 if not names:
                     break
         errors = self.errors_of(info.namespace)
-        return found, Verdict("no-opinion", f"RBAC: {aggregate(list(map(str, errors)))}") if errors else NO_OPINION
+        return found, AuthorizationResult(
+            "no-opinion", f"RBAC: {aggregate(list(map(str, errors)))}"
+        ) if errors else NO_OPINION
 
 
 class RoleIndex:
@@ -162,7 +168,7 @@ class RoleIndex:
             except NoSuchRole as error:
                 rights.errors.setdefault(binding.namespace, []).append(error)
                 continue
-            verdict = Verdict("allow", binding.reason(subjects))
+            verdict = AuthorizationResult("allow", binding.reason(subjects))
             grants = rights.grants.setdefault(binding.namespace, [])
             grants += [_Grant(rule, verdict) for rule in rules]
         return rights
@@ -181,9 +187,9 @@ class Rbac:
 
     def __init__(self, store: Store) -> None:
         self._index = RoleIndex()
-        self.follower = Follower(store, (ROLES, CLUSTER_ROLES, BINDINGS, CLUSTER_BINDINGS), self._index)
+        self.follower = IndexUpdater(store, (ROLES, CLUSTER_ROLES, BINDINGS, CLUSTER_BINDINGS), self._index)
 
-    async def authorize(self, user: User, info: RequestInfo) -> Verdict:
+    async def authorize(self, user: User, info: RequestInfo) -> AuthorizationResult:
         self.follower.catch_up()
         return self._index.rights(user).authorize(info)
 

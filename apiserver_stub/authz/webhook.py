@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from apiserver_stub import objects
-from apiserver_stub.authz import NO_OPINION, Rules, Verdict
+from apiserver_stub.authz import NO_OPINION, AuthorizationResult, Rules
 from apiserver_stub.cel import CelError, Expression
 from apiserver_stub.objects import Object
 from apiserver_stub.request import RequestInfo, User
@@ -65,10 +65,10 @@ class WebhookAuthorizer:
         self._service, self._settings, self._tasks = service, settings, tasks
         self._clock = clock or SystemClock()
         self._api_version = f"{identity.current().group('authorization')}/{settings.version}"
-        self._cache: dict[bytes, tuple[float, Verdict]] = {}
-        self._asked: dict[bytes, asyncio.Task[Verdict]] = {}
+        self._cache: dict[bytes, tuple[float, AuthorizationResult]] = {}
+        self._asked: dict[bytes, asyncio.Task[AuthorizationResult]] = {}
 
-    async def authorize(self, user: User, info: RequestInfo) -> Verdict:
+    async def authorize(self, user: User, info: RequestInfo) -> AuthorizationResult:
         spec = review_spec(user, info)
         if self._settings.conditions:
             try:
@@ -93,7 +93,7 @@ class WebhookAuthorizer:
         """Return nothing: the service answers questions and tells no rules."""
         return Rules(incomplete=True, errors=[_NO_RULES])
 
-    async def _ask(self, key: bytes, spec: Object) -> Verdict:
+    async def _ask(self, key: bytes, spec: Object) -> AuthorizationResult:
         sent = dict(spec)
         if self._settings.version == "v1beta1" and "groups" in sent:
             sent["group"] = sent.pop("groups")
@@ -120,8 +120,8 @@ class WebhookAuthorizer:
             self._cache[key] = (self._clock.now() + seconds, verdict)
         return verdict
 
-    def _failed(self, error: str) -> Verdict:
-        return Verdict(self._settings.on_failure, "", error)
+    def _failed(self, error: str) -> AuthorizationResult:
+        return AuthorizationResult(self._settings.on_failure, "", error)
 
 
 def review_spec(user: User, info: RequestInfo) -> Object:
@@ -183,9 +183,9 @@ def _status(review: Any, api_version: str) -> Object:
     return status
 
 
-def _verdict(status: Object) -> Verdict:
+def _verdict(status: Object) -> AuthorizationResult:
     reason = status.get("reason")
     reason = reason if isinstance(reason, str) else ""
     if status.get("denied"):
-        return Verdict("deny", reason, _CONTRADICTION if status.get("allowed") else "")
-    return Verdict("allow" if status.get("allowed") else "no-opinion", reason)
+        return AuthorizationResult("deny", reason, _CONTRADICTION if status.get("allowed") else "")
+    return AuthorizationResult("allow" if status.get("allowed") else "no-opinion", reason)

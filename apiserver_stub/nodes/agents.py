@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import aiohttp
 
 from apiserver_stub.nodes import egress
-from apiserver_stub.nodes.dialing import Dialer, Direct, client_context, complaint
+from apiserver_stub.nodes.dialing import Dialer, DirectDialer, client_context, complaint
 from apiserver_stub.objects import Object, decode, dig
 from apiserver_stub.status import ApiError, internal, not_found
 from nodeagent.base.tls import KeyPair, TlsError, covers, generate_ca, issue, write_private
@@ -38,7 +38,7 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Endpoint:
     """Where an agent, a pod or a service listens; *host* may be a name."""
 
     host: str
@@ -74,7 +74,7 @@ class NodeAgents:
         self._store = store
         self._types = options.nodeagent_preferred_address_types
         self._seconds = options.nodeagent_timeout_seconds
-        self._dialer = dialer or Direct()
+        self._dialer = dialer or DirectDialer()
         if dialer is None and options.egress_selector_config_file is not None:
             self._dialer = egress.load(options.egress_selector_config_file)
         authority = options.nodeagent_certificate_authority
@@ -92,7 +92,7 @@ class NodeAgents:
             why = f"open {named}: {(error.strerror or str(error)).lower()}" if named else str(error)
             raise TlsError(f'problem initializing API group "" : {why}') from error
 
-    async def place_of(self, node_name: str, *, kind: str = "nodes", verify: bool = True) -> Place:
+    async def place_of(self, node_name: str, *, kind: str = "nodes", verify: bool = True) -> Endpoint:
         """Return where the agent of a node listens.
 
         :param kind: what is not found when the node is not there.
@@ -101,7 +101,7 @@ class NodeAgents:
         node = self.node(node_name, kind)
         port = dig(node, ("status", "daemonEndpoints", "kubeletEndpoint", "Port")) or DEFAULT_PORT
         host = await self._choose(preferred(node, self._types), port)
-        return Place(host, port, self._trusting if verify else self._unverified)
+        return Endpoint(host, port, self._trusting if verify else self._unverified)
 
     def node(self, name: str, kind: str = "nodes") -> Object:
         """Return a node.
@@ -114,7 +114,7 @@ class NodeAgents:
         found: Object = decode(record.data)
         return found
 
-    async def connect(self, factory: Callable[[], P], place: Place) -> P:
+    async def connect(self, factory: Callable[[], P], place: Endpoint) -> P:
         """Return a protocol of *factory*, connected.
 
         :raises Unreachable: nobody answers there within the timeout (spec: opt.nodeagent-timeout).
@@ -126,7 +126,7 @@ class NodeAgents:
             raise Unreachable(complaint(error, place.host, place.port)) from error
 
     @asynccontextmanager
-    async def session(self, place: Place) -> AsyncIterator[aiohttp.ClientSession]:
+    async def session(self, place: Endpoint) -> AsyncIterator[aiohttp.ClientSession]:
         """Yield an HTTP client whose connections all lead to *place*; it follows and changes nothing by itself."""
         async with aiohttp.ClientSession(
             connector=_Connector(self, place),
@@ -160,7 +160,7 @@ class _Connector(aiohttp.BaseConnector):
     reading from the agent pauses when its close comes.
     """
 
-    def __init__(self, agents: NodeAgents, place: Place) -> None:
+    def __init__(self, agents: NodeAgents, place: Endpoint) -> None:
         super().__init__(limit=0)
         self._agents, self._place = agents, place
 

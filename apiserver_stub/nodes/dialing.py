@@ -35,7 +35,7 @@ class Dialer(Protocol):
         ...
 
 
-class Direct:
+class DirectDialer:
     """Connects straight."""
 
     by_name = False
@@ -51,7 +51,7 @@ class Direct:
 
 
 @dataclass(frozen=True)
-class ThroughProxy:
+class HttpConnectDialer:
     """Asks an HTTP proxy for each connection; the proxy is at a TCP address or a Unix socket."""
 
     host: str = ""

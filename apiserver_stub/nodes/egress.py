@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from apiserver_stub.nodes.dialing import Dialer, Direct, ThroughProxy, client_context
+from apiserver_stub.nodes.dialing import Dialer, DirectDialer, HttpConnectDialer, client_context
 from nodeagent.base import identity, yamlsafe
 
 _NAMES = ("cluster", "controlplane", "etcd")
@@ -69,7 +69,7 @@ def read(document: Any) -> Dialer:
             raise EgressError(f'egress selection "{item["name"]}": proxyProtocol GRPC is not supported by this server')
         if item["name"] != "cluster" and protocol != "Direct":
             raise EgressError(f'egress selection "{item["name"]}": this server connects only with Direct there')
-    return next((_dialer(item["connection"]) for item in selections if item["name"] == "cluster"), Direct())
+    return next((_dialer(item["connection"]) for item in selections if item["name"] == "cluster"), DirectDialer())
 
 
 def _problems(item: dict[str, Any]) -> list[str]:
@@ -131,10 +131,10 @@ def _tcp_problems(tcp: dict[str, Any], where: str) -> list[str]:
 
 def _dialer(connection: dict[str, Any]) -> Dialer:
     if connection["proxyProtocol"] == "Direct":
-        return Direct()
+        return DirectDialer()
     transport = connection["transport"]
     if uds := transport.get("uds"):
-        return ThroughProxy(socket_path=str(uds["udsName"]))
+        return HttpConnectDialer(socket_path=str(uds["udsName"]))
     tcp = transport["tcp"]
     parts = urlsplit(str(tcp["url"]))
     context: ssl.SSLContext | None = None
@@ -144,4 +144,4 @@ def _dialer(connection: dict[str, Any]) -> Dialer:
             context = client_context(files.get("caBundle"), files.get("clientCert"), files.get("clientKey"))
         except OSError as error:
             raise EgressError(f'egress selection "cluster": tlsConfig cannot be used: {error}') from error
-    return ThroughProxy(parts.hostname or "", parts.port or 0, tls=context)
+    return HttpConnectDialer(parts.hostname or "", parts.port or 0, tls=context)

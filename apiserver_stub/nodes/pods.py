@@ -5,9 +5,9 @@ from __future__ import annotations
 from aiohttp import web
 
 from apiserver_stub.nodes.addressing import is_port, only_global, split_name
-from apiserver_stub.nodes.agents import Place
+from apiserver_stub.nodes.agents import Endpoint
 from apiserver_stub.nodes.proxy import proxy
-from apiserver_stub.nodes.relay import relay_text
+from apiserver_stub.nodes.reverse_proxy import relay_text
 from apiserver_stub.nodes.stream import Stream
 from apiserver_stub.nodes.targets import forward_target, log_target, stream_target
 from apiserver_stub.nodes.upgrade import upgrade
@@ -55,7 +55,7 @@ async def proxy_pod(stream: Stream) -> web.StreamResponse:
     number = int(port) if is_port(port) else first or (443 if encrypted else 80)
     if port and not is_port(port):
         raise bad_request(f'invalid pod request "{stream.info.name}"')
-    return await proxy(stream, Place(host, number, stream.agents.plain_tls if encrypted else None))
+    return await proxy(stream, Endpoint(host, number, stream.agents.plain_tls if encrypted else None))
 
 
 async def _to_agent(stream: Stream, pod: Object, target: str) -> web.StreamResponse:

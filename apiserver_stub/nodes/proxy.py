@@ -9,8 +9,8 @@ import socket
 from aiohttp import web
 
 from apiserver_stub.nodes.addressing import is_port, only_global, split_name
-from apiserver_stub.nodes.agents import DEFAULT_PORT, Place
-from apiserver_stub.nodes.relay import relay
+from apiserver_stub.nodes.agents import DEFAULT_PORT, Endpoint
+from apiserver_stub.nodes.reverse_proxy import relay
 from apiserver_stub.nodes.stream import Stream
 from apiserver_stub.objects import Object, decode, dig, key_of
 from apiserver_stub.status import bad_request, not_found, unavailable
@@ -18,7 +18,7 @@ from apiserver_stub.store import Store
 from nodeagent.base.tls import is_ip
 
 
-async def proxy(stream: Stream, place: Place) -> web.StreamResponse:
+async def proxy(stream: Stream, place: Endpoint) -> web.StreamResponse:
     """Pass the request on to *place*, at the path behind ``proxy``."""
     path, mark, query = stream.http.path_qs.partition("?")
     parts = path.split("/")
@@ -38,7 +38,7 @@ async def proxy_node(stream: Stream) -> web.StreamResponse:
     if port and not is_port(port):
         raise bad_request(f'invalid node request "{stream.info.name}"')
     if port and int(port) != agent_port:
-        place = Place(place.host, int(port), stream.agents.plain_tls if scheme == "https" else None)
+        place = Endpoint(place.host, int(port), stream.agents.plain_tls if scheme == "https" else None)
     await _check(place.host)
     return await proxy(stream, place)
 
@@ -58,7 +58,7 @@ async def proxy_service(stream: Stream) -> web.StreamResponse:
         raise unavailable(f'no endpoints available for service "{stream.info.name}"')
     host, number = random.choice(found)  # noqa: S311 - any of them will do
     tls = stream.agents.plain_tls if scheme == "https" else None
-    return await proxy(stream, Place(only_global(host), number, tls))
+    return await proxy(stream, Endpoint(only_global(host), number, tls))
 
 
 def _port_name(store: Store, key: str, name: str, number: int) -> str:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from apiserver_stub import wire
+from apiserver_stub.transport import response_writer
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
-    from apiserver_stub.audit.trail import Trail
+    from apiserver_stub.audit.context import AuditContext
     from apiserver_stub.nodes.agents import NodeAgents
     from apiserver_stub.request import Query, RequestInfo
     from apiserver_stub.resources.registry import Resource
@@ -25,7 +25,7 @@ class Stream:
     """One such request; the handler calls :meth:`begins` when nothing can go wrong any more but the connection."""
 
     def __init__(
-        self, server: ApiServer, http: web.BaseRequest, info: RequestInfo, query: Query, trail: Trail | None
+        self, server: ApiServer, http: web.BaseRequest, info: RequestInfo, query: Query, trail: AuditContext | None
     ) -> None:
         self._server, self._trail = server, trail
         self.http, self.info, self.query = http, info, query
@@ -50,7 +50,7 @@ class Stream:
 Handler = Callable[[Stream], Awaitable[web.StreamResponse]]
 
 
-async def run(stream: Stream, server: ApiServer, resource: Resource, trail: Trail | None) -> web.StreamResponse:
+async def run(stream: Stream, server: ApiServer, resource: Resource, trail: AuditContext | None) -> web.StreamResponse:
     """Answer *stream* by the handler of its subresource; see :func:`carry`.
 
     :raises ApiError: it was refused before it began.
@@ -67,7 +67,7 @@ async def carry(
     handler: Handler,
     info: RequestInfo,
     resource: Resource | None,
-    trail: Trail | None,
+    trail: AuditContext | None,
 ) -> web.StreamResponse:
     """Answer *stream* by *handler*, until the client or the other side closes or the server stops.
 
@@ -97,7 +97,7 @@ async def carry(
     seconds = time.perf_counter() - started
     server.metrics.count(info, http.method, resource, 0 if answer.status == 101 else answer.status, seconds, 0, "")
     if server.tracing is not None:
-        server.tracing.note(http, answer.status, seconds, stream.info.verb, wire.audit_id(http))
+        server.tracing.note(http, answer.status, seconds, stream.info.verb, response_writer.audit_id(http))
     if trail is not None:
         if not stream.begun:
             await trail.started(answer.status)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from apiserver_stub.nodes.agents import Place
+from apiserver_stub.nodes.agents import Endpoint
 from apiserver_stub.nodes.headers import forwarded
 from apiserver_stub.status import ApiError, bad_request
 from nodeagent.base.aio import SystemClock
@@ -25,7 +25,7 @@ _MAX_REFUSAL_BYTES = 64 * 1024
 
 
 async def upgrade(
-    stream: Stream, place: Place, target: str, *, caller: Sequence[tuple[str, str]] = (), redirects: bool = True
+    stream: Stream, place: Endpoint, target: str, *, caller: Sequence[tuple[str, str]] = (), redirects: bool = True
 ) -> web.StreamResponse:
     """Join the client to *place*, where *target* (path and query) answers; return what ends the request.
 

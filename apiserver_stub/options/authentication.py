@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from apiserver_stub import gates
+from apiserver_stub import feature_gates
 from apiserver_stub.options import values
 from apiserver_stub.options.declare import Extend, Group
 
@@ -74,7 +74,7 @@ def check(options: Options) -> Iterator[str]:
             if not header.strip():
                 yield f"empty value in requestheader-{name}-headers"
     if options.authentication_config is not None:
-        if gates.complaints(options.feature_gates) or not options.gates.enabled(_GATE):
+        if feature_gates.complaints(options.feature_gates) or not options.gates.enabled(_GATE):
             yield f"set --feature-gates={_GATE}=true to use authentication-config file"
         if options.oidc_configured:
             yield "authentication-config file and oidc-* flags are mutually exclusive"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from apiserver_stub import gates
+from apiserver_stub import feature_gates
 from apiserver_stub.options import values
 from apiserver_stub.options.declare import Extend, Group
 
@@ -90,7 +90,7 @@ def declare(group: Group) -> None:
 
 def check(options: Options) -> Iterator[str]:
     if options.authorization_config is not None:
-        if gates.complaints(options.feature_gates) or not options.gates.enabled(_GATE):
+        if feature_gates.complaints(options.feature_gates) or not options.gates.enabled(_GATE):
             yield f"--authorization-config cannot be used without enabling {_GATE} feature flag"
         elif any(getattr(options, name) is not None for name in _GIVEN):
             yield (

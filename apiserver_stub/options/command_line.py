@@ -21,11 +21,11 @@ from apiserver_stub.options import (
     names,
     node_agents,
     oidc,
+    server_specific,
     service_accounts,
     services,
     serving,
     storage,
-    this_server,
     tls,
 )
 from apiserver_stub.options.admission import AdmissionOptions
@@ -40,15 +40,15 @@ from apiserver_stub.options.metrics import MetricOptions
 from apiserver_stub.options.node_agents import NodeAgentOptions
 from apiserver_stub.options.oidc import OidcOptions
 from apiserver_stub.options.parser import OptionsError, Parser
+from apiserver_stub.options.server_specific import ServerOptions
 from apiserver_stub.options.service_accounts import ServiceAccountOptions
 from apiserver_stub.options.services import ServiceOptions
 from apiserver_stub.options.serving import ServingOptions
 from apiserver_stub.options.storage import StorageOptions
-from apiserver_stub.options.this_server import ServerOptions
 from apiserver_stub.options.tls import TlsOptions
 
 _GROUPS: tuple[Any, ...] = (
-    this_server,
+    server_specific,
     serving,
     tls,
     node_agents,

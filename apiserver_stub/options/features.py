@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from apiserver_stub import enablement, gates
+from apiserver_stub import enablement, feature_gates
 from apiserver_stub.options import values
 from apiserver_stub.options.declare import Group, Merge
 from apiserver_stub.options.names import NameOptions
@@ -35,7 +35,7 @@ class FeatureOptions(NameOptions):
 
         :raises GateError: the settings make no sense; parsing has refused them.
         """
-        return gates.build_gates(self.feature_gates)
+        return feature_gates.build_gates(self.feature_gates)
 
 
 def declare(group: Group) -> None:
@@ -53,11 +53,11 @@ def declare(group: Group) -> None:
 
 
 def check(options: FeatureOptions) -> Iterator[str]:
-    yield from gates.complaints(options.feature_gates)
+    yield from feature_gates.complaints(options.feature_gates)
     yield from enablement.complaints(options.runtime_config, options.identity)
 
 
 def warnings(options: FeatureOptions) -> Iterator[str]:
-    if not gates.complaints(options.feature_gates):
+    if not feature_gates.complaints(options.feature_gates):
         yield from options.gates.warnings()
-        yield from gates.idle(options.feature_gates)
+        yield from feature_gates.idle(options.feature_gates)

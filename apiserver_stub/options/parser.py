@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from apiserver_stub.options.declare import BAD_VALUE, Group
-from apiserver_stub.options.spellings import respelled
+from apiserver_stub.options.flag_aliases import respelled
 
 _VERSION_HELP = "Print the version and exit; =raw prints it alone, =vX.Y.Z-TEXT sets the one that is reported."
 

@@ -9,24 +9,25 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from apiserver_stub import media, wire
+from apiserver_stub import media
 from apiserver_stub.authn.certificates import presented_by
 from apiserver_stub.authn.impersonation import is_asked_for
-from apiserver_stub.http2.negotiation import say_farewell
 from apiserver_stub.media import PLAIN, PRETTY, Format
 from apiserver_stub.metrics import method_of
 from apiserver_stub.nodes import stream
-from apiserver_stub.pipeline import limits, passing, refusals, rights, watching
+from apiserver_stub.pipeline import aggregation_proxy, authorization, error_responses, limits, watch_response
 from apiserver_stub.pipeline.dispatch import streams
 from apiserver_stub.reply import render_error
 from apiserver_stub.request import ANONYMOUS, Query, Request, RequestInfo, User, parse_path
 from apiserver_stub.status import ApiError, bad_request, internal
+from apiserver_stub.transport import response_writer
+from apiserver_stub.transport.http2.negotiation import send_goaway
 from nodeagent.base import apiproto
 from nodeagent.base.logging import v_level, verbose
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
-    from apiserver_stub.audit.trail import Trail
+    from apiserver_stub.audit.context import AuditContext
     from apiserver_stub.resources import Resource
 
 _log = logging.getLogger(__name__)
@@ -39,20 +40,20 @@ async def handle(server: ApiServer, http: web.BaseRequest) -> web.StreamResponse
     """Answer one HTTP request; errors become Status objects."""
     format_, warnings = PLAIN, _NO_WARNINGS
     if server.front is not None and (preflight := server.front.begin(http)) is not None:
-        return await wire.send(http, preflight, warnings, compress=False)
+        return await response_writer.send(http, preflight, warnings, compress=False)
     if server.page is not None and (shown := server.page.answer(http)) is not None:
-        return await wire.send(http, shown, warnings, compress=server.compresses)
+        return await response_writer.send(http, shown, warnings, compress=server.compresses)
     path, _, query_text = http.path_qs.partition("?")
     query = Query(query_text)
     info = RequestInfo(http.method.lower(), path)
     known = False
     resource: Resource | None = None
     started = time.perf_counter()
-    trail: Trail | None = None
+    trail: AuditContext | None = None
     if server.draining:
-        refusal = refusals.while_draining(path, retry_later=server.options.shutdown_send_retry_after)
+        refusal = error_responses.while_draining(path, retry_later=server.options.shutdown_send_retry_after)
         if refusal is not None:
-            return await wire.send(http, refusal, warnings, compress=False)
+            return await response_writer.send(http, refusal, warnings, compress=False)
     try:
         _require_text(http)
         info = parse_path(http.method, path, query)
@@ -60,14 +61,14 @@ async def handle(server: ApiServer, http: web.BaseRequest) -> web.StreamResponse
         user = await server.authenticator.authenticate(http.headers, presented_by(http.transport), told)
         known = True
         if server.parts_with_strangers and user.name == ANONYMOUS.name:
-            say_farewell(http.transport)
+            send_goaway(http.transport)
         server.metrics.authenticated += 1
-        asked = rights.pinned(info, query)
+        asked = authorization.pinned(info, query)
         if server.audit is not None and (trail := server.audit.begin(http, asked, user)) is not None:
             trail.event.annotations.update(told or {})
             await trail.received()
         if is_asked_for(http.headers):
-            user = await rights.impersonated(server, user, http, trail)
+            user = await authorization.impersonated(server, user, http, trail)
         remote = server.remotes.find(info) if server.remotes.table else None
         if info.is_resource and remote is None:
             resource = server.registry.find(info.group, info.version, info.resource)
@@ -77,18 +78,20 @@ async def handle(server: ApiServer, http: web.BaseRequest) -> web.StreamResponse
         except ApiError as error:
             unacceptable = error  # told to those who may
             format_ = media.of_refusal(http.headers.get("Accept", ""))
-        await rights.authorize(server, user, asked, trail)
+        await authorization.authorize(server, user, asked, trail)
         if unacceptable is not None:
             raise unacceptable
         if remote is not None:
-            passed = await passing.run(server, http, _request(http, info, query, user, format_), remote, trail)
+            passed = await aggregation_proxy.run(
+                server, http, _request(http, info, query, user, format_), remote, trail
+            )
             if isinstance(passed, web.StreamResponse):
                 return passed
             rendered = passed
         elif info.group and resource is None and (info.group, info.version) not in server.registry.group_versions():
-            raise refusals.PlainNotFound
+            raise error_responses.PlainNotFound
         elif info.verb == "watch" and resource is not None:
-            return await watching.run(server, http, _request(http, info, query, user, format_), resource, trail)
+            return await watch_response.run(server, http, _request(http, info, query, user, format_), resource, trail)
         elif resource is not None and streams(resource, info, http.method):
             await server.admission.connect(_request(http, info, query, user, format_), resource)
             return await stream.run(stream.Stream(server, http, info, query, trail), server, resource, trail)
@@ -98,10 +101,10 @@ async def handle(server: ApiServer, http: web.BaseRequest) -> web.StreamResponse
             if trail is not None:
                 request.annotations = trail.event.annotations
             rendered = await limits.limited(server, http, request, resource, trail)
-    except refusals.TOLD as error:
-        if not known and wire.wants_pretty(http):
+    except error_responses.TOLD as error:
+        if not known and response_writer.wants_pretty(http):
             format_ = PRETTY
-        rendered = refusals.answer(error, http.path_qs, format_)
+        rendered = error_responses.answer(error, http.path_qs, format_)
     except (ConnectionError, asyncio.CancelledError):
         if trail is not None:
             trail.abandoned()
@@ -117,14 +120,14 @@ async def handle(server: ApiServer, http: web.BaseRequest) -> web.StreamResponse
         await trail.answered(rendered)
     elif not known and rendered.code == 401:
         if server.parts_with_strangers:
-            say_farewell(http.transport)
+            send_goaway(http.transport)
         if server.audit is not None:
             await server.audit.refuse_stranger(http, info)
     dry_run = "All" if "dryRun" in query else ""
     seconds, size = time.perf_counter() - started, sum(map(len, rendered.pieces))
     server.metrics.count(info, method_of(http), resource, rendered.code, seconds, size, dry_run)
     if server.tracing is not None:
-        server.tracing.note(http, rendered.code, seconds, info.verb, wire.audit_id(http))
+        server.tracing.note(http, rendered.code, seconds, info.verb, response_writer.audit_id(http))
     if verbose(_log, _ACCESS_VERBOSITY):
         facts = {
             "verb": info.verb,
@@ -133,7 +136,7 @@ async def handle(server: ApiServer, http: web.BaseRequest) -> web.StreamResponse
             "latency": f"{1000 * seconds:.3f}ms",
         }
         _log.log(v_level(_ACCESS_VERBOSITY), "HTTP", extra=facts)
-    return await wire.send(http, rendered, warnings, compress=http.method == "GET" and server.compresses)
+    return await response_writer.send(http, rendered, warnings, compress=http.method == "GET" and server.compresses)
 
 
 def _request(http: web.BaseRequest, info: RequestInfo, query: Query, user: User, format_: Format) -> Request:
@@ -155,7 +158,7 @@ def _require_text(http: web.BaseRequest) -> None:
 
 def _negotiate(http: web.BaseRequest, info: RequestInfo, query: Query, resource: Resource | None) -> Format:
     accept = http.headers.get("Accept", "")
-    pretty = query.flag("pretty") if "pretty" in query else wire.wants_pretty(http)
+    pretty = query.flag("pretty") if "pretty" in query else response_writer.wants_pretty(http)
     if resource is None or accept in ("", "*/*", media.JSON):
         return PRETTY if pretty else PLAIN
     protobuf = media.PROTOBUF in accept and apiproto.supports(resource.api_version, resource.kind)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub import discovery, health, issuer, openapi, profiling
 from apiserver_stub.controllers.namespace_contents import fill_namespace
-from apiserver_stub.pipeline.refusals import PlainNotFound
+from apiserver_stub.pipeline.error_responses import PlainNotFound
 from apiserver_stub.reply import Rendered, Reply, render
 from apiserver_stub.request import Request, RequestInfo, check_method
 from apiserver_stub.resources import Resource

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, overload
 
 from aiohttp import web
 
-from apiserver_stub import profiling, wire
-from apiserver_stub.fairness import Rejected
+from apiserver_stub import profiling
+from apiserver_stub.flowcontrol.priority_and_fairness import Rejected
 from apiserver_stub.metrics import method_of
 from apiserver_stub.pipeline.dispatch import dispatch
-from apiserver_stub.pipeline.refusals import timed_out, too_many
+from apiserver_stub.pipeline.error_responses import timed_out, too_many
 from apiserver_stub.status import ApiError, bad_request, too_large
+from apiserver_stub.transport import response_writer
 from nodeagent.base.duration import parse_duration
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
-    from apiserver_stub.audit.trail import Trail
+    from apiserver_stub.audit.context import AuditContext
     from apiserver_stub.reply import Rendered
     from apiserver_stub.request import Request
     from apiserver_stub.resources import Resource
@@ -51,7 +52,7 @@ async def _read_body(http: web.BaseRequest) -> bytes:
 
 @overload
 async def limited(
-    server: ApiServer, http: web.BaseRequest, request: Request, resource: Resource | None, trail: Trail | None
+    server: ApiServer, http: web.BaseRequest, request: Request, resource: Resource | None, trail: AuditContext | None
 ) -> Rendered: ...
 
 
@@ -61,7 +62,7 @@ async def limited(
     http: web.BaseRequest,
     request: Request,
     resource: Resource | None,
-    trail: Trail | None,
+    trail: AuditContext | None,
     elsewhere: Elsewhere,
 ) -> Rendered | web.StreamResponse: ...
 
@@ -71,7 +72,7 @@ async def limited(
     http: web.BaseRequest,
     request: Request,
     resource: Resource | None,
-    trail: Trail | None,
+    trail: AuditContext | None,
     elsewhere: Elsewhere | None = None,
 ) -> Rendered | web.StreamResponse:
     """Let the request in when there is a place for it, and end it when it takes too long.
@@ -86,8 +87,8 @@ async def limited(
     schema = level = None
     if server.fairness is not None and not info.path.startswith(profiling.ROOT):  # who profiles looks on
         schema = server.fairness.sort(request.user, info)
-        given = http.get(wire.EXTRA_HEADERS)
-        http[wire.EXTRA_HEADERS] = {**given, **schema.headers} if given else schema.headers
+        given = http.get(response_writer.EXTRA_HEADERS)
+        http[response_writer.EXTRA_HEADERS] = {**given, **schema.headers} if given else schema.headers
         try:
             level = await server.fairness.enter(schema, request.user, info)
         except Rejected as error:

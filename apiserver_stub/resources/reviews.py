@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from apiserver_stub import objects
 from apiserver_stub.admission import Call
-from apiserver_stub.authn.methods import Rejected
+from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.authz import aggregate
 from apiserver_stub.objects import Object
 from apiserver_stub.reply import Reply

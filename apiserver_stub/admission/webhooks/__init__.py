@@ -19,7 +19,7 @@ from apiserver_stub.admission.webhooks.matching import (
     object_matches,
     read_selector,
 )
-from apiserver_stub.admission.webhooks.review import VERSIONS, Answer, denial, read_answer, request_body
+from apiserver_stub.admission.webhooks.review import VERSIONS, AdmissionResponse, denial, read_answer, request_body
 from apiserver_stub.cel import CelError, Expression
 from apiserver_stub.checking import Misfit
 from apiserver_stub.objects import Object
@@ -90,7 +90,7 @@ class _Webhooks(AdmissionPlugin):
             if object_matches(hook.objects, call) and self._conditions_hold(hook, call, seen_as):
                 yield hook, seen_as
 
-    async def ask(self, call: Call, hook: Hook, seen_as: Resource, *, may_patch: bool) -> Answer | None:
+    async def ask(self, call: Call, hook: Hook, seen_as: Resource, *, may_patch: bool) -> AdmissionResponse | None:
         """Return what *hook* says, ``None`` when it cannot be asked and may be passed by.
 
         :raises ApiError: it refuses, or cannot be asked and must be.
@@ -163,7 +163,7 @@ class MutatingAdmissionWebhook(_Webhooks):
             turn = 1 if call.reinvoking else 0
             call.request.annotations[f"{_MUTATION}/round_{turn}_index_{index}"] = objects.encode(note).decode()
 
-    def _apply(self, call: Call, hook: Hook, seen_as: Resource, answer: Answer) -> bool:
+    def _apply(self, call: Call, hook: Hook, seen_as: Resource, answer: AdmissionResponse) -> bool:
         new = call.obj
         before = objects.encode(new)
         try:

@@ -9,7 +9,7 @@ import aiohttp
 import msgspec
 
 from apiserver_stub.admission.reading import Reader
-from apiserver_stub.aggregation.client_pair import ClientPair
+from apiserver_stub.aggregation.proxy_client_cert import ClientPair
 from apiserver_stub.objects import Object
 from apiserver_stub.webhook import WebhookError, exchange
 

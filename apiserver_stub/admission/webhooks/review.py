@@ -22,7 +22,7 @@ _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "Del
 
 
 @dataclass(slots=True)
-class Answer:
+class AdmissionResponse:
     """What a webhook decided."""
 
     allowed: bool
@@ -62,7 +62,7 @@ def request_body(call: Call, resource: Resource, version: str, new: Object | Non
     return {"kind": "AdmissionReview", "apiVersion": f"{_GROUP}/{version}", "request": request}
 
 
-def read_answer(body: Object, version: str, uid: str, *, may_patch: bool) -> Answer:
+def read_answer(body: Object, version: str, uid: str, *, may_patch: bool) -> AdmissionResponse:
     """Return what the webhook says.
 
     :raises WebhookError: that makes no sense.
@@ -80,7 +80,7 @@ def read_answer(body: Object, version: str, uid: str, *, may_patch: bool) -> Ans
     if patch and not may_patch:
         raise WebhookError("webhook response contains a patch, and this webhook may not change anything")
     try:
-        answer = Answer(
+        answer = AdmissionResponse(
             bool(response.get("allowed")),
             dict(response.get("status") or {}),
             annotations={str(key): str(value) for key, value in (response.get("auditAnnotations") or {}).items()},

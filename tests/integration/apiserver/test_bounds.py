@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from apiserver_stub import launch, listener, wire
+from apiserver_stub import launch
+from apiserver_stub.transport import listener, response_writer
 
 from .in_process import start
 
@@ -242,7 +243,7 @@ async def _trickle(writer: asyncio.StreamWriter) -> None:
 
 
 async def test_who_never_reads_a_long_answer_is_cut_off(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "STALLED_SECONDS", 0.3)
+    monkeypatch.setattr(response_writer, "STALLED_SECONDS", 0.3)
     for number in range(12):
         await site.ok("POST", MAPS, {"metadata": {"name": f"m{number}"}, "data": {"k": "x" * (MIB - 1000)}})
     before = site.connections

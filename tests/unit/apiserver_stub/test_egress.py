@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.nodes.dialing import Direct, ThroughProxy
+from apiserver_stub.nodes.dialing import DirectDialer, HttpConnectDialer
 from apiserver_stub.nodes.egress import EgressError, load, read
 
 
@@ -43,9 +43,11 @@ def test_what_makes_no_sense_or_is_not_done_is_refused(document: Any, problem: s
 
 
 def test_the_way_to_the_cluster_is_the_one_that_is_named() -> None:
-    assert read(_document("cluster", "HTTPConnect", uds={"udsName": "/run/s"})) == ThroughProxy(socket_path="/run/s")
-    assert read(_document("cluster", "HTTPConnect", tcp={"url": "http://p:3128"})) == ThroughProxy("p", 3128)
-    assert isinstance(read(_document("etcd", "Direct")), Direct)
+    assert read(_document("cluster", "HTTPConnect", uds={"udsName": "/run/s"})) == HttpConnectDialer(
+        socket_path="/run/s"
+    )
+    assert read(_document("cluster", "HTTPConnect", tcp={"url": "http://p:3128"})) == HttpConnectDialer("p", 3128)
+    assert isinstance(read(_document("etcd", "Direct")), DirectDialer)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

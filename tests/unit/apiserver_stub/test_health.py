@@ -14,7 +14,7 @@ from apiserver_stub.exposition import Choice
 from apiserver_stub.media import PLAIN
 from apiserver_stub.options import Options
 from apiserver_stub.pipeline.dispatch import dispatch
-from apiserver_stub.pipeline.refusals import PlainNotFound
+from apiserver_stub.pipeline.error_responses import PlainNotFound
 from apiserver_stub.request import ANONYMOUS, Query, Request, RequestInfo
 from apiserver_stub.resources import build_registry
 

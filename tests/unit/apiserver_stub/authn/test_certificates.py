@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.authn.certificates import Authorities, ClientCertificates, Presented
-from apiserver_stub.authn.methods import Rejected
+from apiserver_stub.authn.authenticators import Rejected
+from apiserver_stub.authn.certificates import CaBundle, ClientCertificates, PeerCertificates
 from apiserver_stub.authn.request_header import RequestHeaders
 from apiserver_stub.options import parse
 from apiserver_stub.request import User
@@ -20,11 +20,11 @@ CA, OTHER = generate_ca("ca"), generate_ca("ca")
 PREFIX = "X-Remote-Extra-"
 
 
-def presented(pair: KeyPair) -> Presented:
-    return Presented((ssl.PEM_cert_to_DER_cert(pair.certificate.decode()),), {})
+def presented(pair: KeyPair) -> PeerCertificates:
+    return PeerCertificates((ssl.PEM_cert_to_DER_cert(pair.certificate.decode()),), {})
 
 
-def client(ca: KeyPair = CA, name: str = "carol", **options: Any) -> Presented:
+def client(ca: KeyPair = CA, name: str = "carol", **options: Any) -> PeerCertificates:
     return presented(issue(ca, name, **{"organizations": ["dev", "ops"], "client": True} | options))
 
 
@@ -37,7 +37,7 @@ def bundle(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def certificates(bundle: Path) -> ClientCertificates:
-    return ClientCertificates(Authorities(bundle, "client-ca-bundle"))
+    return ClientCertificates(CaBundle(bundle, "client-ca-bundle"))
 
 
 @pytest.mark.row("opt.client-ca-file")
@@ -47,10 +47,15 @@ def test_a_verified_certificate_names_its_user(certificates: ClientCertificates)
 
 @pytest.mark.parametrize(
     "wrong",
-    [client(OTHER), client(client=False, server=True), presented(generate_ca("self")), Presented((b"junk",), {})],
+    [
+        client(OTHER),
+        client(client=False, server=True),
+        presented(generate_ca("self")),
+        PeerCertificates((b"junk",), {}),
+    ],
     ids=["foreign", "for servers", "self-signed", "junk"],
 )
-def test_any_other_certificate_is_refused(certificates: ClientCertificates, wrong: Presented) -> None:
+def test_any_other_certificate_is_refused(certificates: ClientCertificates, wrong: PeerCertificates) -> None:
     with pytest.raises(Rejected, match="x509"):
         certificates.user_of({}, wrong)
 
@@ -61,12 +66,12 @@ def test_an_end_certificate_signs_for_nobody(certificates: ClientCertificates) -
     chain = tuple(ssl.PEM_cert_to_DER_cert(pair.certificate.decode()) for pair in (forged, carol))
 
     with pytest.raises(Rejected):
-        certificates.user_of({}, Presented(chain, {}))
+        certificates.user_of({}, PeerCertificates(chain, {}))
 
 
 def test_an_expired_certificate_is_refused_even_on_an_old_connection(bundle: Path) -> None:
     now = [time.time()]
-    certificates = ClientCertificates(Authorities(bundle, "client-ca-bundle", now=lambda: now[0]))
+    certificates = ClientCertificates(CaBundle(bundle, "client-ca-bundle", now=lambda: now[0]))
     connection = client(days=1)
     assert certificates.user_of({}, connection)
 
@@ -79,7 +84,7 @@ def test_an_expired_certificate_is_refused_even_on_an_old_connection(bundle: Pat
 
 def test_how_long_certificates_are_still_good_is_counted_with_every_request(bundle: Path) -> None:
     now = [time.time()]
-    certificates = ClientCertificates(Authorities(bundle, "client-ca-bundle", now=lambda: now[0]))
+    certificates = ClientCertificates(CaBundle(bundle, "client-ca-bundle", now=lambda: now[0]))
     connection = client(days=3)
 
     for passed in (0, 1.5 * 86400, 0.75 * 86400):
@@ -110,9 +115,9 @@ def test_a_bundle_without_certificates_is_named(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("x")
 
     with pytest.raises(TlsError, match=r'"client-ca-bundle::.*/f": data does not contain any valid'):
-        Authorities(tmp_path / "f", "client-ca-bundle")
+        CaBundle(tmp_path / "f", "client-ca-bundle")
     with pytest.raises(TlsError, match="No such file"):
-        Authorities(tmp_path / "nope", "client-ca-bundle")
+        CaBundle(tmp_path / "nope", "client-ca-bundle")
 
 
 # Identities in headers
@@ -127,7 +132,7 @@ def proxies(bundle: Path, *names: str) -> RequestHeaders:
             f"--requestheader-extra-headers-prefix={PREFIX}",
         ]
     )
-    return RequestHeaders(Authorities(bundle, "request-header"), options)
+    return RequestHeaders(CaBundle(bundle, "request-header"), options)
 
 
 @pytest.mark.row(

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from apiserver_stub.authn import Authenticator
-from apiserver_stub.authn.certificates import Presented
+from apiserver_stub.authn.authenticators import ApiAudienceAuthenticator, AuthenticatedUser, Rejected
+from apiserver_stub.authn.certificates import PeerCertificates
 from apiserver_stub.authn.chain import sub_protocols
-from apiserver_stub.authn.methods import ForTheApi, Known, Rejected
 from apiserver_stub.authn.token_file import TokenFile, TokenFileError
 from apiserver_stub.authn.tokens import REMEMBERED_SECONDS, Tokens
 from apiserver_stub.request import ANONYMOUS, User
@@ -20,7 +20,7 @@ from apiserver_stub.status import ApiError
 from nodeagent.testing.clock import FakeClock
 
 API = ("https://api",)
-PRESENTED = Presented((b"leaf",), {})
+PRESENTED = PeerCertificates((b"leaf",), {})
 
 
 class Saying:
@@ -29,7 +29,7 @@ class Saying:
     def __init__(self, answer: User | str | None) -> None:
         self._answer = answer
 
-    def user_of(self, headers: Mapping[str, str], presented: Presented) -> User | None:
+    def user_of(self, headers: Mapping[str, str], presented: PeerCertificates) -> User | None:
         if isinstance(self._answer, str):
             raise Rejected(self._answer)
         return self._answer
@@ -38,10 +38,10 @@ class Saying:
 class Counting:
     """A token method that counts how often it is asked."""
 
-    def __init__(self, answer: Known | str | None) -> None:
+    def __init__(self, answer: AuthenticatedUser | str | None) -> None:
         self.answer, self.asked = answer, 0
 
-    async def authenticate(self, token: str, audiences: Sequence[str]) -> Known | None:
+    async def authenticate(self, token: str, audiences: Sequence[str]) -> AuthenticatedUser | None:
         self.asked += 1
         if isinstance(self.answer, str):
             raise Rejected(self.answer)
@@ -57,7 +57,7 @@ def token_file(tmp_path: Path) -> TokenFile:
 
 @pytest.fixture
 def tokens(token_file: TokenFile) -> Tokens:
-    return Tokens([ForTheApi(token_file, API)], API)
+    return Tokens([ApiAudienceAuthenticator(token_file, API)], API)
 
 
 @pytest.mark.row("opt.token-auth-file")
@@ -136,7 +136,7 @@ async def test_browsers_hide_the_token_among_sub_protocols(tokens: Tokens) -> No
 
 
 async def test_who_was_found_is_remembered_for_a_moment_and_failures_are_not() -> None:
-    clock, method = FakeClock(), Counting(Known(User("a"), API))
+    clock, method = FakeClock(), Counting(AuthenticatedUser(User("a"), API))
     tokens = Tokens([method], API, clock=clock)
 
     for _ in range(3):
@@ -160,7 +160,9 @@ async def test_each_problem_is_told_once_and_a_later_method_may_still_know() -> 
     with pytest.raises(Rejected, match="invalid bearer token"):
         await Tokens([Counting(None)], API).authenticate("t")
 
-    assert (await Tokens([Counting("one"), Counting(Known(User("b"), API))], API).authenticate("t")).user.name == "b"
+    assert (
+        await Tokens([Counting("one"), Counting(AuthenticatedUser(User("b"), API))], API).authenticate("t")
+    ).user.name == "b"
 
 
 async def test_plain_tokens_are_for_the_api_alone(tokens: Tokens) -> None:
@@ -170,7 +172,7 @@ async def test_plain_tokens_are_for_the_api_alone(tokens: Tokens) -> None:
 
 
 async def test_a_token_without_end_is_not_looked_at() -> None:
-    method = Counting(Known(User("a"), API))
+    method = Counting(AuthenticatedUser(User("a"), API))
 
     with pytest.raises(Rejected):
         await Tokens([method], API).authenticate("x" * 100_000)
@@ -180,7 +182,7 @@ async def test_a_token_without_end_is_not_looked_at() -> None:
 async def test_audit_events_are_told_what_a_method_says_of_a_token() -> None:
     told: dict[str, str] = {}
     authenticator = Authenticator(
-        Tokens([Counting(Known(User("bob"), API, {"due": "yesterday"}))], API), anonymous=False
+        Tokens([Counting(AuthenticatedUser(User("bob"), API, {"due": "yesterday"}))], API), anonymous=False
     )
 
     for _ in range(2):  # the second time from memory

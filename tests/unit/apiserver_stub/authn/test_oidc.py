@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from apiserver_stub.authn import jwt
+from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.authn.jwt_config import JwtConfig, Mapped, Rule, from_options, load
 from apiserver_stub.authn.key_set import RETRY_SECONDS, IssuerError
 from apiserver_stub.authn.keys import SigningKey
-from apiserver_stub.authn.methods import Rejected
 from apiserver_stub.authn.oidc import OidcTokens
 from apiserver_stub.cel import Expression
 from apiserver_stub.options import parse

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub import gates
+from apiserver_stub import feature_gates
 from apiserver_stub.authn import jwt
+from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.authn.keys import SigningKey
 from apiserver_stub.authn.legacy_account import ISSUER, LegacyTokens
-from apiserver_stub.authn.methods import Rejected
 from apiserver_stub.authn.service_account import EXTENDED_SECONDS, ServiceAccountTokens
 from tests.unit.apiserver_stub.authn.conftest import Objects
 
@@ -56,7 +56,7 @@ def pod(store: Objects, **metadata: Any) -> dict[str, Any]:
 
 
 def make(store: Objects, key: SigningKey, clock: Clock, *on: str, **options: Any) -> ServiceAccountTokens:
-    switched = gates.build_gates(dict.fromkeys(on, True))
+    switched = feature_gates.build_gates(dict.fromkeys(on, True))
     return ServiceAccountTokens(store, key, options.pop("issuers", API), gates=switched, now=clock, **options)  # type: ignore[arg-type]
 
 
@@ -238,7 +238,7 @@ async def test_a_token_bound_to_a_node_is_good_while_that_exists(
 
 
 def legacy(store: Objects, key: SigningKey, clock: Clock, *, lookup: bool = True, clean: bool = True) -> LegacyTokens:
-    switched = gates.build_gates({"LegacyServiceAccountTokenCleanUp": clean})
+    switched = feature_gates.build_gates({"LegacyServiceAccountTokenCleanUp": clean})
     return LegacyTokens(store, [key.public], lookup=lookup, gates=switched, now=clock)  # type: ignore[arg-type]
 
 

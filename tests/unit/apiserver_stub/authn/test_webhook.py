@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.authn.methods import Rejected
+from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.authn.webhook import WebhookTokens
 from apiserver_stub.request import User
 from apiserver_stub.webhook import WebhookError

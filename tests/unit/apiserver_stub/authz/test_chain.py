@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver_stub.authz import ALLOW, AlwaysAllow, AlwaysDeny, Chain, Rules, Verdict
+from apiserver_stub.authz import ALLOW, AlwaysAllow, AlwaysDeny, AuthorizationResult, Chain, Rules
 from apiserver_stub.request import ANONYMOUS, RequestInfo, User
 
 INFO = RequestInfo("list", "", "", "v1", "nodes")
@@ -14,9 +14,9 @@ class Says:
     """An authorizer with one answer."""
 
     def __init__(self, *verdict: str) -> None:
-        self._verdict, self.asked = Verdict(*verdict), 0  # type: ignore[arg-type]
+        self._verdict, self.asked = AuthorizationResult(*verdict), 0  # type: ignore[arg-type]
 
-    async def authorize(self, user: User, info: RequestInfo) -> Verdict:
+    async def authorize(self, user: User, info: RequestInfo) -> AuthorizationResult:
         self.asked += 1
         return self._verdict
 

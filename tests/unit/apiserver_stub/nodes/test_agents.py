@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.nodes.agents import NodeAgents, Place, Unreachable
-from apiserver_stub.nodes.dialing import Direct
+from apiserver_stub.nodes.agents import Endpoint, NodeAgents, Unreachable
+from apiserver_stub.nodes.dialing import DirectDialer
 from apiserver_stub.options import parse
 
 
-class Silent(Direct):
+class Silent(DirectDialer):
     """Reaches nobody, ever."""
 
     async def connect(
@@ -30,7 +30,7 @@ async def test_nobody_is_waited_for_longer_than_the_option_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, seconds: float | None
 ) -> None:
     agents = NodeAgents(parse([f"--nodeagent-timeout={option}", f"--data-dir={tmp_path}"]), None, Silent())  # type: ignore[arg-type]
-    place = Place("192.0.2.1", 10250, agents.plain_tls)
+    place = Endpoint("192.0.2.1", 10250, agents.plain_tls)
     allowed: list[float | None] = []
     real = asyncio.timeout
 

@@ -9,7 +9,7 @@ import pytest
 
 from apiserver_stub.admission.service_account import TOKEN_PATH, mount_token
 from apiserver_stub.controllers.scheduler import waits
-from apiserver_stub.gates import build_gates
+from apiserver_stub.feature_gates import build_gates
 from apiserver_stub.resources.pod_binding import bound
 from apiserver_stub.resources.pods import PodStrategy
 from tests.unit.apiserver_stub.validation.pods import pod

@@ -1,0 +1,305 @@
+"""The trail of one request, from its arrival to its end, and what all trails share."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from apiserver_stub import media
+from apiserver_stub.audit import event as events
+from apiserver_stub.audit.backend import Backend
+from apiserver_stub.audit.event import Event, ObjectReference, ResponseStatus
+from apiserver_stub.audit.policy import API_VERSION, NAMES, Decision, Level, Policy
+from apiserver_stub.objects import Object, new_uid
+from apiserver_stub.reply import Rendered
+from apiserver_stub.request import RequestInfo, User
+from apiserver_stub.status import ApiError
+from nodeagent.base import identity
+
+ID_HEADER = "Audit-ID"
+ID_KEY = web.RequestKey("audit_id", str)
+"""Where a request keeps the name that its caller did not give."""
+_DECISION, _REASON = (f"{identity.current().group('authorization')}/{name}" for name in ("decision", "reason"))
+_TOTAL = identity.current().group("apiserver.latency") + "/total"
+_SLOW_NANOSECONDS = 500_000_000
+_STATUS_HEADS = (b'{"kind":"Status"', b'{\n  "kind": "Status"')
+_PROTOBUF_STATUS = b"\x12\x06Status"
+
+
+class _Identity(msgspec.Struct, rename="camel"):
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Named(msgspec.Struct):
+    metadata: _Identity | None = None
+
+
+class Audit:
+    """Policy, backends and counts; :meth:`begin` starts the trail of a request."""
+
+    def __init__(self, policy: Policy, backends: Sequence[Backend], errors: Counter[str]) -> None:
+        self._policy, self._backends = policy, backends
+        self.events = 0
+        self.rejected = 0
+        self.levels: Counter[str] = Counter()
+        self.errors = errors
+
+    def begin(self, http: web.BaseRequest, info: RequestInfo, user: User | None) -> AuditContext | None:
+        """Return the trail of a request, or ``None`` when the policy wants none."""
+        decision = self._policy.decide(user, info)
+        self.levels[NAMES[decision.level]] += 1
+        return AuditContext(self, http, info, user, decision) if decision.level else None
+
+    async def refuse_stranger(self, http: web.BaseRequest, info: RequestInfo) -> None:
+        """Note a request whose credentials were no good."""
+        trail = self.begin(http, info, None)
+        if trail is not None:
+            trail.event.response_status = ResponseStatus(message=_attempted(http), code=401)
+            await trail.emit("ResponseStarted")
+
+    async def deliver(self, event: Event, *, last: bool) -> bool:
+        """Hand *event* to all backends; returns whether those that insist have it.
+
+        :param last: the answer follows, and waits for the backends that hold it up; they take events in their order.
+        """
+        self.events += 1
+        waits = []
+        for backend in self._backends:
+            taken = backend.submit(event)
+            if taken is not None and (last or backend.strict):
+                waits.append((backend, taken))
+        good = True
+        for backend, taken in waits:
+            good = (await backend.wait(taken) or not backend.strict) and good
+        return good
+
+    def deliver_later(self, event: Event) -> None:
+        """Hand *event* to all backends when nobody is left who could wait."""
+        self.events += 1
+        for backend in self._backends:
+            backend.submit(event)
+
+    async def close(self) -> None:
+        """Deliver what is queued and release the backends."""
+        await asyncio.gather(*(backend.close() for backend in self._backends))
+
+
+class AuditContext:
+    """The events of one request; they grow from stage to stage."""
+
+    def __init__(
+        self, audit: Audit, http: web.BaseRequest, info: RequestInfo, user: User | None, decision: Decision
+    ) -> None:
+        self._audit, self._decision = audit, decision
+        self._received = time.time_ns()
+        self._info = info
+        headers = http.headers
+        name = headers.get(ID_HEADER)
+        if not name:
+            name = http[ID_KEY] = new_uid()
+        received = events.timestamp(self._received)
+        self.event = Event(
+            kind="Event",
+            api_version=API_VERSION,
+            level=NAMES[decision.level],
+            audit_id=name,
+            stage="RequestReceived",
+            request_uri=http.path_qs,
+            verb=info.verb,
+            user=events.user_info(user) if user is not None else events.UserInfo(),
+            source_ips=events.source_ips(headers, http.remote),
+            user_agent=events.user_agent(headers),
+            object_ref=_reference(info) if info.is_resource else None,
+            request_received_timestamp=received,
+            stage_timestamp=received,
+        )
+
+    async def received(self) -> None:
+        """Note the arrival.
+
+        :raises ApiError: 500, a backend that must have every event did not take it.
+        """
+        if not await self.emit("RequestReceived"):
+            self._audit.rejected += 1
+            raise ApiError(500, "InternalError", "Internal error occurred: failed to store audit event")
+
+    def authorized(self, allowed: bool, reason: str) -> None:
+        """Note what the authorizers decided."""
+        self.event.annotations[_DECISION] = "allow" if allowed else "forbid"
+        self.event.annotations[_REASON] = reason
+
+    def undecided(self) -> None:
+        """Note that the authorizers could not decide."""
+        self.event.annotations[_REASON] = "internal error"
+
+    def impersonated(self, user: User) -> None:
+        """Note in whose name the request goes on."""
+        self.event.impersonated_user = events.user_info(user)
+
+    def sent(self, headers: Mapping[str, str], body: bytes) -> None:
+        """Note the body of the request: what it names, and all of it where the level asks for it."""
+        if not body or self.event.object_ref is None:
+            return
+        content_type = headers.get("Content-Type", "")
+        names = self._info.verb in ("create", "update")
+        with contextlib.suppress(ApiError, msgspec.MsgspecError, RecursionError):  # the verb refuses it in its own way
+            if self._decision.level >= Level.Request:
+                content = _read(content_type, body)
+                if names and isinstance(content, dict):
+                    self._name(msgspec.convert(content, _Named, strict=False))
+                self.event.request_object = self._trim(content)
+            elif names:
+                plain = content_type.partition(";")[0].strip().lower() in ("", media.JSON)
+                decoded = msgspec.json.decode(body, type=_Named) if plain else None
+                self._name(decoded or msgspec.convert(_read(content_type, body), _Named, strict=False))
+
+    async def started(self, code: int) -> None:
+        """Note that the answer to a long request begins."""
+        self.event.response_status = ResponseStatus(code=code)
+        await self.emit("ResponseStarted")
+
+    async def answered(self, rendered: Rendered) -> None:
+        """Note the answer."""
+        self.event.response_status = ResponseStatus(code=rendered.code)
+        if self.event.object_ref is not None or rendered.code >= 400:
+            self._note_body(rendered)
+        await self.emit("ResponseComplete")
+
+    async def ended(self) -> None:
+        """Note the end of a long answer."""
+        await self.emit("ResponseComplete")
+
+    def abandoned(self) -> None:
+        """Note that the caller went away before the answer."""
+        if self.event.response_status is None:
+            message = "Connection closed early"
+            self.event.response_status = ResponseStatus(status="Success", message=message, code=200)
+        if self._stamp("ResponseComplete"):
+            self._audit.deliver_later(self.event)
+
+    async def failed(self, error: Exception) -> None:
+        """Note a fault of the server."""
+        message = f"APIServer panic'd: {error}"
+        self.event.response_status = ResponseStatus(status="Failure", message=message, reason="InternalError", code=500)
+        await self.emit("Panic")
+
+    async def emit(self, stage: str) -> bool:
+        """Deliver the event as it is now unless the policy leaves *stage* out; returns whether it is safe."""
+        return await self._audit.deliver(self.event, last=stage != "RequestReceived") if self._stamp(stage) else True
+
+    def _stamp(self, stage: str) -> bool:
+        if stage in self._decision.omit_stages:
+            return False
+        event = self.event
+        event.stage = stage
+        if stage != "RequestReceived":
+            now = time.time_ns()
+            event.stage_timestamp = events.timestamp(now)
+            if stage == "ResponseComplete" and (took := now - self._received) > _SLOW_NANOSECONDS:
+                event.annotations[_TOTAL] = f"{took / 1e9:.9f}s"
+        return True
+
+    def _name(self, named: _Named) -> None:
+        reference, found = self.event.object_ref, named.metadata
+        if reference is not None and found is not None:
+            reference.namespace = reference.namespace or found.namespace
+            reference.name = reference.name or found.name
+            reference.uid = reference.uid or found.uid
+            reference.resource_version = reference.resource_version or found.resource_version
+
+    def _note_body(self, rendered: Rendered) -> None:
+        head = rendered.pieces[0][:96] if rendered.pieces else b""
+        is_status = head.startswith(_STATUS_HEADS) or _PROTOBUF_STATUS in head or head.startswith(b"apiVersion: v1")
+        whole = self._decision.level >= Level.RequestResponse
+        if not is_status and not whole:
+            return
+        with contextlib.suppress(ApiError, msgspec.MsgspecError):  # text, which is no object
+            body = b"".join(rendered.pieces)
+            if not is_status and not self._decision.omit_managed_fields and rendered.content_type == media.JSON:
+                self.event.response_object = msgspec.Raw(msgspec.json.format(body, indent=-1))
+                return
+            content = _read(rendered.content_type, body)
+            if is_status and content.get("kind") == "Status":
+                self.event.response_status = _status(content, rendered.code)
+            if whole:
+                self.event.response_object = self._trim(content)
+
+    def _trim(self, content: Any) -> Any:
+        if self._decision.omit_managed_fields and isinstance(content, dict):
+            items = content.get("items")
+            rows = content.get("rows")
+            nested = [row.get("object") for row in rows or () if isinstance(row, dict)]
+            for obj in (content, *(items if isinstance(items, list) else ()), *nested):
+                metadata = obj.get("metadata") if isinstance(obj, dict) else None
+                if isinstance(metadata, dict):
+                    metadata.pop("managedFields", None)
+        return content
+
+
+def _reference(info: RequestInfo) -> ObjectReference:
+    return ObjectReference(
+        resource=info.resource,
+        namespace=info.namespace,
+        name=info.name,
+        api_group=info.group,
+        api_version=info.version,
+        subresource=info.subresource,
+    )
+
+
+def _read(content_type: str, body: bytes) -> Any:
+    """Return what *body* holds; patches are JSON unless they say YAML."""
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind == media.PROTOBUF:
+        return media.read_protobuf(body, "Object")
+    if "yaml" in kind:
+        return media.read_yaml(body, "Object", [])
+    if kind not in ("", media.JSON) and not kind.endswith("+json"):
+        raise _NotAnObject
+    return msgspec.json.decode(body)
+
+
+class _NotAnObject(ApiError):
+    """A body that is text."""
+
+    def __init__(self) -> None:
+        super().__init__(415, "UnsupportedMediaType", "not an object")
+
+
+def _status(content: Object, code: int) -> ResponseStatus:
+    return ResponseStatus(
+        status=content.get("status", ""),
+        message=content.get("message", ""),
+        reason=content.get("reason", ""),
+        details=content.get("details") or None,
+        code=code,
+    )
+
+
+def _attempted(http: web.BaseRequest) -> str:
+    """Return what the credentials were that were no good."""
+    found = []
+    scheme, _, value = http.headers.get("Authorization", "").strip().partition(" ")
+    if scheme.lower() == "basic":
+        with contextlib.suppress(binascii.Error, ValueError):
+            if b":" in base64.b64decode(value, validate=True):
+                found.append("basic")
+    if scheme.lower() == "bearer" and value:
+        found.append("bearer")
+    if http.transport is not None and http.transport.get_extra_info("peercert"):
+        found.append("x509")
+    if not found:
+        return "Authentication failed, no credentials provided"
+    return f"Authentication failed, attempted: {', '.join(found)}"

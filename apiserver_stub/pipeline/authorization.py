@@ -1,0 +1,81 @@
+"""Whether the caller may: as whom it acts, and for what it asks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from apiserver_stub.authn.impersonation import NoUserNamed, impersonate
+from apiserver_stub.pipeline.error_responses import AuthorizationFailed, PlainError
+from apiserver_stub.request import Query, RequestInfo, User
+from apiserver_stub.status import ApiError, details_of, qualified, quote
+from apiserver_stub.validation.names import path_problems
+from nodeagent.base.selectors import SelectorError, parse_field_selector
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+    from apiserver_stub.audit.context import AuditContext
+
+
+async def impersonated(server: ApiServer, user: User, http: web.BaseRequest, trail: AuditContext | None) -> User:
+    """Return whom *user* asks to act as, each part of it allowed on its own."""
+
+    async def allowed(wanted: RequestInfo) -> None:
+        await authorize(server, user, wanted, trail)
+
+    try:
+        other = await impersonate(http.headers, allowed)
+    except NoUserNamed as error:
+        text = f'Internal Server Error: "{http.path_qs}": requested {error} without impersonating a user'
+        raise PlainError(500, "InternalError", text) from None
+    if trail is not None and other is not None:
+        trail.impersonated(other)
+    return other or user
+
+
+async def authorize(server: ApiServer, user: User, info: RequestInfo, trail: AuditContext | None) -> None:
+    """Return when *user* may.
+
+    :raises ApiError: 403.
+    :raises AuthorizationFailed: nobody could decide.
+    """
+    verdict = await server.authorizer.authorize(user, info)
+    if verdict.error and not verdict.allowed:
+        server.metrics.undecided += 1
+        if trail is not None:
+            trail.undecided()
+        raise AuthorizationFailed(verdict.error)
+    if trail is not None:
+        trail.authorized(verdict.allowed, verdict.reason)
+    if verdict.allowed:
+        server.metrics.allowed += 1
+        return
+    if verdict.decision == "deny":
+        server.metrics.denied += 1
+    else:
+        server.metrics.no_opinion += 1
+    ending = f": {verdict.reason}" if verdict.reason else ""
+    if not info.is_resource:
+        message = f'forbidden: User {quote(user.name)} cannot {info.verb} path "{info.path}"{ending}'
+        raise ApiError(403, "Forbidden", message, {})
+    resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+    where = f'in the namespace "{info.namespace}"' if info.namespace else "at the cluster scope"
+    named = f' "{info.name}"' if info.name else ""
+    message = (
+        f"{qualified(info.resource, info.group)}{named} is forbidden: User {quote(user.name)} cannot {info.verb} "
+        f'resource "{resource}" in API group "{info.group}" {where}{ending}'
+    )
+    raise ApiError(403, "Forbidden", message, details_of(info.group, info.resource, info.name))
+
+
+def pinned(info: RequestInfo, query: Query) -> RequestInfo:
+    """Return what is authorized, and told in audit events: to list or watch by one name is to ask for that object."""
+    if info.verb not in ("list", "watch") or info.name or "fieldSelector" not in query:
+        return info
+    try:
+        name = parse_field_selector(query.get("fieldSelector")).pinned("metadata.name")
+    except SelectorError:
+        return info  # refused by the verb
+    return replace(info, name=name) if name and not path_problems(name) else info

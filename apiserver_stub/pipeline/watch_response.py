@@ -1,0 +1,139 @@
+"""A watch as the answer to a request: its frames on the wire, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from apiserver_stub.authn.chain import sub_protocols
+from apiserver_stub.status import bad_request, method_not_allowed
+from apiserver_stub.transport import response_writer
+from apiserver_stub.verbs.watch import Watch
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+    from apiserver_stub.audit.context import AuditContext
+    from apiserver_stub.request import Request
+    from apiserver_stub.resources import Resource
+
+_log = logging.getLogger(__name__)
+
+_FAREWELL_SECONDS = 1.0
+"""How long the client of a WebSocket may take to say that it heard of the end."""
+_HEARD_BYTES = 64 << 10
+
+
+async def run(
+    server: ApiServer, http: web.BaseRequest, request: Request, resource: Resource, trail: AuditContext | None
+) -> web.StreamResponse:
+    """Answer with the changes of *resource* until the watch ends, the client goes or the server stops.
+
+    :raises ApiError: it was refused before it began.
+    """
+    if "watch" not in resource.verbs:
+        raise method_not_allowed()
+    asked = request.query.get("resourceVersion")
+    named = int(asked) if asked.isascii() and asked.isdigit() and len(asked) < 20 else 0
+    if named > server.store.revision_of(resource.storage):
+        await server.store.catch_up(resource.storage, named)  # another server has told of it
+    watch = Watch(server, request, resource)
+    response = _response(http, watch)
+    if trail is not None:
+        await trail.started(200)
+    await response.prepare(http)
+    server.metrics.watch_started(request.info, resource)
+    started = time.perf_counter()
+    stop = asyncio.ensure_future(server.stopping.wait())
+    pace = response_writer.RateLimitedWriter(server.options.max_connection_bytes_per_sec)
+    if isinstance(response, web.WebSocketResponse):
+        pump = asyncio.ensure_future(_talk(watch, http, response, pace))
+    else:
+        pump = asyncio.ensure_future(_pump(watch, http, response, pace))
+    try:
+        await asyncio.wait((stop, pump), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        server.metrics.watch_ended(request.info, resource)
+        for task in (stop, pump):
+            task.cancel()
+        results = await asyncio.gather(stop, pump, return_exceptions=True)
+    if isinstance(response, web.WebSocketResponse):
+        await response.close()
+    error = results[1]
+    if isinstance(error, Exception) and not isinstance(error, ConnectionError):
+        _log.error("Watch failed", extra={"path": request.info.path}, exc_info=error)
+    seconds = time.perf_counter() - started
+    server.metrics.count(request.info, "GET", resource, 200, seconds, 0, "")
+    if server.tracing is not None:
+        server.tracing.note(http, 200, seconds, "watch", response_writer.audit_id(http))
+    if trail is not None:
+        await trail.ended()
+    return response
+
+
+def _response(http: web.BaseRequest, watch: Watch) -> web.StreamResponse:
+    """Return what the client asks for: a stream, or where it upgrades the connection, messages.
+
+    :raises ApiError: 400, the connection cannot be upgraded.
+    """
+    headers = response_writer.headers_of(http, watch.content_type)
+    if http.headers.get("Upgrade", "").lower() != "websocket":
+        response = web.StreamResponse(headers=headers)
+        response.enable_chunked_encoding()
+        return response
+    socket = web.WebSocketResponse(
+        protocols=sub_protocols(http.headers),
+        timeout=_FAREWELL_SECONDS,
+        compress=False,
+        max_msg_size=_HEARD_BYTES,
+    )
+    if not socket.can_prepare(http):
+        raise bad_request("the connection cannot become a WebSocket")
+    del headers["Content-Type"]
+    socket.headers.update(headers)
+    return socket
+
+
+async def _talk(
+    watch: Watch, http: web.BaseRequest, socket: web.WebSocketResponse, pace: response_writer.RateLimitedWriter
+) -> None:
+    """Send a message for each event; what the client says is not heard, only that it goes."""
+
+    async def tell() -> None:
+        async with aclosing(watch.frames()) as found:
+            async for frames in found:
+                for message in watch.messages(frames):
+                    async for _ in pace.pieces(message):
+                        pass  # it goes as a whole, once the last piece of it may
+                    async with response_writer.patience(http):
+                        await (socket.send_str(message.decode()) if watch.is_text else socket.send_bytes(message))
+
+    async def hear() -> None:
+        async for _ in socket:
+            pass
+
+    tasks = [asyncio.ensure_future(tell()), asyncio.ensure_future(hear())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    if isinstance(results[0], Exception):
+        raise results[0]
+
+
+async def _pump(
+    watch: Watch, http: web.BaseRequest, response: web.StreamResponse, pace: response_writer.RateLimitedWriter
+) -> None:
+    async with aclosing(watch.frames()) as found:
+        async for frames in found:
+            if not pace.rate and response_writer.write_chunk_at_once(http, frames):
+                continue
+            async for piece in pace.pieces(frames):
+                async with response_writer.patience(http):
+                    await response.write(piece)

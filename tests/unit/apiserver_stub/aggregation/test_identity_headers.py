@@ -1,0 +1,29 @@
+"""The caller is told in headers, and no name can break out of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from apiserver_stub.aggregation.identity_headers import headers_of
+from apiserver_stub.request import User
+
+
+def test_every_part_of_the_caller_has_its_header() -> None:
+    user = User("jane", groups=("a", "b"), extra={"example.com/scopes %": ("x", "y")})
+
+    assert list(headers_of(user)) == [
+        ("X-Remote-User", "jane"),
+        ("X-Remote-Group", "a"),
+        ("X-Remote-Group", "b"),
+        ("X-Remote-Extra-example.com%2Fscopes%20%25", "x"),
+        ("X-Remote-Extra-example.com%2Fscopes%20%25", "y"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "user",
+    [User("a\r\nX-Remote-Group: system:masters"), User("a", groups=("b\n",)), User("a", extra={"k": ("\0",)})],
+)
+def test_a_name_with_a_line_break_is_refused(user: User) -> None:
+    with pytest.raises(ValueError, match="line break"):
+        list(headers_of(user))

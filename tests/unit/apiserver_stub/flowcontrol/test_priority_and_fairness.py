@@ -1,0 +1,247 @@
+"""Requests go to levels with seats of their own; those who wait take turns, and not for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from apiserver_stub.exposition import Choice, Page
+from apiserver_stub.flowcontrol.priority_and_fairness import PriorityAndFairness, PriorityLevel, Rejected
+from apiserver_stub.metrics import show_fairness
+from apiserver_stub.request import Query, RequestInfo, User, parse_path
+
+ADMIN = User("admin", groups=("system:masters", "system:authenticated"))
+NODE = User("system:node:a", groups=("system:nodes", "system:authenticated"))
+ALICE = User("alice", groups=("system:authenticated",))
+BOB = User("bob", groups=("system:authenticated",))
+ACCOUNT = User("system:serviceaccount:web:default", groups=("system:serviceaccounts", "system:authenticated"))
+SYSTEM = User(
+    "system:serviceaccount:kube-system:x",
+    groups=("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"),
+)
+
+
+def info(path: str, method: str = "GET") -> RequestInfo:
+    return parse_path(method, path, Query(""))
+
+
+PODS = info("/api/v1/namespaces/web/pods")
+LEASE = info("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/a", "PUT")
+
+
+@pytest.mark.parametrize(
+    ("user", "request_info", "schema", "level"),
+    [
+        (ADMIN, PODS, "exempt", "exempt"),
+        (ALICE, info("/readyz"), "probes", "exempt"),
+        (NODE, LEASE, "system-node-high", "node-high"),
+        (NODE, info("/api/v1/nodes/a/status", "PATCH"), "system-node-high", "node-high"),
+        (NODE, PODS, "system-nodes", "system"),
+        (SYSTEM, LEASE, "system-leader-election", "leader-election"),
+        (SYSTEM, info("/api/v1/namespaces/web/configmaps/a", "PUT"), "workload-leader-election", "leader-election"),
+        (SYSTEM, PODS, "kube-system-service-accounts", "workload-high"),
+        (User("system:kube-scheduler", groups=("system:authenticated",)), PODS, "kube-scheduler", "workload-high"),
+        (ACCOUNT, PODS, "service-accounts", "workload-low"),
+        (ALICE, PODS, "global-default", "global-default"),
+        (User("stranger"), PODS, "catch-all", "catch-all"),
+    ],
+)
+def test_a_request_is_sorted_by_the_first_rule_that_fits(
+    user: User, request_info: RequestInfo, schema: str, level: str
+) -> None:
+    fairness = PriorityAndFairness(600, 15)
+
+    found = fairness.sort(user, request_info)
+
+    assert (found.name, found.level) == (schema, level)
+    assert fairness.sort(user, request_info) is found
+    assert set(found.headers) == {"X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid"}
+
+
+def test_seats_are_shares_of_both_limits() -> None:
+    seats = {name: level.seats for name, level in PriorityAndFairness(600, 15).levels.items()}
+
+    assert seats == {
+        "system": 74,
+        "node-high": 98,
+        "leader-election": 25,
+        "workload-high": 98,
+        "workload-low": 245,
+        "global-default": 49,
+        "catch-all": 13,
+    }
+
+
+class Crowd:
+    """Requests of several users at one level with a single seat."""
+
+    def __init__(self, wait_seconds: float = 30) -> None:
+        self.fairness = PriorityAndFairness(1, wait_seconds)
+        self.done: list[str] = []
+        self._level: PriorityLevel | None = None
+
+    async def take(self, user: User) -> None:
+        level = await self.fairness.enter(self.fairness.sort(user, PODS), user, PODS)
+        assert level is not None
+        self.done.append(user.name)
+        await asyncio.sleep(0)
+        level.leave()
+
+
+async def test_one_caller_with_many_requests_does_not_hold_up_another() -> None:
+    crowd = Crowd()
+    held = await crowd.fairness.enter(crowd.fairness.sort(ALICE, PODS), ALICE, PODS)
+    assert held is not None
+    tasks = [asyncio.create_task(crowd.take(ALICE)) for _ in range(20)]
+    await asyncio.sleep(0)
+    tasks.append(asyncio.create_task(crowd.take(BOB)))
+    await asyncio.sleep(0)
+    assert held.waiting == 21
+
+    held.leave()
+    await asyncio.gather(*tasks)
+
+    assert crowd.done.index("bob") < 10
+    assert (held.executing, held.waiting) == (0, 0)
+
+
+async def test_whoever_is_exempt_never_waits() -> None:
+    fairness = PriorityAndFairness(1, 30)
+    assert await fairness.enter(fairness.sort(ADMIN, PODS), ADMIN, PODS) is None
+
+
+async def test_a_full_queue_turns_requests_away() -> None:
+    fairness = PriorityAndFairness(1, 30)
+    schema = fairness.sort(ALICE, PODS)
+    held = await fairness.enter(schema, ALICE, PODS)
+    assert held is not None
+    tasks = [asyncio.create_task(fairness.enter(schema, ALICE, PODS)) for _ in range(6 * 50 + 1)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    refused = [task for task in tasks if task.done()]
+    assert [str(task.exception()) for task in refused] == ["queue-full"]
+    assert fairness.rejected == {("global-default", "global-default", "queue-full"): 1}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert fairness.rejected["global-default", "global-default", "cancelled"] == 300
+    assert held.waiting == 0
+    held.leave()
+    assert held.try_enter()
+
+
+async def test_a_request_waits_no_longer_than_it_may() -> None:
+    fairness = PriorityAndFairness(1, 0)
+    schema = fairness.sort(ALICE, PODS)
+    held = await fairness.enter(schema, ALICE, PODS)
+
+    with pytest.raises(Rejected, match="time-out"):
+        await fairness.enter(schema, ALICE, PODS)
+
+    assert held is not None and (held.executing, held.waiting) == (1, 0)
+
+
+async def test_the_last_level_has_no_queue() -> None:
+    fairness = PriorityAndFairness(1, 30)
+    stranger = User("stranger")
+    schema = fairness.sort(stranger, PODS)
+    await fairness.enter(schema, stranger, PODS)
+
+    with pytest.raises(Rejected, match="concurrency-limit"):
+        await fairness.enter(schema, stranger, PODS)
+
+
+async def test_who_is_turned_away_often_is_told_to_stay_away_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    fairness, stranger, now = PriorityAndFairness(1, 30), User("stranger"), [1000.0]
+    schema = fairness.sort(stranger, PODS)
+    await fairness.enter(schema, stranger, PODS)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    told = []
+
+    for _ in range(2):
+        for _ in range(5):
+            with pytest.raises(Rejected) as refused:
+                await fairness.enter(schema, stranger, PODS)
+            told.append(refused.value.retry_seconds)
+        now[0] += 1
+
+    assert told == [1] * 5 + [2] * 5
+    assert fairness.levels["global-default"].retry_after.seconds == 1
+
+
+async def test_what_runs_and_waits_is_told_by_schema() -> None:
+    fairness = PriorityAndFairness(1, 30)
+    schema, exempt = fairness.sort(ALICE, PODS), fairness.sort(ADMIN, PODS)
+    held = await fairness.enter(schema, ALICE, PODS)
+    await fairness.enter(exempt, ADMIN, PODS)
+    change = info("/api/v1/namespaces/web/pods", "POST")
+    asking = [asyncio.create_task(fairness.enter(schema, ALICE, item)) for item in (PODS, change, change)]
+    await asyncio.sleep(0)
+    full = _page_of(fairness)
+
+    fairness.leave(exempt, None)
+    for _ in range(4):
+        fairness.leave(schema, held)
+        await asyncio.sleep(0)
+    await asyncio.gather(*asking)
+    over = _page_of(fairness)
+
+    labels = 'flow_schema="global-default",priority_level="global-default"'
+    for text, running, waiting in ((full, 1, 3), (over, 0, 0)):
+        assert f"apiserver_flowcontrol_current_executing_requests{{{labels}}} {running}\n" in text
+        assert f"apiserver_flowcontrol_current_executing_seats{{{labels}}} {running}\n" in text
+        assert f"apiserver_flowcontrol_current_inqueue_requests{{{labels}}} {waiting}\n" in text
+    assert 'current_executing_seats{flow_schema="exempt",priority_level="exempt"} 1\n' in full
+    assert 'apiserver_current_inqueue_requests{request_kind="mutating"} 2\n' in full
+    assert 'apiserver_current_inqueue_requests{request_kind="readOnly"} 1\n' in full
+    assert f'request_wait_duration_seconds_count{{{labels},execute="true"}} 3\n' in over
+
+
+async def test_who_waits_in_vain_is_counted_as_such() -> None:
+    fairness = PriorityAndFairness(1, 0)
+    schema = fairness.sort(ALICE, PODS)
+    await fairness.enter(schema, ALICE, PODS)
+
+    with pytest.raises(Rejected):
+        await fairness.enter(schema, ALICE, PODS)
+
+    assert 'priority_level="global-default",execute="false"} 1\n' in _page_of(fairness)
+
+
+def _page_of(fairness: PriorityAndFairness) -> str:
+    page = Page(Choice())
+    show_fairness(page, fairness)
+    return page.text()[0].decode()
+
+
+async def test_a_level_that_nobody_asks_lends_its_seats_to_one_that_is_asked_more_and_gets_them_back() -> None:
+    fairness = PriorityAndFairness(100, 30)
+    busy, schema = fairness.levels["global-default"], fairness.sort(ALICE, PODS)
+    start = time.monotonic()
+    held = [await fairness.enter(schema, ALICE, PODS) for _ in range(busy.seats)]
+    waiting = [asyncio.create_task(fairness.enter(schema, ALICE, PODS)) for _ in range(40)]
+    await asyncio.sleep(0)
+    assert busy.waiting == 40
+
+    fairness.settle(start + 10)
+    await asyncio.gather(*waiting)
+
+    assert busy.executing == busy.seats + 40 <= busy.limit
+    others = [level for level in fairness.levels.values() if level is not busy]
+    assert all(level.least <= level.limit for level in others)
+    assert any(level.limit < level.seats for level in others)
+
+    for _ in range(len(held) + len(waiting)):
+        busy.leave()
+    low = fairness.levels["workload-low"]
+    requests = [asyncio.create_task(fairness.enter(fairness.sort(ACCOUNT, PODS), ACCOUNT, PODS)) for _ in range(100)]
+    await asyncio.sleep(0)
+    fairness.settle(start + 20)
+    await asyncio.sleep(0)
+    assert low.executing >= low.seats
+    for task in requests:
+        task.cancel()
+    await asyncio.gather(*requests, return_exceptions=True)

@@ -1,0 +1,47 @@
+"""Who may not is told so, and counted by what the authorizers said."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from apiserver_stub.authz import ALLOW, NO_OPINION, AuthorizationResult
+from apiserver_stub.metrics import Metrics
+from apiserver_stub.pipeline.authorization import authorize
+from apiserver_stub.pipeline.error_responses import AuthorizationFailed
+from apiserver_stub.request import RequestInfo, User
+from apiserver_stub.status import ApiError
+
+PODS = RequestInfo("list", "/api/v1/pods", "", "v1", "pods")
+
+
+class Saying:
+    """An authorizer that always says the same."""
+
+    def __init__(self, verdict: AuthorizationResult) -> None:
+        self._verdict = verdict
+
+    async def authorize(self, user: User, info: RequestInfo) -> AuthorizationResult:
+        return self._verdict
+
+
+async def test_a_denial_an_opinion_of_nobody_and_a_failure_are_counted_apart() -> None:
+    metrics = Metrics()
+
+    for verdict, raised in (
+        (ALLOW, None),
+        (NO_OPINION, ApiError),
+        (AuthorizationResult("no-opinion", "RBAC: nothing"), ApiError),
+        (AuthorizationResult("deny", "no"), ApiError),
+        (AuthorizationResult("no-opinion", error="the service is away"), AuthorizationFailed),
+    ):
+        server: Any = SimpleNamespace(authorizer=Saying(verdict), metrics=metrics)
+        if raised is None:
+            await authorize(server, User("alice"), PODS, None)
+        else:
+            with pytest.raises(raised):
+                await authorize(server, User("alice"), PODS, None)
+
+    assert (metrics.allowed, metrics.no_opinion, metrics.denied, metrics.undecided) == (1, 2, 1, 1)

@@ -1,0 +1,116 @@
+"""Every gate of the documents is known with its stage and default; others are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from apiserver_stub import feature_gates
+from apiserver_stub.feature_gates import build_gates
+from apiserver_stub.options import Options, OptionsError, parse, warnings
+from nodeagent.base.gates import Stage
+from tests.conftest import ROWS_FILE
+
+VENDORS = ("AWS", "AzureDisk", "AzureFile", "GCE", "OpenStack", "Portworx", "vSphere")
+NAMES = {
+    "InTreePluginUnregister": tuple(f"InTreePlugin{vendor}Unregister" for vendor in VENDORS),
+    "CSIMigrationVendor": ("CSIMigrationPortworx",),
+}
+WIDE = ("AllAlpha", "AllBeta")
+
+
+def documented() -> list[object]:
+    """Return each row of a gate as parameters: the names it stands for, its stage and default."""
+    found: list[object] = []
+    for line in ROWS_FILE.read_text(encoding="utf-8").splitlines()[1:]:
+        row, _, _, _, stage, default, *_ = line.split("\t")
+        name = row.removeprefix("gate.")
+        if row.startswith("gate.") and name not in WIDE:
+            mark = pytest.mark.row(row)
+            found.append(pytest.param(NAMES.get(name, (name,)), stage, default == "true", id=name, marks=mark))
+    return found
+
+
+@pytest.mark.parametrize(("names", "stage", "default"), documented())
+def test_a_gate_has_its_stage_and_default_and_can_be_set(names: tuple[str, ...], stage: str, default: bool) -> None:
+    known = {gate.name: gate for gate in feature_gates.KNOWN}
+    needed = ",StorageVersionAPI=true" if names == ("UnknownVersionInteroperabilityProxy",) else ""
+
+    for name in names:
+        assert known[name].stage is Stage[stage.upper()]
+        assert Options().gates.enabled(name) is default
+        for value in ("true", "false"):
+            options = parse([f"--feature-gates={name}={value}{needed}"])
+            assert options.gates.enabled(name) is (value == "true")
+
+
+@pytest.mark.row("gate.AllAlpha")
+def test_all_alpha_moves_what_is_not_named() -> None:
+    options = parse(["--feature-gates=WatchList=false,AllAlpha=true,StorageVersionAPI=true"])
+
+    assert not options.gates.enabled("WatchList")
+    assert options.gates.enabled("VolumeAttributesClass")
+    assert not options.gates.enabled("NodeSwap")
+    assert not parse(["--feature-gates=AllAlpha=false"]).gates.enabled("WindowsHostNetwork")
+
+
+@pytest.mark.row("gate.AllBeta")
+def test_all_beta_moves_what_is_not_named() -> None:
+    options = parse(["--feature-gates=AllBeta=false", "--feature-gates=AppArmor=true"])
+
+    assert options.gates.enabled("AppArmor")
+    assert not options.gates.enabled("APIResponseCompression")
+    assert parse(["--feature-gates=AllBeta=true"]).gates.enabled("NodeSwap")
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("Foo=true", 'invalid argument "Foo=true" for "--feature-gates" flag: unrecognized feature gate: Foo'),
+        ("WatchLists=true", "did you mean WatchList?"),
+        ("NodeSwap", "missing bool value for NodeSwap"),
+        ("NodeSwap=maybe", "invalid value of NodeSwap=maybe, err: strconv.ParseBool"),
+        ("ServerSideApply=false", "cannot set feature gate ServerSideApply to false, feature is locked to true"),
+        ("UnknownVersionInteroperabilityProxy=true", "requires StorageVersionAPI feature flag to be enabled"),
+    ],
+)
+def test_what_no_gate_allows_is_refused(argument: str, message: str) -> None:
+    with pytest.raises(OptionsError) as error:
+        parse([f"--feature-gates={argument}"])
+
+    assert message in str(error.value)
+
+
+def test_what_is_settled_stays_on() -> None:
+    for name in ("APIPriorityAndFairness", "KMSv2", "RemoveSelfLink"):
+        assert f"cannot set feature gate {name} to false" in feature_gates.complaints({name: False})[0]
+
+
+def test_a_gate_that_switches_nothing_here_is_said_to_do_so() -> None:
+    told = warnings(parse(["--feature-gates=NodeSwap=true,AppArmor=true,WatchList=true,AllBeta=true"]))
+
+    assert [text for text in told if "switches nothing" in text] == [
+        "feature gate NodeSwap is known and switches nothing in this server"
+    ]
+
+
+def test_a_gate_is_in_use_when_the_code_asks_for_it() -> None:
+    root = Path(feature_gates.__file__).parent
+    texts = [path.read_text() for path in root.rglob("*.py") if path.name != "feature_gates.py"]
+
+    movable = [gate.name for gate in feature_gates.KNOWN if not gate.locked]
+    asked = {name for name in movable if any(f'"{name}"' in text for text in texts)}
+
+    assert asked == feature_gates.GATES_IN_USE
+
+
+def test_other_spellings_are_the_same_gate() -> None:
+    assert not parse(["--feature-gates=KubeletTracing=false"]).gates.enabled("NodeAgentTracing")
+    assert set(feature_gates.ALIASES.values()) <= {gate.name for gate in feature_gates.KNOWN}
+
+
+def test_gates_that_will_go_are_warned_of() -> None:
+    assert any("KMSv2" in text for text in warnings(parse(["--feature-gates=KMSv2=true"])))
+    assert any("KMSv1" in text for text in warnings(parse(["--feature-gates=KMSv1=true"])))
+    assert build_gates({}).warnings() == []

@@ -1,0 +1,444 @@
+"""Streams are served within bounds: how many, how much of each is held, how often they are reset."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from typing import Any
+
+import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    InformationalResponseReceived,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+)
+from h2.settings import SettingCodes
+
+from apiserver_stub.transport.http2 import connection as module
+from apiserver_stub.transport.http2.connection import Http2Connection
+from apiserver_stub.transport.http2.negotiation import Terms
+from apiserver_stub.transport.http2.stream import HIGH_WATER_BYTES
+
+PLENTY = Terms(10)
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+class Line(asyncio.Transport):
+    """The transport of a connection: what is written stays in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = bytearray()
+        self.closing = self.reading_paused = False
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        self.closing = True
+
+    def abort(self) -> None:
+        self.closing = True
+
+    def pause_reading(self) -> None:
+        self.reading_paused = True
+
+    def resume_reading(self) -> None:
+        self.reading_paused = False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return f"the {name}"
+
+
+class Handler(asyncio.Protocol):
+    """Takes what comes."""
+
+    def __init__(self) -> None:
+        self.received = bytearray()
+        self.lost: list[BaseException | None] = []
+        self.writing_paused = False
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self.lost.append(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+
+    def pause_writing(self) -> None:
+        self.writing_paused = True
+
+    def resume_writing(self) -> None:
+        self.writing_paused = False
+
+
+class Scene:
+    """A client and the connection that serves it."""
+
+    def __init__(self, terms: Terms = PLENTY, **settings: int) -> None:
+        self.handlers: list[Handler] = []
+        self.complaints: list[str] = []
+        self.gone = 0
+        self.line = Line()
+        self.connection = Http2Connection(
+            terms,
+            "192.0.2.1",
+            self._serve,
+            self._count_gone,
+            lambda it: self.complaints.append(str(it)),
+            idle_seconds=90,
+        )
+        self.client = H2Connection(H2Configuration(header_encoding="utf-8"))
+        self.client.local_settings.update({SettingCodes[name]: value for name, value in settings.items()})
+        for _ in settings:
+            self.client.local_settings.acknowledge()
+        self.events: list[Event] = []
+        self.connection.connection_made(self.line)
+        self.client.initiate_connection()
+        self.exchange()
+
+    def _serve(self) -> Handler:
+        self.handlers.append(Handler())
+        return self.handlers[-1]
+
+    def _count_gone(self) -> None:
+        self.gone += 1
+
+    def exchange(self) -> None:
+        """Carry bytes to and fro until there are none."""
+        while (up := self.client.data_to_send()) or self.line.written:
+            if up:
+                self.connection.data_received(up)
+            down = bytes(self.line.written)
+            self.line.written.clear()
+            if down:
+                self.events += self.client.receive_data(down)
+
+    def ask(self, method: str = "GET", path: str = "/", *fields: tuple[str, str], end: bool = True) -> int:
+        number = int(self.client.get_next_available_stream_id())
+        head = [(":method", method), (":scheme", "https"), (":authority", "api"), (":path", path), *fields]
+        self.client.send_headers(number, head, end_stream=end)
+        self.exchange()
+        return number
+
+    def seen(self, kind: type[Any], number: int | None = None) -> list[Any]:
+        return [
+            event for event in self.events if isinstance(event, kind) and (number is None or event.stream_id == number)
+        ]
+
+    def body(self, number: int) -> bytes:
+        return b"".join(event.data for event in self.seen(DataReceived, number))
+
+
+async def test_a_request_reaches_its_handler_and_the_answer_its_client() -> None:
+    scene = Scene()
+    number = scene.ask("GET", "/version", ("accept", "*/*"))
+    handler = scene.handlers[0]
+    assert bytes(handler.received) == b"GET /version HTTP/1.1\r\nhost: api\r\naccept: */*\r\n\r\n"
+
+    handler.transport.write(OK)
+    handler.transport.close()
+    await asyncio.sleep(0)
+    scene.exchange()
+
+    assert (":status", "200") in scene.seen(ResponseReceived, number)[0].headers
+    assert scene.body(number) == b"ok"
+    assert scene.seen(StreamEnded, number)
+    assert handler.lost == [None]
+    assert scene.connection.idle
+
+
+async def test_pieces_of_an_answer_go_out_as_they_are_written() -> None:
+    scene = Scene()
+    number = scene.ask()
+    transport = scene.handlers[0].transport
+    transport.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for count, piece in enumerate((b"one", b"two"), 1):
+        transport.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        scene.exchange()
+        assert len(scene.seen(DataReceived, number)) == count
+    transport.write(b"0\r\n\r\n")
+    scene.exchange()
+    assert scene.body(number) == b"onetwo"
+    assert scene.seen(StreamEnded, number)
+
+
+async def test_the_answer_to_head_has_no_body() -> None:
+    scene = Scene()
+    number = scene.ask("HEAD")
+    scene.handlers[0].transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\nsome")
+    scene.exchange()
+    assert scene.seen(StreamEnded, number)
+    assert scene.body(number) == b""
+    assert ("content-length", "200") in scene.seen(ResponseReceived, number)[0].headers
+
+
+async def test_an_answer_without_a_length_ends_with_its_connection() -> None:
+    scene = Scene()
+    number = scene.ask()
+    transport = scene.handlers[0].transport
+    transport.write(b"HTTP/1.1 200 OK\r\n\r\nsome")
+    scene.exchange()
+    assert not scene.seen(StreamEnded, number)
+    transport.close()
+    scene.exchange()
+    assert scene.body(number) == b"some"
+    assert scene.seen(StreamEnded, number)
+
+
+@pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc"])
+async def test_an_answer_that_breaks_off_is_a_reset(begun: bytes) -> None:
+    scene = Scene()
+    number = scene.ask()
+    scene.handlers[0].transport.writelines([begun])
+    scene.handlers[0].transport.close()
+    scene.exchange()
+    assert scene.seen(StreamReset, number)[0].error_code == ErrorCodes.INTERNAL_ERROR
+    assert scene.connection.idle
+
+
+async def test_a_body_goes_in_chunks_and_what_is_asked_before_is_told() -> None:
+    scene = Scene()
+    number = scene.ask("POST", end=False)
+    handler = scene.handlers[0]
+    handler.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    scene.exchange()
+    assert scene.seen(InformationalResponseReceived, number)
+    handler.received.clear()
+    scene.client.send_data(number, b"hello")
+    scene.client.send_data(number, b"")
+    scene.exchange()
+    assert bytes(handler.received) == b"5\r\nhello\r\n"
+    scene.client.send_data(number, b"!", end_stream=True)
+    scene.exchange()
+    assert bytes(handler.received) == b"5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n"
+    handler.transport.write(OK)
+    scene.exchange()
+    assert scene.body(number) == b"ok"
+
+
+async def test_of_a_body_that_nobody_reads_no_more_comes_than_a_window() -> None:
+    scene = Scene()
+    number, other = scene.ask("POST", end=False), scene.ask("POST", end=False)
+    handler = scene.handlers[0]
+    handler.transport.pause_reading()
+    head = len(handler.received)
+    sent = 0
+    while window := min(scene.client.local_flow_control_window(number), 16384):
+        scene.client.send_data(number, bytes(window))
+        sent += window
+        scene.exchange()
+    assert sent == 65535 and len(handler.received) == head
+    scene.client.send_data(other, b"others go on", end_stream=True)
+    scene.exchange()
+    assert b"others go on" in scene.handlers[1].received
+    handler.transport.resume_reading()
+    scene.exchange()
+    assert len(handler.received) > head + sent
+    assert scene.client.local_flow_control_window(number) > 0
+
+
+async def test_an_answer_that_nobody_reads_holds_its_handler_up() -> None:
+    scene = Scene(INITIAL_WINDOW_SIZE=100)
+    number, other = scene.ask(), scene.ask()
+    handler = scene.handlers[0]
+    body = bytes(2 * HIGH_WATER_BYTES)
+    handler.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    scene.exchange()
+    assert handler.writing_paused
+    assert (len(scene.body(number)), handler.transport.get_write_buffer_size()) == (100, len(body) - 100)
+    scene.handlers[1].transport.write(OK)
+    scene.exchange()
+    assert scene.body(other) == b"ok"
+    handler.transport.close()
+    scene.client.increment_flow_control_window(1 << 20)
+    scene.client.increment_flow_control_window(1 << 20, number)
+    scene.exchange()
+    assert scene.body(number) == body
+    assert scene.seen(StreamEnded, number)
+    assert not handler.writing_paused
+    assert not scene.connection._blocked
+
+
+async def test_nothing_is_taken_from_who_does_not_read() -> None:
+    scene = Scene()
+    number = scene.ask()
+    scene.connection.pause_writing()
+    assert scene.line.reading_paused
+    scene.handlers[0].transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + bytes(200_000))
+    assert scene.handlers[0].writing_paused
+    scene.connection.resume_writing()
+    scene.exchange()
+    assert not scene.line.reading_paused
+    assert len(scene.body(number)) == 65535
+    scene.connection.connection_lost(None)
+
+
+async def test_who_never_reads_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_STALLED_SECONDS", 0)
+    scene = Scene(INITIAL_WINDOW_SIZE=1)
+    number = scene.ask()
+    scene.handlers[0].transport.write(OK)
+    scene.handlers[0].transport.close()
+    await asyncio.sleep(0.01)
+    scene.exchange()
+    assert scene.seen(StreamReset, number)[0].error_code == ErrorCodes.CANCEL
+    assert scene.connection.idle
+    scene.connection.pause_writing()
+    await asyncio.sleep(0.01)
+    assert scene.line.closing
+
+
+async def test_more_streams_than_were_told_are_refused_one_by_one() -> None:
+    scene = Scene(Terms(2))
+    assert scene.client.remote_settings.max_concurrent_streams == 2
+    scene.client.remote_settings._settings[SettingCodes.MAX_CONCURRENT_STREAMS][0] = 100  # as who has not heard yet
+    first, second, third = scene.ask(), scene.ask(), scene.ask()
+    assert scene.seen(StreamReset, third)[0].error_code == ErrorCodes.REFUSED_STREAM
+    assert not scene.seen(StreamReset, first) and not scene.seen(StreamReset, second)
+    scene.client.reset_stream(first)
+    scene.exchange()
+    assert len(scene.handlers[0].lost) == 1
+    fourth = scene.ask()
+    assert not scene.seen(StreamReset, fourth)
+    assert len(scene.handlers) == 3
+
+
+async def test_a_stream_counts_until_its_answer_is_sent() -> None:
+    scene = Scene(Terms(2))
+    for handlers in range(4):
+        number = scene.ask()
+        assert not scene.seen(StreamReset, number)
+        scene.handlers[handlers].transport.write(OK)  # and goes on for a while
+        scene.exchange()
+    assert scene.seen(StreamReset, scene.ask())[0].error_code == ErrorCodes.REFUSED_STREAM
+    for handler in scene.handlers:
+        handler.transport.close()
+    assert not scene.seen(StreamReset, scene.ask())
+    assert len(scene.handlers) == 5
+
+
+async def test_who_resets_stream_after_stream_is_cut_off() -> None:
+    scene = Scene()
+    for _ in range(10 * module._MOST_RESETS):
+        if scene.line.closing:
+            break
+        scene.client.reset_stream(scene.ask())
+        scene.exchange()
+    assert scene.seen(ConnectionTerminated)[0].error_code == ErrorCodes.ENHANCE_YOUR_CALM
+    assert scene.complaints == ["too many streams were reset"]
+    assert all(handler.lost for handler in scene.handlers)
+
+
+async def test_goaway_goes_with_an_answer_and_leaves_other_streams_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FAREWELL_SECONDS", 0)
+    monkeypatch.setattr(module.random, "random", [0.001, 0.5].pop)
+    scene = Scene(Terms(10, goaway_chance=0.02))
+    first, second = scene.ask(), scene.ask()
+    scene.handlers[0].transport.write(OK)
+    scene.handlers[0].transport.close()
+    scene.exchange()
+    assert not scene.seen(ConnectionTerminated)
+    scene.handlers[1].transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")
+    (told,) = [
+        event
+        for event in scene.client.receive_data(bytes(scene.line.written))
+        if isinstance(event, ConnectionTerminated)
+    ]
+    scene.line.written.clear()
+    assert (told.error_code, told.last_stream_id) == (ErrorCodes.NO_ERROR, second)
+    scene.handlers[1].transport.write(b"last")
+    assert b"last" in scene.line.written and not scene.line.closing
+    scene.handlers[1].transport.close()
+    await asyncio.sleep(0.01)
+    assert scene.line.closing
+    assert first != second
+
+
+async def test_connect_is_refused() -> None:
+    scene = Scene()
+    number = int(scene.client.get_next_available_stream_id())
+    scene.client.send_headers(number, [(":method", "CONNECT"), (":authority", "api:1")])
+    scene.exchange()
+    assert (":status", "405") in scene.seen(ResponseReceived, number)[0].headers
+    assert scene.connection.idle and not scene.handlers
+
+
+async def test_an_unused_connection_is_told_to_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FAREWELL_SECONDS", 0)
+    scene = Scene()
+    scene.connection.unused_since = 0
+    scene.connection._look_whether_idle()
+    scene.exchange()
+    assert scene.seen(ConnectionTerminated)
+    await asyncio.sleep(0.01)
+    assert scene.line.closing
+    scene.connection.connection_lost(None)
+    assert scene.gone == 1
+
+
+async def test_a_connection_that_ends_ends_its_streams() -> None:
+    scene = Scene()
+    scene.ask()
+    scene.connection.connection_lost(None)
+    assert isinstance(scene.handlers[0].lost[0], ConnectionError)
+    scene.handlers[0].transport.write(OK)
+    scene.handlers[0].transport.close()
+    assert scene.gone == 1
+
+
+async def test_a_stream_knows_its_peer_and_not_the_socket() -> None:
+    scene = Scene()
+    scene.ask()
+    transport = scene.handlers[0].transport
+    assert transport.get_extra_info("peercert") == "the peercert"
+    assert transport.get_extra_info("socket") is None
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_garbage_ends_the_connection_or_nothing(seed: int) -> None:
+    chance = random.Random(seed)
+    scene = Scene(Terms(5))
+    for _ in range(40):
+        kind, flags, number = (
+            chance.choice([*range(11), 77]),
+            chance.choice([0, 1, 4, 5, 8, 9, 32]),
+            chance.choice([0, 1, 3, 5, 2**31]),
+        )
+        payload = chance.randbytes(chance.choice([0, 4, 5, 8, 20]))
+        if scene.line.closing:
+            break
+        scene.connection.data_received(
+            len(payload).to_bytes(3, "big") + bytes([kind, flags]) + number.to_bytes(4, "big") + payload
+        )
+    assert scene.line.closing or not scene.complaints
+    scene.connection.connection_lost(None)
+    assert scene.gone == 1
+
+
+async def test_bits_that_flip_in_a_request_end_the_connection_or_the_stream() -> None:
+    kinds: dict[str, int] = defaultdict(int)
+    for seed in range(200):
+        chance = random.Random(seed)
+        scene = Scene()
+        scene.client.send_headers(1, [(":method", "GET"), (":scheme", "https"), (":path", "/a"), (":authority", "b")])
+        scene.client.send_data(1, b"some", end_stream=True)
+        data = bytearray(scene.client.data_to_send())
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        scene.connection.data_received(bytes(data))
+        kinds["closed" if scene.line.closing else "open"] += 1
+        scene.connection.connection_lost(None)
+    assert kinds["closed"] and kinds["open"]

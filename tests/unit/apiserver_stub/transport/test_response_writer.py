@@ -1,0 +1,20 @@
+"""Answers carry the headers they are given and none that tell of libraries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.http import SERVER_SOFTWARE
+
+from apiserver_stub.transport.response_writer import ApiRequest
+
+
+@pytest.mark.parametrize(("given", "left"), [(SERVER_SOFTWARE, None), ("metrics-server", "metrics-server")])
+async def test_the_name_of_the_library_is_taken_out_and_that_of_another_server_stays(given: str, left: Any) -> None:
+    response = web.Response(headers={"Server": given})
+
+    await ApiRequest._prepare_hook(ApiRequest.__new__(ApiRequest), response)
+
+    assert response.headers.get("Server") == left

@@ -1,0 +1,73 @@
+"""A client that asks for a name gets the certificate for it, and is treated as everyone else is."""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from apiserver_stub.options import parse
+from apiserver_stub.transport.serving_certificate import Certificates
+from nodeagent.base.tls import KeyPair, generate_ca, issue, write_private
+
+CLIENTS, PROXIES, STRANGERS = generate_ca("clients"), generate_ca("proxies"), generate_ca("strangers")
+NAMED = generate_ca("named")
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    (tmp_path / "clients.crt").write_bytes(CLIENTS.certificate)
+    (tmp_path / "proxies.crt").write_bytes(PROXIES.certificate)
+    pair = issue(NAMED, "web", names=["web.test"], server=True)
+    write_private(tmp_path / "web.key", pair.key)
+    write_private(tmp_path / "web.crt", pair.certificate)
+    arguments = [
+        f"--data-dir={tmp_path / 'data'}",
+        f"--client-ca-file={tmp_path / 'clients.crt'}",
+        f"--requestheader-client-ca-file={tmp_path / 'proxies.crt'}",
+        f"--tls-sni-cert-key={tmp_path / 'web.crt'},{tmp_path / 'web.key'}",
+    ]
+    return Certificates(parse(arguments), "127.0.0.1")
+
+
+def shown_to(context: ssl.SSLContext, name: str, own: KeyPair, directory: Path) -> str:
+    """Shake hands as a client that shows *own* and return whose certificate the server saw."""
+    client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client_context.check_hostname, client_context.verify_mode = False, ssl.CERT_NONE
+    write_private(directory / "own", own.key + own.certificate)
+    client_context.load_cert_chain(directory / "own")
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = context.wrap_bio(to_server, to_client, server_side=True)
+    client = client_context.wrap_bio(to_client, to_server, server_hostname=name)
+    for _ in range(3):
+        for side in (client, server):
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    der = server.getpeercert(binary_form=True)
+    assert der is not None
+    from cryptography import x509
+
+    return x509.load_der_x509_certificate(der).subject.rfc4514_string()
+
+
+@pytest.mark.row("opt.tls-sni-cert-key")
+@pytest.mark.parametrize("name", ["web.test", "localhost"])
+@pytest.mark.parametrize("authority", [CLIENTS, PROXIES, STRANGERS], ids=["client", "proxy", "stranger"])
+def test_whatever_a_client_shows_comes_through_by_every_name(
+    certificates: Certificates, tmp_path: Path, authority: KeyPair, name: str
+) -> None:
+    certificates.named().attach(certificates.context)
+
+    assert shown_to(certificates.context, name, issue(authority, "me", client=True), tmp_path) == "CN=me"
+
+
+def test_a_changed_bundle_is_asked_for_by_every_name(certificates: Certificates, tmp_path: Path) -> None:
+    named = certificates.named()
+    (tmp_path / "clients.crt").write_bytes(CLIENTS.certificate + STRANGERS.certificate)
+
+    assert named.reload()
+
+    context = named.find("web.test")
+    assert context is not None and len(context.get_ca_certs()) == 3
