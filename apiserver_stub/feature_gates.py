@@ -194,6 +194,7 @@ GATES_IN_USE = frozenset(
         "NodeInclusionPolicyInPodTopologySpread",
         "PDBUnhealthyPodEvictionPolicy",
         "PersistentVolumeLastPhaseTransitionTime",
+        "PodDeletionCost",
         "PodDisruptionConditions",
         "PodHostIPs",
         "PodLifecycleSleepAction",
