@@ -57,10 +57,19 @@ class Endpoint:
 
 
 class Unreachable(ApiError):
-    """Nobody answers there."""
+    """The 503 for a proxied request whose backend does not respond; *why* is the error of the connection."""
 
     def __init__(self, why: str) -> None:
         super().__init__(503, "ServiceUnavailable", f"error trying to reach service: {why}")
+        self.why = why
+
+
+class DialFailed(Unreachable):
+    """The 500 for an upgrade whose backend cannot be dialed."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.code, self.reason, self.message = 500, "", f"error dialing backend: {why}"
 
 
 class NodeAgents:

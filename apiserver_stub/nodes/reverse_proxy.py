@@ -12,6 +12,7 @@ from yarl import URL
 
 from apiserver_stub.nodes.agents import Endpoint, Unreachable
 from apiserver_stub.nodes.headers import as_fields, forwarded, returned
+from apiserver_stub.nodes.messages import is_websocket, send_messages
 from apiserver_stub.nodes.upgrade import is_redirect, redirect_refused, upgrade
 from apiserver_stub.status import ApiError, internal
 from apiserver_stub.transport import response_writer
@@ -36,20 +37,26 @@ _REASONS: Mapping[int, str] = {
 
 
 async def relay_text(stream: Stream, place: Endpoint, target: str) -> web.StreamResponse:
-    """Answer with the text that *place* has at *target*, as it comes.
+    """Respond with the text that *place* has at *target*, as it arrives, or as messages of a WebSocket.
 
-    :raises ApiError: nobody answers there, or what answers is an error.
+    :raises ApiError: 500, *place* does not respond; or the error that it responds with.
     """
     async with stream.agents.session(place) as session:
         try:
             async with session.get(_url(place, target), allow_redirects=False) as found:
                 if not 200 <= found.status <= 206:
                     raise await _complaint(found)
+                if is_websocket(stream.http):
+                    return await send_messages(stream, found.content.iter_any())
                 await stream.begins(200)
                 response = web.StreamResponse(headers=response_writer.headers_of(stream.http, "text/plain"))
                 return await _pass_on(stream, found, response)
+        except Unreachable as error:
+            raise _get_failed(place, target, error.why) from error
         except aiohttp.ClientError as error:
-            raise _failed(stream, error) from error
+            if stream.begun:
+                raise ConnectionResetError(str(error)) from error
+            raise _get_failed(place, target, str(error) or type(error).__name__) from error
 
 
 async def relay(
@@ -125,6 +132,10 @@ def _failed(stream: Stream, error: aiohttp.ClientError) -> Exception:
     if stream.begun:
         return ConnectionResetError(str(error))
     return Unreachable(str(error) or type(error).__name__)
+
+
+def _get_failed(place: Endpoint, target: str, why: str) -> ApiError:
+    return ApiError(500, "", f'Get "{place.origin}{target}": {why}')
 
 
 def _url(place: Endpoint, target: str) -> URL:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from apiserver_stub.nodes.agents import Endpoint
+from apiserver_stub.nodes.agents import DialFailed, Endpoint, Unreachable
 from apiserver_stub.nodes.headers import forwarded
 from apiserver_stub.status import ApiError, bad_request
 from nodeagent.base.aio import SystemClock
@@ -39,7 +39,10 @@ async def upgrade(
     tunnel = Tunnel(SystemClock())
     agent = End(tunnel)
     try:
-        await stream.agents.connect(lambda: agent, place)
+        try:
+            await stream.agents.connect(lambda: agent, place)
+        except Unreachable as error:
+            raise DialFailed(error.why) from error
         lines = [f"{http.method} {target} HTTP/1.1".encode()]
         lines += [name + b": " + value for name, value in forwarded(http, upgrade=True)]
         lines += [f"{name}: {value}".encode() for name, value in caller]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
 import ssl
@@ -107,7 +108,8 @@ def test_the_server_shows_its_certificate_and_verifies_the_agents(server: Server
     assert seen["path"] == "/containerLogs/default/on-good/c?follow=true&tailLines=3"
     assert "Authorization" not in seen["headers"]
     code, refused = api.call("GET", f"{PODS}/on-named/log?container=c")  # certified as 127.0.0.1 alone
-    assert code == 503
+    assert code == 500
+    assert refused["message"].startswith('Get "https://localhost:')
     assert "certificate verify failed" in refused["message"].lower().replace("_", " ")
     unverified = api.raw("GET", f"{PODS}/on-named/log?container=c&insecureSkipTLSVerifyBackend=true")
     assert unverified[0] == 200
@@ -127,11 +129,103 @@ def test_an_agent_that_says_nothing_is_given_up(server: Server, api: Api) -> Non
         _register(api, "silent", [("InternalIP", "127.0.0.1")], silent.getsockname()[1])
         code, refused = api.call("GET", f"{PODS}/on-silent/log?container=c")
 
-    assert code == 503
+    assert code == 500
     assert refused["message"].endswith("i/o timeout")
-    code, refused = api.call("GET", f"{PODS}/on-silent/log?container=c")  # now nobody listens
-    assert refused["message"].startswith("error trying to reach service: dial tcp 127.0.0.1:")
-    assert refused["message"].endswith("connect: connection refused")
+
+
+@pytest.fixture(scope="module")
+def unreachable(server: Server) -> int:
+    """The port of a node whose agent does not listen."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = int(silent.getsockname()[1])
+    _register(server.api(), "unreachable", [("InternalIP", "127.0.0.1")], port)
+    return port
+
+
+def test_log_of_an_unreachable_agent_is_an_error(api: Api, unreachable: int) -> None:
+    code, refused = api.call("GET", f"{PODS}/on-unreachable/log?container=c&follow=true")
+
+    assert code == 500
+    assert "reason" not in refused
+    url = f"https://127.0.0.1:{unreachable}/containerLogs/default/on-unreachable/c?follow=true"
+    assert refused["message"] == f'Get "{url}": dial tcp 127.0.0.1:{unreachable}: connect: connection refused'
+
+
+@pytest.mark.parametrize("subresource", ["exec?command=true&stdout=1&container=c", "attach?container=c", "portforward"])
+def test_stream_to_an_unreachable_agent_is_an_error(server: Server, unreachable: int, subresource: str) -> None:
+    head, rest = _exec(server, f"{PODS}/on-unreachable/{subresource}")
+
+    assert head.startswith(b"HTTP/1.1 500 ")
+    refused = json.loads(rest)
+    assert "reason" not in refused
+    assert refused["message"] == (
+        f"error dialing backend: dial tcp 127.0.0.1:{unreachable}: connect: connection refused"
+    )
+
+
+def _websocket(
+    server: Server, path: str, *protocols: str, version: str = "13"
+) -> tuple[bytes, list[tuple[int, bytes]]]:
+    """Return the head of the response and the frames that follow, by their first byte."""
+    url = urlsplit(server.ready["url"])
+    context = ssl.create_default_context(cafile=server.ready["caFile"])
+    with (
+        socket.create_connection((url.hostname or "", url.port or 0), timeout=10) as plain,
+        context.wrap_socket(plain, server_hostname=url.hostname) as connection,
+    ):
+        sent = {"Host": "me", "Authorization": f"Bearer {server.ready['token']}", "Connection": "Upgrade"}
+        sent |= {
+            "Upgrade": "websocket",
+            "Sec-WebSocket-Version": version,
+            "Sec-WebSocket-Key": "MDAwMDAwMDAwMDAwMDAwMA==",
+        }
+        if protocols:
+            sent["Sec-WebSocket-Protocol"] = ", ".join(protocols)
+        lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items())]
+        connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n")
+        data = b""
+        while b"\r\n\r\n" not in data or (b" 101 " in data[:20] and b"\x88\x02" not in data):
+            data += _some(connection)
+    head, _, rest = data.partition(b"\r\n\r\n")
+    frames = []
+    while b" 101 " in head and rest:
+        short = rest[1]
+        start, length = (4, int.from_bytes(rest[2:4], "big")) if short == 126 else (2, short)
+        frames.append((rest[0], rest[start : start + length]))
+        rest = rest[start + length :]
+    return head, frames
+
+
+@pytest.mark.parametrize("protocols", [(), ("binary.k8s.io",), ("foo", "binary.k8s.io")])
+def test_log_over_a_websocket_has_binary_messages(server: Server, protocols: tuple[str, ...]) -> None:
+    head, frames = _websocket(server, f"{PODS}/on-good/log?container=c", *protocols)
+
+    assert head.startswith(b"HTTP/1.1 101 ")
+    assert (b"Sec-WebSocket-Protocol: binary.k8s.io" in head) is bool(protocols)
+    first, *middle, last = frames
+    assert (first, last) == ((0x82, b""), (0x88, b"\x03\xe8"))
+    assert {kind for kind, _ in middle} == {0x82}
+    assert json.loads(b"".join(data for _, data in middle))["path"] == "/containerLogs/default/on-good/c"
+
+
+def test_log_over_a_websocket_can_be_base64_text(server: Server) -> None:
+    head, frames = _websocket(server, f"{PODS}/on-good/log?container=c", "base64.binary.k8s.io")
+
+    assert b"Sec-WebSocket-Protocol: base64.binary.k8s.io" in head
+    assert {kind for kind, _ in frames[:-1]} == {0x81}
+    text = b"".join(base64.b64decode(data) for _, data in frames[:-1])
+    assert json.loads(text)["path"] == "/containerLogs/default/on-good/c"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "version", "status"), [("foo", "13", b"403 Forbidden"), ("binary.k8s.io", "12", b"400 Bad Request")]
+)
+def test_websocket_that_cannot_be_negotiated_is_refused(
+    server: Server, protocol: str, version: str, status: bytes
+) -> None:
+    head, _ = _websocket(server, f"{PODS}/on-good/log?container=c", protocol, version=version)
+
+    assert head.startswith(b"HTTP/1.1 " + status)
 
 
 def test_exec_becomes_a_tunnel(server: Server) -> None:
@@ -229,7 +323,7 @@ def test_nodes_are_reached_through_the_proxy_of_the_configuration(tmp_path: Path
 
         way.refuses = True
         code, refused = api.call("GET", f"{PODS}/on-far/log?container=c")
-        assert code == 503
+        assert code == 500
         assert "the proxy answered" in refused["message"]
 
 
