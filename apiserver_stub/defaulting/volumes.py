@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from apiserver_stub.defaulting.amounts import round_amounts
 from apiserver_stub.defaulting.table import Defaults
+from apiserver_stub.defaulting.volume_sources import VOLUME_SOURCES
 from apiserver_stub.objects import Object
 
 FIELD_REF = Defaults({"apiVersion": "v1"})
@@ -24,7 +25,7 @@ def _set_empty_dir(volume: Object) -> None:
 VOLUME = Defaults(
     rule=_set_empty_dir,
     below={
-        "hostPath": Defaults({"type": ""}),
+        **VOLUME_SOURCES,
         "secret": Defaults(_FILE_MODE),
         "configMap": Defaults(_FILE_MODE),
         "downwardAPI": Defaults(_FILE_MODE, below=_FILES.below),
@@ -39,10 +40,6 @@ VOLUME = Defaults(
                 )
             },
         ),
-        "iscsi": Defaults({"iscsiInterface": "default"}),
-        "rbd": Defaults({"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"}),
-        "azureDisk": Defaults({"cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4", "readOnly": False}),
-        "scaleIO": Defaults({"storageMode": "ThinProvisioned", "fsType": "xfs"}),
         "ephemeral": Defaults(below={"volumeClaimTemplate": Defaults(below={"spec": CLAIM_SPEC})}),
     },
 )

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apiserver_stub.defaulting.storage import ATTACHMENT, DRIVER, DRIVER_WITH_SELINUX_MOUNT, STORAGE_CLASS
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
-from apiserver_stub.status import Cause, forbidden_value, invalid_value, not_supported, required
+from apiserver_stub.status import Cause
+from apiserver_stub.validation.csi import (
+    validate_driver,
+    validate_driver_update,
+    validate_node_drivers,
+    validate_node_drivers_update,
+)
 from apiserver_stub.validation.metadata import MetadataRules
+from apiserver_stub.validation.storage_classes import (
+    storage_class_warnings,
+    validate_storage_class,
+    validate_storage_class_update,
+)
+from apiserver_stub.validation.volume_attachments import validate_attachment, validate_attachment_update
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
@@ -16,79 +29,80 @@ if TYPE_CHECKING:
     from nodeagent.base.gates import FeatureGates
 
 _GROUP = identity.current().group("storage")
-_RECLAIM_POLICIES = ("Delete", "Retain")
-_DRIVER_DEFAULTS = {
-    "attachRequired": True,
-    "podInfoOnMount": False,
-    "storageCapacity": False,
-    "fsGroupPolicy": "ReadWriteOnceWithFSType",
-    "requiresRepublish": False,
-}
-_BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
+_GENERATION_FIELDS = ("tokenRequests", "requiresRepublish", "seLinuxMount")
+"""Fields of a CSI driver whose changes its generation counts, from none for a new driver."""
 
 
 class DriverStrategy(Strategy):
-    """What a driver leaves open has a default; how its volumes attach and live stays."""
+    """CSI drivers (spec: gate.SELinuxMountReadWriteOncePod)."""
 
     def __init__(self, gates: FeatureGates) -> None:
-        self._gates = gates
+        self._selinux_mount = gates.enabled("SELinuxMountReadWriteOncePod")
 
     def default(self, new: Object) -> None:
-        spec = new.setdefault("spec", {})
-        for member, value in _DRIVER_DEFAULTS.items():
-            if spec.get(member) is None:
-                spec[member] = value
-        if self._gates.enabled("SELinuxMountReadWriteOncePod"):
-            spec.setdefault("seLinuxMount", False)
-        spec["volumeLifecycleModes"] = spec.get("volumeLifecycleModes") or ["Persistent"]
+        (DRIVER_WITH_SELINUX_MOUNT if self._selinux_mount else DRIVER).apply(new)
+
+    def prepare_create(self, new: Object) -> None:
+        if not self._selinux_mount:
+            new["spec"].pop("seLinuxMount", None)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        super().prepare_update(new, old, subresource)
+        spec, before = new["spec"], old.get("spec") or {}
+        if not self._selinux_mount and before.get("seLinuxMount") is None:
+            spec.pop("seLinuxMount", None)
+        if any(spec.get(name) != before.get(name) for name in _GENERATION_FIELDS):
+            new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_driver(new["spec"], selinux_mount=self._selinux_mount)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        after, before = new["spec"], old.get("spec") or {}
-        return [
-            invalid_value(f"spec.{member}", after.get(member), "field is immutable")
-            for member in ("attachRequired", "volumeLifecycleModes")
-            if member in before and after.get(member) != before[member]
-        ]
+        return validate_driver_update(new["spec"], old.get("spec") or {}, selinux_mount=self._selinux_mount)
+
+
+class CsiNodeStrategy(Strategy):
+    """The CSI drivers of a node."""
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_node_drivers(_node_drivers(new))
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        return validate_node_drivers_update(_node_drivers(new), _node_drivers(old))
 
 
 class AttachmentStrategy(Strategy):
-    """Not attached until somebody says so; what is to be attached stays."""
+    """Attachments: the specification never changes, the status is reported by the attacher."""
 
     status_keeps = ("labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp", "selfLink")
+
+    def default(self, new: Object) -> None:
+        ATTACHMENT.apply(new)
 
     def prepare_create(self, new: Object) -> None:
         new["status"] = {"attached": False}
 
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_attachment(new)
+
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        if new.get("spec") == old.get("spec"):
-            return []
-        return [invalid_value("spec", "", "field is immutable")]
+        return validate_attachment_update(new, old)
 
 
 class StorageClassStrategy(Strategy):
-    """Who provides the volumes, and how, stays."""
+    """Storage classes, of which little may change."""
 
     def default(self, new: Object) -> None:
-        new["reclaimPolicy"] = new.get("reclaimPolicy") or "Delete"
-        new["volumeBindingMode"] = new.get("volumeBindingMode") or "Immediate"
+        STORAGE_CLASS.apply(new)
 
     def validate(self, new: Object) -> list[Cause]:
-        causes = [] if new.get("provisioner") else [required("provisioner")]
-        for member, values in (("reclaimPolicy", _RECLAIM_POLICIES), ("volumeBindingMode", _BINDING_MODES)):
-            if new[member] not in values:
-                causes.append(not_supported(member, new[member], values))
-        return causes
+        return validate_storage_class(new)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        causes = self.validate(new)
-        if (new.get("parameters") or {}) != (old.get("parameters") or {}):
-            causes.append(forbidden_value("parameters", "updates to parameters are forbidden."))
-        for member in ("provisioner", "reclaimPolicy"):
-            if new.get(member) != old.get(member):
-                causes.append(forbidden_value(member, f"updates to {member} are forbidden."))
-        if new["volumeBindingMode"] != old.get("volumeBindingMode"):
-            causes.append(invalid_value("volumeBindingMode", new["volumeBindingMode"], "field is immutable"))
-        return causes
+        return validate_storage_class(new) + validate_storage_class_update(new, old)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        return storage_class_warnings(new)
 
 
 def resources(options: Options) -> list[Resource]:
@@ -117,6 +131,7 @@ def resources(options: Options) -> list[Resource]:
             "CSINode",
             "csinodes",
             namespaced=False,
+            strategy=CsiNodeStrategy(),
             metadata_rules=MetadataRules(whole=2, changes=0),
             columns=(NAME, Column("Drivers", _drivers, type="integer"), AGE),
             unconditional_update=False,
@@ -177,4 +192,9 @@ def _lifecycles(driver: Object) -> str:
 
 
 def _drivers(obj: Object) -> int:
-    return len(dig(obj, ("spec", "drivers")) or ())
+    return len(_node_drivers(obj))
+
+
+def _node_drivers(obj: Object) -> list[Object]:
+    drivers: list[Object] = dig(obj, ("spec", "drivers")) or []
+    return drivers

@@ -5,143 +5,112 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub import objects
+from apiserver_stub.defaulting.storage import CLAIM, VOLUME
 from apiserver_stub.objects import Object, dig
+from apiserver_stub.resources.claim_fields import drop_from_claim_status, settle_sources
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
-from apiserver_stub.status import Cause, forbidden_value, invalid_value, not_supported, required
+from apiserver_stub.status import Cause
+from apiserver_stub.validation.claims import (
+    ClaimGates,
+    claim_warnings,
+    validate_claim,
+    validate_claim_status,
+    validate_claim_update,
+)
 from apiserver_stub.validation.metadata import MetadataRules
-from apiserver_stub.validation.names import subdomain_problems
+from apiserver_stub.validation.persistent_volumes import validate_volume, validate_volume_update, volume_warnings
 from nodeagent.base import identity
-from nodeagent.base.quantity import Quantity
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options
     from nodeagent.base.gates import FeatureGates
 
+_CLASS, _TRANSITION_TIME = "volumeAttributesClassName", "lastPhaseTransitionTime"
 _SHORT_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
-_ALONE = "ReadWriteOncePod"
-_RECLAIM_POLICIES = ("Delete", "Recycle", "Retain")
-_VOLUME_MODES = ("Block", "Filesystem")
-_NOT_SOURCES = frozenset(
-    [
-        "accessModes",
-        "capacity",
-        "claimRef",
-        "mountOptions",
-        "nodeAffinity",
-        "persistentVolumeReclaimPolicy",
-        "storageClassName",
-        "volumeAttributesClassName",
-        "volumeMode",
-    ]
-)
-"""Members of a volume's specification that do not say where its data is."""
 
 
 class VolumeStrategy(Strategy):
-    """Where the data is stays; how the volume came to its phase is dated where the gate says so."""
+    """Volumes: the source never changes; changes of the phase are dated (spec: gate.PersistentVolume*)."""
 
     def __init__(self, gates: FeatureGates) -> None:
-        self._gates = gates
+        self._has_class = gates.enabled("VolumeAttributesClass")
+        self._has_transition_time = gates.enabled("PersistentVolumeLastPhaseTransitionTime")
 
     def default(self, new: Object) -> None:
-        spec = new.setdefault("spec", {})
-        spec["persistentVolumeReclaimPolicy"] = spec.get("persistentVolumeReclaimPolicy") or "Retain"
-        spec["volumeMode"] = spec.get("volumeMode") or "Filesystem"
-        if isinstance(path := spec.get("hostPath"), dict):
-            path.setdefault("type", "")
+        VOLUME.apply(new)
 
     def prepare_create(self, new: Object) -> None:
-        _drop_class(self._gates, new)
         new["status"] = {"phase": "Pending"}
-        self._date(new["status"])
+        if self._has_transition_time:
+            new["status"][_TRANSITION_TIME] = objects.now()
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         super().prepare_update(new, old, subresource)
-        _drop_class(self._gates, new, old)
-        status = new.get("status")
-        if subresource == "status" and status and status.get("phase") != dig(old, ("status", "phase")):
-            self._date(status)
+        if subresource == "status":
+            self._date(new.setdefault("status", {}), old.get("status") or {})
 
-    def _date(self, status: Object) -> None:
-        if self._gates.enabled("PersistentVolumeLastPhaseTransitionTime"):
-            status["lastPhaseTransitionTime"] = objects.now()
+    def _date(self, status: Object, before: Object) -> None:
+        """Set or keep the time of the last change of the phase."""
+        status["phase"] = status.get("phase") or "Pending"
+        time, kept = status.get(_TRANSITION_TIME), before.get(_TRANSITION_TIME)
+        if not self._has_transition_time:
+            if time and not kept:
+                del status[_TRANSITION_TIME]
+        elif status["phase"] != before.get("phase"):
+            if not time or time == kept:
+                status[_TRANSITION_TIME] = objects.now()
+        elif not time and kept:
+            status[_TRANSITION_TIME] = kept
 
     def validate(self, new: Object) -> list[Cause]:
-        spec = new.get("spec") or {}
-        causes = _mode_causes(spec, "")
-        capacity = spec.get("capacity") or {}
-        if not capacity:
-            causes.append(required("spec.capacity"))
-        if list(capacity) != ["storage"]:
-            shown = "core.ResourceList(nil)" if not capacity else ", ".join(sorted(capacity))
-            text = f'Unsupported value: {shown}: supported values: "storage"'
-            causes.append(Cause("FieldValueNotSupported", text, "spec.capacity"))
-        elif not _positive(capacity["storage"]):
-            causes.append(_not_positive("spec.capacity[storage]", capacity["storage"]))
-        sources = sorted(spec.keys() - _NOT_SOURCES)
-        if not sources:
-            causes.append(required("spec", "must specify a volume type"))
-        causes += [forbidden_value(f"spec.{name}", "may not specify more than 1 volume type") for name in sources[1:]]
-        policy = spec["persistentVolumeReclaimPolicy"]
-        if policy not in _RECLAIM_POLICIES:
-            causes.append(not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM_POLICIES))
-        return causes + _class_causes(spec) + _volume_mode_causes(spec)
+        return validate_volume(new, attributes_class=self._has_class)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         if subresource:
             return []
-        causes, after, before = self.validate(new), new["spec"], old.get("spec") or {}
-        if _sources(after) != _sources(before):
-            detail = "spec.persistentvolumesource is immutable after creation"
-            causes.append(forbidden_value("spec.persistentvolumesource", detail))
-        if before.get("volumeMode") and after["volumeMode"] != before["volumeMode"]:
-            causes.append(invalid_value("volumeMode", after["volumeMode"], "field is immutable"))
-        return causes
+        in_use = self._has_class or dig(old, ("spec", _CLASS)) is not None
+        return validate_volume_update(new, old, gate=self._has_class, attributes_class=in_use)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        return volume_warnings(new)
 
 
 class ClaimStrategy(Strategy):
-    """A claim stays as it was made: it may be bound once, and then grow."""
+    """Claims: bound once, and then they may grow."""
 
     def __init__(self, gates: FeatureGates) -> None:
         self._gates = gates
+        self._rules = ClaimGates(gates.enabled("VolumeAttributesClass"), gates.enabled("RecoverVolumeExpansionFailure"))
 
     def default(self, new: Object) -> None:
-        spec = new.setdefault("spec", {})
-        spec["volumeMode"] = spec.get("volumeMode") or "Filesystem"
-        spec.setdefault("resources", {})
+        CLAIM.apply(new)
 
     def prepare_create(self, new: Object) -> None:
-        _drop_class(self._gates, new)
         new["status"] = {"phase": "Pending"}
+        _drop_class(self._gates, new)
+        settle_sources(self._gates, new["spec"])
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         super().prepare_update(new, old, subresource)
+        if subresource == "status":
+            status = new.setdefault("status", {})
+            status["phase"] = status.get("phase") or "Pending"
+            drop_from_claim_status(self._gates, status, old.get("status") or {})
+            return
         _drop_class(self._gates, new, old)
+        settle_sources(self._gates, new["spec"], old["spec"])
 
     def validate(self, new: Object) -> list[Cause]:
-        spec = new["spec"]
-        causes = _mode_causes(spec, "at least 1 access mode is required")
-        wanted = dig(spec, ("resources", "requests", "storage"))
-        if wanted is None:
-            causes.append(required("spec.resources[storage]"))
-        elif not _positive(wanted):
-            causes.append(_not_positive("spec.resources[storage]", wanted))
-        return causes + _class_causes(spec) + _volume_mode_causes(spec)
+        return validate_claim(new, self._rules)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         if subresource:
-            return []
-        causes, after, before = self.validate(new), new["spec"], old.get("spec") or {}
-        bound = dig(new, ("status", "phase")) == "Bound"
-        if _fixed(after, before, bound=bound) != _fixed(before, before, bound=bound):
-            detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName"
-            causes.append(forbidden_value("spec", f"{detail} for bound claims"))
-        sizes = [dig(spec, ("resources", "requests", "storage")) for spec in (after, before)]
-        if all(sizes) and Quantity.parse(str(sizes[0])) < Quantity.parse(str(sizes[1])):
-            detail = "field can not be less than previous value"
-            causes.append(forbidden_value("spec.resources.requests.storage", detail))
-        return causes
+            return validate_claim_status(new.get("status") or {}, old, self._rules)
+        return validate_claim_update(new, old, self._rules)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        return claim_warnings(new)
 
 
 def resources(options: Options) -> list[Resource]:
@@ -169,6 +138,7 @@ def resources(options: Options) -> list[Resource]:
                 AGE,
                 at("VolumeMode", "spec.volumeMode", wide=True, default="<unset>"),
             ),
+            fields={"name": ("metadata", "name")},
             returns_deleted=True,
         ),
         Resource(
@@ -191,69 +161,16 @@ def resources(options: Options) -> list[Resource]:
                 AGE,
                 at("VolumeMode", "spec.volumeMode", wide=True, default="<unset>"),
             ),
+            fields={"name": ("metadata", "name")},
             returns_deleted=True,
         ),
     ]
 
 
-# Rules
-
-
 def _drop_class(gates: FeatureGates, new: Object, old: Object | None = None) -> None:
-    """Drop what the gate takes away, unless it is there already."""
-    member = "volumeAttributesClassName"
-    if not gates.enabled("VolumeAttributesClass") and not dig(old or {}, ("spec", member)):
-        new["spec"].pop(member, None)
-
-
-def _mode_causes(spec: Object, detail: str) -> list[Cause]:
-    modes = spec.get("accessModes") or []
-    if not modes:
-        return [required("spec.accessModes", detail)]
-    known = sorted(_SHORT_MODES)
-    causes = [not_supported("spec.accessModes", mode, known) for mode in modes if mode not in known]
-    if _ALONE in modes and len(modes) > 1:
-        causes.append(forbidden_value("spec.accessModes", f"may not use {_ALONE} with other access modes"))
-    return causes
-
-
-def _class_causes(spec: Object) -> list[Cause]:
-    if not (name := spec.get("storageClassName")):
-        return []
-    return [invalid_value("spec.storageClassName", name, problem) for problem in subdomain_problems(name)]
-
-
-def _volume_mode_causes(spec: Object) -> list[Cause]:
-    mode = spec["volumeMode"]
-    return [] if mode in _VOLUME_MODES else [not_supported("spec.volumeMode", mode, _VOLUME_MODES)]
-
-
-def _positive(amount: Any) -> bool:
-    return Quantity.parse(str(amount)) > Quantity()
-
-
-def _not_positive(field: str, amount: Any) -> Cause:
-    return invalid_value(field, str(amount), "must be greater than zero")
-
-
-def _sources(spec: Object) -> Object:
-    """Return where the data of a volume is; a secret for growing it may come later."""
-    found = {name: value for name, value in spec.items() if name not in _NOT_SOURCES}
-    if isinstance(csi := found.get("csi"), dict):
-        found["csi"] = {name: value for name, value in csi.items() if name != "controllerExpandSecretRef"}
-    return found
-
-
-def _fixed(spec: Object, before: Object, *, bound: bool) -> Object:
-    """Return what no update of a claim may change: it is bound to a volume and given a class once."""
-    fixed = {name: value for name, value in spec.items() if name != "volumeAttributesClassName"}
-    for name in ("volumeName", "storageClassName"):
-        if not before.get(name):
-            fixed.pop(name, None)
-    if bound and isinstance(resources := fixed.get("resources"), dict):
-        requests = {name: value for name, value in (resources.get("requests") or {}).items() if name != "storage"}
-        fixed["resources"] = {**resources, "requests": requests}
-    return fixed
+    """Drop the class of attributes where the gate is off, unless it is stored already."""
+    if not gates.enabled("VolumeAttributesClass") and dig(old or {}, ("spec", _CLASS)) is None:
+        new["spec"].pop(_CLASS, None)
 
 
 # Cells

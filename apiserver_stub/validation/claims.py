@@ -1,0 +1,179 @@
+"""Validation of persistent volume claims, and warnings about them."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+
+from apiserver_stub.objects import Object, dig
+from apiserver_stub.status import Cause, forbidden_value, invalid_each, invalid_value, not_supported
+from apiserver_stub.validation.claim_spec import claim_spec_warnings, validate_claim_spec
+from apiserver_stub.validation.labels import validate_selector
+from apiserver_stub.validation.names import qualified_name_problems
+from apiserver_stub.validation.persistent_volumes import (
+    storage_class_annotation_warning,
+    validate_attributes_class_update,
+    validate_basic_amount,
+)
+from apiserver_stub.validation.quantities import amount, is_native, validate_amount
+from nodeagent.base import identity
+from nodeagent.base.quantity import Quantity
+
+_CLASS = "volumeAttributesClassName"
+_STORAGE = ("resources", "requests", "storage")
+_RESIZE_STATUSES = (
+    "ControllerResizeFailed",
+    "ControllerResizeInProgress",
+    "NodeResizeFailed",
+    "NodeResizeInProgress",
+    "NodeResizePending",
+)
+_IMMUTABLE_SPEC = (
+    "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimGates:
+    """Feature gates that change the rules for claims."""
+
+    attributes_class: bool = False
+    """Claims have a class of attributes (spec: gate.VolumeAttributesClass)."""
+    recovery: bool = False
+    """A failed expansion may be retried with less (spec: gate.RecoverVolumeExpansionFailure)."""
+
+
+def validate_claim(new: Object, gates: ClaimGates) -> list[Cause]:
+    """Return the errors in the specification of a new claim."""
+    return validate_claim_spec(new["spec"], "spec", volume_attributes_class=gates.attributes_class)
+
+
+def validate_claim_update(new: Object, old: Object, gates: ClaimGates) -> list[Cause]:
+    """Return the errors in the change of a claim: it is bound once, and may then grow."""
+    spec, before = new["spec"], old.get("spec") or {}
+    attributes_class = gates.attributes_class or before.get(_CLASS) is not None
+    causes = validate_claim_spec(
+        spec,
+        "spec",
+        any_selector_values=bool(validate_selector(before.get("selector"), "")),
+        any_api_groups=any("apiGroup" in (before.get(name) or ()) for name in ("dataSource", "dataSourceRef")),
+        volume_attributes_class=attributes_class,
+    )
+    causes *= 2  # As upstream.
+    causes += _validate_class_annotation(new, old)
+    if _comparable(new, old) != _comparable(old, old, target=new):
+        causes.append(forbidden_value("spec", _IMMUTABLE_SPEC))
+    causes += _validate_shrinking(new, old, recovery=_recovers(old, gates))
+    if spec.get("volumeMode") != before.get("volumeMode"):
+        causes.append(invalid_value("volumeMode", spec.get("volumeMode"), "field is immutable"))
+    causes += validate_attributes_class_update(
+        spec, before, gate=gates.attributes_class, attributes_class=attributes_class
+    )
+    if attributes_class and before.get(_CLASS) and spec.get(_CLASS) == "":
+        detail = "update from non-nil value to an empty string is forbidden"
+        causes.append(forbidden_value(f"spec.{_CLASS}", detail))
+    return causes
+
+
+def validate_claim_status(status: Object, old: Object, gates: ClaimGates) -> list[Cause]:
+    """Return the errors in the status of a claim; *old* is the stored claim."""
+    causes: list[Cause] = []
+    for name, text in (status.get("capacity") or {}).items():
+        causes += validate_basic_amount(text, f"status.capacity[{name}]")
+    if not _recovers(old, gates):
+        return causes
+    field = "status.allocatedResourceStatus"
+    for name, state in (status.get("allocatedResourceStatuses") or {}).items():
+        causes += _validate_resource(name, field)
+        if state not in _RESIZE_STATUSES:
+            causes.append(not_supported(field, name, _RESIZE_STATUSES))
+    field = "status.allocatedResources"
+    for name, text in (status.get("allocatedResources") or {}).items():
+        place = f"{field}[{name}]"
+        errors = _validate_resource(name, field)
+        causes += errors or validate_basic_amount(text, place) or validate_amount("storage", text, place)
+    return causes
+
+
+def claim_warnings(new: Object) -> list[str]:
+    """Return the warnings about a claim: a deprecated annotation, and amounts with a fraction."""
+    label = identity.current().label("storage-class", "volume.beta")
+    found = [storage_class_annotation_warning()] if label in (new["metadata"].get("annotations") or {}) else []
+    return found + claim_spec_warnings(new["spec"], "spec")
+
+
+def _recovers(old: Object, gates: ClaimGates) -> bool:
+    status = old.get("status") or {}
+    return gates.recovery or bool(status.get("allocatedResources") or status.get("allocatedResourceStatuses"))
+
+
+def _class_annotation(claim: Object) -> str | None:
+    annotations: dict[str, str] = claim["metadata"].get("annotations") or {}
+    return annotations.get(identity.current().label("storage-class", "volume.beta"))
+
+
+def _moves_class(new: Object, old: Object) -> bool:
+    """Return whether the storage class moves from the deprecated annotation to its field."""
+    annotation, name = _class_annotation(old), new["spec"].get("storageClassName")
+    return (
+        annotation is not None
+        and old["spec"].get("storageClassName") is None
+        and name == annotation
+        and _class_annotation(new) in (None, annotation)
+    )
+
+
+def _validate_class_annotation(new: Object, old: Object) -> list[Cause]:
+    value = _class_annotation(new) or ""
+    if _moves_class(new, old) or value == (_class_annotation(old) or ""):
+        return []
+    label = identity.current().label("storage-class", "volume.beta")
+    return [invalid_value(f"metadata.annotations.{label}", value, "field is immutable")]
+
+
+def _comparable(claim: Object, old: Object, target: Object | None = None) -> Object:
+    """Return the fields of the specification that an update must not change.
+
+    :param target: the updated claim, where *claim* is the stored one.
+    """
+    new = target or claim
+    before: Object = old["spec"]
+    spec: Object = deepcopy(claim["spec"])
+    spec.pop(_CLASS, None)
+    if not before.get("volumeName"):
+        spec.pop("volumeName", None)
+    name, annotation = new["spec"].get("storageClassName"), _class_annotation(old)
+    assigned = name is not None and before.get("storageClassName") is None and annotation in (None, name)
+    if _moves_class(new, old) or assigned:
+        spec.pop("storageClassName", None)
+    resources = spec.get("resources") or {}
+    amounts = {kind: resources.get(kind) or {} for kind in ("requests", "limits")}
+    if dig(new, ("status", "phase")) == "Bound" and dig(new, ("spec", "resources", "requests")):
+        amounts["requests"].pop("storage", None)
+    spec["resources"] = {
+        **resources,
+        **{kind: {key: amount(text) for key, text in found.items()} for kind, found in amounts.items()},
+    }
+    return spec
+
+
+def _validate_shrinking(new: Object, old: Object, *, recovery: bool) -> list[Cause]:
+    size, before = (_size(dig(claim["spec"], _STORAGE)) for claim in (new, old))
+    field = "spec.resources.requests.storage"
+    if size >= before:
+        return []
+    if not recovery:
+        return [forbidden_value(field, "field can not be less than previous value")]
+    if size > _size(dig(old, ("status", "capacity", "storage"))):
+        return []
+    return [forbidden_value(field, "field can not be less than status.capacity")]
+
+
+def _size(text: str | None) -> Quantity:
+    return amount(text) if text else Quantity()
+
+
+def _validate_resource(name: str, field: str) -> list[Cause]:
+    if causes := invalid_each(field, name, qualified_name_problems(name)):
+        return causes
+    return [not_supported(field, name, ("storage",))] if is_native(name) and name != "storage" else []

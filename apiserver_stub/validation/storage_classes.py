@@ -1,0 +1,100 @@
+"""Validation of storage classes, and warnings about them."""
+
+from __future__ import annotations
+
+from apiserver_stub.objects import Object
+from apiserver_stub.status import (
+    Cause,
+    duplicate,
+    forbidden_value,
+    invalid_each,
+    invalid_value,
+    not_supported,
+    required,
+    too_long,
+)
+from apiserver_stub.validation.labels import validate_label_name
+from apiserver_stub.validation.names import qualified_name_problems
+from apiserver_stub.validation.node_labels import deprecation
+
+_RECLAIM_POLICIES = ("Delete", "Retain")
+_BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
+_PARAMETERS_LIMIT = 512
+_PARAMETERS_LIMIT_BYTES = 256 << 10
+
+Terms = dict[str, set[str]]
+
+
+def validate_storage_class(new: Object) -> list[Cause]:
+    """Return the errors in a storage class."""
+    provisioner = new.get("provisioner") or ""
+    causes = [] if provisioner else [required("provisioner")]
+    if provisioner:
+        causes += invalid_each("provisioner", provisioner.lower(), qualified_name_problems(provisioner.lower()))
+    causes += _validate_parameters(new.get("parameters") or {}, "parameters")
+    policy, mode = new.get("reclaimPolicy"), new.get("volumeBindingMode")
+    if policy and policy not in _RECLAIM_POLICIES:
+        causes.append(not_supported("reclaimPolicy", policy, _RECLAIM_POLICIES))
+    if mode not in _BINDING_MODES:
+        causes.append(not_supported("volumeBindingMode", mode or "", _BINDING_MODES))
+    return causes + _validate_topologies(new.get("allowedTopologies") or [], "allowedTopologies")
+
+
+def validate_storage_class_update(new: Object, old: Object) -> list[Cause]:
+    """Return the errors in the change of a storage class."""
+    causes = []
+    if (new.get("parameters") or {}) != (old.get("parameters") or {}):
+        causes.append(forbidden_value("parameters", "updates to parameters are forbidden."))
+    for name in ("provisioner", "reclaimPolicy"):
+        if new.get(name) != old.get(name):
+            causes.append(forbidden_value(name, f"updates to {name} are forbidden."))
+    mode = new.get("volumeBindingMode")
+    if mode != old.get("volumeBindingMode"):
+        causes.append(invalid_value("volumeBindingMode", mode, "field is immutable"))
+    return causes
+
+
+def storage_class_warnings(new: Object) -> list[str]:
+    """Return the warnings about a storage class: deprecated labels of nodes."""
+    return [
+        f"allowedTopologies[{index}].matchLabelExpressions[{number}].key: {text}"
+        for index, term in enumerate(new.get("allowedTopologies") or ())
+        for number, expression in enumerate(term.get("matchLabelExpressions") or ())
+        if (text := deprecation(expression.get("key") or ""))
+    ]
+
+
+def _validate_parameters(parameters: dict[str, str], field: str) -> list[Cause]:
+    if len(parameters) > _PARAMETERS_LIMIT:
+        return [too_long(field, _PARAMETERS_LIMIT)]
+    causes = [invalid_value(field, "", "field can not be empty.")] if "" in parameters else []
+    if sum(len(key.encode()) + len(value.encode()) for key, value in parameters.items()) > _PARAMETERS_LIMIT_BYTES:
+        causes.append(too_long(field, _PARAMETERS_LIMIT_BYTES))
+    return causes
+
+
+def _validate_topologies(topologies: list[Object], field: str) -> list[Cause]:
+    causes: list[Cause] = []
+    # Upstream compares every term with as many empty ones as there are terms, too.
+    seen: list[Terms] = [{} for _ in topologies]
+    for index, topology in enumerate(topologies):
+        place = f"{field}[{index}].matchLabelExpressions"
+        terms: Terms = {}
+        for number, expression in enumerate(topology.get("matchLabelExpressions") or ()):
+            causes += _validate_term(expression, terms, f"{place}[{number}]")
+        causes += [duplicate(place, "") for other in seen if other == terms]
+        seen.append(terms)
+    return causes
+
+
+def _validate_term(expression: Object, terms: Terms, field: str) -> list[Cause]:
+    key, values = expression.get("key") or "", expression.get("values") or []
+    causes = [] if values else [required(f"{field}.values")]
+    for index, value in enumerate(values):
+        if value in values[:index]:
+            causes.append(duplicate(f"{field}.values[{index}]", value))
+    causes += validate_label_name(key, f"{field}.key")
+    if key in terms:
+        causes.append(duplicate(f"{field}.key", key))
+    terms[key] = set(values)
+    return causes

@@ -1,0 +1,150 @@
+"""Validation of storage classes, CSI drivers, CSI nodes and volume attachments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver_stub.status import Cause
+from apiserver_stub.validation.csi import (
+    validate_driver,
+    validate_driver_update,
+    validate_node_drivers,
+    validate_node_drivers_update,
+)
+from apiserver_stub.validation.storage_classes import (
+    storage_class_warnings,
+    validate_storage_class,
+    validate_storage_class_update,
+)
+from apiserver_stub.validation.volume_attachments import validate_attachment, validate_attachment_update
+
+CLASS = {"provisioner": "csi.example.com", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
+DRIVER = {"attachRequired": True, "fsGroupPolicy": "File", "volumeLifecycleModes": ["Persistent"]}
+NODE = {"name": "csi.example.com", "nodeID": "n", "topologyKeys": ["zone"]}
+ATTACHMENT = {"attacher": "csi.example.com", "nodeName": "node", "source": {"persistentVolumeName": "v"}}
+
+
+def short(causes: list[Cause]) -> list[tuple[str, str]]:
+    return [(cause.reason.removeprefix("FieldValue"), cause.field.removeprefix("spec.")) for cause in causes]
+
+
+def topologies(*terms: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"allowedTopologies": [{"matchLabelExpressions": term} for term in terms]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "errors"),
+    [
+        ({}, []),
+        ({"provisioner": ""}, [("Required", "provisioner")]),
+        ({"provisioner": "a b"}, [("Invalid", "provisioner")]),
+        ({"parameters": {"": "a"}}, [("Invalid", "parameters")]),
+        ({"parameters": {str(number): "" for number in range(513)}}, [("TooLong", "parameters")]),
+        ({"reclaimPolicy": "Recycle"}, [("NotSupported", "reclaimPolicy")]),
+        ({"volumeBindingMode": "Later"}, [("NotSupported", "volumeBindingMode")]),
+        (topologies([{"key": "a", "values": ["b"]}], [{"key": "a", "values": ["c"]}]), []),
+        (
+            topologies([{"key": "a", "values": ["b", "b"]}, {"key": "a"}]),
+            [
+                ("Duplicate", "allowedTopologies[0].matchLabelExpressions[0].values[1]"),
+                ("Required", "allowedTopologies[0].matchLabelExpressions[1].values"),
+                ("Duplicate", "allowedTopologies[0].matchLabelExpressions[1].key"),
+            ],
+        ),
+        (
+            topologies([{"key": "a", "values": ["b"]}], [{"key": "a", "values": ["b"]}]),
+            [("Duplicate", "allowedTopologies[1].matchLabelExpressions")],
+        ),
+    ],
+)
+def test_errors_of_a_storage_class_are_those_of_upstream(
+    changes: dict[str, Any], errors: list[tuple[str, str]]
+) -> None:
+    assert short(validate_storage_class({**CLASS, **changes})) == errors
+
+
+def test_storage_class_hardly_changes() -> None:
+    new = {**CLASS, "provisioner": "b", "parameters": {"a": "b"}, "volumeBindingMode": "WaitForFirstConsumer"}
+
+    assert short(validate_storage_class_update(new, CLASS)) == [
+        ("Forbidden", "parameters"),
+        ("Forbidden", "provisioner"),
+        ("Invalid", "volumeBindingMode"),
+    ]
+
+
+def test_deprecated_label_in_a_topology_is_warned_about() -> None:
+    new = topologies([{"key": "beta.kubernetes.io/arch", "values": ["a"]}])
+
+    assert storage_class_warnings(new) == [
+        'allowedTopologies[0].matchLabelExpressions[0].key: deprecated since v1.14; use "kubernetes.io/arch" instead'
+    ]
+
+
+def test_errors_of_a_driver_are_those_of_upstream() -> None:
+    tokens = [{"audience": "a", "expirationSeconds": 1}, {"audience": "a"}, {"expirationSeconds": (1 << 32) + 1}]
+    new = {"fsGroupPolicy": "All", "volumeLifecycleModes": ["Never"], "tokenRequests": tokens}
+    errors = [
+        ("NotSupported", "fsGroupPolicy"),
+        ("Invalid", "tokenRequests[0].expirationSeconds"),
+        ("Duplicate", "tokenRequests[1].audience"),
+        ("Invalid", "tokenRequests[2].expirationSeconds"),
+        ("NotSupported", "volumeLifecycleModes"),
+    ]
+
+    assert validate_driver(DRIVER) == []
+    assert short(validate_driver(new)) == errors
+    assert short(validate_driver(DRIVER, selinux_mount=True)) == [("Required", "seLinuxMount")]
+    assert short(validate_driver_update({**DRIVER, "attachRequired": False}, DRIVER)) == [
+        ("Invalid", "attachedRequired")
+    ]
+
+
+def test_errors_of_the_drivers_of_a_node_are_those_of_upstream() -> None:
+    wrong = {"name": "a_b", "nodeID": "n" * 257, "allocatable": {"count": -1}, "topologyKeys": ["", "a", "a"]}
+
+    assert validate_node_drivers([NODE]) == []
+    assert short(validate_node_drivers([wrong, {"name": "a_b"}])) == [
+        ("Invalid", "drivers[0].name"),
+        ("Invalid", "drivers[0].nodeID"),
+        ("Invalid", "drivers[0].allocatable.count"),
+        ("Required", "drivers[0]"),
+        ("Invalid", "drivers[0]"),
+        ("Invalid", "drivers[0]"),
+        ("Duplicate", "drivers[0]"),
+        ("Invalid", "drivers[1].name"),
+        ("Required", "drivers[1].nodeID"),
+        ("Duplicate", "drivers[1].name"),
+    ]
+    assert short(validate_node_drivers_update([{**NODE, "nodeID": "m"}], [NODE])) == [("Invalid", "CSINodeDriver")]
+    assert validate_node_drivers_update([], [NODE]) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "errors"),
+    [
+        ({}, []),
+        ({"attacher": ""}, [("Required", "attacher")] * 2 + [("Invalid", "attacher")]),
+        ({"nodeName": "A"}, [("Invalid", "nodeName")]),
+        ({"source": {}}, [("Required", "source")]),
+        ({"source": {"persistentVolumeName": "v", "inlineVolumeSpec": {}}}, [("Forbidden", "source")]),
+        (
+            {"source": {"inlineVolumeSpec": {"accessModes": ["ReadWriteOnce"], "nfs": {"server": "s", "path": "/"}}}},
+            [("Required", "source.inlineVolumeSpec.csi")],
+        ),
+    ],
+)
+def test_errors_of_an_attachment_are_those_of_upstream(changes: dict[str, Any], errors: list[tuple[str, str]]) -> None:
+    assert short(validate_attachment({"spec": {**ATTACHMENT, **changes}})) == errors
+
+
+def test_attachment_keeps_its_specification() -> None:
+    status = {"attachError": {"message": "m" * 1025}}
+
+    assert short(validate_attachment_update({"spec": ATTACHMENT, "status": status}, {"spec": {}})) == [
+        ("TooLong", "status.attachError.message"),
+        ("TooLong", "status.attachError.message"),
+        ("Invalid", "spec"),
+    ]
