@@ -5,28 +5,24 @@ A kube-controller-manager publishes the certificate too; while one runs, that is
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from apiserver_stub import objects
 from apiserver_stub.controllers.change_feed import ChangeFeed
 from apiserver_stub.controllers.ensure import ensure
+from apiserver_stub.controllers.leases import CONTROLLER_MANAGER, HELD_FOR, is_held
 from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.work_queue import WorkQueue
-from apiserver_stub.objects import Object, dig, parse_time
-from apiserver_stub.store import Keep, Outcome, Put, Record, Store
-from nodeagent.base import identity
+from apiserver_stub.objects import Object
+from apiserver_stub.store import Keep, Outcome, Put, Record
 from nodeagent.base.aio import Clock, SystemClock
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
 
 _NAMESPACES, _ACCOUNTS, _CONFIG_MAPS = "core/namespaces", "core/serviceaccounts", "core/configmaps"
-_LEASES = identity.current().group("coordination") + "/leases"
-_LEASE_KEY = f"{identity.current().system_namespace}/kube-controller-manager"
 _ROOT_CA = "kube-root-ca.crt"
-_PRESENT_FOR = timedelta(seconds=60)
-"""How long after the last renewal a lease counts: four times its usual duration, as clocks of hosts differ."""
 _RESYNC = ""
 
 
@@ -42,16 +38,8 @@ async def fill_namespace(server: ApiServer, name: str, now: datetime | None = No
         return
     account: Object = {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": "default", "namespace": name}}
     await ensure(server, _ACCOUNTS, account)
-    if not has_controller_manager(server.store, now or datetime.now(UTC)):
+    if not is_held(server.store, CONTROLLER_MANAGER, now or datetime.now(UTC)):
         await ensure(server, _CONFIG_MAPS, _root_ca(server, name))
-
-
-def has_controller_manager(store: Store, now: datetime) -> bool:
-    """Return whether a kube-controller-manager holds its leader lease."""
-    record = store.collection(_LEASES).get(_LEASE_KEY)
-    lease: Object = {} if record is None else objects.decode(record.data)
-    renewed = parse_time(dig(lease, ("spec", "renewTime")))
-    return bool(dig(lease, ("spec", "holderIdentity"))) and renewed is not None and now - renewed < _PRESENT_FOR
 
 
 class NamespaceContents:
@@ -86,10 +74,10 @@ class NamespaceContents:
     async def _process(self, namespace: str) -> None:
         if namespace != _RESYNC:
             await fill_namespace(self._server, namespace, self._clock.wall())
-        if has_controller_manager(self._server.store, self._clock.wall()):
+        if is_held(self._server.store, CONTROLLER_MANAGER, self._clock.wall()):
             if namespace != _RESYNC:
                 self._left.add(namespace)
-            self._queue.add_after(_RESYNC, _PRESENT_FOR.total_seconds())
+            self._queue.add_after(_RESYNC, HELD_FOR.total_seconds())
         elif namespace == _RESYNC:
             for name in self._left:
                 self._queue.add(name)

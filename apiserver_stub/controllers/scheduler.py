@@ -1,47 +1,222 @@
-"""The scheduler of a cluster of one: a pod without a node goes to the single ready node.
+"""Scheduler of a cluster of one node: pending pods are bound to the only node, or report why they do not fit.
 
-A machine with one agent has no scheduler, and nobody wants to run one to place pods where there is no choice. With two
-ready nodes or more nothing is bound, so a real scheduler beside this server is never raced (and
-``--bind-pods-to-single-node=false`` turns this off altogether).
+With two ready nodes or more, or while a kube-scheduler holds its lease, nothing is written, so that it is never raced;
+``--bind-pods-to-single-node=false`` turns the scheduler off. A cluster without any node is left alone too.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
 from apiserver_stub import objects
+from apiserver_stub.controllers.change_feed import ChangeFeed
+from apiserver_stub.controllers.event_recorder import EventRecorder
+from apiserver_stub.controllers.leases import SCHEDULER, is_held
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.nodes import is_ready
 from apiserver_stub.resources.pod_binding import bound
-from apiserver_stub.store import Keep, Outcome, Put, Record, StoreUnavailable
+from apiserver_stub.scheduling.decision import decide
+from apiserver_stub.scheduling.model import NodeInfo, read_pod
+from apiserver_stub.scheduling.queue import PendingPods
+from apiserver_stub.scheduling.state import ClusterState
+from apiserver_stub.store import Keep, Outcome, Put, Record, StoreRefused, StoreUnavailable
+from nodeagent.base.aio import Clock, SystemClock
+from nodeagent.base.aio.waker import Waker
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
 
 _log = logging.getLogger(__name__)
 
-_PODS, _NODES = "core/pods", "core/nodes"
-_SCHEDULER = "default-scheduler"
+NAME = "default-scheduler"
+_PODS, _NODES, _NAMESPACES = "core/pods", "core/nodes", "core/namespaces"
+_FINISHED = ("Succeeded", "Failed")
+_FREED = ("NodePorts", "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity")
+"""Filters for which a deleted pod may make a difference."""
+_JOINED = ("PodTopologySpread", "InterPodAffinity")
+"""Filters for which a new pod may make a difference."""
+_IDLE_SECONDS = 3600.0
+_LEASE_CHECK_SECONDS = 30.0
 
 
 async def bind_to_single_node(server: ApiServer) -> None:
-    """Bind waiting pods whenever pods or nodes change; runs until cancelled."""
-    while True:
-        position = server.positions(_PODS, _NODES)
-        node = single_ready_node(server)
-        if node is not None:
-            for record in server.store.collection(_PODS).select():
-                if b'"nodeName":' not in record.data and waits(objects.decode(record.data)):
-                    await _bind(server, record.key, node)
-        await server.changed_since(position)
+    """Schedule pending pods; runs until cancelled."""
+    await Scheduler(server).run()
 
 
-def single_ready_node(server: ApiServer) -> str | None:
-    """Return the name of the one ready and schedulable node, ``None`` when there is none or a choice."""
-    nodes = [objects.decode(record.data) for record in server.store.collection(_NODES).select()]
-    ready = [node for node in nodes if is_ready(node) and not dig(node, ("spec", "unschedulable"))]
-    return ready[0]["metadata"]["name"] if len(ready) == 1 else None
+class Scheduler:
+    """Controller of the pods that wait for the default scheduler."""
+
+    def __init__(self, server: ApiServer, clock: Clock | None = None) -> None:
+        self._server, self._store, self._clock = server, server.store, clock or SystemClock()
+        self._waker = Waker(self._clock)
+        self._state, self._pending = ClusterState(), PendingPods()
+        self._feed = ChangeFeed(server.store, [_NAMESPACES, _NODES, _PODS], self)
+        self._events = EventRecorder(server, NAME, clock)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._feed.run())
+            group.create_task(self._events.run())
+            group.create_task(self._schedule())
+
+    # Changes
+
+    def reset(self) -> None:
+        self._state.clear()
+        self._pending.clear()
+
+    def see(self, collection: str, record: Record, previous: Record | None) -> None:
+        now, obj = self._clock.now(), objects.decode(record.data)
+        if collection == _NAMESPACES:
+            self._state.namespaces[record.key] = obj["metadata"].get("labels") or {}
+        elif collection == _NODES:
+            if self._state.set_node(NodeInfo(obj, ready=is_ready(obj))):
+                self._pending.retry(now)
+                self._waker.wake()
+        else:
+            self._see_pod(record.key, obj, None if previous is None else objects.decode(previous.data), now)
+
+    def remove(self, collection: str, record: Record) -> None:
+        if collection == _NAMESPACES:
+            self._state.namespaces.pop(record.key, None)
+        elif collection == _NODES:
+            self._state.remove_node(record.key)
+            self._pending.retry(self._clock.now())
+            self._waker.wake()
+        else:
+            self._pending.remove(record.key)
+            self._release(record.key)
+
+    def _see_pod(self, key: str, pod: Object, previous: Object | None, now: float) -> None:
+        if waits(pod):
+            self._release(key)
+            before = previous if key in self._pending else None
+            if before is None or _wanted(before) != _wanted(pod):
+                spec, created = pod["spec"], pod["metadata"].get("creationTimestamp") or ""
+                self._pending.add(key, spec.get("priority") or 0, created, now)
+                self._waker.wake()
+            return
+        self._pending.remove(key)
+        if not pod["spec"].get("nodeName") or dig(pod, ("status", "phase")) in _FINISHED:
+            self._release(key)
+            return
+        info, before_info = read_pod(pod), self._state.assigned(key)
+        self._state.assign(key, info)
+        if before_info is None:
+            self._retry(_JOINED)
+        elif (before_info.labels, before_info.deleting) != (info.labels, info.deleting):
+            self._retry(_FREED)
+
+    def _release(self, key: str) -> None:
+        if self._state.release(key) is not None:
+            self._retry(_FREED)
+
+    def _retry(self, filters: tuple[str, ...]) -> None:
+        self._pending.retry(self._clock.now(), filters)
+        self._waker.wake()
+
+    # Pods
+
+    async def _schedule(self) -> None:
+        while True:
+            await self._feed.catch_up()
+            now = self._clock.now()
+            if self._is_left_to_others():
+                await self._waker.wait(_LEASE_CHECK_SECONDS)
+            elif (key := self._pending.pop(now)) is not None:
+                await self._try(key)
+                await asyncio.sleep(0)  # Neither a decision nor an unchanged condition awaits anything.
+            else:
+                due = self._pending.next_due(now)
+                await self._waker.wait(_IDLE_SECONDS if due is None else due)
+
+    def _is_left_to_others(self) -> bool:
+        nodes = self._state.nodes.values()
+        if not nodes or sum(node.ready and not node.unschedulable for node in nodes) > 1:
+            return True
+        return is_held(self._store, SCHEDULER, self._clock.wall())
+
+    async def _try(self, key: str) -> None:
+        record = self._store.collection(_PODS).get(key)
+        pod: Object = {} if record is None else objects.decode(record.data)
+        if not pod or not waits(pod):
+            self._pending.remove(key)
+            return
+        try:
+            await self._place(key, pod)
+        except LookupError:
+            self._pending.remove(key)  # Deleted since it was queued.
+        except (StoreUnavailable, StoreRefused) as error:
+            self._pending.postpone(key, self._clock.now())
+            _log.warning("Failed to schedule pod, will retry", extra={"pod": key, "err": error})
+        except Exception as error:
+            # One malformed pod must not keep all others from being scheduled.
+            self._pending.postpone(key, self._clock.now())
+            _log.error("Failed to schedule pod, will retry", extra={"pod": key, "err": error}, exc_info=error)
+
+    async def _place(self, key: str, pod: Object) -> None:
+        """Bind *pod*, or report why it does not fit.
+
+        :raises LookupError: it is deleted.
+        """
+        info = read_pod(pod)
+        decision = decide(self._state, info)
+        node = self._choose(decision.feasible)
+        if node:
+            if await self._bind(key, pod, node):
+                metadata = pod["metadata"]
+                note = f"Successfully assigned {metadata['namespace']}/{metadata['name']} to {node}"
+                self._events.record(pod, "Normal", "Scheduled", "Binding", note)
+            return
+        self._pending.park(key, decision.filters, self._clock.now())
+        if decision.message:
+            self._events.record(pod, "Warning", "FailedScheduling", "Scheduling", decision.message)
+            await self._report(key, decision.message)
+
+    def _choose(self, feasible: tuple[str, ...]) -> str:
+        """Return the node to bind to: the ready one, or the only one; a choice between others is left to others."""
+        ready = [name for name in feasible if self._state.nodes[name].ready]
+        names = ready or feasible
+        return names[0] if len(names) == 1 else ""
+
+    async def _bind(self, key: str, seen: Object, node: str) -> bool:
+        """Assign the pod to *node*; return whether it still waited for that."""
+        new: Object | None = None
+
+        def assign(current: Record | None) -> Outcome:
+            nonlocal new
+            new = None
+            if current is None:
+                raise LookupError(key)
+            pod: Object = objects.decode(current.data)
+            if not waits(pod) or pod["metadata"].get("uid") != seen["metadata"].get("uid"):
+                return Keep()
+            new = bound(pod, node)
+            return Put(objects.encode_for_store(new))
+
+        await self._store.update(_PODS, key, assign)
+        if new is None:
+            return False
+        self._pending.remove(key)
+        self._state.assign(key, read_pod(new))  # Readers may see it only later, and the next pod is decided now.
+        return True
+
+    async def _report(self, key: str, message: str) -> None:
+        """Set the condition of a pod that fits on no node."""
+
+        def set_condition(current: Record | None) -> Outcome:
+            if current is None:
+                raise LookupError(key)
+            pod: Object = objects.decode(current.data)
+            if not waits(pod):
+                return Keep()
+            new = with_condition(pod, "Unschedulable", message)
+            return Keep() if new == pod else Put(objects.encode_for_store(new))
+
+        await self._store.update(_PODS, key, set_condition)
 
 
 def waits(pod: Object) -> bool:
@@ -49,22 +224,35 @@ def waits(pod: Object) -> bool:
     spec = pod["spec"]
     return (
         not spec.get("nodeName")
-        and spec.get("schedulerName") == _SCHEDULER
+        and spec.get("schedulerName") == NAME
         and not spec.get("schedulingGates")
+        and dig(pod, ("status", "phase")) not in _FINISHED
         and "deletionTimestamp" not in pod["metadata"]
     )
 
 
-async def _bind(server: ApiServer, key: str, node: str) -> None:
-    def decide(current: Record | None) -> Outcome:
-        if current is None:
-            raise LookupError(key)
-        pod: Object = objects.decode(current.data)
-        return Put(objects.encode_for_store(bound(pod, node))) if waits(pod) else Keep()
+def with_condition(pod: Object, reason: str, message: str) -> Object:
+    """Return *pod* with the condition that it is not scheduled; the transition time stays if it was not before."""
+    status = pod.get("status") or {}
+    conditions: list[Object] = list(status.get("conditions") or ())
+    index = next((i for i, item in enumerate(conditions) if item.get("type") == "PodScheduled"), None)
+    before: Object = {} if index is None else conditions[index]
+    since = before.get("lastTransitionTime") if before.get("status") == "False" else None
+    condition: Object = {
+        "type": "PodScheduled",
+        "status": "False",
+        "lastProbeTime": None,
+        "lastTransitionTime": since or objects.now(),
+        "reason": reason,
+        "message": message,
+    }
+    if index is None:
+        conditions.append(condition)
+    else:
+        conditions[index] = condition
+    return {**pod, "status": {**status, "conditions": conditions}}
 
-    try:
-        await server.store.update(_PODS, key, decide)
-    except LookupError:
-        return  # deleted meanwhile
-    except StoreUnavailable as error:
-        _log.warning("Pod was not bound", extra={"pod": key, "err": error})
+
+def _wanted(pod: Object) -> Object:
+    """Return what a decision depends on; a change of anything else does not lead to another attempt."""
+    return {"labels": pod["metadata"].get("labels"), "spec": pod["spec"], "uid": pod["metadata"].get("uid")}

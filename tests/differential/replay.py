@@ -18,6 +18,7 @@ OPTIONS = (
     "--enable-admission-plugins=NodeRestriction",
     "--disable-admission-plugins=ResourceQuota",  # its controller writes the status of quotas
     "--enable-garbage-collector=false",
+    "--bind-pods-to-single-node=false",  # the recorded servers have no scheduler
 )
 
 

@@ -302,7 +302,7 @@ def test_a_pod_is_bound_by_binding(api: Api, namespace: str) -> None:
 def test_the_single_ready_node_gets_waiting_pods(api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/pods"
     api.ok("POST", path, pod("waiting"))
-    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    ready = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"pods": "10"}}
     start = api.ok("GET", path)["metadata"]["resourceVersion"]
     with api.watch(f"{path}?watch=1&resourceVersion={start}&fieldSelector=spec.nodeName%3Dsingle") as events:
         api.ok("POST", "/api/v1/nodes", {"metadata": {"name": "single"}, "status": ready})

@@ -137,8 +137,10 @@ def test_memory_pressure_ends_the_greedy_pod_alone_and_keeps_pods_without_reques
     assert told["metadata"]["annotations"]["offending_containers"] == "main"
     wait_until(lambda: "default/greedy" in node.decisions(), "the decision is kept")
 
-    node.api.create_pod(simple_pod("late"))
-    node.api.create_pod(simple_pod("asking", container={"resources": {"requests": {"memory": "1Mi"}}}))
+    # The scheduler leaves pods pending while the node has the taint of the pressure, so these name the node.
+    asking = {"resources": {"requests": {"memory": "1Mi"}}}
+    node.api.create_pod(simple_pod("late", nodeName="node-1"))
+    node.api.create_pod(simple_pod("asking", container=asking, nodeName="node-1"))
     late = node.until("late", "Failed")["status"]
     assert late["reason"] == "Evicted"
     assert late["message"] == "Pod was rejected: The node had condition: [MemoryPressure]. "

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
-from apiserver_stub.controllers.namespace_contents import NamespaceContents, fill_namespace, has_controller_manager
+from apiserver_stub.controllers.namespace_contents import NamespaceContents, fill_namespace
 from apiserver_stub.objects import format_time
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import MeteredStore, make_server, running, store
@@ -113,12 +112,3 @@ async def test_server_of_a_shared_store_never_overwrites(store: MeteredStore, cl
     async with running(store, contents(store, clock, "--store-servers=http://127.0.0.1:1").run()):
         await clock.advance(5)
     assert content(store) == "of another server"
-
-
-async def test_lease_counts_while_it_is_held_and_renewed(store: MeteredStore, clock: FakeClock) -> None:
-    assert not has_controller_manager(store, clock.wall())
-    renew(store, clock, holder="")
-    assert not has_controller_manager(store, clock.wall())
-    renew(store, clock)
-    assert has_controller_manager(store, clock.wall())
-    assert not has_controller_manager(store, clock.wall() + timedelta(minutes=5))

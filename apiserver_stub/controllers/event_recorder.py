@@ -1,0 +1,133 @@
+"""Event recorder of a controller: events are written in the background, and repeated ones counted in a series."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from apiserver_stub import objects
+from apiserver_stub.objects import Object
+from apiserver_stub.resources.events import GROUP
+from apiserver_stub.store import Keep, Outcome, Put, Record
+from nodeagent.base.aio import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from apiserver_stub.app import ApiServer
+
+_log = logging.getLogger(__name__)
+
+SERIES_SECONDS = 360.0
+"""Events that repeat within this time are one series, which is written at its start and then at most this often."""
+_EVENTS = "core/events"
+_MAX_NOTE, _ENDING = 1024, " ..."
+_MAX_PENDING, _MAX_SERIES = 1000, 4096
+
+
+@dataclass(slots=True)
+class _Series:
+    key: str
+    count: int
+    seen_at: float
+    written_at: float
+
+
+class EventRecorder:
+    """Records events of one controller, in the form of the events group.
+
+    Events are dropped while the store does not keep up; they are no part of what the controller guarantees.
+    """
+
+    def __init__(self, server: ApiServer, controller: str, clock: Clock | None = None) -> None:
+        self._server, self._controller, self._clock = server, controller, clock or SystemClock()
+        self._instance = f"{controller}-{socket.gethostname()}"
+        self._pending: deque[tuple[str, Object]] = deque()
+        self._wake = asyncio.Event()
+        self._series: dict[tuple[str, ...], _Series] = {}
+
+    def record(self, regarding: Object, kind: str, reason: str, action: str, note: str) -> None:
+        """Record an event of the type *kind* about the object *regarding*."""
+        metadata, now = regarding["metadata"], self._clock.now()
+        if len(note.encode()) > _MAX_NOTE:
+            note = note.encode()[: _MAX_NOTE - len(_ENDING)].decode(errors="ignore") + _ENDING
+        identity = (metadata.get("uid") or "", kind, reason, action, note)
+        series = self._series.get(identity)
+        if series is None or now - series.seen_at > SERIES_SECONDS:
+            self._start(identity, regarding, now)
+            return
+        series.count, series.seen_at = series.count + 1, now
+        if series.count == 2 or now - series.written_at >= SERIES_SECONDS:
+            series.written_at = now
+            text = {"count": series.count, "lastObservedTime": objects.now_micro()}
+            self._queue(series.key, {"series": text})
+
+    async def run(self) -> None:
+        """Write events until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._pending:
+                await self._write(*self._pending.popleft())
+                await asyncio.sleep(0)
+
+    def _start(self, identity: tuple[str, ...], regarding: Object, now: float) -> None:
+        metadata, (_, kind, reason, action, note) = regarding["metadata"], identity
+        namespace = metadata.get("namespace") or "default"
+        name = f"{metadata['name']}.{time.time_ns():x}"
+        about = {key: metadata[key] for key in ("namespace", "name", "uid", "resourceVersion") if metadata.get(key)}
+        event: Object = {
+            "kind": "Event",
+            "apiVersion": f"{GROUP}/v1",
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "uid": objects.new_uid(),
+                "creationTimestamp": objects.now(),
+            },
+            "eventTime": objects.now_micro(),
+            "reportingController": self._controller,
+            "reportingInstance": self._instance,
+            "action": action,
+            "reason": reason,
+            "regarding": {"kind": regarding["kind"], "apiVersion": regarding["apiVersion"], **about},
+            "note": note,
+            "type": kind,
+            "deprecatedSource": {},
+            "deprecatedFirstTimestamp": None,
+            "deprecatedLastTimestamp": None,
+        }
+        key = objects.key_of(namespace, name)
+        self._series.pop(identity, None)
+        self._series[identity] = _Series(key, 1, now, now)
+        while len(self._series) > _MAX_SERIES:
+            del self._series[next(iter(self._series))]
+        self._queue(key, event)
+
+    def _queue(self, key: str, change: Object) -> None:
+        if len(self._pending) < _MAX_PENDING:
+            self._pending.append((key, change))
+            self._wake.set()
+
+    async def _write(self, key: str, change: Object) -> None:
+        """Create the event, or change the one that exists."""
+
+        def decide(current: Record | None) -> Outcome:
+            if current is None and "kind" not in change:
+                raise LookupError(key)
+            found: Object = {} if current is None else objects.decode(current.data)
+            new = {**found, **change}
+            return Keep() if new == found else Put(objects.encode_for_store(new), self._ttl())
+
+        try:
+            await self._server.store.update(_EVENTS, key, decide)
+        except LookupError:
+            return  # Expired or deleted.
+        except Exception as error:
+            _log.warning("Failed to write event", extra={"event": key, "err": error})
+
+    def _ttl(self) -> int | None:
+        return self._server.options.event_ttl_seconds or None

@@ -1,0 +1,23 @@
+"""Leader leases of other components of the control plane, which this server leaves its own work to."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from apiserver_stub import objects
+from apiserver_stub.objects import Object, dig, parse_time
+from apiserver_stub.store import Store
+from nodeagent.base import identity
+
+LEASES = identity.current().group("coordination") + "/leases"
+CONTROLLER_MANAGER, SCHEDULER = "kube-controller-manager", "kube-scheduler"
+HELD_FOR = timedelta(seconds=60)
+"""How long after the last renewal a lease counts: four times its usual duration, as clocks of hosts differ."""
+
+
+def is_held(store: Store, component: str, now: datetime) -> bool:
+    """Return whether a *component* holds its leader lease."""
+    record = store.collection(LEASES).get(objects.key_of(identity.current().system_namespace, component))
+    lease: Object = {} if record is None else objects.decode(record.data)
+    renewed = parse_time(dig(lease, ("spec", "renewTime")))
+    return bool(dig(lease, ("spec", "holderIdentity"))) and renewed is not None and now - renewed < HELD_FOR

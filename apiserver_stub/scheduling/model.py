@@ -1,0 +1,227 @@
+"""Pods and nodes as the filters use them. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from apiserver_stub.admission import amounts as sums
+from apiserver_stub.admission.webhooks.matching import read_selector
+from apiserver_stub.objects import Object, dig
+from nodeagent.base import identity
+from nodeagent.base.quantity import Quantity
+from nodeagent.base.selectors import LabelSelector, Requirement
+
+HostPort = tuple[str, str, int]
+"""Address, protocol and port."""
+Resources = dict[str, int]
+"""Amounts by resource name: thousandths of CPU, whole units of everything else."""
+
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - compared, never bound
+BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
+_DO_NOT_SCHEDULE = "DoNotSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityTerm:
+    """A required term of pod affinity or anti-affinity; a selector of ``None`` selects nothing."""
+
+    topology_key: str
+    selector: LabelSelector | None
+    namespaces: frozenset[str]
+    namespace_selector: LabelSelector | None
+
+    def matches(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> bool:
+        """Return whether *pod*, in a namespace with *namespace_labels*, is selected."""
+        selected = self.namespace_selector is not None and self.namespace_selector.matches(namespace_labels)
+        if pod.namespace not in self.namespaces and not selected:
+            return False
+        return self.selector is not None and self.selector.matches(pod.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadConstraint:
+    """A topology spread constraint that must hold."""
+
+    max_skew: int
+    topology_key: str
+    selector: LabelSelector | None
+    min_domains: int
+    honors_affinity: bool
+    honors_taints: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PodInfo:
+    """A pod, read once."""
+
+    namespace: str
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    node: str = ""
+    """Name of the node that it is assigned to."""
+    deleting: bool = False
+    priority: int = 0
+    may_preempt: bool = True
+    requests: Mapping[str, int] = field(default_factory=dict)
+    ports: tuple[HostPort, ...] = ()
+    tolerations: tuple[Object, ...] = ()
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    node_terms: tuple[Object, ...] | None = None
+    """Required node affinity; any term must match. ``None``: every node will do."""
+    affinity: tuple[AffinityTerm, ...] = ()
+    anti_affinity: tuple[AffinityTerm, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+
+    def tolerates(self, taint: Mapping[str, str]) -> bool:
+        return any(_tolerates(toleration, taint) for toleration in self.tolerations)
+
+    def untolerated(self, taints: tuple[Object, ...]) -> Object | None:
+        """Return the first of *taints* that keeps the pod off a node."""
+        for taint in taints:
+            if taint.get("effect") in BLOCKING_EFFECTS and not self.tolerates(taint):
+                return taint
+        return None
+
+
+class NodeInfo:
+    """A node and the pods that are assigned to it."""
+
+    def __init__(self, node: Object, *, ready: bool) -> None:
+        spec, metadata = node.get("spec") or {}, node["metadata"]
+        self.name: str = metadata["name"]
+        self.labels: Mapping[str, str] = metadata.get("labels") or {}
+        self.ready = ready
+        self.unschedulable = bool(spec.get("unschedulable"))
+        self.taints: tuple[Object, ...] = tuple(_taints(spec, ready=ready))
+        self.allocatable = read_resources(dig(node, ("status", "allocatable")))
+        self.pods: dict[str, PodInfo] = {}
+        self.requested: Resources = {}
+
+    def is_like(self, other: NodeInfo) -> bool:
+        """Return whether no filter can tell the nodes apart, their pods aside."""
+        mine = (self.labels, self.ready, self.unschedulable, self.taints, self.allocatable)
+        return mine == (other.labels, other.ready, other.unschedulable, other.taints, other.allocatable)
+
+    def add(self, key: str, pod: PodInfo) -> None:
+        self.remove(key)
+        self.pods[key] = pod
+        for name, amount in pod.requests.items():
+            self.requested[name] = self.requested.get(name, 0) + amount
+
+    def remove(self, key: str) -> None:
+        pod = self.pods.pop(key, None)
+        if pod is not None:
+            for name, amount in pod.requests.items():
+                self.requested[name] -= amount
+
+    def without(self, keys: list[str]) -> NodeInfo:
+        """Return a copy that lacks the pods *keys*."""
+        copy = object.__new__(NodeInfo)
+        copy.__dict__ = {**self.__dict__, "pods": dict(self.pods), "requested": dict(self.requested)}
+        for key in keys:
+            copy.remove(key)
+        return copy
+
+
+def read_pod(pod: Object) -> PodInfo:
+    """Return what filters need to know about *pod*."""
+    spec, metadata = pod.get("spec") or {}, pod["metadata"]
+    namespace, labels = metadata.get("namespace") or "", metadata.get("labels") or {}
+    affinity = spec.get("affinity") or {}
+    terms = dig(affinity, ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"))
+    return PodInfo(
+        namespace=namespace,
+        name=metadata["name"],
+        labels=labels,
+        node=spec.get("nodeName") or "",
+        deleting="deletionTimestamp" in metadata,
+        priority=spec.get("priority") or 0,
+        may_preempt=spec.get("preemptionPolicy") != "Never",
+        requests=_requests(spec),
+        ports=tuple(_ports(spec)),
+        tolerations=tuple(spec.get("tolerations") or ()),
+        node_selector=spec.get("nodeSelector") or {},
+        node_terms=None if terms is None else tuple(terms.get("nodeSelectorTerms") or ()),
+        affinity=tuple(_affinity_terms(affinity.get("podAffinity"), namespace)),
+        anti_affinity=tuple(_affinity_terms(affinity.get("podAntiAffinity"), namespace)),
+        spread=tuple(_spread(spec, labels)),
+    )
+
+
+def read_resources(amounts: object) -> Resources:
+    """Return *amounts*, as objects hold them, in the units of the filters."""
+    return _in_units(sums.read(amounts if isinstance(amounts, dict) else None))
+
+
+def _requests(spec: Object) -> Resources:
+    total = sums.of_pod(spec, "requests")
+    sums.add(total, sums.read(spec.get("overhead")))
+    return _in_units(total)
+
+
+def _in_units(amounts: Mapping[str, Quantity]) -> Resources:
+    return {name: amount.milli_value() if name == "cpu" else amount.value() for name, amount in amounts.items()}
+
+
+def _ports(spec: Object) -> Iterator[HostPort]:
+    for container in spec.get("containers") or ():
+        for port in container.get("ports") or ():
+            if (port.get("hostPort") or 0) > 0:
+                yield port.get("hostIP") or ANY_ADDRESS, port.get("protocol") or "TCP", port["hostPort"]
+
+
+def _taints(spec: Object, *, ready: bool) -> Iterator[Object]:
+    taints = spec.get("taints") or ()
+    yield from taints
+    not_ready = identity.current().label("not-ready", "node")
+    keys = (not_ready, identity.current().label("unreachable", "node"))
+    if not ready and not any(item.get("key") in keys for item in taints):
+        yield {"key": not_ready, "effect": "NoSchedule"}  # The node taint controller adds it soon.
+
+
+def _tolerates(toleration: Object, taint: Mapping[str, str]) -> bool:
+    effect, key = toleration.get("effect"), toleration.get("key")
+    if (effect and effect != taint.get("effect")) or (key and key != taint.get("key")):
+        return False
+    match toleration.get("operator") or "Equal":
+        case "Equal":
+            return (toleration.get("value") or "") == (taint.get("value") or "")
+        case "Exists":
+            return True
+    return False
+
+
+def _affinity_terms(affinity: Object | None, namespace: str) -> Iterator[AffinityTerm]:
+    for term in (affinity or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or ():
+        selector, namespaces = term.get("namespaceSelector"), term.get("namespaces") or ()
+        own = [namespace] if selector is None and not namespaces else []
+        yield AffinityTerm(
+            term.get("topologyKey") or "",
+            _selector(term.get("labelSelector")),
+            frozenset([*namespaces, *own]),
+            _selector(selector),
+        )
+
+
+def _spread(spec: Object, labels: Mapping[str, str]) -> Iterator[SpreadConstraint]:
+    for constraint in spec.get("topologySpreadConstraints") or ():
+        if constraint.get("whenUnsatisfiable") != _DO_NOT_SCHEDULE:
+            continue
+        selector = _selector(constraint.get("labelSelector"))
+        shared = [key for key in constraint.get("matchLabelKeys") or () if key in labels]
+        if selector is not None and shared:
+            more = (Requirement(key, "in", frozenset([labels[key]])) for key in shared)
+            selector = LabelSelector((*selector.requirements, *more))
+        yield SpreadConstraint(
+            constraint.get("maxSkew") or 0,
+            constraint.get("topologyKey") or "",
+            selector,
+            1 if constraint.get("minDomains") is None else constraint["minDomains"],
+            (constraint.get("nodeAffinityPolicy") or "Honor") == "Honor",
+            (constraint.get("nodeTaintsPolicy") or "Ignore") == "Honor",
+        )
+
+
+def _selector(selector: Object | None) -> LabelSelector | None:
+    return None if selector is None else read_selector(selector)

@@ -1,0 +1,114 @@
+"""Queue of pending pods: by priority and age, with a growing pause after each failed attempt. No I/O."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+FIRST_PAUSE_SECONDS = 1.0
+MAX_PAUSE_SECONDS = 10.0
+FLUSH_SECONDS = 300.0
+"""After this time a pod is tried again although nothing seems to have changed for it."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    priority: int
+    created: str
+    attempts: int = 0
+    tried_at: float = 0.0
+    filters: frozenset[str] | None = None
+    """Filters that rejected it; ``None`` while it is to be tried."""
+    active: bool = False
+
+
+@dataclass(slots=True)
+class PendingPods:
+    """Pods that wait for a node, by key.
+
+    Times are monotonic seconds, passed by the caller.
+    """
+
+    _pods: dict[str, _Pending] = field(default_factory=dict)
+    _active: list[tuple[int, str, str]] = field(default_factory=list)
+    _timers: list[tuple[float, str]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._pods
+
+    def clear(self) -> None:
+        self._pods.clear()
+        self._active.clear()
+        self._timers.clear()
+
+    def add(self, key: str, priority: int, created: str, now: float) -> None:
+        """Queue a new pod, or one whose specification has changed; pauses of the latter go on."""
+        pod = self._pods.get(key)
+        if pod is None or (pod.priority, pod.created) != (priority, created):
+            attempts, tried_at = (0, 0.0) if pod is None else (pod.attempts, pod.tried_at)
+            pod = self._pods[key] = _Pending(priority, created, attempts, tried_at)
+        pod.filters = None
+        self._schedule(key, pod, now)
+
+    def remove(self, key: str) -> None:
+        """Drop a pod that is assigned or deleted."""
+        self._pods.pop(key, None)
+
+    def pop(self, now: float) -> str | None:
+        """Return the pod to try now, ``None`` if there is none; :meth:`park`, :meth:`postpone` or :meth:`remove` it."""
+        while self._timers and self._timers[0][0] <= now:
+            _, key = heapq.heappop(self._timers)
+            pod = self._pods.get(key)
+            if pod is None:
+                continue
+            if pod.filters is not None and now >= pod.tried_at + FLUSH_SECONDS:
+                pod.filters = None
+            if pod.filters is None:
+                self._schedule(key, pod, now)
+        while self._active:
+            priority, created, key = heapq.heappop(self._active)
+            pod = self._pods.get(key)
+            if pod is not None and pod.active and (-pod.priority, pod.created) == (priority, created):
+                pod.active = False
+                return key
+        return None
+
+    def park(self, key: str, filters: Iterable[str], now: float) -> None:
+        """Record that a pod fits on no node because of *filters*."""
+        pod = self._pods.get(key)
+        if pod is not None:
+            pod.attempts += 1
+            pod.tried_at, pod.filters = now, frozenset(filters)
+            heapq.heappush(self._timers, (now + FLUSH_SECONDS, key))
+
+    def postpone(self, key: str, now: float) -> None:
+        """Record that an attempt failed for another reason; the pod is tried again after a pause."""
+        pod = self._pods.get(key)
+        if pod is not None:
+            pod.attempts += 1
+            pod.tried_at = now
+            self._schedule(key, pod, now)
+
+    def retry(self, now: float, filters: Iterable[str] | None = None) -> None:
+        """Queue the parked pods that one of *filters* rejected, all without it; each after its pause."""
+        relevant = None if filters is None else frozenset(filters)
+        for key, pod in self._pods.items():
+            if pod.filters is not None and (relevant is None or relevant & pod.filters):
+                pod.filters = None
+                self._schedule(key, pod, now)
+
+    def next_due(self, now: float) -> float | None:
+        """Return in how many seconds a pod may be due, ``None`` if no time is known."""
+        return max(0.0, self._timers[0][0] - now) if self._timers else None
+
+    def _schedule(self, key: str, pod: _Pending, now: float) -> None:
+        pause = min(FIRST_PAUSE_SECONDS * 2 ** min(pod.attempts - 1, 10), MAX_PAUSE_SECONDS) if pod.attempts else 0.0
+        if pod.attempts and now < pod.tried_at + pause:
+            heapq.heappush(self._timers, (pod.tried_at + pause, key))
+        elif not pod.active:
+            pod.active = True
+            heapq.heappush(self._active, (-pod.priority, pod.created, key))

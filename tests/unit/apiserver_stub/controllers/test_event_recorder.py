@@ -1,0 +1,113 @@
+"""Tests for the event recorder of controllers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiserver_stub.controllers.event_recorder import EventRecorder
+from apiserver_stub.store import StoreUnavailable
+from nodeagent.testing import FakeClock
+from tests.unit.apiserver_stub.controllers.harness import MeteredStore, make_server, rest, running, store
+
+__all__ = ["store"]
+
+EVENTS = "core/events"
+POD = {
+    "kind": "Pod",
+    "apiVersion": "v1",
+    "metadata": {"name": "web", "namespace": "n", "uid": "u", "resourceVersion": "7"},
+}
+
+
+def events(store: MeteredStore) -> list[Any]:
+    return [store.read(EVENTS, record.key) for record in store.collection(EVENTS).select()]
+
+
+async def test_event_is_written_in_the_form_of_the_events_group(store: MeteredStore, clock: FakeClock) -> None:
+    recorder = EventRecorder(make_server(store), "default-scheduler", clock)
+    async with running(store, recorder.run()):
+        recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
+        await rest(store)
+
+    (event,) = events(store)
+    assert event["apiVersion"] == "events.k8s.io/v1"
+    assert event["metadata"]["name"].startswith("web.")
+    assert event["regarding"] == {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "namespace": "n",
+        "name": "web",
+        "uid": "u",
+        "resourceVersion": "7",
+    }
+    shown = {name: event[name] for name in ("type", "reason", "action", "note", "reportingController")}
+    assert shown == {
+        "type": "Warning",
+        "reason": "FailedScheduling",
+        "action": "Scheduling",
+        "note": "no room",
+        "reportingController": "default-scheduler",
+    }
+    assert event["reportingInstance"].startswith("default-scheduler-")
+    assert "series" not in event
+
+
+async def test_repeated_event_becomes_a_series_that_is_rarely_written(store: MeteredStore, clock: FakeClock) -> None:
+    recorder = EventRecorder(make_server(store), "default-scheduler", clock)
+    async with running(store, recorder.run()):
+        for _ in range(300):
+            recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
+            await clock.advance(10)
+
+    (event,) = events(store)
+    assert event["series"]["count"] > 200
+    assert store.writes <= 11
+
+
+async def test_event_after_a_quiet_time_is_a_new_one(store: MeteredStore, clock: FakeClock) -> None:
+    recorder = EventRecorder(make_server(store), "default-scheduler", clock)
+    async with running(store, recorder.run()):
+        for _ in range(2):
+            recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "no room")
+            await clock.advance(1000)
+        recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "other reason")
+        await clock.advance(1)
+
+    assert len(events(store)) == 3
+
+
+async def test_long_note_is_cut(store: MeteredStore, clock: FakeClock) -> None:
+    recorder = EventRecorder(make_server(store), "default-scheduler", clock)
+    async with running(store, recorder.run()):
+        recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "ä" * 1000)
+        await rest(store)
+
+    (event,) = events(store)
+    assert len(event["note"].encode()) <= 1024
+    assert event["note"].endswith("ä ...")
+
+
+async def test_failed_write_does_not_end_the_recorder(store: MeteredStore, clock: FakeClock) -> None:
+    def fail(name: str, key: str) -> None:
+        raise StoreUnavailable("disk full")
+
+    recorder = EventRecorder(make_server(store), "default-scheduler", clock)
+    async with running(store, recorder.run()):
+        store.before_update = fail
+        recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", "lost")
+        await rest(store)
+        store.before_update = None
+        recorder.record(POD, "Normal", "Scheduled", "Binding", "written")
+        await rest(store)
+
+    assert [event["note"] for event in events(store)] == ["written"]
+
+
+async def test_pending_events_are_bounded(store: MeteredStore, clock: FakeClock) -> None:
+    recorder = EventRecorder(make_server(store), "default-scheduler", clock)
+    for number in range(5000):
+        recorder.record(POD, "Warning", "FailedScheduling", "Scheduling", f"reason {number}")
+    async with running(store, recorder.run()):
+        await rest(store)
+
+    assert len(store.collection(EVENTS)) == 1000
