@@ -22,7 +22,7 @@ test: $(DEV_READY) ## Run every test, as CI does; as root, installs the Debian p
 	tools/test-parts
 	$(BIN)/python -m pytest $(ARGS)
 
-vm-test: $(DEV_READY) ## Prove the product on a machine of its own: Debian under systemd and cgroup v2, emulated; as root, minutes
+vm-test: $(DEV_READY) ## Test in a virtual machine: Debian with systemd and cgroup v2, emulated; as root, minutes
 	tools/vm-parts
 	PYTHON=$(BIN)/python nice tools/vm-image build/vm
 	NODEAGENT_VM=build/vm $(BIN)/python -m pytest tests/vm --junit-xml=build/vm/results.xml $(ARGS)
@@ -30,16 +30,18 @@ vm-test: $(DEV_READY) ## Prove the product on a machine of its own: Debian under
 unit: $(DEV_READY) ## Run the unit tests: seconds, no root
 	$(BIN)/python -m pytest tests/unit $(ARGS)
 
-check: $(DEV_READY) ## Lint, formatting, types, imports, generated files up to date, commit messages
+check: $(DEV_READY) ## Lint, formatting, types, imports, wording, generated files up to date, commit messages
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/check_wording.py
+	$(BIN)/codespell $$($(BIN)/python tools/check_wording.py --list) docs/*.md
 	$(BIN)/python tools/gen_docs.py --check
 	$(BIN)/python tools/check_commits.py
 	$(BIN)/python tools/protogen.py --check
 
-fmt: $(DEV_READY) ## Format the code and mend what can be mended
+fmt: $(DEV_READY) ## Format the code and apply automatic fixes
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
@@ -51,13 +53,13 @@ docs: $(DEV_READY) ## Make the pages that come from the code, and the site, into
 changelog: $(DEV_READY) ## Print the changelog section of the fragments in changes/; VERSION=0.2.0 writes it and deletes them
 	$(BIN)/python tools/changelog.py $(VERSION)
 
-bench: $(DEV_READY) ## Measure speed and size on this machine
+bench: $(DEV_READY) ## Measure speed and size on this host
 	$(BIN)/python -m benchmarks $(ARGS)
 
-install: ## Install programs, units and a first configuration, as root; DESTDIR, PREFIX and RUNTIME as tools/install tells
+install: ## Install commands, units and a first configuration, as root; DESTDIR, PREFIX and RUNTIME: see tools/install
 	tools/install
 
-uninstall: ## Take away what install put there; state and changed files stay
+uninstall: ## Remove the installed files; state and changed files stay
 	tools/install --remove
 
 clean: ## Remove what was built, the environment too

@@ -36,7 +36,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def with_site_links(text: str, file: str, page: str) -> str:
-    """Return the text of *file* with links for its place *page* on the site; other links become plain text."""
+    """Return the text of *file* with links for its path *page* on the site; other links become plain text."""
 
     def rewrite(match: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join(posixpath.dirname(file), match["target"]))

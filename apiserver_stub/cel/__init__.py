@@ -21,7 +21,7 @@ class Expression:
     def __init__(self, text: str, variables: tuple[str, ...], returns: str = DYN, *, nullable: bool = False) -> None:
         """Compile *text*.
 
-        :param returns: ``BOOL`` refuses what cannot be a boolean.
+        :param returns: ``BOOL`` rejects expressions that cannot be a boolean.
         :param nullable: a variable may also be null, and members of objects may have any key.
         :raises CelError: it does not compile.
         """

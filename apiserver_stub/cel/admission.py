@@ -36,8 +36,8 @@ class Checker:
         """
         found = self._compile(text)
         if found not in returns:
-            wanted = returns[0] if len(returns) == 1 else f"one of [{' '.join(returns)}]"
-            raise CelError(f"must evaluate to {wanted}")
+            expected = returns[0] if len(returns) == 1 else f"one of [{' '.join(returns)}]"
+            raise CelError(f"must evaluate to {expected}")
 
     def define(self, name: str, text: str) -> None:
         """Compile *text* and declare its value as ``variables.name``, unless *name* is empty.

@@ -118,7 +118,7 @@ def _parse_groups(text: str) -> str:
         if not rest:
             break
         if rest[0] != ":":
-            raise _error(text, "unexpected character, want colon", rest)
+            raise _error(text, "unexpected character, want colon", rest)  # wording: ok
         if len(rest) == 1:
             raise _error(text, "colon must be followed by more characters", rest)
         rest = rest[1:]

@@ -193,21 +193,21 @@ def _validate_annotations(checker: Checker, annotations: Sequence[Object], polic
         yield invalid_value(field, annotations, f"must not have more than {_ANNOTATIONS_LIMIT} auditAnnotations")
     seen: set[str] = set()
     for index, item in enumerate(annotations):
-        place, key = f"{field}[{index}]", item.get("key") or ""
+        entry, key = f"{field}[{index}]", item.get("key") or ""
         if policy:
             name = f"{policy}/{key}"
-            yield from invalid_each(f"{place}.key", name, qualified_name_problems(name))
+            yield from invalid_each(f"{entry}.key", name, qualified_name_problems(name))
         else:
-            yield invalid_value(f"{place}.key", key, "requires metadata.name be non-empty")
+            yield invalid_value(f"{entry}.key", key, "requires metadata.name be non-empty")
         text = (item.get("valueExpression") or "").strip()
         if not text:
-            yield required(f"{place}.valueExpression", "valueExpression is not specified")
+            yield required(f"{entry}.valueExpression", "valueExpression is not specified")
         elif len(text.encode()) > _ANNOTATION_LIMIT_BYTES:
-            yield required(f"{place}.valueExpression", f"must not exceed {_ANNOTATION_LIMIT_BYTES} bytes in length")
+            yield required(f"{entry}.valueExpression", f"must not exceed {_ANNOTATION_LIMIT_BYTES} bytes in length")
         else:
-            yield from validate_expression(checker, text, f"{place}.valueExpression", (STRING, NULL))
+            yield from validate_expression(checker, text, f"{entry}.valueExpression", (STRING, NULL))
         if key in seen:
-            yield duplicate(f"{place}.key", key)
+            yield duplicate(f"{entry}.key", key)
         seen.add(key)
 
 

@@ -37,10 +37,10 @@ def validate_named_rule(rule: Object, field: str) -> list[Cause]:
     causes: list[Cause] = []
     names = rule.get("resourceNames") or []
     for index, name in enumerate(names):
-        place = f"{field}.resourceNames[{index}]"
-        causes += invalid_each(place, name, path_problems(name))
+        entry = f"{field}.resourceNames[{index}]"
+        causes += invalid_each(entry, name, path_problems(name))
         if name in names[:index]:
-            causes.append(duplicate(place, name))
+            causes.append(duplicate(entry, name))
     return causes + validate_rule(rule, field)
 
 
@@ -76,18 +76,18 @@ def _validate_resources(resources: list[str], field: str) -> list[Cause]:
     of_any_resource: set[str] = set()
     plain = False  # As upstream, only the last resource without a subresource decides.
     for index, text in enumerate(resources):
-        place = f"{field}[{index}]"
+        entry = f"{field}[{index}]"
         resource, slash, subresource = text.partition("/")
         if not text:
-            causes.append(required(place))
+            causes.append(required(entry))
             continue
         if not slash:
             plain = text != "*"
             continue
         if resource in with_any_subresource:
-            causes.append(invalid_value(place, text, f"if '{resource}/*' is present, must not specify {text}"))
+            causes.append(invalid_value(entry, text, f"if '{resource}/*' is present, must not specify {text}"))
         if subresource in of_any_resource:
-            causes.append(invalid_value(place, text, f"if '*/{subresource}' is present, must not specify {text}"))
+            causes.append(invalid_value(entry, text, f"if '*/{subresource}' is present, must not specify {text}"))
         if subresource == "*":
             with_any_subresource.add(resource)
         if resource == "*":

@@ -89,9 +89,9 @@ def validate_claim_status(status: Object, old: Object, gates: ClaimGates) -> lis
             causes.append(not_supported(field, name, _RESIZE_STATUSES))
     field = "status.allocatedResources"
     for name, text in (status.get("allocatedResources") or {}).items():
-        place = f"{field}[{name}]"
+        path = f"{field}[{name}]"
         errors = _validate_resource(name, field)
-        causes += errors or validate_basic_amount(text, place) or validate_amount("storage", text, place)
+        causes += errors or validate_basic_amount(text, path) or validate_amount("storage", text, path)
     return causes
 
 

@@ -16,7 +16,7 @@ _CONSTANT = "may not change once set"
 
 
 def is_headless(spec: Object) -> bool:
-    """Return whether the service asks for no cluster address."""
+    """Return whether the service is headless: it has no cluster IP."""
     return bool(spec.get("clusterIPs") == [HEADLESS])
 
 

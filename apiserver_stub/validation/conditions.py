@@ -25,11 +25,11 @@ def validate_conditions(conditions: Sequence[Object] | None, field: str) -> list
     causes: list[Cause] = []
     seen: set[str] = set()
     for index, condition in enumerate(conditions or ()):
-        place, type_ = f"{field}[{index}]", condition.get("type") or ""
+        entry, type_ = f"{field}[{index}]", condition.get("type") or ""
         if type_ in seen:
-            causes.append(duplicate(f"{place}.type", type_))
+            causes.append(duplicate(f"{entry}.type", type_))
         seen.add(type_)
-        causes += _validate_condition(condition, place)
+        causes += _validate_condition(condition, entry)
     return causes
 
 

@@ -133,7 +133,7 @@ def validate_image(container: Object, field: str) -> list[Cause]:
 
 
 def _validate_container(container: Object, field: str, context: PodContext) -> list[Cause]:
-    """Return the errors in what all kinds of containers have."""
+    """Return the errors in the fields that all kinds of containers have."""
     causes, options = [], context.options
     if name := container.get("name"):
         if problems := label_problems(name):

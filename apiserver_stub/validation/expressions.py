@@ -24,17 +24,17 @@ def validate_match_conditions(conditions: Sequence[Object] | None, field: str, *
     checker = Checker(params=params)
     seen: set[str] = set()
     for index, condition in enumerate(conditions):
-        place, name = f"{field}[{index}]", condition.get("name") or ""
+        entry, name = f"{field}[{index}]", condition.get("name") or ""
         text = (condition.get("expression") or "").strip()
         causes += (
-            validate_expression(checker, text, f"{place}.expression") if text else [required(f"{place}.expression")]
+            validate_expression(checker, text, f"{entry}.expression") if text else [required(f"{entry}.expression")]
         )
         if not name:
-            causes.append(required(f"{place}.name"))
+            causes.append(required(f"{entry}.name"))
             continue
-        causes += invalid_each(f"{place}.name", name, qualified_name_problems(name))
+        causes += invalid_each(f"{entry}.name", name, qualified_name_problems(name))
         if name in seen:
-            causes.append(duplicate(f"{place}.name", name))
+            causes.append(duplicate(f"{entry}.name", name))
         seen.add(name)
     return causes
 

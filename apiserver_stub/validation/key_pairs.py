@@ -23,11 +23,11 @@ def key_pair_problem(certificates: bytes, key: bytes) -> str:
     return _mismatch(found.content, private.content)
 
 
-def _split(text: bytes, wanted: Any) -> tuple[Block | None, list[str]]:
-    """Return the first block of the *wanted* types, and the types of the blocks before it."""
+def _split(text: bytes, selects: Any) -> tuple[Block | None, list[str]]:
+    """Return the first block whose type *selects* accepts, and the types of the blocks before it."""
     skipped: list[str] = []
     for block in blocks(text):
-        if wanted(block.type):
+        if selects(block.type):
             return block, skipped
         skipped.append(block.type)
     return None, skipped

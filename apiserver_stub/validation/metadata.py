@@ -38,9 +38,9 @@ class MetadataRules:
     """The metadata rules that a kind has beyond those for the updates of every kind."""
 
     whole: int = 1
-    """How often the rules of an update contain those for new objects."""
+    """Number of times that an update applies the rules for new objects."""
     changes: int = 1
-    """How often they contain those for changes."""
+    """Number of times that it applies the rules for changes."""
     standard_finalizers: bool = True
     """Finalizers without a prefix are those of Kubernetes."""
 

@@ -63,13 +63,13 @@ _STANDARD_FINALIZERS = frozenset(["kubernetes", "orphan", "foregroundDeletion"])
 
 
 def subdomain_problems(value: str) -> list[str]:
-    """Return why *value* is no DNS subdomain."""
+    """Return why *value* is not a DNS subdomain."""
     problems = _length_problems(value, 253)
     return problems if _subdomain.fullmatch(value) else [*problems, SUBDOMAIN_RULE]
 
 
 def label_problems(value: str) -> list[str]:
-    """Return why *value* is no DNS label."""
+    """Return why *value* is not a DNS label."""
     problems = _length_problems(value, 63)
     if _label.fullmatch(value):
         return problems
@@ -77,7 +77,7 @@ def label_problems(value: str) -> list[str]:
 
 
 def service_name_problems(value: str) -> list[str]:
-    """Return why *value* is no DNS label that begins with a letter."""
+    """Return why *value* is not a DNS label that starts with a letter."""
     problems = _length_problems(value, 63)
     return problems if _service_name.fullmatch(value) else [*problems, SERVICE_NAME_RULE]
 
@@ -89,14 +89,14 @@ def wildcard_problems(value: str) -> list[str]:
 
 
 def path_problems(value: str) -> list[str]:
-    """Return why *value* cannot stand in a path."""
+    """Return why *value* is invalid as part of a path."""
     if value in (".", ".."):
         return [f"may not be '{value}'"]
     return [f"may not contain '{character}'" for character in "/%" if character in value]
 
 
 def qualified_name_problems(value: str) -> list[str]:
-    """Return why *value* is no ``[prefix/]name``."""
+    """Return why *value* is not a ``[prefix/]name``."""
     prefix, slash, name = value.rpartition("/")
     if "/" in prefix:
         rule = NAME_RULE.replace("name part", "a qualified name", 1)
@@ -116,7 +116,7 @@ def qualified_name_problems(value: str) -> list[str]:
 
 
 def finalizer_problems(value: str) -> list[str]:
-    """Return why *value* is no name of a finalizer."""
+    """Return why *value* is not a valid finalizer name."""
     return qualified_name_problems(value) + standard_finalizer_problems(value)
 
 
@@ -143,7 +143,7 @@ def port_name_problems(value: str) -> list[str]:
     if "--" in value:
         problems.append("must not contain consecutive hyphens")
     if value.startswith("-") or value.endswith("-"):
-        problems.append("must not begin or end with a hyphen")
+        problems.append("must not begin or end with a hyphen")  # wording: ok
     return problems
 
 

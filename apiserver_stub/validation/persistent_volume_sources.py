@@ -96,8 +96,8 @@ def _validate_csi(source: Object, field: str) -> list[Cause]:
 def _validate_secret(secret: Object, field: str) -> list[Cause]:
     causes: list[Cause] = []
     for name, problems_of in (("name", subdomain_problems), ("namespace", label_problems)):
-        value, place = secret.get(name), f"{field}.{name}"
-        causes += invalid_each(place, value, problems_of(value)) if value else [required(place)]
+        value, field_path = secret.get(name), f"{field}.{name}"
+        causes += invalid_each(field_path, value, problems_of(value)) if value else [required(field_path)]
     return causes
 
 

@@ -122,9 +122,9 @@ def validate_volume_spec(
         if (mode := spec.get("volumeMode")) is not None and mode not in VOLUME_MODES:
             causes.append(not_supported(f"{field}.volumeMode", mode, VOLUME_MODES))
     if attributes_class and (name := spec.get(_CLASS)) is not None:
-        place = f"{field}.{_CLASS}"
-        problems = invalid_each(place, name, subdomain_problems(name))
-        causes += problems if name else [required(place, "an empty string is disallowed")]
+        field_path = f"{field}.{_CLASS}"
+        problems = invalid_each(field_path, name, subdomain_problems(name))
+        causes += problems if name else [required(field_path, "an empty string is disallowed")]
         if spec.get("csi") is None:
             causes.append(required(f"{field}.csi", f"has to be specified when using {_CLASS}"))
     return causes
@@ -140,8 +140,8 @@ def volume_warnings(new: Object) -> list[str]:
         for number, expression in enumerate(term.get("matchExpressions") or ()):
             key = expression.get("key") or ""
             if text := deprecation(key):
-                place = f"spec.nodeAffinity.required.nodeSelectorTerms[{index}].matchExpressions[{number}].key"
-                found.append(f"{place}: {key} is {text}")
+                field_path = f"spec.nodeAffinity.required.nodeSelectorTerms[{index}].matchExpressions[{number}].key"
+                found.append(f"{field_path}: {key} is {text}")
     for source, (name, deprecated, removed) in _DEPRECATED_SOURCES.items():
         if source in spec:
             found.append(f"spec.{name}: deprecated in {deprecated}, non-functional in {removed}+")
@@ -163,8 +163,8 @@ def _validate_inline(spec: Object, field: str) -> list[Cause]:
     if spec.get("csi") is None:
         causes.append(required(f"{field}.csi", f"has to be specified {_INLINE}"))
     if spec.get("persistentVolumeReclaimPolicy") not in (None, "", "Retain"):
-        place = f"{field}.persistentVolumeReclaimPolicy"
-        causes.append(forbidden_value(place, f"may only be Retain {_INLINE}"))
+        field_path = f"{field}.persistentVolumeReclaimPolicy"
+        causes.append(forbidden_value(field_path, f"may only be Retain {_INLINE}"))
     if spec.get("volumeMode") not in (None, "Filesystem"):
         detail = f"may not specify volumeMode other than Filesystem {_INLINE}"
         causes.append(forbidden_value(f"{field}.volumeMode", detail))

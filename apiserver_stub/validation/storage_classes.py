@@ -78,11 +78,11 @@ def _validate_topologies(topologies: list[Object], field: str) -> list[Cause]:
     # Upstream compares every term with as many empty ones as there are terms, too.
     seen: list[Terms] = [{} for _ in topologies]
     for index, topology in enumerate(topologies):
-        place = f"{field}[{index}].matchLabelExpressions"
+        path = f"{field}[{index}].matchLabelExpressions"
         terms: Terms = {}
         for number, expression in enumerate(topology.get("matchLabelExpressions") or ()):
-            causes += _validate_term(expression, terms, f"{place}[{number}]")
-        causes += [duplicate(place, "") for other in seen if other == terms]
+            causes += _validate_term(expression, terms, f"{path}[{number}]")
+        causes += [duplicate(path, "") for other in seen if other == terms]
         seen.append(terms)
     return causes
 

@@ -51,6 +51,6 @@ def validate_host_sysctl(name: str, field: str, *, host_network: bool, host_ipc:
 
 
 def _normalized(name: str) -> str:
-    """Return *name* with dots as separators; its first separator tells which of the two it uses."""
+    """Return *name* with dots as separators; its first separator is the one that it uses."""
     first = next((character for character in name if character in "./"), ".")
     return name if first == "." else name.translate(_SWAPPED)

@@ -270,9 +270,7 @@ async def plan_update(
     if not patched:
         _drop_repeated_owners(request, metadata)
     strategy = resource.strategy
-    if info.subresource:
-        strategy.default_status(new)
-    else:
+    if not info.subresource:
         strategy.default(new)
     if entries is None:
         track_update(request, resource, new, old)
@@ -285,8 +283,9 @@ async def plan_update(
     call = Call("UPDATE", request, resource, new, old, name, dry_run=request.dry_run)
     await server.admission.admit(call)
     _drop_repeated_owners(request, new["metadata"], " after mutating admission happens")
-    if strategy.is_counted(new, old):  # Changes by admission count too.
-        new["metadata"] = {**new["metadata"], "generation": (before.get("generation") or 0) + 1}
+    if strategy.counted:  # what admission changed counts too
+        changed = any(new.get(member) != old.get(member) for member in strategy.counted)
+        new["metadata"] = {**new["metadata"], "generation": (before.get("generation") or 0) + changed}
     if strategy.reserves:
         goes = finished(strategy, new, old)
         if goes or not info.subresource:

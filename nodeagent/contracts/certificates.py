@@ -1,7 +1,6 @@
-"""Locations of the certificates that the API server issues to the agent, each with its key in one PEM file.
+"""Where the certificates lie that the API server issues to the agent: one file each, certificate first, then key.
 
-A renewed certificate is a new file; a symbolic link with a constant path points to the current one, and users of the
-path have to read it again.
+A renewed certificate is a new file, and the path below leads to it from then on; who uses it reads it again.
 spec: flag.cert-dir, config.rotateCertificates, config.serverTLSBootstrap
 """
 
@@ -18,24 +17,21 @@ if TYPE_CHECKING:
 
 
 def client_store_name() -> str:
-    """Return the file name prefix of the agent's client certificates."""
+    """Return how the files begin by which the agent is known to the API server."""
     return f"{identity.current().component}-client"
 
 
 def server_store_name() -> str:
-    """Return the file name prefix of the serving certificates of the agent's HTTPS server."""
+    """Return how the files begin by which the agent's own server is known."""
     return f"{identity.current().component}-server"
 
 
 def current_pair(cert_dir: Path, store_name: str) -> Path:
-    """Return the path of the symbolic link to the current certificate and key."""
+    """Return the path that leads to the pair in force."""
     return cert_dir / f"{store_name}-current.pem"
 
 
 def serving_is_requested(config: NodeAgentConfiguration, settings: NodeSettings) -> bool:
-    """Return whether the serving certificate is requested from the certificates API.
-
-    Configured certificate files and standalone mode take precedence.
-    """
-    has_files = bool(config.tls_cert_file and config.tls_private_key_file)
-    return config.server_tls_bootstrap and not has_files and not settings.standalone
+    """Return whether the serving certificate comes from the certificates API; given files and standalone mode win."""
+    given = bool(config.tls_cert_file and config.tls_private_key_file)
+    return config.server_tls_bootstrap and not given and not settings.standalone

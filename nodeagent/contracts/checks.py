@@ -1,4 +1,4 @@
-"""Node checks of ``nodeagent doctor`` and their findings."""
+"""What ``nodeagent doctor`` looks at, and what it says."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from enum import StrEnum
 
 class Severity(StrEnum):
     PROBLEM = "problem"
-    """Pods do not run, or run unsafely, until it is fixed."""
+    """Pods do not run, or run unsafely, until it is mended."""
     WARNING = "warning"
-    """Works now, but will fail later."""
+    """It works now, and will not always."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem or a warning, with its remedy."""
+    """Something that is not as it should be."""
 
     severity: Severity
     text: str
@@ -24,15 +24,15 @@ class Finding:
 
 
 class CheckInconclusive(Exception):
-    """Raised by a check whose prerequisite fails; another check reports that failure."""
+    """Raised by a check that cannot tell, because something it needs fails that another check tells of."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCheck:
-    """A check of the node.
+    """One thing to look at.
 
-    :param name: short name for display; the names of third-party checks start with the plugin's name.
-    :param run: returns the findings; an exception is displayed as a finding.
+    :param name: a short word for it, shown also when all is well; those of other plugins begin with the plugin's name.
+    :param run: returns what it found; a failure of its own is shown as a finding.
     """
 
     name: str
@@ -40,10 +40,10 @@ class NodeCheck:
 
 
 def problem(text: str, remedy: str) -> Finding:
-    """Return a finding of severity ``problem``."""
+    """Return a finding that has to be mended."""
     return Finding(Severity.PROBLEM, text, remedy)
 
 
 def warning(text: str, remedy: str) -> Finding:
-    """Return a finding of severity ``warning``."""
+    """Return a finding that should be mended in time."""
     return Finding(Severity.WARNING, text, remedy)

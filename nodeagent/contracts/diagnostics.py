@@ -1,4 +1,4 @@
-"""Diagnostics of the running agent: requests and responses of ``nodeagent why`` and ``nodeagent status``."""
+"""What the running agent tells operators of pods and of itself: the answers to ``why`` and ``status``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import msgspec
 from nodeagent.model.wire import WireStruct
 
 WHY_QUERY = "why"
-"""Local query: takes a :class:`WhyRequest`, returns a :class:`PodExplanation`."""
+"""Asked with a :class:`WhyRequest`, answered with a :class:`PodExplanation`."""
 STATUS_QUERY = "status"
-"""Local query: takes no arguments, returns a :class:`NodeOverview`."""
+"""Asked without arguments, answered with a :class:`NodeOverview`."""
 
 
 class Stage(StrEnum):
-    """Stages of a pod until it is Ready, in display order."""
+    """What a pod goes through until it serves, in the order in which it is shown."""
 
     ADMIT = "admit"
     VOLUMES = "volumes"
@@ -25,36 +25,36 @@ class Stage(StrEnum):
     START = "start"
     READY = "ready"
     END = "end"
-    """Reported only for a pod that is terminating or has terminated."""
+    """Only of a pod that is on its way out, or has ended."""
 
 
 class StageState(StrEnum):
     DONE = "done"
     WORKING = "working"
-    """In progress, without a failure so far."""
+    """Under way, and nothing went wrong so far."""
     BLOCKED = "blocked"
-    """Failed or rejected; the report states the cause."""
+    """Tried, and it failed or is refused; the cause is told."""
     WAITING = "waiting"
-    """Not started; an earlier stage is not done."""
+    """Its turn comes after the stages before it."""
 
 
 class StageReport(WireStruct, frozen=True, omit_defaults=False):
-    """State of one stage."""
+    """How far one stage is."""
 
     stage: Stage
     state: StageState
     at: datetime | None = None
-    """Time of completion, or the start of the current attempt or failure."""
+    """When it was done, or when what it does or fails at now began."""
     detail: str = ""
-    """Completed or missing work, for display."""
+    """What is done or missing."""
     reason: str = ""
-    """CamelCase reason of a blocked stage."""
+    """CamelCase, of one that is blocked."""
     containers: list[str] = msgspec.field(default_factory=list)
-    """Names of the affected containers; empty if the complete pod is affected."""
+    """Those that it is about, when it is not the whole pod."""
 
 
 class PodEvent(WireStruct, frozen=True, omit_defaults=False):
-    """An event of the pod since the agent started; equal events are aggregated with a count."""
+    """Something that happened to the pod in this run of the agent; equal ones are one with a count."""
 
     type: str
     reason: str
@@ -66,33 +66,33 @@ class PodEvent(WireStruct, frozen=True, omit_defaults=False):
 
 
 class WhyRequest(WireStruct, frozen=True):
-    """Request for the explanation of one pod."""
+    """Asks about one pod."""
 
     namespace: str
     name: str
 
 
 class PodExplanation(WireStruct, frozen=True, omit_defaults=False):
-    """Stages of a pod, and the reason why it is not Ready."""
+    """Where a pod is on its way, and what keeps it there."""
 
     namespace: str
     name: str
     uid: str
     source: str
-    """``api``, ``file``, ``http`` or the name of a third-party source."""
+    """``api``, ``file``, ``http`` or a third party's."""
     phase: str
     ready: bool
     stages: list[StageReport]
     blocking: Stage | None = None
-    """The first stage that is not done; ``None`` for a pod that is Ready or has terminated."""
+    """The first stage that is not done; ``None`` for a pod that serves or has ended."""
     blocked: bool = False
-    """Whether that stage failed; otherwise it is in progress."""
+    """Whether something failed there; else it is only not done yet."""
     reason: str = ""
     cause: str = ""
     plugin: str = ""
-    """Name of the plugin that delays the pod, if one does."""
+    """Whose decision it is, where a plugin holds the pod back."""
     next_try_seconds: float | None = None
-    """Time until the next retry; 0 is now, ``None`` if the agent waits for something else."""
+    """When the agent tries next; 0 is now, ``None`` when something else has to happen first."""
     remedy: str = ""
     events: list[PodEvent] = msgspec.field(default_factory=list)
 
@@ -124,25 +124,25 @@ class ConditionLine(WireStruct, frozen=True, omit_defaults=False):
 
 
 class PullLine(WireStruct, frozen=True, omit_defaults=False):
-    """An image pull that is in progress or queued."""
+    """An image that is being pulled, or waits for its turn."""
 
     image: str
     pods: list[str]
     seconds: float
     waits: bool = False
     asks: bool = False
-    """Whether its credentials are still being resolved."""
+    """Whether its credentials are asked for still."""
 
 
 class LoopLine(WireStruct, frozen=True, omit_defaults=False):
-    """A loop of the agent. ``problem`` is empty while the loop is healthy."""
+    """A loop of the agent. ``problem`` is empty while it does well."""
 
     name: str
     problem: str = ""
 
 
 class GaugeLine(WireStruct, frozen=True, omit_defaults=False):
-    """Usage of a resource, in the unit of its name: bytes, inodes, nanocores or processes."""
+    """How much of something is used, in bytes, inodes, nanocores or processes as its name tells."""
 
     name: str
     used: int
@@ -150,7 +150,7 @@ class GaugeLine(WireStruct, frozen=True, omit_defaults=False):
 
 
 class NodeOverview(WireStruct, frozen=True, omit_defaults=False):
-    """Overview of the node."""
+    """The node at a glance."""
 
     node: str
     version: str
@@ -159,7 +159,7 @@ class NodeOverview(WireStruct, frozen=True, omit_defaults=False):
     ready: bool
     runtime: str
     api_server: str
-    """The connection error; empty while the API server responds, and in standalone mode."""
+    """Empty while it answers or none is used; else what is wrong."""
     conditions: list[ConditionLine]
     gauges: list[GaugeLine]
     pods: list[PodLine]

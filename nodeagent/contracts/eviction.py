@@ -1,4 +1,4 @@
-"""Contracts for node-pressure eviction: reclaiming, candidates and the eviction plan."""
+"""How plugins help a node under pressure, and how the agent tells what it would do."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from nodeagent.model.pod import Pod
 from nodeagent.model.wire import WireStruct
 
 PLAN_QUERY = "evict.plan"
-"""Local query: takes a :class:`PlanRequest`, returns an :class:`EvictionPlan`."""
+"""Asked with a :class:`PlanRequest` on the agent's local socket, answered with an :class:`EvictionPlan`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reclaimed:
-    """Resources freed on a file system."""
+    """What was freed on a disk."""
 
     bytes: int
     items: Sequence[str] = ()
-    """Names of removed images, containers or files, for the log and ``evict plan``."""
+    """Names of images, containers or files that are gone, for the log and ``evict plan``."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionCandidate:
-    """A pod that could be evicted, with its last measured usage."""
+    """A pod that could be evicted, with its use when it was measured."""
 
     pod: Pod
     usage: PodUsage | None
 
 
-# --- eviction plan --------------------------------------------------------------------------------------------
+# --- what would go now ----------------------------------------------------------------------------------------
 
 
 class ThresholdMaps(WireStruct, frozen=True):
-    """The four eviction settings of the configuration."""
+    """The four maps of the configuration."""
 
     hard: dict[str, str] = msgspec.field(default_factory=dict)
     soft: dict[str, str] = msgspec.field(default_factory=dict)
@@ -46,10 +46,10 @@ class ThresholdMaps(WireStruct, frozen=True):
 
 
 class PlanRequest(WireStruct, frozen=True):
-    """Request for an eviction plan.
+    """Asks what would be evicted.
 
-    :ivar thresholds: used instead of the configured thresholds.
-    :ivar signal: the signal to rank pods for if no threshold is met.
+    :ivar thresholds: instead of those in force.
+    :ivar signal: rank the pods for this signal when nothing is short.
     """
 
     thresholds: ThresholdMaps | None = None
@@ -57,7 +57,7 @@ class PlanRequest(WireStruct, frozen=True):
 
 
 class PlannedThreshold(WireStruct, frozen=True, omit_defaults=False):
-    """A threshold and the available amount. ``quantity`` is its limit in bytes, inodes or processes, 0 if unknown."""
+    """A threshold and what is left. ``quantity`` is its limit in bytes, inodes or processes, 0 while unknown."""
 
     signal: str
     hard: bool
@@ -67,27 +67,27 @@ class PlannedThreshold(WireStruct, frozen=True, omit_defaults=False):
     capacity: int | None = None
     met: bool = False
     due_in_seconds: float | None = None
-    """Time until pods would be evicted for it; ``None`` if it is not met."""
+    """When pods would be evicted for it; ``None`` when it is not met."""
     minimum_reclaim: str = ""
 
 
 class EvictionOutcome(StrEnum):
-    """Predicted outcome for a pod."""
+    """What would become of a pod."""
 
     EVICT = "evict"
-    """Would be evicted now."""
+    """It would go now."""
     NEXT = "next"
-    """Would be evicted if evicting the pods before it did not suffice."""
+    """It would go after those before it, if they were not enough."""
     CRITICAL = "critical"
-    """Critical pods are never evicted."""
+    """It is never evicted."""
     SPARED = "spared"
-    """Exempt: a plugin vetoes the eviction."""
+    """A plugin keeps it."""
     ENDING = "ending"
-    """Already terminating."""
+    """It is on its way out."""
 
 
 class PlannedPod(WireStruct, frozen=True, omit_defaults=False):
-    """A pod, in order of eviction."""
+    """A pod in the order of eviction."""
 
     namespace: str
     name: str
@@ -95,22 +95,22 @@ class PlannedPod(WireStruct, frozen=True, omit_defaults=False):
     verdict: EvictionOutcome
     why: str
     plugin: str = ""
-    """The plugin that vetoes the eviction."""
+    """Who spares it."""
 
 
 class EvictionPlan(WireStruct, frozen=True, omit_defaults=False):
-    """The pods that would be evicted now, in order and with reasons."""
+    """What would go now, in which order and why."""
 
     node: str
     conditions: list[str]
-    """Pressure conditions of the node."""
+    """Those that the node shows."""
     thresholds: list[PlannedThreshold]
     signal: str = ""
-    """The signal that pods would be evicted for; empty if no threshold is met or its grace period has not passed."""
+    """What pods would be evicted for; empty when nothing is short, or something is and its grace has not passed."""
     ranked_for: str = ""
-    """The signal that ``pods`` are ranked for."""
+    """The signal that ``pods`` are in order for."""
     reclaims_disk: bool = False
-    """Whether images and dead containers are removed first, and pods are evicted only if that does not suffice."""
+    """Whether images and dead containers would go first, and pods only if that were not enough."""
     pods: list[PlannedPod] = msgspec.field(default_factory=list)
     over_limits: list[PlannedPod] = msgspec.field(default_factory=list)
-    """Pods that exceed their own limits; these are evicted regardless of thresholds."""
+    """Pods that exceed limits of their own; these go whatever the thresholds say."""

@@ -1,4 +1,4 @@
-"""Contracts for images: pulling, credentials and garbage collection."""
+"""Getting an image onto the node."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from nodeagent.model.pod import Container, ContainerKind, Pod
 
 @dataclass(frozen=True, slots=True)
 class PulledImage:
-    """An image that is present in the runtime's store."""
+    """An image that is in the runtime's store."""
 
     ref: str
-    """Image reference to create the container from."""
+    """What to create the container from."""
     image: Image
 
 
 class ImagePuller(Protocol):
-    """Ensures that a container's image is present, according to its pull policy."""
+    """Makes sure that a container's image is there, by its pull policy."""
 
     async def ensure(
         self, pod: Pod, kind: ContainerKind, container: Container, sandbox: SandboxConfig | None = None
     ) -> PulledImage:
-        """Return the image; pull it first if the policy requires it.
+        """Return the image, pulling it first where the policy asks for it.
 
         :raises ImageError: with the waiting reason (``ErrImagePull``, ``ImagePullBackOff``, ``ErrImageNeverPull``,
             ``InvalidImageName``, ``ImageInspectError``).
@@ -36,128 +36,128 @@ class ImagePuller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PullInProgress:
-    """An image pull that at least one container waits for."""
+    """An image that is on its way for at least one container."""
 
     image: str
     since: float
-    """Monotonic time of the request."""
+    """Monotonic time at which it was asked for."""
     queued: bool
-    """Whether the pull waits for other pulls."""
+    """Whether other pulls go first."""
     pods: tuple[str, ...] = ()
-    """Full names of the pods that wait for the image."""
+    """Full names of the pods that wait for it."""
     resolving_credentials: bool = False
-    """Whether the pull has not started because pull secrets and credential providers are still being queried."""
+    """Whether pull secrets and credential providers are asked still, and nothing is pulled yet."""
 
 
 @runtime_checkable
 class ProgressReportingImagePuller(Protocol):
-    """An image puller that also reports its progress."""
+    """An image puller that also tells what it is at."""
 
     def pulls(self) -> Sequence[PullInProgress]:
-        """Return the pulls in progress, oldest first."""
+        """Return the pulls under way, the oldest first."""
         ...
 
     def backoff_seconds_left(self, pod: Pod, container: Container) -> float:
-        """Return the remaining back-off after failed pulls in seconds; 0 if there is none."""
+        """Return how long the back-off after failed pulls goes on; 0 where there is none."""
         ...
 
 
 class CredentialProvider(Protocol):
-    """Provides credentials of image registries."""
+    """Knows credentials of registries."""
 
     async def credentials(self, image: str) -> Sequence[Credentials]:
-        """Return credentials for *image*'s registry, most specific first; may be empty. Must not raise."""
+        """Return what may open *image*'s registry, best first; empty when it knows none. Must not raise."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CredentialLookup:
-    """A lookup of credentials for an image in one source, and its result."""
+    """What one source of credentials was asked about an image, and what came of it."""
 
     source: str
-    """Name of the source, as it appears in events and logs."""
+    """Its name; pods' events and logs show it."""
     patterns: tuple[str, ...] = ()
-    """The source's patterns that match the image; if there are none, it was not queried."""
+    """Those of its patterns that match the image; without any it was not asked."""
     command: tuple[str, ...] = ()
-    """The executable with its arguments; empty if the source has none."""
+    """The program that was asked, with its arguments; empty where there is none."""
     request: str = ""
-    """The request as sent."""
+    """What it was asked, as it was sent."""
     auth: Mapping[str, Credentials] = field(default_factory=dict)
-    """The returned credentials, by registry or repository."""
+    """What it answered: credentials by the registry or repository they are for."""
     caching: str = ""
-    """Scope and duration of caching, for display."""
+    """For whom and how long the answer is kept, for people."""
     failure: str = ""
-    """Error message without secrets; empty on success."""
+    """Why there is no answer, as a sentence part without secrets; empty when there is one."""
     detail: str = ""
-    """The source's own error output. May contain secrets: only for the node's administrator, never for events."""
+    """What it said about its failure. May hold anything: for the node's operator alone, never for events."""
     seconds: float = 0.0
-    """Duration of the lookup; 0 for a cached result."""
+    """How long it took; 0 for an answer that was kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class CredentialLookupResult:
-    """Credentials together with the lookups that returned them."""
+    """Credentials with the story of how they were found."""
 
     credentials: tuple[Credentials, ...] = ()
-    """Credentials for the image's registry, most specific first."""
+    """What may open the image's registry, best first."""
     lookups: tuple[CredentialLookup, ...] = ()
-    """One per source, in order of precedence."""
+    """One a source, in the order of their precedence."""
 
 
 @runtime_checkable
 class DiagnosableCredentialProvider(CredentialProvider, Protocol):
-    """A credential provider that also reports its lookups, so that a pod's event can name a source that failed."""
+    """A credential provider that also tells whom it asked, so that a pod's event can name a source that failed."""
 
     async def lookup(self, image: str) -> CredentialLookupResult:
-        """Return the same credentials as :meth:`credentials`, with every lookup. Must not raise."""
+        """Return the same credentials as :meth:`credentials`, with every inquiry. Must not raise."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CollectableImage:
-    """An image of the store as seen by image garbage collection."""
+    """An image of the store as the collection of unused images sees it."""
 
     image: Image
     first_seen: datetime
     last_used: datetime | None = None
-    """Last time a container was observed to use it; ``None`` if none was."""
+    """When a container was last seen to use it; ``None`` when none was."""
     retained_reason: str = ""
-    """Reason to retain it (``in use``, ``pinned``, …); empty if it may be removed."""
+    """Why it has to stay (``in use``, ``pinned``, …); empty when it may go."""
     removal_reason: str = ""
-    """Reason why it is, or would be, removed; empty if it is retained."""
+    """Why it goes, or would go now; empty when it stays."""
     error: str = ""
-    """Error of a failed removal."""
+    """Why it could not be removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageCollection:
-    """Result of an image garbage collection, or of a dry run."""
+    """What a collection of unused images did, or would do."""
 
     images: Sequence[CollectableImage]
-    """Every image, in order of removal."""
+    """Every image, in the order in which they go."""
     capacity_bytes: int
-    """Capacity of the image file system."""
+    """Size of the file system of images."""
     available_bytes: int
-    """Available bytes after images above the maximum age were removed, before space was reclaimed."""
-    bytes_to_free: int = 0
-    """Number of bytes to reclaim."""
+    """What was free on it before space was made, and after too old images went."""
+    wanted_bytes: int = 0
+    """How much was to be freed."""
     freed_bytes: int = 0
-    """Total size of the images removed to reclaim space, including layers that are shared with other images."""
+    """Sizes of the images that went for it; layers that others share are counted as well."""
 
     @property
     def used_percent(self) -> int:
-        """Usage of the file system, in percent."""
+        """How full the file system was, in percent."""
         return 100 - self.available_bytes * 100 // self.capacity_bytes if self.capacity_bytes else 100
 
 
 class ImageCollector(Protocol):
-    """Removes unused images."""
+    """Removes images that nobody uses."""
 
     async def collect(self, *, everything: bool = False, dry_run: bool = False) -> ImageCollection:
-        """Remove images that exceed the maximum age, and further ones while disk usage is too high.
+        """Remove images as age and disk ask for it.
 
-        :param everything: remove every unused image, regardless of disk usage.
-        :param dry_run: only return the images that would be removed.
-        :raises NodeAgentError: the runtime did not respond, or disk usage is unavailable.
+        :param everything: remove every image that may go, whatever the disk has free.
+        :param dry_run: only tell what would be done.
+        :raises NodeAgentError: the runtime or the disk did not answer.
         """
         ...

@@ -1,4 +1,4 @@
-"""Local queries: named requests that commands on the same host send to the agent over a Unix socket."""
+"""What commands on the same machine may ask the running agent: one socket, named questions."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from typing import Any
 import msgspec
 
 LOCAL_SOCKET = "nodeagent.sock"
-"""Name of the socket in the agent's root directory. A client sends one :class:`LocalRequest` as a line of JSON and
-receives one :class:`LocalResponse` in the same form. Only root and the user that runs the agent have access."""
+"""Under the agent's root directory. A connection carries one :class:`LocalRequest` as a line of JSON and gets one
+:class:`LocalResponse` in the same form. Only root, or the user that runs the agent, is answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalQuery:
-    """A query that the agent supports.
+    """Something that the agent can be asked.
 
-    :param name: such as ``why`` or ``evict.plan``; the names of third-party queries start with the plugin's name and a
-        dot.
+    :param name: ``why``, ``evict.plan``; those of other plugins begin with the plugin's name and a dot.
     :param request: the type that the arguments are decoded to, a ``msgspec`` struct.
-    :param handler: called with the arguments; returns an object that ``msgspec`` can encode. A ``ValueError`` or
-        ``NodeAgentError`` is returned to the client as an error.
+    :param handler: gets the arguments and returns something that ``msgspec`` encodes; a ``ValueError`` or
+        ``NodeAgentError`` is told to whoever asks.
     """
 
     name: str
@@ -30,18 +29,18 @@ class LocalQuery:
 
 
 class NoArguments(msgspec.Struct, frozen=True):
-    """Empty arguments."""
+    """The arguments of a question that takes none."""
 
 
 class LocalRequest(msgspec.Struct, frozen=True):
-    """Request of a client: name and arguments of a query."""
+    """What goes to the agent: the name of a question and its arguments."""
 
     question: str
     arguments: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class LocalResponse(msgspec.Struct, frozen=True):
-    """Response of the agent: a result, or an error message in *error*."""
+    """What comes back: an answer, or in *error* why there is none."""
 
     answer: msgspec.Raw = msgspec.Raw(b"null")
     error: str = ""

@@ -1,4 +1,4 @@
-"""Contracts for pods: sources, the syncer and the pod directory."""
+"""Where wanted pods come from, how one is brought to its wanted state, and what others may ask about pods."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ PublishPods = Callable[[Sequence[Pod]], None]
 
 
 class PodSource(Protocol):
-    """Publishes the complete set of pods that it wants to run on this node, again after each change.
+    """Emits the whole set of pods it wants on this node, again after each change.
 
-    A source never acts on pods. Until every source has published once, no pod is cleaned up, because the desired state
-    is incomplete.
+    A source never acts on pods. A set that is published once counts: until a source has published, nothing is
+    cleaned up, because its pods are not known yet.
     """
 
     name: str
-    """``file``, ``http``, ``api`` or the name of a third-party source; used in the annotation ``config.source``."""
+    """``file``, ``http``, ``api`` or a third party's own; shown in the annotation ``config.source``."""
 
     async def run(self, publish: PublishPods) -> None:
-        """Publish sets until cancelled; failures are logged and retried, never raised."""
+        """Publish sets until cancelled; faults are logged and tried again, never raised."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Rejection of a pod: a CamelCase reason and a message for users."""
+    """Why a pod may not run here: the CamelCase reason and the sentence users see."""
 
     reason: str
     message: str
@@ -39,7 +39,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class WaitingReason:
-    """Waiting reason of a container status, such as ``CrashLoopBackOff``."""
+    """Why a container does not run yet (``CrashLoopBackOff`` …), as its status shows it."""
 
     reason: str
     message: str = ""
@@ -47,60 +47,60 @@ class WaitingReason:
 
 @dataclass(frozen=True, slots=True)
 class SyncOutcome:
-    """Result of one sync of a pod."""
+    """What one step of a pod did."""
 
     waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
-    """Waiting reasons of containers that could not be started; replaces the previous ones."""
+    """Containers that could not be started, and why; replaces what was known before."""
     touched: frozenset[str] = frozenset()
-    """IDs of sandboxes and containers that were created, started or stopped and must be refreshed immediately."""
+    """Ids of sandboxes and containers that were created, started or stopped: look at them again at once."""
     error: NodeAgentError | None = None
-    """Error that requires a retry; waiting for a back-off is not an error."""
+    """Why the step has to be repeated; back-offs that are merely waited out are no error."""
     retry_seconds: float | None = None
-    """Time until the next sync is due, for example at the end of a restart back-off."""
+    """When something is due next, such as the end of a restart back-off."""
     image_seconds: float = 0.0
-    """Time spent waiting for images."""
+    """How long the step waited for images."""
 
 
 class PodSyncer(Protocol):
-    """Drives a pod towards its desired state, one sync at a time.
+    """Brings one pod to its wanted state, one step at a time.
 
-    Called by the pod's worker, never concurrently for one pod. Each sync must be idempotent: it is repeated after
-    changes, failures and restarts of the agent, and at every resync. A call is cancelled when the agent stops or the
-    pod must terminate; containers are then left unchanged.
+    Called from the pod's own worker, never twice at once for one pod. Each step must be repeatable: it is called
+    again after changes, failures, restarts of the agent, and at every resync. Cancelling a call means that the agent
+    goes or that the pod is to end; containers are left as they are.
     """
 
     async def sync_pod(self, pod: Pod, status: PodStatus, observed: RuntimePod) -> SyncOutcome:
-        """Start the containers of *pod* that should run, and stop those that should not."""
+        """Take the next steps towards *pod* running; containers that should not run are stopped."""
         ...
 
     async def sync_terminating(self, pod: Pod, observed: RuntimePod, grace_seconds: int | None) -> SyncOutcome:
-        """Stop all containers, then the sandboxes. The pod has terminated once nothing in *observed* is alive.
+        """Stop every container, then the sandboxes. The pod has ended when *observed* shows nothing alive.
 
-        :param grace_seconds: overrides the pod's termination grace period.
+        :param grace_seconds: replaces the pod's own grace when given.
         """
         ...
 
     async def sync_terminated(self, pod: Pod, observed: RuntimePod) -> None:
-        """Release the pod's volumes, cgroup and probes. Raises an exception to be called again later.
+        """Release what the pod held while it ran: volumes, cgroup, probes. Raises to be called again later.
 
-        Dead containers and their logs are retained, so that a finished pod can be inspected.
+        Its dead containers and their logs stay: a finished pod can still be looked at.
         """
         ...
 
     async def remove_pod(self, pod: Pod, observed: RuntimePod) -> None:
-        """Remove the dead containers, logs, sandboxes and directory of a terminated pod that is no longer desired.
+        """Remove the dead containers, logs, sandboxes and directory of a terminated pod that nobody wants any more.
 
-        Raises an exception to be called again later.
+        Raises to be called again later.
         """
         ...
 
-    async def remove_orphans(self, desired: frozenset[str], observed: frozenset[str]) -> None:
-        """Remove directories and cgroups of pods that are neither desired nor exist in the runtime."""
+    async def remove_orphans(self, wanted: frozenset[str], observed: frozenset[str]) -> None:
+        """Remove leftovers (directories, cgroups) of pods that are neither wanted nor known to the runtime."""
         ...
 
 
 class KillReason(StrEnum):
-    """Reason why the agent terminates a pod."""
+    """Why a pod ends before it finished by itself."""
 
     DELETED = "Deleted"
     REMOVED = "Removed"
@@ -113,44 +113,44 @@ class KillReason(StrEnum):
 
     @property
     def disruption(self) -> bool:
-        """Whether the termination is a disruption by the node, not caused by the pod or requested by its owner."""
+        """Whether the node ends the pod for its own sake, not because of anything the pod did or its owner asked."""
         return self in (KillReason.EVICTED, KillReason.PREEMPTED, KillReason.SHUTDOWN)
 
 
 class PodDirectory(Protocol):
-    """The pods of this node; ``context.pods``."""
+    """What the agent knows about pods; ``context.pods``."""
 
     def all(self) -> Sequence[Pod]:
-        """Return the desired pods without mirror pods."""
+        """Return the wanted pods, mirror pods left out."""
         ...
 
     def active(self) -> Sequence[Pod]:
-        """Return the admitted pods that have not terminated."""
+        """Return the admitted pods that have not ended."""
         ...
 
     def get(self, uid: str) -> Pod | None: ...
 
     def status(self, uid: str) -> PodStatus | None:
-        """Return the last generated status, which may not have reached the API server yet."""
+        """Return the status last generated, which may not have reached the API server yet."""
         ...
 
     def observed(self, uid: str) -> RuntimePod | None:
-        """Return the pod's last observed status in the runtime."""
+        """Return what the runtime last showed of the pod."""
         ...
 
     def trigger_sync(self, uid: str) -> None:
-        """Request an immediate sync of the pod; unknown pods are ignored."""
+        """Have the pod's worker look again now; unknown pods are ignored."""
         ...
 
     def kill(
         self, uid: str, reason: KillReason, message: str, *, status_reason: str = "", grace_seconds: int | None = None
     ) -> None:
-        """Start to terminate a pod; with *status_reason*, its phase becomes Failed with that reason and *message*."""
+        """Start to end a pod; it finishes as Failed with *status_reason* and *message* when one is given."""
         ...
 
 
 def find_pod(pods: PodDirectory, namespace: str, name: str, uid: str = "") -> Pod | None:
-    """Return the desired pod of that name; with *uid*, only if the UID matches."""
+    """Return the wanted pod of that name; with *uid* only if it is that very one."""
     for pod in pods.all():
         if pod.name == name and pod.namespace == namespace and uid in ("", pod.uid):
             return pod

@@ -1,4 +1,4 @@
-"""Progress of an image pull, aggregated from periodic samples."""
+"""How much of an image has been received, put together from one look after the other."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ POLL_INTERVAL_SECONDS = 1.0
 
 
 class PullProgress:
-    """Sums up the bytes that the runtime receives during a pull.
+    """Adds up what a runtime receives while a pull goes on.
 
-    The runtime reports the transfers of all pulls together, so concurrent pulls are included. Transfers that started
-    earlier and do not advance are excluded. A transfer that is no longer reported counts as complete.
+    A runtime tells of all its pulls at once, so what another one receives meanwhile is counted as well. What was begun
+    before and does not advance is left out. What is not under way any more has been received whole.
 
-    :ivar supported: whether the runtime reports transfers; ``None`` before the first poll.
+    :ivar supported: whether the runtime tells at all; ``None`` before it was asked.
     """
 
     def __init__(self) -> None:
@@ -32,35 +32,35 @@ class PullProgress:
 
     @property
     def total_bytes(self) -> int:
-        """Total size of the transfers observed so far; further ones may start later."""
+        """Of all parts that were seen so far; runtimes may begin further ones later."""
         return sum(max(each.received_bytes, each.total_bytes) for each in self._seen.values())
 
     def __str__(self) -> str:
         return f"{size_text(self.received_bytes)} of {size_text(self.total_bytes)}"
 
-    def update(self, in_progress: Sequence[Transfer]) -> None:
-        """Add a sample; the first one is the baseline of earlier transfers."""
-        now = {each.ref: each for each in in_progress}
+    def update(self, under_way: Sequence[Transfer]) -> None:
+        """Take the next look; the first one tells what was there before."""
+        now = {each.ref: each for each in under_way}
         if self._before is None:
             self._before = {ref: each.received_bytes for ref, each in now.items()}
-        for ref, previous in self._seen.items():
+        for ref, known in self._seen.items():
             if ref not in now:
-                self._seen[ref] = replace(previous, received_bytes=max(previous.received_bytes, previous.total_bytes))
+                self._seen[ref] = replace(known, received_bytes=max(known.received_bytes, known.total_bytes))
         for ref, each in now.items():
             if ref in self._seen or self._before.get(ref) != each.received_bytes:
                 self._seen[ref] = each
 
     async def poll(self, images: ImageService, sleep: Callable[[float], Awaitable[None]]) -> None:
-        """Poll every second until cancelled; return if the runtime does not report transfers."""
+        """Look each second until cancelled; ends by itself when the runtime does not tell."""
         while isinstance(images, ProgressReportingImageService):
             try:
-                transfers = await images.transfers()
+                found = await images.transfers()
             except NodeAgentError:
-                pass  # The pull itself reports runtime errors.
+                pass  # the pull itself tells what is wrong with the runtime
             else:
-                if transfers is None:
+                if found is None:
                     break
                 self.supported = True
-                self.update(transfers)
+                self.update(found)
             await sleep(POLL_INTERVAL_SECONDS)
         self.supported = False

@@ -1,4 +1,4 @@
-"""Contracts of the agent's HTTPS server: authenticators, authorizers and routes."""
+"""What the agent's own server is made of: who asks, whether they may, and what is served."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ GROUP_UNAUTHENTICATED = "system:unauthenticated"
 
 @dataclass(slots=True)
 class SentBytes:
-    """Number of response bytes sent, for the access log."""
+    """How much of an answer has been sent, for the access log."""
 
     count: int = 0
 
 
 SENT_BYTES: ContextVar[SentBytes] = ContextVar("sent_bytes")
-"""Set while a request of a route with ``streams`` is handled; the handler updates the count."""
+"""Set while a request of a route that ``streams`` is handled; its handler keeps the count current."""
 
 Handler = Callable[["web.Request"], Awaitable["web.StreamResponse"]]
 
 
 class ServerConfigError(NodeAgentError):
-    """The server cannot run safely as configured; the message names the setting. The agent runs without the server."""
+    """The server cannot be run safely as configured; the text says what to set. The agent goes on without it."""
 
     reason = "ServerConfigError"
 
 
 class Unauthenticated(NodeAgentError):
-    """A request carries an invalid credential; no further authenticator is called."""
+    """A request carries a credential that is no good; no other authenticator is asked."""
 
     reason = "Unauthorized"
 
 
 class AuthorizationFailed(NodeAgentError):
-    """The authorizer could not decide, so the request is denied."""
+    """Nobody could say whether a request is allowed; it is not."""
 
     reason = "AuthorizationError"
     transient = True
@@ -53,7 +53,7 @@ class AuthorizationFailed(NodeAgentError):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """The authenticated user of a request."""
+    """Who asks."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -63,28 +63,28 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class RequestCredentials:
-    """Credentials of a request."""
+    """What a client shows of itself."""
 
     certificate: Mapping[str, Any] | None = None
-    """The client certificate in the format of ``ssl.SSLSocket.getpeercert``, verified against ``clientCAFile``."""
+    """Its certificate as ``ssl.SSLSocket.getpeercert`` gives it; already verified against ``clientCAFile``."""
     token: Secret[str] | None = None
-    """The bearer token, from the header or from a WebSocket subprotocol."""
+    """The bearer token, from the header or from a WebSocket sub-protocol."""
 
 
 class Authenticator(Protocol):
-    """Authenticates one type of credential."""
+    """Knows one kind of credential."""
 
-    async def authenticate(self, credentials: RequestCredentials) -> User | None:
-        """Return the user, or ``None`` if the request has no credential of this type.
+    async def authenticate(self, presented: RequestCredentials) -> User | None:
+        """Return who shows this, or ``None`` when the kind of credential is not there.
 
-        :raises Unauthenticated: the credential is invalid or cannot be verified.
+        :raises Unauthenticated: the credential is there and is no good, or cannot be checked.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationAttributes:
-    """An access to a subresource of this node (resource ``nodes``) that has to be authorized."""
+    """Whether *user* may do *verb* on a part of this node (resource ``nodes``)."""
 
     user: User
     verb: str
@@ -93,41 +93,41 @@ class AuthorizationAttributes:
 
 
 class Authorizer(Protocol):
-    """Authorizes requests."""
+    """Decides what users may do."""
 
-    async def allows(self, attributes: AuthorizationAttributes) -> bool:
-        """Return whether the access is allowed.
+    async def allows(self, question: AuthorizationAttributes) -> bool:
+        """Return whether it is allowed.
 
-        :raises AuthorizationFailed: no decision is available now.
+        :raises AuthorizationFailed: nobody can tell now.
         """
         ...
 
 
 class Exposure(StrEnum):
-    """Ports on which a route is served, and its requirements."""
+    """Where a path is served."""
 
     READ_ONLY = "read-only"
-    """Secure port, and ``readOnlyPort`` without authentication."""
+    """On the secured port, and on ``readOnlyPort`` without authentication."""
     OPEN = "open"
-    """Secure port, without authentication: files that contain no data of the node, such as a static page."""
+    """On the secured port, for everyone: files that tell nothing about the node, such as those of a page."""
     SECURE = "secure"
-    """Secure port."""
+    """On the secured port."""
     DEBUG = "debug"
-    """Secure port while ``enableDebuggingHandlers`` is true; status 405 otherwise."""
+    """On the secured port while ``enableDebuggingHandlers`` is true, else answered with 405."""
     DEBUG_HIDDEN = "debug-hidden"
-    """As ``DEBUG``, but with status 404."""
+    """As ``DEBUG``, but answered with 404."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """An HTTP route of the agent's server.
+    """One path with what it needs.
 
     :param method: ``GET``, ``POST``, …; ``*`` is any.
-    :param path: in aiohttp's syntax: ``/exec/{namespace}/{pod}/{container}``.
-    :param subresources: subresources of ``nodes``; access to one of them is sufficient.
-    :param verb: the verb to authorize; empty derives it from the method (GET get, POST create, …).
-    :param refusal: if not empty, every request is rejected with status 405 and this text.
-    :param streams: responses may be long-running; each request is logged with user, source, duration and bytes.
+    :param path: in aiohttp's notation: ``/exec/{namespace}/{pod}/{container}``.
+    :param subresources: of ``nodes``; the right to any of them is enough.
+    :param verb: what has to be allowed; empty follows from the method (GET get, POST create, …).
+    :param refusal: when not empty, every request is answered with 405 and this text.
+    :param streams: answers may go on for long; each request is logged with user, source, duration and bytes.
     """
 
     method: str

@@ -1,4 +1,4 @@
-"""Graceful node shutdown: order and grace periods of pods. No I/O; shared with ``shutdown rehearse``."""
+"""In which order and with how much time pods end when the node shuts down. Pure; shared with ``shutdown rehearse``."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from nodeagent.model.qos import SYSTEM_CRITICAL_PRIORITY
 
 @dataclass(frozen=True, slots=True)
 class ShutdownPeriods:
-    """Lowest priority and period in seconds of each group, in ascending order; empty if graceful shutdown is off.
+    """Lowest priority and seconds of each group, lowest priority first; none when graceful shutdown is off.
 
     spec: config.shutdownGracePeriod, config.shutdownGracePeriodCriticalPods, config.shutdownGracePeriodByPodPriority
     """
 
     entries: Sequence[tuple[int, int]] = ()
     by_priority: bool = False
-    """Whether the total is the largest period among the priorities present, instead of the sum."""
+    """Whether the whole takes as long as the largest entry among the priorities present, instead of the sum."""
 
     def total(self, present: Iterable[int] | None = None) -> int:
-        """Return the total time in seconds for all pods of a node to terminate.
+        """Return how many seconds the pods of a node have to end.
 
-        :param present: the periods of the groups that have pods; defaults to all groups.
+        :param present: the seconds of the groups that have pods; all groups when not given.
         """
         seconds = [period for _, period in self.entries] if present is None else list(present)
         return max(seconds, default=0) if self.by_priority else sum(seconds)
@@ -36,14 +36,14 @@ class ShutdownPeriods:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownPod:
-    """The fields of a pod that graceful node shutdown uses."""
+    """What counts of a pod when the node shuts down."""
 
     namespace: str
     name: str
     uid: str
     priority: int
     grace_seconds: int | None
-    """The pod's termination grace period."""
+    """The pod's own grace period."""
 
     @classmethod
     def of(cls, pod: Pod) -> ShutdownPod:
@@ -54,7 +54,7 @@ class ShutdownPod:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownGroup:
-    """Pods that terminate together, within ``seconds``."""
+    """Pods that end together, in at most ``seconds``."""
 
     priority: int
     seconds: int
@@ -63,18 +63,18 @@ class ShutdownGroup:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownStep:
-    """Timing of one group if every earlier group uses its complete period."""
+    """What becomes of one group when every group before it took all the time it may take."""
 
     priority: int
     starts_after_seconds: float
-    """Latest start; earlier if the pods of earlier groups terminate early."""
+    """At the latest; sooner when the pods before it ended sooner."""
     waits_seconds: float
     pods: Sequence[tuple[ShutdownPod, int]]
-    """The pods, each with its grace period in seconds."""
+    """The pods, each with its grace in seconds."""
 
 
 def shutdown_periods(config: NodeAgentConfiguration, gates: FeatureGates) -> ShutdownPeriods:
-    """Return the configured periods, from either form of the configuration."""
+    """Return what the configuration asks for, whichever way it is written."""
     if not gates.enabled("GracefulNodeShutdown"):
         return ShutdownPeriods()
     by_priority = config.shutdown_grace_period_by_pod_priority
@@ -90,36 +90,36 @@ def shutdown_periods(config: NodeAgentConfiguration, gates: FeatureGates) -> Shu
 def shutdown_groups(periods: ShutdownPeriods, pods: Iterable[ShutdownPod]) -> list[ShutdownGroup]:
     """Return the groups that have pods, lowest priority first.
 
-    A pod belongs to the highest entry that is not above its priority; a pod below all entries belongs to the lowest.
+    A pod belongs to the highest entry that is not above its priority, one below all entries to the lowest.
     """
-    group_pods: list[list[ShutdownPod]] = [[] for _ in periods.entries]
+    members: list[list[ShutdownPod]] = [[] for _ in periods.entries]
     for pod in pods:
         below = sum(1 for priority, _ in periods.entries if priority <= pod.priority)
-        group_pods[max(0, below - 1)].append(pod)
-    pairs = zip(periods.entries, group_pods, strict=True)
+        members[max(0, below - 1)].append(pod)
+    pairs = zip(periods.entries, members, strict=True)
     return [ShutdownGroup(priority, seconds, group) for (priority, seconds), group in pairs if group]
 
 
 def share_of(groups: Sequence[ShutdownGroup], left_seconds: float) -> float:
-    """Return the time to wait for the first of *groups* if *left_seconds* are left for all of them.
+    """Return how long to wait for the first of *groups* when *left_seconds* are left for all of them.
 
-    A group gets its period if the time suffices for all groups, otherwise a proportional share, so that pods that
-    terminate late do not shorten the share of later groups.
+    A group gets its period where the time suffices for all, else its part of the time: whoever ends late takes
+    nothing from those that are still to come.
     """
-    requested = sum(group.seconds for group in groups)
-    if not requested:
+    wanted = sum(group.seconds for group in groups)
+    if not wanted:
         return 0.0
-    return max(0.0, min(groups[0].seconds, left_seconds * groups[0].seconds / requested))
+    return max(0.0, min(groups[0].seconds, left_seconds * groups[0].seconds / wanted))
 
 
 def grace_of(pod: ShutdownPod, group: ShutdownGroup, left_seconds: float) -> int:
-    """Return the grace period of *pod* in seconds if *left_seconds* are left for its group and all later ones."""
+    """Return the seconds that *pod* gets to end by itself when *left_seconds* are left for it and all after it."""
     grace = min(group.seconds, max(0, math.ceil(left_seconds)))
     return grace if pod.grace_seconds is None else min(grace, pod.grace_seconds)
 
 
 def rehearse(periods: ShutdownPeriods, pods: Iterable[ShutdownPod]) -> Iterator[ShutdownStep]:
-    """Yield the steps of a shutdown in which every group uses its complete period."""
+    """Yield what would happen to *pods*, each group taking as long as it may."""
     groups = shutdown_groups(periods, pods)
     total = periods.total(group.seconds for group in groups)
     elapsed = 0.0
@@ -130,26 +130,26 @@ def rehearse(periods: ShutdownPeriods, pods: Iterable[ShutdownPod]) -> Iterator[
         elapsed += waits
 
 
-# --- plan file, written by the agent for the rehearsal ---------------------------------------------------------
+# --- what a running agent leaves for the rehearsal ------------------------------------------------------------
 
 
 def plan_file(root_dir: Path) -> Path:
-    """Return the path of the running agent's shutdown plan."""
+    """Return the file in which a running agent keeps whom it would end."""
     return root_dir / "shutdown_plan.json"
 
 
 @dataclass(frozen=True, slots=True)
 class ShutdownPlan:
-    """The shutdown plan of a running agent."""
+    """What a running agent would do now."""
 
     periods: ShutdownPeriods
     pods: Sequence[ShutdownPod] = ()
     problem: str = ""
-    """Reason why the system would not wait for the agent; empty while it would."""
+    """Why the shutdown would not wait for it; empty while it would."""
 
 
 def plan_to_json(plan: ShutdownPlan) -> dict[str, Any]:
-    """Return *plan* as JSON; inverse of :func:`plan_from_json`."""
+    """Return what :func:`plan_from_json` reads."""
     return {
         "entries": [list(entry) for entry in plan.periods.entries],
         "byPriority": plan.periods.by_priority,
@@ -159,13 +159,13 @@ def plan_to_json(plan: ShutdownPlan) -> dict[str, Any]:
 
 
 def plan_from_json(plan: Mapping[str, Any]) -> ShutdownPlan:
-    """Return a plan from JSON; inverse of :func:`plan_to_json`.
+    """Return what :func:`plan_to_json` wrote.
 
-    :raises ValueError: *plan* is not a valid plan.
+    :raises ValueError: *plan* is not one.
     """
     try:
         entries = [(int(priority), int(seconds)) for priority, seconds in plan["entries"]]
         periods, pods = ShutdownPeriods(entries, bool(plan["byPriority"])), [ShutdownPod(**pod) for pod in plan["pods"]]
         return ShutdownPlan(periods, pods, str(plan.get("problem", "")))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"invalid shutdown plan: {error!r}") from error
+        raise ValueError(f"is no plan of a shutdown: {error!r}") from error

@@ -41,7 +41,7 @@ from nodeagent.testing.contracts import (
     EventRecorderContract,
     ImageCollectorContract,
     ImagePullerContract,
-    LocalQueryContract,
+    LocalQuestionContract,
     NodeCheckContract,
     ObjectReaderContract,
     PodSourceContract,
@@ -432,7 +432,7 @@ class TestRoutes(RouteContract):
         return provided(plugin, "nodeagent_provide_routes", context)
 
 
-class TestEvictionPlan(LocalQueryContract):
+class TestEvictionPlan(LocalQuestionContract):
     @pytest.fixture
     async def question(self, context):
         (question,) = provided(eviction, "nodeagent_provide_local_queries", context)

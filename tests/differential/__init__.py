@@ -1,1 +1,1 @@
-"""Differential tests: requests recorded with the answers of kube-apiserver 1.29, and replayed."""
+"""Differential tests: requests recorded with the responses of kube-apiserver 1.29, and replayed."""

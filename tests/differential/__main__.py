@@ -1,7 +1,7 @@
-"""Record the answers of kube-apiserver, or compare the bundled server with the recordings.
+"""Record the responses of kube-apiserver, or compare the bundled server with the recordings.
 
-``python -m tests.differential record [--server PROGRAM | --facts FILE] [--cases N] [RESOURCE…]`` needs the program of
-kube-apiserver 1.29; ``python -m tests.differential compare [RESOURCE…]`` needs nothing.
+``python -m tests.differential record [--server PROGRAM | --facts FILE] [--cases N] [RESOURCE…]`` needs the executable
+of kube-apiserver 1.29; ``python -m tests.differential compare [RESOURCE…]`` needs nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.differential import cases, catalog, generate, replay, runner, schema
-from tests.differential.cases import Answer, Recording
+from tests.differential.cases import Recording, Response
 from tests.differential.catalog import Resource
 from tests.differential.edits import difference
 from tests.differential.runner import Runner, Target
@@ -33,7 +33,7 @@ _SEED = 1
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.differential", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    record = commands.add_parser("record", help="record the answers of kube-apiserver")
+    record = commands.add_parser("record", help="record the responses of kube-apiserver")
     record.add_argument("--server", type=Path, help="program of kube-apiserver 1.29")
     record.add_argument("--facts", type=Path, help="file with url, caFile and token of a running one")
     record.add_argument("--cases", type=int, default=50_000, help="number of cases of all resources (50000)")
@@ -61,7 +61,7 @@ def _record(arguments: argparse.Namespace) -> int:
             recording = asyncio.run(_record_resource(target, resource, document, count))
             recording.release = release if release.startswith("v1.") else "v1.29"
             path = recording.write()
-            codes = Counter(answer.outcome.code for _, answer in recording.cases)
+            codes = Counter(response.outcome.code for _, response in recording.cases)
             print(f"{resource.name}: {len(recording.cases)} cases {dict(codes)} {path.stat().st_size >> 10} KiB")
     return 0
 
@@ -82,7 +82,7 @@ async def _record_resource(target: Target, resource: Resource, document: dict[st
         change = None
         if outcome.code < 300:
             change = difference(bases[case.base].obj, outcome.obj)
-        recording.cases.append((case, Answer(outcome, change)))
+        recording.cases.append((case, Response(outcome, change)))
     return recording
 
 

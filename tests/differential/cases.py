@@ -1,4 +1,4 @@
-"""Recorded cases: a request derived from a base object, and the answer of kube-apiserver to it.
+"""Recorded cases: a request derived from a base object, and the response of kube-apiserver to it.
 
 A recording is a file of JSON lines per resource. The first line names the resource and the release, then come the base
 objects with the object that the server stores for each, then the cases. A case holds only differences: its request to
@@ -20,7 +20,7 @@ RECORDINGS = Path(__file__).parent / "recordings"
 
 @dataclass(frozen=True)
 class Outcome:
-    """Observable facts of an answer: status, reason, invalid fields, warnings and the normalized object."""
+    """Observable facts of an response: status, reason, invalid fields, warnings and the normalized object."""
 
     code: int
     reason: str = ""
@@ -34,7 +34,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Case:
-    """One request: *verb* on the base number *base*, changed by *edit*, or with *body* as it is."""
+    """One request: *verb* on the base number *base*, changed by *edit*, or with *body* unchanged."""
 
     verb: str
     base: int
@@ -62,7 +62,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """The recorded outcome of a case; the object is the difference to the one stored for the base."""
 
     outcome: Outcome
@@ -81,8 +81,8 @@ class Answer:
         return found | (_edit_json(self.change, "stored", "dropped") if self.change else {})
 
     @classmethod
-    def from_json(cls, line: dict[str, Any], stored: Json) -> Answer:
-        """Return the answer of a line; *stored* is the object stored for its base."""
+    def from_json(cls, line: dict[str, Any], stored: Json) -> Response:
+        """Return the response of a line; *stored* is the object stored for its base."""
         causes = tuple((reason, field) for reason, field in line.get("causes", ()))
         change = Edit(line.get("stored", {}), tuple(line.get("dropped", ())))
         obj = change.apply(stored) if line["code"] < 300 else None
@@ -98,13 +98,13 @@ class Recording:
     release: str
     bases: list[tuple[Json, Json]] = field(default_factory=list)
     """Object as a client sends it, and normalized as the server stores it."""
-    cases: list[tuple[Case, Answer]] = field(default_factory=list)
+    cases: list[tuple[Case, Response]] = field(default_factory=list)
 
     def write(self, directory: Path = RECORDINGS) -> Path:
         """Write the file and return its path."""
         lines: list[Any] = [{"resource": self.resource, "release": self.release}]
         lines += [{"object": obj, "stored": stored} for obj, stored in self.bases]
-        lines += [case.to_json() | answer.to_json() for case, answer in self.cases]
+        lines += [case.to_json() | response.to_json() for case, response in self.cases]
         directory.mkdir(exist_ok=True)
         path = directory / f"{self.resource.replace('/', '_')}.jsonl"
         path.write_text("".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines))
@@ -121,14 +121,14 @@ class Recording:
                 recording.bases.append((line["object"], line["stored"]))
             else:
                 stored = recording.bases[line["base"]][1]
-                recording.cases.append((Case.from_json(line), Answer.from_json(line, stored)))
+                recording.cases.append((Case.from_json(line), Response.from_json(line, stored)))
         return recording
 
 
 def recordings(names: Iterable[str] = ()) -> list[Path]:
     """Return the files of the named resources, of all without names."""
-    wanted = {name.replace("/", "_") for name in names}
-    return [path for path in sorted(RECORDINGS.glob("*.jsonl")) if not wanted or path.stem in wanted]
+    selected = {name.replace("/", "_") for name in names}
+    return [path for path in sorted(RECORDINGS.glob("*.jsonl")) if not selected or path.stem in selected]
 
 
 def _edit_json(edit: Edit, changed: str, removed: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Differences between recorded answers and those of the bundled server, and the list of accepted ones. No I/O."""
+"""Differences between recorded responses and those of the bundled server, and the list of accepted ones. No I/O."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Difference:
-    """One case that the bundled server answers otherwise."""
+    """One case with another response of the bundled server."""
 
     resource: str
     case: Case

@@ -152,9 +152,9 @@ def generate(resource: Resource, stored: list[Json], shape: Shape, count: int, s
     changes = [list(_edits(obj, shape, random_)) for obj in stored]
     for kind, share in shares:
         edits = singles if kind == "pairs" else changes
-        wanted = round(count * share) + len(cases)
+        target = round(count * share) + len(cases)
         for case in _cases(kind, resource.bases if kind == "pairs" else stored, shape, edits, creations, random_):
-            if len(cases) >= wanted:
+            if len(cases) >= target:
                 break
             cases.setdefault(repr(case), case)
     return list(cases.values())

@@ -51,7 +51,7 @@ async def _replay(target: Target, known: dict[str, Resource], recording: Recordi
         (Case("create", number), Outcome(201, obj=stored, warnings=ours.warnings))
         for number, ((_, stored), ours) in enumerate(zip(recording.bases, bases, strict=True))
     ]
-    pairs += [(case, answer.outcome) for case, answer in recording.cases]
+    pairs += [(case, response.outcome) for case, response in recording.cases]
     outcomes = [*bases, *await run.run([case for case, _ in recording.cases])]
     rules = accepted()
     for (case, recorded), ours in zip(pairs, outcomes, strict=True):

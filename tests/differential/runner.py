@@ -1,4 +1,4 @@
-"""Sending of cases to a server, and the observable facts of its answers."""
+"""Sending of cases to a server, and the observable facts of its responses."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ _SCALARS = {"Quantity": "quantity", "IntOrString": "int-or-string", "Time": "tim
 
 @dataclass(frozen=True)
 class Shape:
-    """The type of one value; *fields* of an object and *item* of a list or map are resolved when asked for."""
+    """The type of one value; *fields* of an object and *item* of a list or map are resolved lazily."""
 
     form: str
     """``object``, ``list``, ``map``, ``string``, ``int32``, ``int64``, ``bool``, ``float``, ``bytes``, ``quantity``,

@@ -1,4 +1,4 @@
-"""Expressions compile or say why, and evaluate within a budget or say why not."""
+"""Tests for CEL expressions: compilation errors, and evaluation within a budget."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_values_come_back_as_plain_data() -> None:
 
 
 @pytest.mark.parametrize("text", ["claims.", "other.x", "1 + 'a'", ""])
-def test_what_does_not_compile_is_refused(text: str) -> None:
+def test_invalid_expression_is_rejected(text: str) -> None:
     with pytest.raises(CelError, match="compilation failed"):
         Expression(text, CLAIMS)
 

@@ -95,7 +95,7 @@ def test_webhook_names_must_be_unique() -> None:
     assert found(HOOK, HOOK) == [("Duplicate", "webhooks[1].name")]
 
 
-def test_update_keeps_what_earlier_releases_accepted() -> None:
+def test_update_keeps_values_that_earlier_releases_accepted() -> None:
     conditions = [{"name": "a", "expression": "broken("}]
     old = {**HOOK, "sideEffects": "Some", "admissionReviewVersions": ["v3"], "matchConditions": conditions}
 
