@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub import media, objects
 from apiserver_stub.aggregation.remotes import NOTHING, GroupVersion
+from apiserver_stub.media import Format
 from apiserver_stub.objects import Object
 from apiserver_stub.reply import Reply
 from nodeagent.base import identity
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 GIT_VERSION = "v1.29.1"
 _MAJOR, _MINOR = "1", "29"
 _AGGREGATED = "APIGroupDiscoveryList"
-_AGGREGATED_VERSIONS = ("v2", "v2beta1")
+_AGGREGATED_VERSION = "v2beta1"
 
 
 def answer(server: ApiServer, request: Request) -> Reply | None:
@@ -35,7 +36,7 @@ def answer(server: ApiServer, request: Request) -> Reply | None:
     served = server.remotes.merged(registry.group_versions())
     groups = list(dict.fromkeys(group for group, _ in served if group))
     if path in ("/api", "/apis"):
-        if server.options.gates.enabled("AggregatedDiscoveryEndpoint") and (asked := _aggregated_version(request)):
+        if server.options.gates.enabled("AggregatedDiscoveryEndpoint") and (asked := _aggregated_format(request)):
             return _aggregated(server, request, served, [""] if path == "/api" else groups, asked)
         if path == "/apis":
             return _document(
@@ -44,6 +45,7 @@ def answer(server: ApiServer, request: Request) -> Reply | None:
         address = [{"clientCIDR": "0.0.0.0/0", "serverAddress": server.address}]
         return _document({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": address}, request)
     if path in ("/version", "/version/"):
+        media.require_json(request.headers.get("Accept", ""))
         return _json(version(server.options.reported_version))
     if path == "/":
         return _json({"paths": _paths(served, groups)})
@@ -79,23 +81,24 @@ def _json(obj: Object) -> Reply:
 
 
 def _document(obj: Object, request: Request) -> Reply:
-    format_ = media.negotiate(request.headers.get("Accept", ""), watch=False, protobuf=False)
+    routed = not request.info.path.startswith("/apis") or request.info.path.count("/") > 2
+    format_ = media.negotiate_document(request.headers.get("Accept", ""), routed=routed)
     content_type, body = media.encode(replace(format_, pretty=format_.pretty or request.format.pretty), obj)
     return Reply(200, body=body, content_type=content_type)
 
 
-def _aggregated_version(request: Request) -> str:
-    """Return the version of the one document of all groups that is asked for, empty when the plain one is."""
+def _aggregated_format(request: Request) -> Format | None:
+    """Return the format of the one document of all groups if it is requested, ``None`` for the plain one."""
     for kind, values in media.clauses(request.headers.get("Accept", "")):
-        if kind not in (media.JSON, media.YAML, "*/*"):
+        encoding = media.JSON if kind == "*/*" else kind
+        if encoding not in (media.JSON, media.YAML, media.PROTOBUF):
             continue
         if "as" not in values:
-            return ""
-        version = values.get("v", "")
-        ours = values["as"] == _AGGREGATED and values.get("g") == identity.current().group("apidiscovery")
-        if kind == media.JSON and ours and version in _AGGREGATED_VERSIONS:
-            return version
-    return ""
+            return None
+        group = identity.current().group("apidiscovery")
+        if (values["as"], values.get("g"), values.get("v")) == (_AGGREGATED, group, _AGGREGATED_VERSION):
+            return Format(encoding)
+    return None
 
 
 def _group(served: Sequence[GroupVersion], group: str) -> Object:
@@ -154,7 +157,7 @@ def _storage_hash(resource: Resource) -> str:
 
 
 def _aggregated(
-    server: ApiServer, request: Request, served: Sequence[GroupVersion], groups: list[str], asked: str
+    server: ApiServer, request: Request, served: Sequence[GroupVersion], groups: list[str], asked: Format
 ) -> Reply:
     items = []
     for group in groups:
@@ -164,17 +167,18 @@ def _aggregated(
         items.append({"metadata": metadata, "versions": versions})
     listing = {
         "kind": _AGGREGATED,
-        "apiVersion": f"{identity.current().group('apidiscovery')}/{asked}",
+        "apiVersion": f"{identity.current().group('apidiscovery')}/{_AGGREGATED_VERSION}",
         "metadata": {},
         "items": items,
     }
-    body = objects.encode(listing) + b"\n"
     headers = {
-        "Etag": f'"{hashlib.sha512(body).hexdigest().upper()}"',
+        "Etag": f'"{hashlib.sha512(objects.encode(listing)).hexdigest().upper()}"',
         "Vary": "Accept",
         "Cache-Control": "public",
     }
-    content_type = f"application/json;g={identity.current().group('apidiscovery')};v={asked};as={_AGGREGATED}"
+    content_type, body = media.encode(asked, listing)
+    group = identity.current().group("apidiscovery")
+    content_type = f"{content_type};g={group};v={_AGGREGATED_VERSION};as={_AGGREGATED}"
     if request.headers.get("If-None-Match") == headers["Etag"]:
         return Reply(304, content_type=content_type, headers=headers)  # clients put it to the document they have
     return Reply(200, body=body, content_type=content_type, headers=headers)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -31,6 +32,8 @@ class Format:
     shape: str = ""
     shape_version: str = "v1"
     pretty: bool = False
+    error_encoding: str = ""
+    """Encoding of errors where it is another one: they have no shape."""
 
     @property
     def plain_json(self) -> bool:
@@ -57,37 +60,74 @@ def clauses(accept: str) -> list[tuple[str, dict[str, str]]]:
 
 
 @lru_cache(maxsize=256)
-def negotiate(accept: str, *, watch: bool, protobuf: bool) -> Format:
-    """Return the format that *accept* asks for; *protobuf* says whether the kind has that encoding.
+def negotiate(accept: str, *, watch: bool, protobuf: bool, tables: bool = True) -> Format:
+    """Return the format that *accept* asks for.
 
-    :raises ApiError: 406, nothing that is served fits.
+    :param protobuf: the kind has that encoding.
+    :param tables: the resource can be shown as a table.
+    :raises ApiError: 406, no format that is served matches.
     """
     if not accept:
         return PLAIN
     for media, values in clauses(accept):
-        encoding = JSON if media == "*/*" else media
+        encoding = _encoding(media)
         if encoding not in _OBJECT_TYPES or (watch and encoding == YAML):
             continue
         shape = values.get("as", "")
         if shape and (
             shape not in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+            or (shape == "Table" and not tables)
             or values.get("g") != identity.current().group("meta")
             or values.get("v") not in ("v1", "v1beta1")
         ):
             continue
         if encoding == PROTOBUF and (shape == "Table" or not (shape or protobuf)):
             continue
-        return Format(encoding, shape, values.get("v", "v1"), values.get("pretty", "") not in ("", "0", "false"))
-    if any(media in (*_OBJECT_TYPES, "*/*") for media, _ in clauses(accept)):  # in no shape that is served here
-        accepted = ", ".join(_STREAM_TYPES if watch else _OBJECT_TYPES)
-        raise _not_acceptable(f"only the following media types are accepted: {accepted}")
-    available = ", ".join(_OBJECT_TYPES + _STREAM_TYPES)
-    raise _not_acceptable(f"406: Not Acceptable\n\nAvailable representations: {available}")
+        found = _format(encoding, values, shape)
+        return replace(found, error_encoding=of_error(accept).encoding) if shape else found
+    if any(_encoding(media) in _OBJECT_TYPES for media, _ in clauses(accept)):
+        raise _not_accepted(_STREAM_TYPES if watch else _OBJECT_TYPES)
+    raise _not_available(_OBJECT_TYPES + _STREAM_TYPES)
 
 
-def of_refusal(accept: str) -> Format:
-    """Return the format in which it is said that nothing fits *accept*: YAML, which no watch has, or JSON."""
-    return Format(YAML) if any(media == YAML for media, _ in clauses(accept)) else PLAIN
+def negotiate_document(accept: str, *, routed: bool) -> Format:
+    """Return the format of a document that has no other shape, such as discovery.
+
+    :param routed: upstream's router chooses the type: it does not know ``application/*``, and its 406 differs.
+    :raises ApiError: 406, no format that is served matches.
+    """
+    if not accept:
+        return PLAIN
+    for media, values in clauses(accept):
+        encoding = JSON if media == "application/*" and not routed else _encoding(media)
+        if encoding in _OBJECT_TYPES and "as" not in values:
+            return _format(encoding, values)
+    if routed and not any(_encoding(media) in _OBJECT_TYPES for media, _ in clauses(accept)):
+        raise _not_available(_OBJECT_TYPES)
+    raise _not_accepted(_OBJECT_TYPES)
+
+
+def require_json(accept: str) -> None:
+    """Require that a client accepts JSON in any shape, for documents that have no other form.
+
+    :raises ApiError: 406.
+    """
+    if accept and not any(_encoding(media) == JSON for media, _ in clauses(accept)):
+        raise _not_available((JSON,))
+
+
+def of_error(accept: str) -> Format:
+    """Return the format of an error: the first media type of *accept* that asks for no other shape, else JSON."""
+    plain = (media for media, values in clauses(accept) if media in _OBJECT_TYPES and "as" not in values)
+    return Format(next(plain, JSON))
+
+
+def _encoding(media: str) -> str:
+    return JSON if media == "*/*" else media
+
+
+def _format(encoding: str, values: dict[str, str], shape: str = "") -> Format:
+    return Format(encoding, shape, values.get("v", "v1"), values.get("pretty", "") not in ("", "0", "false"))
 
 
 def read_body(content_type: str, body: bytes, what: str, repeats: list[yamlsafe.Repeat] | None = None) -> Object:
@@ -156,6 +196,14 @@ def _unrecognized(what: str, problem: str, body: bytes) -> ApiError:
     return bad_request(
         f"the object provided is unrecognized (must be of type {what}): couldn't get version/kind; {problem} ({shown})"
     )
+
+
+def _not_accepted(types: Sequence[str]) -> ApiError:
+    return _not_acceptable(f"only the following media types are accepted: {', '.join(types)}")
+
+
+def _not_available(types: Sequence[str]) -> ApiError:
+    return _not_acceptable(f"406: Not Acceptable\n\nAvailable representations: {', '.join(types)}")
 
 
 def _not_acceptable(message: str) -> ApiError:

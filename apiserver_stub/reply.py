@@ -61,15 +61,25 @@ def render(reply: Reply, request: Request, resource: Resource | None) -> Rendere
         obj = reply.obj
     else:
         return Rendered(reply.code, reply.content_type, [reply.body], reply.headers)
-    if resource is not None and obj.get("kind") == resource.kind:
+    if resource is not None and _has_shapes(obj, format_, resource):
         obj = _shape_object(obj, request, resource)
     content_type, data = media.encode(format_, obj)
     return Rendered(reply.code, content_type, [data], reply.headers)
 
 
+def _has_shapes(obj: Object, format_: Format, resource: Resource) -> bool:
+    """Return whether *obj* takes the shape of *format_*; a Status never does."""
+    kind = obj.get("kind")
+    return kind == resource.kind or (
+        format_.shape == "PartialObjectMetadata" and kind != "Status" and "metadata" in obj
+    )
+
+
 def render_error(error: ApiError, format_: Format) -> Rendered:
     """Return the bytes of a Status."""
-    content_type, data = media.encode(Format(format_.encoding, pretty=format_.pretty), error.body())
+    content_type, data = media.encode(
+        Format(format_.error_encoding or format_.encoding, pretty=format_.pretty), error.body()
+    )
     headers = dict(error.headers)
     if seconds := (error.details or {}).get("retryAfterSeconds"):
         headers["Retry-After"] = str(seconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -77,7 +78,7 @@ async def handle(server: ApiServer, http: web.BaseRequest) -> web.StreamResponse
             format_ = _negotiate(http, info, query, resource)
         except ApiError as error:
             unacceptable = error  # told to those who may
-            format_ = media.of_refusal(http.headers.get("Accept", ""))
+            format_ = media.of_error(http.headers.get("Accept", ""))
         await authorization.authorize(server, user, asked, trail)
         if unacceptable is not None:
             raise unacceptable
@@ -159,10 +160,13 @@ def _require_text(http: web.BaseRequest) -> None:
 def _negotiate(http: web.BaseRequest, info: RequestInfo, query: Query, resource: Resource | None) -> Format:
     accept = http.headers.get("Accept", "")
     pretty = query.flag("pretty") if "pretty" in query else response_writer.wants_pretty(http)
-    if resource is None or accept in ("", "*/*", media.JSON):
+    if accept in ("", "*/*", media.JSON):
         return PRETTY if pretty else PLAIN
+    if resource is None:
+        return replace(PRETTY if pretty else PLAIN, error_encoding=media.of_error(accept).encoding)
     protobuf = media.PROTOBUF in accept and apiproto.supports(resource.api_version, resource.kind)
-    format_ = media.negotiate(accept, watch=info.verb == "watch", protobuf=protobuf)
+    tables = resource.has_table(info.subresource)
+    format_ = media.negotiate(accept, watch=info.verb == "watch", protobuf=protobuf, tables=tables)
     if pretty and not format_.pretty:
         return Format(format_.encoding, format_.shape, format_.shape_version, pretty=True)
     return format_

@@ -170,7 +170,7 @@ def resources(options: Options) -> list[Resource]:
             metadata_rules=MetadataRules(standard_finalizers=False),
             subresource_rules=MetadataRules(whole=0, standard_finalizers=False),
             strategy=ApiServiceStrategy(),
-            subresources=(Subresource("status"),),
+            subresources=(Subresource("status", shows_tables=False),),
             columns=(NAME, Column("Service", _service), Column("Available", _available), AGE),
             unconditional_update=False,
             name_problems=path_problems,

@@ -47,6 +47,8 @@ class Subresource:
     action: ActionHandler | None = None
     stream: Handler | None = None
     """Answers from elsewhere, for as long as it takes; any method that *verbs* has."""
+    shows_tables: bool = True
+    """Whether responses of a status subresource can be shown as tables; those of others never are."""
 
 
 class Reservation(Protocol):
@@ -219,6 +221,12 @@ class Resource:
 
     def subresource(self, name: str) -> Subresource | None:
         return next((sub for sub in self.subresources if sub.name == name), None)
+
+    def has_table(self, subresource: str) -> bool:
+        """Return whether what *subresource* (empty: the object itself) responds with can be shown as a table."""
+        found = self.subresource(subresource)
+        shows = subresource == "status" and found is not None and found.shows_tables
+        return bool(self.columns) and (shows or not subresource)
 
     def field_value(self, obj: Object, label: str) -> str:
         """Return the value of field *label* as selectors compare it; a missing one is the empty text."""

@@ -67,7 +67,7 @@ def decode(data: bytes) -> dict[str, Any]:
         obj.update(codec.read(message))
     except (ValueError, OverflowError, OSError, RecursionError) as error:  # a time out of range, embedded JSON
         raise ProtobufError(f"{envelope.kind}: {error}") from error
-    if envelope.kind.endswith("List"):
+    if "items" in codec.message.DESCRIPTOR.fields_by_name:
         obj.setdefault("items", [])
     return obj
 

@@ -77,6 +77,7 @@ KINDS = MappingProxyType(
         "policy_v1": frozenset({"Eviction"}) | _with_lists("PodDisruptionBudget"),
         "policy_v1beta1": frozenset({"Eviction"}),
         "apiregistration_v1": _with_lists("APIService"),
+        "apidiscovery_v2beta1": frozenset({"APIGroupDiscoveryList"}),
         "admissionregistration_v1beta1": _with_lists("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
         "certificates_v1alpha1": _with_lists("ClusterTrustBundle"),
         "discovery_v1": _with_lists("EndpointSlice"),
@@ -86,7 +87,18 @@ KINDS = MappingProxyType(
 """Kinds by definition file."""
 
 _SHARED = frozenset(
-    {"DeleteOptions", "List", "PartialObjectMetadata", "PartialObjectMetadataList", "Status", "WatchEvent"}
+    {
+        "APIGroup",
+        "APIGroupList",
+        "APIResourceList",
+        "APIVersions",
+        "DeleteOptions",
+        "List",
+        "PartialObjectMetadata",
+        "PartialObjectMetadataList",
+        "Status",
+        "WatchEvent",
+    }
 )
 _UNQUALIFIED = MappingProxyType({"": "core", "policy": "policy"})
 _GROUPS = frozenset(file.partition("_")[0] for file in KINDS)

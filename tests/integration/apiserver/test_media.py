@@ -207,19 +207,82 @@ def test_metadata_alone_and_tables_are_made_on_demand(api: Api, encoding: str) -
     assert "BOOKMARK" in {kind for kind, _ in events}
 
 
-@pytest.mark.parametrize("version", ["v2", "v2beta1"])
-def test_all_groups_come_in_one_document_of_the_version_asked_for_first(api: Api, version: str) -> None:
-    first = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
+def test_all_groups_come_in_one_document_of_the_version_asked_for_first(api: Api) -> None:
+    first = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
     other = "application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList"
     for path in ("/api", "/apis"):
         code, headers, body = api.raw("GET", path, headers={"Accept": f"{other}, {first}, application/json"})
         assert (code, headers["content-type"]) == (200, first)
-        assert json.loads(body)["apiVersion"] == f"apidiscovery.k8s.io/{version}"
+        assert json.loads(body)["apiVersion"] == "apidiscovery.k8s.io/v2beta1"
         assert api.raw("GET", path, headers={"Accept": other})[0] == 406
         plain = api.raw("GET", path, headers={"Accept": f"application/json;q=0.9,{first};q=0.2"})
         assert plain[1]["content-type"] == "application/json"
         assert api.raw("GET", path, headers={"Accept": f"{PROTOBUF}, */*"})[0] == 200
         assert yaml.safe_load(api.raw("GET", path, headers={"Accept": YAML})[2])["kind"].startswith("API")
+
+
+@pytest.mark.parametrize("path", ["/api", "/apis", "/api/v1", "/apis/events.k8s.io", "/apis/events.k8s.io/v1"])
+def test_discovery_has_a_protobuf_form(api: Api, path: str) -> None:
+    plain = api.ok("GET", path)
+
+    code, headers, body = api.raw("GET", path, headers={"Accept": PROTOBUF})
+
+    assert (code, headers["content-type"]) == (200, PROTOBUF)
+    found = apiproto.decode(body)
+    assert _filled(found) == _filled(plain)
+
+
+def test_aggregated_discovery_has_a_protobuf_form(api: Api) -> None:
+    aggregated = "g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
+    plain = api.ok("GET", "/apis", headers={"Accept": f"application/json;{aggregated}"})
+
+    code, headers, body = api.raw("GET", "/apis", headers={"Accept": f"{PROTOBUF};{aggregated}"})
+
+    assert (code, headers["content-type"]) == (200, f"{PROTOBUF};{aggregated}")
+    assert _filled(apiproto.decode(body)) == _filled(plain)
+
+
+def _filled(value: Any) -> Any:
+    """Return *value* without what is empty and without API versions, which JSON leaves out in places."""
+    if isinstance(value, dict):
+        return {name: _filled(content) for name, content in value.items() if content and name != "apiVersion"}
+    return [_filled(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("path", ["/api", "/apis", "/api/v1", "/apis/events.k8s.io/v1"])
+def test_discovery_has_no_table(api: Api, path: str) -> None:
+    code, error = api.call("GET", path, headers={"Accept": f"application/json;{TABLE}"})
+
+    assert code == 406
+    assert error["message"].startswith("only the following media types are accepted: application/json, ")
+
+
+REVIEW = ("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": {"nonResourceAttributes": {"path": "/"}}})
+
+
+@pytest.mark.parametrize(
+    ("path", "body"), [REVIEW, ("/api/v1/namespaces/default/serviceaccounts/default/token", {"spec": {}})]
+)
+def test_response_that_is_not_stored_has_no_table(api: Api, path: str, body: Any) -> None:
+    code, error = api.call("POST", path, body, headers={"Accept": f"application/json;{TABLE}"})
+    assert (code, error["reason"]) == (406, "NotAcceptable")
+    created = api.ok("POST", path, body, headers={"Accept": f"application/json;{TABLE},application/json"})
+    assert created["kind"] in ("SelfSubjectAccessReview", "TokenRequest")
+    partial = api.ok("POST", path, body, headers={"Accept": f"application/json;{PARTIAL}"})
+    assert partial["kind"] == "PartialObjectMetadata"
+
+
+def test_error_has_no_shape(api: Api) -> None:
+    _, headers, _ = api.raw("GET", f"{MAPS}/nope", headers={"Accept": f"{PROTOBUF};{PARTIAL}"})
+    assert headers["content-type"] == "application/json"
+    _, headers, _ = api.raw("GET", f"{MAPS}/nope", headers={"Accept": f"{PROTOBUF};{PARTIAL}, {YAML}"})
+    assert headers["content-type"] == YAML
+
+
+def test_version_is_json_only(api: Api) -> None:
+    assert api.call("GET", "/version", headers={"Accept": f"application/json;{TABLE}"})[0] == 200
+    code, headers, _ = api.raw("GET", "/version", headers={"Accept": YAML})
+    assert (code, headers["content-type"]) == (406, YAML)
 
 
 def test_the_document_about_the_api_is_json_or_protobuf(api: Api) -> None:

@@ -22,15 +22,15 @@ TABLE = (
         (f"{PROTOBUF},application/json", Format(PROTOBUF)),
         ("application/json;q=0.5,application/yaml", Format(YAML)),
         ("text/html,application/xml;q=0.9,*/*;q=0.8", Format()),
-        (TABLE, Format(JSON, "Table")),
+        (TABLE, Format(JSON, "Table", error_encoding=JSON)),
         (f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io,{JSON}", Format(JSON)),
         (
             f"{PROTOBUF};as=PartialObjectMetadata;v=v1;g=meta.k8s.io,{JSON}",
-            Format(PROTOBUF, "PartialObjectMetadata"),
+            Format(PROTOBUF, "PartialObjectMetadata", error_encoding=JSON),
         ),
         (
             "application/json;as=PartialObjectMetadataList;v=v1beta1;g=meta.k8s.io",
-            Format(JSON, "PartialObjectMetadataList", "v1beta1"),
+            Format(JSON, "PartialObjectMetadataList", "v1beta1", error_encoding=JSON),
         ),
         ("application/json;as=Nope;v=v1;g=meta.k8s.io,application/json", Format()),
         ("application/json;pretty=1", Format(pretty=True)),
@@ -38,6 +38,14 @@ TABLE = (
 )
 def test_negotiation(accept: str, expected: Format) -> None:
     assert media.negotiate(accept, watch=False, protobuf=True) == expected
+
+
+def test_table_of_a_resource_without_one_falls_back() -> None:
+    accept = f"{JSON};as=Table;v=v1;g=meta.k8s.io,{YAML}"
+
+    assert media.negotiate(accept, watch=False, protobuf=True, tables=False) == Format(YAML)
+    with pytest.raises(ApiError, match="only the following media types are accepted"):
+        media.negotiate(accept.partition(",")[0], watch=False, protobuf=True, tables=False)
 
 
 def test_kinds_without_protobuf_fall_back() -> None:
