@@ -1,7 +1,7 @@
-"""Make the Python modules of our ``.proto`` files, or check that they are current.
+"""Generate the Python modules of the ``.proto`` files, or check that they are current.
 
-``python tools/protogen.py`` writes ``X_pb2.py`` (and ``X_pb2.pyi`` where types are wanted) next to each ``X.proto``;
-``--check`` writes nothing and exits 1 when a module does not say what its ``.proto`` says. The check compares
+``python tools/protogen.py`` writes ``X_pb2.py`` (and ``X_pb2.pyi`` where type stubs are needed) next to each
+``X.proto``; ``--check`` writes nothing and exits 1 when a module does not match its ``.proto``. The check compares
 descriptors, not text, so another version of the compiler does not disturb it.
 """
 
@@ -19,7 +19,7 @@ from types import ModuleType
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 ROOT = Path(__file__).resolve().parent.parent
-# The generated check of the runtime's version would demand the newest runtime for definitions that every
+# The generated check of the runtime's version would demand the latest runtime for definitions that every
 # runtime since 4 can load; what matters is compared by --check.
 VERSION_CHECK = re.compile(
     r"^from google\.protobuf import runtime_version as _runtime_version\n|^_runtime_version\.[^)]*\)\n|"
@@ -30,15 +30,15 @@ VERSION_CHECK = re.compile(
 
 @dataclass(frozen=True)
 class Source:
-    """A tree with ``.proto`` files: its import root, where the files are, and whether type stubs are made."""
+    """A tree with ``.proto`` files: its import root, where the files are, and whether to generate type stubs."""
 
     root: Path
-    folder: str
+    directory: str
     stubs: bool = False
 
     @property
     def files(self) -> list[str]:
-        return [str(path.relative_to(self.root)) for path in sorted((self.root / self.folder).glob("*.proto"))]
+        return [str(path.relative_to(self.root)) for path in sorted((self.root / self.directory).glob("*.proto"))]
 
 
 SOURCES = (
@@ -50,16 +50,16 @@ SOURCES = (
 
 
 def compile_protos(source: Source, *arguments: str) -> None:
-    """Run the compiler over *source*; raise ``SystemExit`` with its complaint if it has one."""
+    """Run the compiler over *source*; raise ``SystemExit`` if it fails."""
     from grpc_tools import protoc  # type: ignore[import-untyped]  # a development tool: only this script needs it
 
     include = Path(protoc.__file__).parent / "_proto"
     if protoc.main(["protoc", f"-I{source.root}", f"-I{include}", *arguments, *source.files]):
-        raise SystemExit(f"protoc failed on {source.folder}")
+        raise SystemExit(f"protoc failed on {source.directory}")
 
 
 def generate(source: Source) -> None:
-    """Write the modules of *source* beside its ``.proto`` files."""
+    """Write the modules of *source* next to its ``.proto`` files."""
     stubs = (f"--pyi_out={source.root}",) if source.stubs else ()
     compile_protos(source, f"--python_out={source.root}", *stubs)
     for name in source.files:
@@ -68,14 +68,14 @@ def generate(source: Source) -> None:
 
 
 def stale(source: Source) -> list[str]:
-    """Return the ``.proto`` files of *source* whose module is missing or says something else."""
+    """Return the ``.proto`` files of *source* whose module is missing or differs."""
     sys.path.insert(0, str(source.root))
-    with tempfile.TemporaryDirectory() as folder:
-        wanted = Path(folder) / "wanted.binpb"
-        compile_protos(source, f"--descriptor_set_out={wanted}")
+    with tempfile.TemporaryDirectory() as directory:
+        expected = Path(directory) / "expected.binpb"
+        compile_protos(source, f"--descriptor_set_out={expected}")
         for name in source.files:  # options of fields are read only once their definitions are loaded
             load(name)
-        files = FileDescriptorSet.FromString(wanted.read_bytes()).file
+        files = FileDescriptorSet.FromString(expected.read_bytes()).file
     return [file.name for file in files if not is_current(file)]
 
 
@@ -87,19 +87,19 @@ def load(name: str) -> ModuleType | None:
         return None
 
 
-def is_current(wanted: FileDescriptorProto) -> bool:
-    """Tell whether the checked-in module describes exactly *wanted*."""
+def is_current(expected: FileDescriptorProto) -> bool:
+    """Return whether the checked-in module describes exactly *expected*."""
     found = FileDescriptorProto()
-    module = load(wanted.name)
+    module = load(expected.name)
     if module is None:
         return False
     module.DESCRIPTOR.CopyToProto(found)
-    for file in (found, wanted):  # the compiler fills these in, the runtime does not
+    for file in (found, expected):  # the compiler fills these in, the runtime does not
         for message in file.message_type:
             clear_json_names(message)
         for extension in file.extension:
             extension.ClearField("json_name")
-    return found == wanted
+    return found == expected
 
 
 def clear_json_names(message: object) -> None:
