@@ -54,8 +54,8 @@ class Kind:
     """Members of the other version of the same objects → members of this one."""
     blank: Object
     """What an object has before anyone wrote a field."""
-    ignored: frozenset[str] = frozenset()
-    """Members that the request cannot change, so it owns none of them."""
+    ignored: tuple[tuple[str, ...], ...] = ()
+    """Paths of fields that the request cannot change, so it owns none of them."""
 
 
 def read(entries: Any) -> list[Entry] | None:
@@ -100,8 +100,7 @@ def current(new: Object, live: Object, *, whole: bool) -> list[Entry]:
 
 def updated(kind: Kind, live: Object, new: Object, entries: list[Entry], who: Entry) -> list[Entry]:
     """Return the entries after *who* wrote *new* where *live* was."""
-    changed, removed = fieldsets.added(new, live, kind.shape)
-    changed, removed = (_without(fields, kind.ignored) for fields in (changed, removed))
+    changed, removed = (_without(fields, kind.ignored) for fields in fieldsets.added(new, live, kind.shape))
     if not changed and not removed:
         return entries
     own = next((entry for entry in entries if entry.same_manager(who)), None)
@@ -141,7 +140,7 @@ def applied(
             merged.setdefault("metadata", {})
     except fieldsets.Unmergeable as error:
         raise ApiError(500, "", f"failed to create typed patch object: {error}") from error
-    changed, removed = fieldsets.added(merged, live, shape)
+    changed, removed = (_without(fields, kind.ignored) for fields in fieldsets.added(merged, live, shape))
     disputed = difference(changed, undisputed)
     conflicts = [(entry, both) for entry in others if (both := intersection(_in_version(kind, entry), disputed))]
     if conflicts and not force:
@@ -226,10 +225,19 @@ def _renamed(kind: Kind, entry: Entry, fields: FieldSet) -> FieldSet:
     return {names.get(element, element): below for element, below in fields.items()}
 
 
-def _without(fields: FieldSet, members: frozenset[str]) -> FieldSet:
-    if not members:
+def _without(fields: FieldSet, paths: tuple[tuple[str, ...], ...]) -> FieldSet:
+    for path in paths:
+        fields = _without_path(fields, path)
+    return fields
+
+
+def _without_path(fields: FieldSet, path: tuple[str, ...]) -> FieldSet:
+    element, rest = f"f:{path[0]}", path[1:]
+    if element not in fields:
         return fields
-    return {element: below for element, below in fields.items() if element[2:] not in members}
+    below = _without_path(fields[element], rest) if rest else {}
+    left = {name: found for name, found in fields.items() if name != element}
+    return {**left, element: below} if below else left
 
 
 def _conflict(conflicts: list[tuple[Entry, FieldSet]]) -> ApiError:

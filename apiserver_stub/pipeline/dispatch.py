@@ -12,6 +12,7 @@ from apiserver_stub.pipeline.error_responses import PlainNotFound
 from apiserver_stub.reply import Rendered, Reply, render
 from apiserver_stub.request import Request, RequestInfo, check_method
 from apiserver_stub.resources import Resource
+from apiserver_stub.resources.registry import Deprecation
 from apiserver_stub.status import method_not_allowed, no_such_resource
 from apiserver_stub.verbs.create import create
 from apiserver_stub.verbs.delete import delete, delete_collection
@@ -20,6 +21,7 @@ from apiserver_stub.verbs.lists import list_objects
 from apiserver_stub.verbs.patch import patch
 from apiserver_stub.verbs.reserving import reserving
 from apiserver_stub.verbs.update import update
+from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
@@ -53,6 +55,8 @@ async def dispatch(server: ApiServer, request: Request, resource: Resource | Non
     if not resource.namespaced and info.namespace and resource.plural != "namespaces":
         raise no_such_resource()
     verb = _verb(request, resource)
+    if resource.deprecation is not None:
+        note_deprecation(request, resource, resource.deprecation)
     if resource.strategy.reserves:
         reply = await reserving(verb, server, request, resource)
     else:
@@ -60,6 +64,13 @@ async def dispatch(server: ApiServer, request: Request, resource: Resource | Non
     if info.verb == "create" and resource.plural == "namespaces" and reply.record is not None:
         await fill_namespace(server, reply.record.key)
     return render(reply, request, resource)
+
+
+def note_deprecation(request: Request, resource: Resource, deprecation: Deprecation) -> None:
+    """Warn the client that *request* is for a deprecated API version, and annotate the audit event."""
+    request.warnings.append(resource.deprecation_warning)
+    prefix = identity.current().api_domain
+    request.annotations |= {f"{prefix}/deprecated": "true", f"{prefix}/removed-release": deprecation.removal}
 
 
 def streams(resource: Resource, info: RequestInfo, method: str) -> bool:

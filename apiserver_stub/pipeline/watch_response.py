@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from apiserver_stub.authn.chain import sub_protocols
+from apiserver_stub.pipeline.dispatch import note_deprecation
 from apiserver_stub.status import bad_request, method_not_allowed
 from apiserver_stub.transport import response_writer
 from apiserver_stub.verbs.watch import Watch
@@ -42,7 +44,11 @@ async def run(
     if named > server.store.revision_of(resource.storage):
         await server.store.catch_up(resource.storage, named)  # another server has told of it
     watch = Watch(server, request, resource)
-    response = _response(http, watch)
+    if trail is not None:
+        request.annotations = trail.event.annotations
+    if resource.deprecation is not None:
+        note_deprecation(request, resource, resource.deprecation)
+    response = _response(http, watch, request.warnings)
     if trail is not None:
         await trail.started(200)
     await response.prepare(http)
@@ -75,12 +81,14 @@ async def run(
     return response
 
 
-def _response(http: web.BaseRequest, watch: Watch) -> web.StreamResponse:
+def _response(http: web.BaseRequest, watch: Watch, warnings: Sequence[str]) -> web.StreamResponse:
     """Return what the client asks for: a stream, or where it upgrades the connection, messages.
 
     :raises ApiError: 400, the connection cannot be upgraded.
     """
     headers = response_writer.headers_of(http, watch.content_type)
+    for text in response_writer.fitting(warnings):
+        headers.add("Warning", response_writer.warning(text))
     if http.headers.get("Upgrade", "").lower() != "websocket":
         response = web.StreamResponse(headers=headers)
         response.enable_chunked_encoding()

@@ -109,6 +109,7 @@ def resources(options: Options) -> list[Resource]:
                 categories=("api-extensions",),
                 metadata_rules=_METADATA_RULES,
                 subresource_rules=MetadataRules(whole=0, changes=0),
+                reset_fields={"status": ("spec", "metadata")},
                 strategy=PolicyStrategy(),
                 subresources=(Subresource("status"),),
                 columns=(NAME, validations, AGE),

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import base64
-import re
 from typing import TYPE_CHECKING
 
 from apiserver_stub import objects
+from apiserver_stub.defaulting.table import Defaults
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
-from apiserver_stub.status import Cause, forbidden_value, invalid_value, not_supported, required
+from apiserver_stub.status import Cause
+from apiserver_stub.validation.api_services import (
+    GROUP_LIMIT,
+    api_service_name_problems,
+    validate_api_service,
+    validate_api_service_status,
+)
 from apiserver_stub.validation.metadata import MetadataRules
-from apiserver_stub.validation.names import path_problems, subdomain_problems
 from nodeagent.base import identity
 from nodeagent.base.identity import Identity
 
@@ -20,15 +24,8 @@ if TYPE_CHECKING:
     from apiserver_stub.options import Options
 
 GROUP = "apiregistration"
-_GROUP_LIMIT, _VERSION_LIMIT = 20_000, 1_000
-_STATUSES = ("False", "True", "Unknown")
-_VERSION = r"[a-z]([-a-z0-9]*[a-z0-9])?"
-_VERSION_RULE = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
-    f"and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '{_VERSION}')"
-)
-_KEPT_HERE = "this group is always served by the API server itself and never passed on to a service"
 DEFAULT_PORT = 443
+DEFAULTS = Defaults(below={"spec": Defaults(below={"service": Defaults({"port": DEFAULT_PORT})})})
 _PLAIN = {"": 18000, "apps": 17800, "autoscaling": 17500, "batch": 17400, "policy": 17100}
 _QUALIFIED = {
     "events": 17750,
@@ -62,52 +59,21 @@ _STAGES = {"v1": 15, "v1beta1": 9, "v1alpha1": 1}
 
 
 class ApiServiceStrategy(Strategy):
-    """It is named after its group version; a local one is always available, of others it is found out."""
+    """API services, named after their group version; local ones are always available."""
 
     status_keeps = ("labels", "annotations", "finalizers", "ownerReferences")
 
     def default(self, new: Object) -> None:
-        service = dig(new, ("spec", "service"))
-        if isinstance(service, dict) and service.get("port") is None:
-            service["port"] = DEFAULT_PORT
+        DEFAULTS.apply(new)
 
     def prepare_create(self, new: Object) -> None:
         new["status"] = local_status() if is_local(new) else {}
 
     def validate(self, new: Object) -> list[Cause]:
-        return _named_after_group_version(new) + self._check_spec(new)
+        return validate_api_service(new.get("spec") or {})
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        if subresource == "status":
-            return [
-                not_supported(f"status.conditions[{index}].status", item.get("status") or "", _STATUSES)
-                for index, item in enumerate(dig(new, ("status", "conditions")) or ())
-                if item.get("status") not in _STATUSES
-            ]
-        return self.validate(new)
-
-    def _check_spec(self, new: Object) -> list[Cause]:
-        spec = new.get("spec") or {}
-        group, version = spec.get("group") or "", spec.get("version") or ""
-        causes = []
-        if not group and version != "v1":
-            causes.append(required("spec.group", "only v1 may have an empty group and it better be legacy kube"))
-        if group:
-            causes += [invalid_value("spec.group", group, problem) for problem in subdomain_problems(group)]
-        causes += [invalid_value("spec.version", version, problem) for problem in _version_problems(version)]
-        for name, limit in (("groupPriorityMinimum", _GROUP_LIMIT), ("versionPriority", _VERSION_LIMIT)):
-            value = spec.get(name) or 0
-            if not 0 < value <= limit:
-                causes.append(invalid_value(f"spec.{name}", value, f"must be positive and less than {limit}"))
-        if not is_local(new):
-            return causes + _service_problems(spec)
-        if spec.get("caBundle"):
-            size = len(base64.b64decode(spec["caBundle"]))
-            causes.append(invalid_value("spec.caBundle", f"{size} bytes", "local APIServices may not have a caBundle"))
-        if spec.get("insecureSkipTLSVerify"):
-            detail = "local APIServices may not have insecureSkipTLSVerify"
-            causes.append(invalid_value("spec.insecureSkipTLSVerify", True, detail))
-        return causes
+        return validate_api_service_status(new.get("status") or {}) if subresource else self.validate(new)
 
 
 def is_local(obj: Object) -> bool:
@@ -151,7 +117,7 @@ def priorities(group: str, version: str, names: Identity | None = None) -> tuple
 def order(group: str, version: str) -> tuple[int, int]:
     """Return by what group versions are sorted in discovery: the registration itself first, then by priority."""
     if group == identity.current().group(GROUP):
-        return -_GROUP_LIMIT, 0
+        return -GROUP_LIMIT, 0
     group_priority, version_priority = priorities(group, version) or (0, 0)
     return -group_priority, -version_priority
 
@@ -173,7 +139,8 @@ def resources(options: Options) -> list[Resource]:
             subresources=(Subresource("status", shows_tables=False),),
             columns=(NAME, Column("Service", _service), Column("Available", _available), AGE),
             unconditional_update=False,
-            name_problems=path_problems,
+            object_name_problems=_name_problems,
+            reset_fields={"status": ("spec", "metadata")},
         )
     ]
 
@@ -184,30 +151,8 @@ def _short(group: str, names: Identity) -> str | None:
     return next((short for short in _QUALIFIED if names.group(short) == group), None)
 
 
-def _named_after_group_version(obj: Object) -> list[Cause]:
-    spec, name = obj.get("spec") or {}, obj["metadata"].get("name") or ""
-    wanted = f"{spec.get('version') or ''}.{spec.get('group') or ''}"
-    if not name or name == wanted:
-        return []
-    return [invalid_value("metadata.name", name, f'must be `spec.version+"."+spec.group`: "{wanted}"')]
-
-
-def _service_problems(spec: Object) -> list[Cause]:
-    service = spec["service"]
-    causes = [required(f"spec.service.{name}") for name in ("namespace", "name") if not service.get(name)]
-    if not 0 < (port := service.get("port") or 0) <= 65535:
-        detail = "port is not valid: must be between 1 and 65535, inclusive"
-        causes.append(invalid_value("spec.service.port", port, detail))
-    if spec.get("insecureSkipTLSVerify") and spec.get("caBundle"):
-        causes.append(invalid_value("spec.insecureSkipTLSVerify", True, "may not be true if caBundle is present"))
-    if (spec.get("group") or "") in kept_here():
-        causes.append(forbidden_value("spec.service", _KEPT_HERE))
-    return causes
-
-
-def _version_problems(version: str) -> list[str]:
-    problems = [] if len(version) <= 63 else ["must be no more than 63 characters"]
-    return problems if re.fullmatch(_VERSION, version) else [*problems, _VERSION_RULE]
+def _name_problems(name: str, obj: Object) -> list[str]:
+    return api_service_name_problems(name, obj.get("spec") or {})
 
 
 def _service(obj: Object) -> str:

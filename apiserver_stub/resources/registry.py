@@ -21,6 +21,7 @@ STANDARD_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch"
 
 PROXY_VERBS = ("create", "delete", "get", "patch", "update")
 
+NameProblems = Callable[[str], list[str]]
 ActionHandler = Callable[["ApiServer", "Request", "Resource"], Any]
 
 
@@ -144,6 +145,19 @@ class Strategy:
         """Change an object that stays for a while after its deletion."""
 
 
+def any_name_problems(name: str) -> list[str]:
+    """Accept *name*; only the rules for segments of URL paths remain."""
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Deprecation:
+    """The releases that deprecated an API version, and that do not serve it any more."""
+
+    release: str
+    removal: str
+
+
 @dataclass(frozen=True, eq=False)
 class Resource:
     """One resource of one group version."""
@@ -175,8 +189,14 @@ class Resource:
     create_on_update: bool = False
     unconditional_update: bool = True
     returns_deleted: bool = False
-    name_problems: Callable[[str], list[str]] = subdomain_problems
+    name_problems: NameProblems = subdomain_problems
     """Says why a text can be no name of this kind."""
+    object_name_problems: Callable[[str, Object], list[str]] | None = None
+    """Rule for names that depends on the object; replaces *name_problems*."""
+    deprecation: Deprecation | None = None
+    """Set for an API version that later releases do not serve."""
+    reset_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Subresource (empty: the object itself) → fields that its updates do not change, where these are not the usual."""
     metadata_rules: MetadataRules = KIND_RULES
     """How often the rules of the kind repeat the rules for metadata."""
     subresource_rules: MetadataRules = STATUS_RULES
@@ -195,6 +215,19 @@ class Resource:
     @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def deprecation_warning(self) -> str:
+        """Return the warning about a deprecated API version; empty for others."""
+        if self.deprecation is None:
+            return ""
+        release, removal = self.deprecation.release, self.deprecation.removal
+        return f"{self.api_version} {self.kind} is deprecated in v{release}+, unavailable in v{removal}+"
+
+    def name_rule(self, obj: Object) -> NameProblems:
+        """Return the rule for the name of *obj*."""
+        rule = self.object_name_problems
+        return self.name_problems if rule is None else lambda name: rule(name, obj)
 
     @property
     def head(self) -> bytes:

@@ -166,6 +166,7 @@ def resources(options: Options) -> list[Resource]:
             namespaced=False,
             metadata_rules=MetadataRules(whole=2, changes=0),
             subresource_rules=MetadataRules(whole=2, changes=0),
+            reset_fields={"status": ("spec", "metadata")},
             strategy=AttachmentStrategy(),
             subresources=(Subresource("status"),),
             columns=(

@@ -1,4 +1,4 @@
-"""Cluster trust bundles: the anchors of a signer, for whoever has to believe it."""
+"""Cluster trust bundles: the trust anchors of a signer."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import NAME, at
-from apiserver_stub.resources.registry import Resource, Strategy
-from apiserver_stub.status import Cause, invalid_value
-from apiserver_stub.validation.names import path_problems
+from apiserver_stub.resources.registry import Deprecation, Resource, Strategy
+from apiserver_stub.status import Cause
+from apiserver_stub.validation.signers import trust_bundle_name_problems
+from apiserver_stub.validation.trust_bundles import validate_bundle, validate_bundle_update
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
@@ -16,33 +17,17 @@ if TYPE_CHECKING:
 
 
 class TrustBundleStrategy(Strategy):
-    """A bundle of a signer is named after it; the signer stays; the bundle holds certificates."""
+    """Trust anchors of a signer, or of none."""
 
     def validate(self, new: Object) -> list[Cause]:
-        from cryptography import x509
-
-        spec, name = new.get("spec") or {}, new["metadata"].get("name") or ""
-        signer, causes = spec.get("signerName") or "", []
-        prefix = signer.replace("/", ":") + ":"
-        if signer and not name.startswith(prefix):
-            detail = f"ClusterTrustBundle for signerName {signer} must be named with prefix {prefix}"
-            causes.append(invalid_value("metadata.name", name, detail))
-        if not signer and ":" in name:
-            detail = 'ClusterTrustBundle without signer name must not have ":" in its name'
-            causes.append(invalid_value("metadata.name", name, detail))
-        try:
-            x509.load_pem_x509_certificates(str(spec.get("trustBundle") or "").encode())
-        except ValueError:
-            causes.append(
-                invalid_value("spec.trustBundle", "<value omitted>", "at least one trust anchor must be provided")
-            )
-        return causes
+        return validate_bundle(new.get("spec") or {})
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        causes, path = self.validate(new), ("spec", "signerName")
-        if (dig(new, path) or "") != (dig(old, path) or ""):
-            causes.append(invalid_value("spec.signerName", dig(new, path) or "", "field is immutable"))
-        return causes
+        return validate_bundle_update(new.get("spec") or {}, old.get("spec") or {})
+
+
+def _name_problems(name: str, bundle: Object) -> list[str]:
+    return trust_bundle_name_problems(name, dig(bundle, ("spec", "signerName")) or "")
 
 
 def resources(options: Options) -> list[Resource]:
@@ -58,6 +43,8 @@ def resources(options: Options) -> list[Resource]:
             strategy=TrustBundleStrategy(),
             columns=(NAME, at("SignerName", "spec.signerName", default="")),
             fields={"spec.signerName": ("spec", "signerName")},
-            name_problems=path_problems,
+            object_name_problems=_name_problems,
+            deprecation=Deprecation("1.29", "1.32"),
+            unconditional_update=False,
         )
     ]

@@ -130,10 +130,11 @@ def kind_of(resource: Resource, subresource: str) -> Kind | None:
     if shape is None:
         return None
     blank: Object = {"metadata": {}, **shape.blank()}
-    ignored: frozenset[str] = frozenset()
+    reset: tuple[str, ...] = ()
     if resource.subresource("status") is not None:
-        ignored = frozenset(["spec"] if subresource == "status" else ["status"])
-    return Kind(shape, resource.api_version, resource.member_names, blank, ignored)
+        reset = ("spec",) if subresource == "status" else ("status",)
+    paths = tuple(tuple(field.split(".")) for field in resource.reset_fields.get(subresource, reset))
+    return Kind(shape, resource.api_version, resource.member_names, blank, paths)
 
 
 @lru_cache(maxsize=512)

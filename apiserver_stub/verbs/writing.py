@@ -9,9 +9,11 @@ from apiserver_stub import media, objects, schema
 from apiserver_stub.admission import Call
 from apiserver_stub.checking import Findings, Misfit, check, repeated, type_name
 from apiserver_stub.objects import Object
+from apiserver_stub.resources.registry import any_name_problems
 from apiserver_stub.status import ApiError, Cause, bad_request, conflict, invalid, modified
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.validation.metadata import validate_field_manager, validate_metadata, validate_metadata_update
+from apiserver_stub.validation.names import path_problems
 from apiserver_stub.verbs.reserving import reserve
 from apiserver_stub.verbs.revisions import version_of
 from apiserver_stub.verbs.tracking import put, track_create, track_update
@@ -176,8 +178,11 @@ async def prepare_new(
     _drop_repeated_owners(request, metadata, " after mutating admission happens")
     if strategy.reserves:
         await reserve(server, request, resource, obj, None)
-    causes = validate_metadata(metadata, resource.name_problems, resource.metadata_rules)
+    rule = resource.name_rule(obj)
+    causes = validate_metadata(metadata, rule, resource.metadata_rules)
     causes += strategy.validate(obj)
+    if rule is any_name_problems and not causes:
+        causes = validate_metadata(metadata, path_problems, resource.metadata_rules)
     if causes:
         raise invalid(
             resource.group, resource.kind, metadata.get("name") or "", causes, grouped=resource.group_in_errors
@@ -291,7 +296,7 @@ async def plan_update(
         if goes or not info.subresource:
             await reserve(server, request, resource, None if goes else new, old)
     rules = resource.subresource_rules if info.subresource else resource.metadata_rules
-    causes = validate_metadata_update(new["metadata"], before, resource.name_problems, rules)
+    causes = validate_metadata_update(new["metadata"], before, resource.name_rule(new), rules)
     causes += strategy.validate_update(new, old, info.subresource)
     if causes:
         raise invalid(resource.group, resource.kind, name, causes, grouped=resource.group_in_errors)

@@ -15,6 +15,8 @@ from tests.differential.client import Connection, Response
 from tests.differential.edits import Json
 
 CONNECTIONS = 8
+_WITH_CONDITIONS = ("apiservices",)
+_ATTEMPTS, _PAUSE_SECONDS = 100, 0.1
 _PATCHES = {
     "json": "application/json-patch+json",
     "merge": "application/merge-patch+json",
@@ -75,9 +77,18 @@ class Runner:
                 if response.code != 201:
                     raise AssertionError(f"base {number} of {self.resource.name}: {response.code} {response.body}")
                 path = f"{self.resource.path}/{base_name(base, number)}"
-                self.stored[number] = (await connection.request("GET", path)).body
+                self.stored[number] = await self._settled(connection, path)
         finally:
             connection.close()
+
+    async def _settled(self, connection: Connection, path: str) -> Json:
+        """Return the object at *path*, with the conditions that a controller of the server sets."""
+        for _ in range(_ATTEMPTS):
+            obj = (await connection.request("GET", path)).body
+            if self.resource.plural not in _WITH_CONDITIONS or (obj.get("status") or {}).get("conditions"):
+                return obj
+            await asyncio.sleep(_PAUSE_SECONDS)
+        raise AssertionError(f"{path} has no conditions")
 
     async def _delete(self) -> None:
         connection = self.target.connect()

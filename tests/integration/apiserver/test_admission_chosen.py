@@ -338,12 +338,12 @@ async def test_without_its_gate_the_plugin_that_denies_such_pods_is_refused(tmp_
 
 
 @pytest.mark.row("admission.CertificateApproval", "admission.CertificateSigning")
-def test_signers_are_served_by_who_may(api: Api, limited: Api) -> None:
+def test_signers_are_served_by_who_may(server: Server, api: Api, limited: Api) -> None:
     spec = signing_request(signerName="example.com/own")
     path = f"{CERTIFICATES}/v1/certificatesigningrequests"
     name = api.ok("POST", path, {"metadata": {"generateName": "csr-"}, "spec": spec})["metadata"]["name"]
     approved = {"status": {"conditions": [{"type": "Approved", "status": "True", "reason": "R"}]}}
-    certificate = base64.b64encode(b"-----BEGIN CERTIFICATE-----").decode()
+    certificate = base64.b64encode(Path(server.ready["caFile"]).read_bytes()).decode()
     signed = {"status": {"certificate": certificate}}
 
     approving = refused(limited, "PATCH", f"{path}/{name}/approval", approved, content_type=MERGE)
@@ -374,9 +374,19 @@ def test_anchors_of_a_signer_are_published_by_who_may(server: Server, api: Api, 
     assert text.endswith('user not permitted to attest for signerName "other.com/ca"')
     limited.ok("POST", path, bundle("anybody"))
     api.ok("POST", path, bundle("other.com:ca:a", signerName="other.com/ca"))
-    other = {"spec": {"trustBundle": pem + pem}}
+    other = {"metadata": {"labels": {"a": "b"}}}
     text = refused(limited, "PATCH", f"{path}/other.com:ca:a", other, content_type=MERGE)
     assert text.endswith('user not permitted to attest for signerName "other.com/ca"')
+
+
+@pytest.mark.parametrize("query", ["", "?watch=true&timeoutSeconds=1"])
+def test_requests_for_a_deprecated_version_are_answered_with_a_warning(api: Api, query: str) -> None:
+    code, headers, _ = api.raw("GET", f"{CERTIFICATES}/v1alpha1/clustertrustbundles{query}")
+
+    assert code == 200
+    assert headers["warning"] == (
+        '299 - "certificates.k8s.io/v1alpha1 ClusterTrustBundle is deprecated in v1.29+, unavailable in v1.32+"'
+    )
 
 
 @pytest.mark.row("admission.ValidatingAdmissionPolicy")

@@ -20,11 +20,22 @@ def kind(version: str, name: str, **changes: Any) -> Kind:
     return Kind(shape, version, **{"member_names": {}, "blank": blank, **changes})
 
 
-POD = kind("v1", "Pod", ignored=frozenset(["status"]))
+POD = kind("v1", "Pod", ignored=(("status",),))
 
 
 def who(name: str, operation: str = UPDATE, time: str = "2026-11-21T00:00:00Z", version: str = "v1") -> Entry:
     return Entry(name, operation, version, "", time, {})
+
+
+def test_reset_fields_are_neither_owned_nor_in_conflict() -> None:
+    reset = kind("v1", "Pod", ignored=(("status",), ("spec", "nodeName")))
+    live = {**pod(), "spec": {"nodeName": "a", "hostname": "h"}, "status": {"phase": "Running"}}
+    config = {**pod(), "spec": {"nodeName": "b", "subdomain": "s"}, "status": {"phase": "Failed"}}
+    entries = [ownership.before_first_apply(reset, live)]
+
+    _, found = ownership.applied(reset, live, config, entries, who("a", APPLY), force=False)
+
+    assert found[-1].fields == {"f:spec": {"f:subdomain": fieldsets.LEAF}}
 
 
 def pod(*containers: dict[str, Any], **labels: str) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from apiserver_stub.schema import of
 from nodeagent.base.identity import Identity
 
 (RESOURCE,) = resources(parse([]))
-RULES = RESOURCE.strategy
+RULES, NAMES = RESOURCE.strategy, RESOURCE.object_name_problems
+assert NAMES is not None
 ELSEWHERE = {"namespace": "n", "name": "s", "port": 443}
 
 
@@ -39,7 +40,6 @@ def test_a_local_one_is_available_from_the_start() -> None:
 @pytest.mark.parametrize(
     ("new", "field", "text"),
     [
-        (service("other"), "metadata.name", 'must be `spec.version+"."+spec.group`: "v1.example.com"'),
         (service("v2.", group="", version="v2"), "spec.group", "only v1 may have an empty group"),
         (service("v1.A", group="A"), "spec.group", "a lowercase RFC 1123 subdomain must consist"),
         (service("1.example.com", version="1"), "spec.version", "a DNS-1035 label must consist"),
@@ -56,7 +56,6 @@ def test_a_local_one_is_available_from_the_start() -> None:
             "spec.insecureSkipTLSVerify",
             "may not be true if caBundle is present",
         ),
-        (service("v1.", group="", service=ELSEWHERE), "spec.service", "Forbidden: this group is always served by"),
     ],
 )
 def test_what_makes_no_sense_is_refused(new: dict[str, Any], field: str, text: str) -> None:
@@ -65,8 +64,15 @@ def test_what_makes_no_sense_is_refused(new: dict[str, Any], field: str, text: s
     assert text in cause.message
 
 
-def test_the_core_group_has_no_name() -> None:
+def test_name_is_that_of_the_group_version() -> None:
+    assert NAMES("v1.example.com", service()) == []
+    assert NAMES("other", service()) == ['must be `spec.version+"."+spec.group`: "v1.example.com"']
+    assert NAMES("a/b", service()) == ["may not contain '/'"]
+
+
+def test_core_group_has_no_name_and_may_have_a_service() -> None:
     assert RULES.validate(service("v1.", group="")) == []
+    assert RULES.validate(service("v1.", group="", service=ELSEWHERE)) == []
 
 
 def test_a_service_may_come_go_and_move_and_its_port_is_that_of_https() -> None:
