@@ -41,6 +41,7 @@ class ChangeFeed:
         self._collections = [store.collection(name) for name in names]
         self._positions: dict[str, int] = {}
         self._armed: dict[str, asyncio.Future[None]] = {}
+        self._unarmed = list(self._collections)
         self._changed = asyncio.Event()
         self._lock = asyncio.Lock()
         self._work = 0
@@ -51,7 +52,8 @@ class ChangeFeed:
             while True:
                 self._changed.clear()
                 await self.catch_up()
-                for collection in self._collections:
+                unarmed, self._unarmed = self._unarmed, []
+                for collection in unarmed:
                     self._arm(collection)
                 await self._changed.wait()
         finally:
@@ -61,29 +63,30 @@ class ChangeFeed:
 
     async def catch_up(self) -> None:
         """Pass on what readers of the store saw when this was called."""
-        if self._is_current():
+        positions = self._positions
+        behind = [(item, item.end) for item in self._collections if positions.get(item.name) != item.end]
+        if not behind:
             return
         async with self._lock:
-            ends = {collection.name: collection.end for collection in self._collections}
             if not self._positions:
                 await self._load()
-            for collection in self._collections:
+            for collection, end in behind:
                 try:
-                    await self._read(collection, ends[collection.name])
+                    await self._read(collection, end)
                 except Compacted:
                     await self._load()
 
-    def _is_current(self) -> bool:
-        positions = self._positions
-        return bool(positions) and all(positions[item.name] == item.end for item in self._collections)
-
     def _arm(self, collection: Collection) -> None:
-        armed = self._armed.get(collection.name)
+        """Wait for the next change of a collection that was read to its end."""
         if collection.end != self._positions.get(collection.name):  # None while the feed starts over.
-            self._changed.set()
-        elif armed is None or armed.done():
+            self._note(collection)
+        else:
             waiter = self._armed[collection.name] = collection.next_change()
-            waiter.add_done_callback(lambda _: self._changed.set())
+            waiter.add_done_callback(lambda _: self._note(collection))
+
+    def _note(self, collection: Collection) -> None:
+        self._unarmed.append(collection)
+        self._changed.set()
 
     async def _load(self) -> None:
         self._positions = {}
