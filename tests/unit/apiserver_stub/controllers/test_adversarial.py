@@ -6,8 +6,10 @@ harness fails it for that. The clock is stepped, so the number of writes in a le
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
+from ipaddress import ip_network
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 
 from apiserver_stub.admission.quota.ledger import Ledger
 from apiserver_stub.authz.aggregation import keep_aggregated
+from apiserver_stub.controllers import own_service, service_repair
 from apiserver_stub.controllers.api_services import Registration
 from apiserver_stub.controllers.disruption import DisruptionBudgets
 from apiserver_stub.controllers.garbage import FOREGROUND, ORPHAN, GarbageCollector
@@ -25,7 +28,9 @@ from apiserver_stub.controllers.node_certificates import NodeCertificates
 from apiserver_stub.controllers.node_taints import NodeTaints
 from apiserver_stub.controllers.quotas import ResourceQuotas
 from apiserver_stub.controllers.scheduler import Scheduler
+from apiserver_stub.controllers.service_repair import Repair
 from apiserver_stub.controllers.volume_protection import VolumeProtection
+from apiserver_stub.resources.service_addresses import ServiceAddresses
 from apiserver_stub.status import ApiError
 from nodeagent.base.tls import KeyPair
 from nodeagent.testing import FakeClock
@@ -264,3 +269,54 @@ async def test_object_that_conflicts_each_time_is_retried_with_growing_pauses(
             await clock.advance(1)
 
     assert 0 < attempts <= 25 * objects_processed
+
+
+async def test_repair_of_many_conflicting_services_yields_and_bounds_its_events(store: MeteredStore) -> None:
+    server = make_server(store)
+    addresses = ServiceAddresses([ip_network("10.0.0.0/24")], range(30000, 30100))
+    for number in range(2 * MANY):
+        spec = {"type": "NodePort", "clusterIPs": ["10.0.0.7"], "ports": [{"port": 1, "nodePort": 30001}]}
+        store.put("core/services", {"metadata": named(f"s{number}", "n"), "spec": spec})
+    written = store.writes
+    meter = asyncio.ensure_future(store.count_turns())
+
+    await Repair(server, addresses).once()
+
+    meter.cancel()
+    await asyncio.gather(meter, return_exceptions=True)
+    assert len(store.collection("core/events")) <= 2 * 200
+    assert store.writes - written <= 2 * 200 + 2
+
+
+async def test_repair_goes_on_after_a_malformed_service(
+    store: MeteredStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(service_repair, "REPAIR_SECONDS", 0)
+    repair = Repair(make_server(store), ServiceAddresses([ip_network("10.0.0.0/24")], range(30000, 30100)))
+    store.put("core/services", {"metadata": named("odd", "n"), "spec": 5})
+
+    async with running(store, repair.run()):
+        while len(caplog.records) < 2:
+            await asyncio.sleep(0)
+
+    assert {record.message for record in caplog.records} == {"Failed to repair Service ranges"}
+
+
+async def test_malformed_own_service_does_not_end_its_controller(
+    store: MeteredStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(own_service, "_RENEW_SECONDS", 0)
+    server = make_server(store)
+    server.address = "127.0.0.1:6443"
+    await service_repair.repair_service_ranges(server)
+    odd = {"metadata": named("kubernetes", "default"), "spec": 5}
+    store.put("core/services", odd)
+
+    async with running(store, own_service.keep_announced(server)):
+        while not caplog.records:
+            await asyncio.sleep(0)
+        store.remove("core/services", "default/kubernetes")
+        while store.read("core/services", "default/kubernetes") is None:
+            await asyncio.sleep(0)
+
+    assert store.read("core/services", "default/kubernetes")["spec"]["ports"][0]["targetPort"] == 6443
