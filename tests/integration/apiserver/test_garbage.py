@@ -206,3 +206,20 @@ def test_the_server_announces_itself(tmp_path: Path) -> None:
             server.start()
     finally:
         server.stop()
+
+
+def test_contents_of_namespaces_come_back(api: Api, namespace: str) -> None:
+    root = f"/api/v1/namespaces/{namespace}"
+    authority = api.ok("GET", f"{root}/configmaps/kube-root-ca.crt")["data"]
+    for path in ("serviceaccounts/default", "configmaps/kube-root-ca.crt"):
+        api.ok("DELETE", f"{root}/{path}")
+        eventually(lambda path=path: not gone(api, f"{root}/{path}"))
+    api.ok("PATCH", f"{root}/configmaps/kube-root-ca.crt", {"data": {"ca.crt": "other"}}, content_type=MERGE)
+    eventually(lambda: api.ok("GET", f"{root}/configmaps/kube-root-ca.crt")["data"] == authority)
+
+
+def test_date_of_legacy_token_tracking_is_published(api: Api) -> None:
+    name = "kube-apiserver-legacy-service-account-token-tracking"
+    path = f"/api/v1/namespaces/kube-system/configmaps/{name}"
+    eventually(lambda: not gone(api, path))
+    assert len(api.ok("GET", path)["data"]["since"]) == len("2006-01-02")
