@@ -50,10 +50,10 @@ Check = Callable[[Any, str, Findings], Any]
 
 
 def check(obj: Object, shape: Shape, *, complete: bool = False, converts: bool = False) -> Findings:
-    """Hold *obj* to *shape*: unknown members and nulls are dropped from it, times are written in UTC.
+    """Hold *obj* to *shape*: unknown members are dropped from it, times are written in UTC.
 
-    :param complete: zero values of fields without presence are dropped too, and fields that are always present are
-        added: the object becomes what a Go client would read and write.
+    :param complete: nulls and zero values of fields without presence are dropped too, and fields that are always
+        present are added: the object becomes what a Go client would read and write.
     :param converts: *obj* is made from values, as by strategic merge patches and server-side apply.
     :raises Misfit: a value has the wrong type.
     """
@@ -127,6 +127,8 @@ def _object_check(shape: Shape, complete: bool) -> Check:
             raise _wrong_object(value, path, f"v1.{owner}")
         if not checks:  # at the first value, as shapes may be recursive
             checks.update((name, _check_of(member, complete)) for name, member in shape.members.items())
+            if owner == "ObjectMeta":
+                checks["deletionTimestamp"] = _any_time
         found.members += len(value)
         changes: list[tuple[str, Any]] = []
         for name, content in value.items():
@@ -137,13 +139,15 @@ def _object_check(shape: Shape, complete: bool) -> Check:
                     continue
                 if content is not None:
                     raise _Inner(content, "string").placed(f"{owner}|{path}{name}")
-                changes.append((name, None))
+                if complete:
+                    changes.append((name, None))
             elif (member := checks.get(name)) is None:
                 found.unknown.append(path + name)
                 found.members += count_members(content)
                 changes.append((name, None))
             elif content is None:
-                changes.append((name, None))
+                if complete:
+                    changes.append((name, None))
             else:
                 try:
                     kept = member(content, f"{path}{name}.", found)
@@ -180,7 +184,8 @@ def _map_check(shape: Shape, complete: bool) -> Check:
             return value
 
         return run_texts
-    check_item = _resource_quantity if item.form is Form.QUANTITY else _check_of(item, complete)
+    is_rounded = item.form is Form.QUANTITY and not shape.exact
+    check_item = _resource_quantity if is_rounded else _check_of(item, complete)
     zero = _ZEROS.get(item.form)
 
     def run(value: Any, path: str, found: Findings) -> Any:
@@ -188,8 +193,8 @@ def _map_check(shape: Shape, complete: bool) -> Check:
             raise _Inner(value, f"map[string]{item.form.value}")
         found.members += len(value)
         for name, content in value.items():
-            if content is None and zero is not None:
-                value[name] = zero
+            if content is None and (zero is not None or item.form is Form.LIST):
+                value[name] = zero  # a list stays null
                 continue
             value[name] = check_item(content, f"{path}{name}.", found)
         return value
@@ -268,6 +273,12 @@ def _time(value: Any, path: str, found: Findings) -> Any:
     if value.__class__ is not str:
         raise _Inner(value, "string", parses=True)
     return _utc(value)
+
+
+def _any_time(value: Any, path: str, found: Findings) -> Any:
+    """Keep Go's zero time, which differs from an absent time."""
+    kept = _time(value, path, found)
+    return value if kept is None else kept
 
 
 def _micro_time(value: Any, path: str, found: Findings) -> Any:

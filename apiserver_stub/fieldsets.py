@@ -7,7 +7,7 @@ holds nothing but itself as ``{}``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -270,11 +270,12 @@ def by_element(items: list[Any], shape: Shape) -> dict[str, Any]:
     :raises Unmergeable: an item lacks its key or comes twice.
     """
     found: dict[str, Any] = {}
+    zeros: Mapping[str, Any] = shape.item.always if shape.item is not None else {}
     for index, item in enumerate(items):
         if shape.is_set:
             element = "v:" + _encode(item).decode()
         elif isinstance(item, dict):
-            key = {name: item.get(name, KEY_DEFAULTS.get(name)) for name in shape.keys}
+            key = {name: item.get(name, KEY_DEFAULTS.get(name, zeros.get(name))) for name in shape.keys}
             if None in key.values():
                 missing = next(name for name, value in key.items() if value is None)
                 raise Unmergeable(
@@ -294,7 +295,12 @@ def by_element(items: list[Any], shape: Shape) -> dict[str, Any]:
 
 
 def merge(live: Any, config: Any, shape: Shape) -> Any:
-    """Return *live* with the values of *config*; lists that merge keep their order and get new items at the end."""
+    """Return *live* with the values of *config*; lists that merge keep their order and get new items at the end.
+
+    A null leaves objects, maps and lists that merge as they are, and replaces everything else.
+    """
+    if config is None and live and not _is_leaf(shape, live):
+        return live
     if config is None or live is None or _is_leaf(shape, config) or type(live) is not type(config):
         return config
     if isinstance(config, dict):

@@ -75,6 +75,8 @@ class Shape:
     """Field by which strategic merge patches match the items of the list."""
     replaced: frozenset[str] = frozenset()
     """Objects in it that strategic merge patches replace."""
+    exact: bool = False
+    """Quantities of a map are kept as they are; others are rounded up to thousandths."""
     tracked: frozenset[str] = frozenset()
     """Scalar fields whose zero value differs from an absent one."""
     always: Mapping[str, Any] = field(default_factory=dict)
@@ -174,6 +176,7 @@ _ONLY_PATCHED = {"PodStatus.hostIPs": "ip"}
 _REPLACED = frozenset(["PodDisruptionBudgetSpec.selector"])
 _RETAIN_KEYS = frozenset(["PodSpec.resourceClaims", "PodSpec.volumes", "PodStatus.resourceClaimStatuses"])
 _ATOMIC_MAPS = frozenset(["PodSpec.nodeSelector", "Scheduling.nodeSelector", "ServiceSpec.selector"])
+_EXACT_MAPS = frozenset(["Overhead.podFixed"])
 _ATOMIC = frozenset(
     [
         "ConfigMapKeySelector",
@@ -274,7 +277,8 @@ def _member(owner: str, member: FieldDescriptor) -> Shape:
     place = f"{owner}.{member.name}"
     message = member.message_type
     if message is not None and message.GetOptions().map_entry:
-        return Shape(Form.MAP, item=_value(message.fields_by_name["value"]), atomic=place in _ATOMIC_MAPS)
+        item = _value(message.fields_by_name["value"])
+        return Shape(Form.MAP, item=item, atomic=place in _ATOMIC_MAPS, exact=place in _EXACT_MAPS)
     value = _value(member)
     if not member.is_repeated:
         return value

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from apiserver_stub.authn.authenticators import Rejected
+from apiserver_stub.authn.authenticators import AuthenticatedUser, Rejected
 from apiserver_stub.authn.jwt import decode_part
 from apiserver_stub.authn.tokens import Tokens, authenticated
 from apiserver_stub.request import ANONYMOUS, User
@@ -76,13 +76,28 @@ class Authenticator:
             self.refused["failure"] += 1
         raise unauthorized()
 
+    async def review(self, token: str, audiences: Sequence[str]) -> AuthenticatedUser | None:
+        """Return the user of a request whose only credentials are *token* in a header, ``None`` without a user.
+
+        :param audiences: the token must be for one of them, or of those of the API without any.
+        :raises Rejected: the token is invalid.
+        """
+        if word := _bearer_word(f"Bearer {token}"):
+            return await self.tokens.authenticate(word, audiences)
+        return AuthenticatedUser(ANONYMOUS, tuple(audiences) or self.tokens.api_audiences) if self._anonymous else None
+
 
 def _bearer_token(headers: Mapping[str, str]) -> str:
-    scheme, _, token = headers.get("Authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and (token := token.strip()):
-        return token
+    if word := _bearer_word(headers.get("Authorization", "")):
+        return word
     protocols = headers.get("Sec-WebSocket-Protocol")
     return _websocket_token(protocols) if protocols else ""
+
+
+def _bearer_word(header: str) -> str:
+    """Return the word behind the scheme; like upstream, another space before it makes it empty."""
+    scheme, _, rest = header.strip().partition(" ")
+    return rest.partition(" ")[0] if scheme.lower() == "bearer" else ""
 
 
 def sub_protocols(headers: Mapping[str, str]) -> list[str]:

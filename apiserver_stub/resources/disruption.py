@@ -32,6 +32,7 @@ class BudgetStrategy(Strategy):
     """The rules of disruption budgets; the generation counts the changes of the specification."""
 
     counted = ("spec",)
+    validates_metadata = False
 
     def __init__(self, gates: FeatureGates) -> None:
         self._gates = gates

@@ -5,16 +5,16 @@ spec: events.*
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import name
 from apiserver_stub.resources.registry import Column, Resource, Strategy
-from apiserver_stub.status import Cause, invalid_value, quote, required
+from apiserver_stub.status import Cause
 from apiserver_stub.tables import since
+from apiserver_stub.validation.events import validate_event, validate_event_update, validate_new_event
 from apiserver_stub.validation.metadata import MetadataRules
-from apiserver_stub.validation.names import path_problems, qualified_name_problems, subdomain_problems
+from apiserver_stub.validation.names import path_problems, subdomain_problems
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
@@ -64,24 +64,7 @@ _NEW_ALWAYS: dict[str, Any] = {
     "deprecatedFirstTimestamp": None,
     "deprecatedLastTimestamp": None,
 }
-_FIXED = (
-    "involvedObject",
-    "reason",
-    "reason",  # clients know it as two causes
-    "message",
-    "source",
-    "firstTimestamp",
-    "lastTimestamp",
-    "count",
-    "type",
-    "eventTime",
-    "action",
-    "related",
-    "reportingController",
-    "reportingInstance",
-)
 _ABOUT = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-_MICRO_TIME = 27  # length of 2006-01-02T15:04:05.000000Z
 
 
 def to_core(event: Object) -> Object:
@@ -110,7 +93,7 @@ class EventStrategy(Strategy):
     """The rules of both views: those of the events group are stricter. Messages name core fields in both."""
 
     def __init__(self, *, strict: bool) -> None:
-        self._strict = strict
+        self._strict = self.validates_metadata = strict
         self._known = _SHARED | (_NEW_FROM_CORE.keys() if strict else _CORE_FROM_NEW.keys())
         self._always = _NEW_ALWAYS if strict else _CORE_ALWAYS
 
@@ -126,63 +109,15 @@ class EventStrategy(Strategy):
         """Everything is open to change here; :meth:`validate_update` says what must stay."""
 
     def validate(self, new: Object) -> list[Cause]:
-        causes = self._common(new)
-        return causes + self._strict_rules(new) if self._strict else causes
+        if not self._strict:
+            return validate_event(new, {}, "reportingComponent")
+        return validate_event(new, _CORE_FROM_NEW, "reportingController") + validate_new_event(new, _CORE_FROM_NEW)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        causes = self._common(new)
         if not self._strict:
-            return causes
-        if new.get("series") != old.get("series"):
-            causes += _series(new)
-        for label in _FIXED:
-            member = _CORE_FROM_NEW.get(label, label)
-            if (new.get(member) or None) != (old.get(member) or None):
-                text = f"Invalid value: {_shown(label, new.get(member))}: field is immutable"
-                causes.append(Cause("FieldValueInvalid", text, label))
-        return causes
-
-    def _common(self, event: Object) -> list[Cause]:
-        namespace = event["metadata"].get("namespace") or ""
-        about = dig(event, ("regarding" if self._strict else "involvedObject", "namespace")) or ""
-        new_style = bool(event.get("eventTime"))
-        causes = []
-        if not about:
-            fits = namespace in (("default", identity.current().system_namespace) if new_style else ("", "default"))
-        else:
-            fits = new_style or about == namespace
-        if not fits:
-            causes.append(invalid_value("involvedObject.namespace", about, "does not match event.namespace"))
-        if not new_style:
-            return causes
-        controller_field = "reportingController" if self._strict else "reportingComponent"
-        controller = event.get(controller_field) or ""
-        if not controller:
-            causes.append(required(controller_field))
-        causes += [
-            invalid_value(controller_field, controller, problem) for problem in qualified_name_problems(controller)
-        ]
-        for label in ("reportingInstance", "action", "reason"):
-            value = event.get(label) or ""
-            if not value:
-                causes.append(required(label))
-            if len(value.encode()) > 128:
-                causes.append(invalid_value(label, "", "can have at most 128 characters"))
-        message = event.get("note" if self._strict else "message") or ""
-        if len(message.encode()) > 1024:
-            causes.append(invalid_value("message", "", "can have at most 1024 characters"))
-        return causes
-
-    def _strict_rules(self, event: Object) -> list[Cause]:
-        causes = _series(event)
-        if not event.get("eventTime"):
-            causes.append(required("eventTime"))
-        if (kind := event.get("type") or "") not in ("Normal", "Warning"):
-            causes.append(invalid_value("type", "", f"has invalid value: {kind}"))
-        for label in ("firstTimestamp", "lastTimestamp", "count", "source"):
-            if event.get(_CORE_FROM_NEW[label]):
-                causes.append(invalid_value(label, "", "needs to be unset"))
-        return causes
+            return validate_event(new, {}, "reportingComponent")
+        causes = validate_event(new, _CORE_FROM_NEW, "reportingController")
+        return causes + validate_event_update(new, old, _CORE_FROM_NEW)
 
 
 def resources(options: Options) -> list[Resource]:
@@ -221,39 +156,6 @@ def resources(options: Options) -> list[Resource]:
             to_new,
         ),
     ]
-
-
-def _shown(label: str, value: Any) -> str:
-    """Return the value of core member *label* as messages show it."""
-    match label:
-        case "eventTime" | "firstTimestamp" | "lastTimestamp":
-            date, _, clock = (value or "0001-01-01T00:00:00Z").rstrip("Z").partition("T")
-            return f"{date} {clock.rstrip('0').rstrip('.') if '.' in clock else clock} +0000 UTC"
-        case "involvedObject" | "related" if value is not None:
-            return _struct("core.ObjectReference", value, _ABOUT)
-        case "source":
-            return _struct("core.EventSource", value or {}, ("component", "host"))
-        case "count":
-            return str(value or 0)
-    return quote(value if label == "related" else value or "")
-
-
-def _struct(name: str, value: Object, members: Sequence[str]) -> str:
-    words = {"uid": "UID", "apiVersion": "APIVersion"}
-    shown = (f"{words.get(item, item[0].upper() + item[1:])}:{quote(value.get(item) or '')}" for item in members)
-    return f"{name}{{{', '.join(shown)}}}"
-
-
-def _series(event: Object) -> list[Cause]:
-    series = event.get("series")
-    if series is None:
-        return []
-    causes = []
-    if (series.get("count") or 0) < 2:
-        causes.append(invalid_value("series.count", "", "should be at least 2"))
-    if not series.get("lastObservedTime"):
-        causes.append(required("series.lastObservedTime"))
-    return causes
 
 
 def _columns() -> tuple[Column, ...]:

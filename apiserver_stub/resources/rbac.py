@@ -10,8 +10,8 @@ from apiserver_stub.resources.columns import AGE, CREATED_AT, NAME
 from apiserver_stub.resources.registry import Column, Resource, Strategy
 from apiserver_stub.status import Cause
 from apiserver_stub.validation.metadata import MetadataRules
-from apiserver_stub.validation.names import path_problems
 from apiserver_stub.validation.rbac import (
+    role_name_problems,
     validate_aggregation,
     validate_binding,
     validate_role_unchanged,
@@ -66,7 +66,7 @@ def resources(options: Options) -> list[Resource]:
             metadata_rules=MetadataRules(whole=2),
             strategy=RoleStrategy(namespaced=namespaced),
             columns=(NAME, CREATED_AT),
-            name_problems=path_problems,
+            name_problems=role_name_problems,
             create_on_update=True,
         )
 
@@ -80,7 +80,7 @@ def resources(options: Options) -> list[Resource]:
             metadata_rules=MetadataRules(whole=2),
             strategy=BindingStrategy(namespaced=namespaced),
             columns=_BINDING_COLUMNS,
-            name_problems=path_problems,
+            name_problems=role_name_problems,
             create_on_update=True,
         )
 

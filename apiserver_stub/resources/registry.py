@@ -77,6 +77,9 @@ class Strategy:
     counted: tuple[str, ...] = ()
     """Members whose changes the generation of an object counts; without any it has none."""
 
+    validates_metadata = True
+    """Whether the kind's own rules for new objects contain those of metadata; else these hold for valid objects."""
+
     status_keeps: tuple[str, ...] = ()
     """Fields of the metadata that an update of the status does not change."""
 

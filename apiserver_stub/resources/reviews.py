@@ -1,4 +1,4 @@
-"""Questions about callers and their rights: answered at once, never stored."""
+"""Reviews of tokens, users and access, which are answered and not stored."""
 
 from __future__ import annotations
 
@@ -12,8 +12,14 @@ from apiserver_stub.objects import Object
 from apiserver_stub.reply import Reply
 from apiserver_stub.request import RequestInfo, User
 from apiserver_stub.resources.registry import ActionHandler, Resource
-from apiserver_stub.status import Cause, bad_request, invalid, invalid_value, quote
-from apiserver_stub.verbs.writing import read_object
+from apiserver_stub.status import Cause, bad_request, invalid
+from apiserver_stub.validation.reviews import (
+    validate_attributes,
+    validate_local_attributes,
+    validate_review_metadata,
+    validate_subject,
+)
+from apiserver_stub.verbs.writing import check_options, clean_metadata, read_object, settle_namespace
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
@@ -41,71 +47,62 @@ def resources(options: Options) -> list[Resource]:
 
 
 async def review_token(server: ApiServer, request: Request, resource: Resource) -> Reply:
-    """Say whose token it is."""
+    """Answer with the user of a token; a status in the request is kept where there is nothing to answer."""
     call = await _admitted(server, request, resource)
     review = call.obj
     spec = review.get("spec") or {}
     if not spec.get("token"):
         raise bad_request("token is required for TokenReview in authentication")
     await server.admission.validate(call)
+    status: Object = {**(review.get("status") or {})}
+    status.pop("authenticated", None)
     try:
-        known = await server.authenticator.tokens.authenticate(spec["token"], spec.get("audiences") or ())
+        known = await server.authenticator.review(spec["token"], spec.get("audiences") or ())
     except Rejected as error:
-        review["status"] = {"user": {}, "error": str(error)}
+        status["error"] = str(error)
     else:
-        review["status"] = {
-            "authenticated": True,
-            "user": _user_info(known.user),
-            "audiences": list(known.audiences),
-        }
+        if known is not None:
+            status |= {"authenticated": True, "user": _user_info(known.user), "audiences": list(known.audiences)}
+    status.setdefault("user", {})
+    review["status"] = status
     return Reply(201, obj=review)
 
 
 async def review_self(server: ApiServer, request: Request, resource: Resource) -> Reply:
-    """Say who asks."""
+    """Answer with the user of the request."""
     call = await _admitted(server, request, resource)
-    review = call.obj
     await server.admission.validate(call)
-    review["metadata"]["creationTimestamp"] = objects.now()
-    review["status"] = {"userInfo": _user_info(request.user)}
-    return Reply(201, obj=review)
+    status = {"userInfo": _user_info(request.user)}
+    return Reply(201, obj={**_head(resource, objects.now()), "status": status})
 
 
 async def review_own_access(server: ApiServer, request: Request, resource: Resource) -> Reply:
-    """Say whether the caller may."""
+    """Answer whether the user of the request has access."""
     call = await _admitted(server, request, resource)
     review = call.obj
-    spec = review.get("spec") or {}
-    _refuse(_attribute_causes(spec) + _metadata_causes(review))
+    _refuse(validate_attributes(review.get("spec") or {}) + validate_review_metadata(review))
     await server.admission.validate(call)
     return await _answer(server, review, request.user)
 
 
 async def review_access(server: ApiServer, request: Request, resource: Resource) -> Reply:
-    """Say whether the user of the review may."""
+    """Answer whether the user of the review has access."""
     call = await _admitted(server, request, resource)
     review = call.obj
-    spec, metadata, namespace = review.get("spec") or {}, review["metadata"], request.info.namespace
-    if resource.namespaced and not metadata.get("namespace"):
-        metadata["namespace"] = namespace
-    elif resource.namespaced and metadata["namespace"] != namespace:
-        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-    groups = tuple(spec.get("groups") or ())
-    causes = _attribute_causes(spec)
-    if not spec.get("user") and not groups:
-        causes.append(invalid_value("spec.user", "", "at least one of user or group must be specified"))
-    causes += _metadata_causes(review, namespaced=resource.namespaced)
+    spec = review.get("spec") or {}
+    causes = validate_attributes(spec) + validate_subject(spec)
+    causes += validate_review_metadata(review, namespaced=resource.namespaced)
     if resource.namespaced:
-        causes += _local_causes(spec, namespace)
+        causes += validate_local_attributes(spec, request.info.namespace)
     _refuse(causes)
     await server.admission.validate(call)
-    extra = {key: tuple(values) for key, values in (spec.get("extra") or {}).items()}
-    user = User(spec.get("user") or "", spec.get("uid") or "", groups, extra)
+    extra = {key: tuple(values or ()) for key, values in (spec.get("extra") or {}).items()}
+    user = User(spec.get("user") or "", spec.get("uid") or "", tuple(spec.get("groups") or ()), extra)
     return await _answer(server, review, user)
 
 
 async def review_own_rules(server: ApiServer, request: Request, resource: Resource) -> Reply:
-    """List what the caller may in a namespace, as far as it can be listed."""
+    """List the access of the user of the request in a namespace, where it can be listed."""
     call = await _admitted(server, request, resource)
     review = call.obj
     namespace = (review.get("spec") or {}).get("namespace")
@@ -116,19 +113,30 @@ async def review_own_rules(server: ApiServer, request: Request, resource: Resour
     status = {"resourceRules": rules.resources, "nonResourceRules": rules.paths, "incomplete": rules.incomplete}
     if rules.errors:
         status["evaluationError"] = aggregate(rules.errors)
-    head = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": {"creationTimestamp": None}}
-    return Reply(201, obj={**head, "spec": {}, "status": status})
+    return Reply(201, obj={**_head(resource), "spec": {}, "status": status})
 
 
 async def _admitted(server: ApiServer, request: Request, resource: Resource) -> Call:
-    """Return the review of the body after the plugins that may change it; they judge it once it is known to be whole.
+    """Return the review of the body after the mutating plugins; the others validate it after its own rules.
 
-    :raises ApiError: 400 or 415, the body is no such review; or what a plugin says.
+    :raises ApiError: 400, 415 or 422, the body or an option is invalid; or the error of a plugin.
     """
+    check_options(request, "CreateOptions")
     review = read_object(request, resource.kind, resource.api_version)
+    clean_metadata(request, review["metadata"])
+    settle_namespace(request, resource, review["metadata"])
     call = Call("CREATE", request, resource, review, dry_run=request.dry_run)
     await server.admission.admit(call)
     return call
+
+
+def _head(resource: Resource, created_at: str | None = None) -> Object:
+    """Return the first fields of an answer that has nothing of the request."""
+    return {
+        "kind": resource.kind,
+        "apiVersion": resource.api_version,
+        "metadata": {"creationTimestamp": created_at},
+    }
 
 
 async def _answer(server: ApiServer, review: Object, user: User) -> Reply:
@@ -168,42 +176,6 @@ def _refuse(causes: list[Cause]) -> None:
         if error.details is not None:
             del error.details["kind"]
         raise error
-
-
-def _attribute_causes(spec: Object) -> list[Cause]:
-    path = spec.get("nonResourceAttributes")
-    if spec.get("resourceAttributes") is None and path is None:
-        detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        return [invalid_value("spec.resourceAttributes", None, detail)]
-    if spec.get("resourceAttributes") is not None and path is not None:
-        return [_about_path(path, "cannot be specified in combination with resourceAttributes")]
-    return []
-
-
-def _local_causes(spec: Object, namespace: str) -> list[Cause]:
-    about, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    causes = []
-    if about is not None and (about.get("namespace") or "") != namespace:
-        field = "spec.resourceAttributes.namespace"
-        causes.append(invalid_value(field, about.get("namespace") or "", "must match metadata.namespace"))
-    if path is not None:
-        causes.append(_about_path(path, "disallowed on this kind of request"))
-    return causes
-
-
-def _metadata_causes(review: Object, *, namespaced: bool = False) -> list[Cause]:
-    allowed = ("managedFields", "namespace") if namespaced else ("managedFields",)
-    given = {name: value for name, value in review["metadata"].items() if value and name not in allowed}
-    if not given:
-        return []
-    detail = "must be empty except for namespace" if namespaced else "must be empty"
-    return [invalid_value("metadata", objects.encode(given).decode(), detail)]
-
-
-def _about_path(path: Object, detail: str) -> Cause:
-    shown = f"Path:{quote(path.get('path') or '')}, Verb:{quote(path.get('verb') or '')}"
-    text = f"Invalid value: authorization.NonResourceAttributes{{{shown}}}: {detail}"
-    return Cause("FieldValueInvalid", text, "spec.nonResourceAttributes")
 
 
 def _user_info(user: User) -> Object:

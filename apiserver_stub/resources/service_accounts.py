@@ -1,4 +1,4 @@
-"""Service accounts and the tokens they ask for."""
+"""Service accounts and requests for their tokens."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from apiserver_stub.reply import Reply
 from apiserver_stub.resources.columns import AGE, NAME
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
 from apiserver_stub.status import bad_request, conflict, invalid, invalid_value, not_found
+from apiserver_stub.validation.reviews import validate_token_request
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from apiserver_stub.request import Request
 
 _DEFAULT_SECONDS = 3600
-_SHORTEST_SECONDS = 600
-_LONGEST_SECONDS = 1 << 32
-_BOUND = {("v1", "Pod"): "pods", ("v1", "Secret"): "secrets", ("v1", "Node"): "nodes"}
+_GROUP = identity.current().group("authentication")
+_TOKEN_REQUEST = f"{_GROUP}/v1"
+_BOUND = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 _NODE_GATE = "ServiceAccountTokenNodeBinding"
 
 
@@ -64,36 +65,37 @@ def resources(options: Options) -> list[Resource]:
 
 async def create_token(server: ApiServer, request: Request, resource: Resource) -> Reply:
     """Answer a TokenRequest with a token for the account, bound to the object it names."""
-    from apiserver_stub.verbs.writing import read_object
+    from apiserver_stub.verbs.writing import check_options, clean_metadata, read_object, settle_namespace
 
     info = request.info
-    asked = read_object(request, "TokenRequest", identity.current().group("authentication") + "/v1")
+    check_options(request, "CreateOptions")
+    asked = read_object(request, "TokenRequest", _TOKEN_REQUEST)
+    metadata = asked["metadata"]
+    clean_metadata(request, metadata)
+    settle_namespace(request, resource, metadata)
+    call = Call("CREATE", request, resource, asked, name=info.name, dry_run=request.dry_run)
+    await server.admission.admit(call)
+    if (name := metadata.get("name") or info.name) != info.name:
+        cause = invalid_value("metadata.name", name, "must match the service account name if specified")
+        raise invalid(_GROUP, "TokenRequest", info.name, [cause])
     record = server.store.collection("core/serviceaccounts").get(objects.key_of(info.namespace, info.name))
     if record is None:
         raise not_found("", "serviceaccounts", info.name)
     account: Object = objects.decode(record.data)
-    await server.admission.check(Call("CREATE", request, resource, asked, name=info.name, dry_run=request.dry_run))
-    _check_place(asked["metadata"], info.namespace, info.name)
     spec = asked.setdefault("spec", {})
-    audiences = spec.get("audiences") or server.tokens.api_audiences
-    seconds = spec.get("expirationSeconds")
-    seconds = _DEFAULT_SECONDS if seconds is None else seconds
-    field = "spec.expirationSeconds"
-    wrong = None
-    if not isinstance(seconds, int) or seconds < _SHORTEST_SECONDS:
-        wrong = invalid_value(field, seconds, "may not specify a duration less than 10 minutes")
-    elif seconds > _LONGEST_SECONDS:
-        wrong = invalid_value(field, seconds, "may not specify a duration larger than 2^32 seconds")
-    if wrong:
-        raise invalid(identity.current().group("authentication"), "TokenRequest", "", [wrong])
+    spec.setdefault("expirationSeconds", _DEFAULT_SECONDS)
+    if causes := validate_token_request(spec):
+        raise invalid(_GROUP, "TokenRequest", "", causes)
+    await server.admission.validate(call)
+    audiences, seconds = spec.get("audiences") or server.tokens.api_audiences, spec["expirationSeconds"]
     reference = spec.get("boundObjectRef")
-    bound = _bound_object(server, info.namespace, info.name, reference) if reference else None
+    bound = _bound_object(server, info.namespace, info.name, reference) if reference is not None else None
     issued = server.tokens.issue(account, audiences, seconds, bound)
     request.warnings.extend(issued.warnings)
-    metadata = {"name": info.name, "namespace": info.namespace, "creationTimestamp": objects.now()}
+    metadata |= {"name": info.name, "namespace": info.namespace, "creationTimestamp": objects.now()}
     answer: Object = {
         "kind": "TokenRequest",
-        "apiVersion": identity.current().group("authentication") + "/v1",
+        "apiVersion": _TOKEN_REQUEST,
         "metadata": metadata,
         "spec": {"audiences": list(audiences), "expirationSeconds": issued.seconds, "boundObjectRef": reference},
         "status": {
@@ -104,36 +106,31 @@ async def create_token(server: ApiServer, request: Request, resource: Resource) 
     return Reply(201, obj=answer)
 
 
-def _check_place(metadata: Object, namespace: str, name: str) -> None:
-    """Refuse a request that names another account than its path does.
-
-    :raises ApiError: 400 or 422.
-    """
-    if metadata.get("namespace") not in (None, "", namespace):
-        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-    if (given := metadata.get("name")) not in (None, "", name):
-        cause = invalid_value("metadata.name", given, "must match the service account name if specified")
-        raise invalid(identity.current().group("authentication"), "TokenRequest", name, [cause])
-
-
 def _bound_object(server: ApiServer, namespace: str, account: str, reference: Object) -> tuple[str, Object]:
-    """Return kind and object that the token is good with.
+    """Return the kind and the object that the token is bound to.
 
     :raises ApiError: 400, 404 or 409, it cannot be bound to that.
     """
     kind, api_version = reference.get("kind") or "", reference.get("apiVersion") or ""
-    plural = _BOUND.get((api_version or "v1", kind))
-    if plural is None:
-        group, _, version = api_version.rpartition("/")
+    if api_version.count("/") > 1:
+        api_version = ""
+    group, _, version = api_version.rpartition("/")
+    plural = "" if group else _BOUND.get(kind)
+    if not plural:
         raise bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
     if kind == "Node" and not server.options.gates.enabled(_NODE_GATE):
         raise bad_request(f'cannot bind token to a Node object as the "{_NODE_GATE}" feature-gate is disabled')
-    name = reference.get("name") or ""
+    if not (name := reference.get("name") or ""):
+        raise bad_request("Name parameter required.")
     where = "" if kind == "Node" else namespace
     record = server.store.collection(f"core/{plural}").get(objects.key_of(where, name))
     if record is None:
         raise not_found("", plural, name)
     obj: Object = objects.decode(record.data)
+    if kind == "Pod" and (obj["spec"].get("serviceAccountName") or "default") != account:
+        raise bad_request(
+            f'cannot bind token for serviceaccount "{account}" to pod running with different serviceaccount name.'
+        )
     uid = reference.get("uid")
     if uid and uid != obj["metadata"]["uid"]:
         raise conflict(
@@ -142,9 +139,5 @@ def _bound_object(server: ApiServer, namespace: str, account: str, reference: Ob
             name,
             f"the UID in the bound object reference ({uid}) does not match the UID in record. "
             "The object might have been deleted and then recreated",
-        )
-    if kind == "Pod" and (obj["spec"].get("serviceAccountName") or "default") != account:
-        raise bad_request(
-            f'cannot bind token for serviceaccount "{account}" to pod running with different serviceaccount name.'
         )
     return kind, obj

@@ -16,6 +16,11 @@ _SUBJECT_KINDS = ("ServiceAccount", "User", "Group")
 _ROLE_REFERENCE = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
 
 
+def role_name_problems(value: str) -> list[str]:
+    """Return why *value* is not the name of a role or a binding; for bases of generated names the same rules hold."""
+    return path_problems(value)
+
+
 def validate_rules(role: Object, *, namespaced: bool) -> list[Cause]:
     """Return the errors in the rules of a role; rules of a namespace cannot apply to paths."""
     causes: list[Cause] = []
@@ -51,7 +56,7 @@ def validate_binding(binding: Object, *, namespaced: bool) -> list[Cause]:
     if not name:
         causes.append(required("roleRef.name"))
     else:
-        causes += invalid_each("roleRef.name", name, path_problems(name))
+        causes += invalid_each("roleRef.name", name, role_name_problems(name))
     for index, subject in enumerate(binding.get("subjects") or ()):
         causes += _validate_subject(subject, f"subjects[{index}]", namespaced=namespaced)
     return causes

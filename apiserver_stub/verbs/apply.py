@@ -82,7 +82,7 @@ def _read(request: Request, resource: Resource) -> Object:
         shown = f"{version}, Kind={kind}" if "/" in version else f"/{version}, Kind={kind}"
         raise bad_request(f"invalid object type: {shown}")
     try:
-        found = check_types(config, complete=False)
+        found = check_types(config, complete=False, converts=True)
     except Misfit as error:
         raise _untyped(resource, request, _namespace(config), str(error)) from error
     if found.unknown:

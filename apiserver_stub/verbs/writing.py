@@ -153,8 +153,7 @@ async def prepare_new(
     :raises ApiError: 403 or 422, it may not be created, or what admission plugins say.
     """
     metadata = obj["metadata"]
-    for name in _SERVER_SET:
-        metadata.pop(name, None)
+    clean_metadata(request, metadata)
     if not metadata.get("resourceVersion"):
         metadata.pop("resourceVersion", None)
     _leave_out_empty(metadata)
@@ -162,7 +161,6 @@ async def prepare_new(
         metadata["name"] = generate_name(metadata)
     metadata["uid"] = objects.new_uid()
     metadata["creationTimestamp"] = objects.now()
-    _drop_repeated_owners(request, metadata)
     strategy = resource.strategy
     strategy.default(obj)
     if entries is None:  # before the server and admission add what is theirs: nobody owns that
@@ -179,8 +177,9 @@ async def prepare_new(
     if strategy.reserves:
         await reserve(server, request, resource, obj, None)
     rule = resource.name_rule(obj)
-    causes = validate_metadata(metadata, rule, resource.metadata_rules)
-    causes += strategy.validate(obj)
+    causes = strategy.validate(obj)
+    if not causes or strategy.validates_metadata:
+        causes = validate_metadata(metadata, rule, resource.metadata_rules) + causes
     if rule is any_name_problems and not causes:
         causes = validate_metadata(metadata, path_problems, resource.metadata_rules)
     if causes:
@@ -191,6 +190,13 @@ async def prepare_new(
     strategy.canonicalize(obj)
     await server.admission.validate(call)
     return obj
+
+
+def clean_metadata(request: Request, metadata: Object) -> None:
+    """Drop from the metadata of an object to create what only the server sets, and repeated owner references."""
+    for name in _SERVER_SET:
+        metadata.pop(name, None)
+    _drop_repeated_owners(request, metadata)
 
 
 def _leave_out_empty(metadata: Object) -> None:

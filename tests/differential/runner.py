@@ -27,6 +27,7 @@ _VOLATILE = ("uid", "resourceVersion", "creationTimestamp", "selfLink", "managed
 _ALLOCATED = ("clusterIP", "clusterIPs", "healthCheckNodePort")
 _NOW = re.compile(r'"20(?:2[5-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z"')
 """Times after the recorded objects' own, which are of 2024."""
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}")
 
 
@@ -195,6 +196,11 @@ def normalize(obj: Json) -> Json:
         generate_name = metadata.get("generateName") or ""
         if generate_name and str(metadata.get("name") or "").startswith(generate_name[:58]):
             metadata["name"] = "<generated>"
+        elif _UUID.fullmatch(str(metadata.get("name"))):
+            metadata["name"] = "<random>"
+    if result.get("kind") == "SelfSubjectRulesReview":
+        for rules in filter(None, map((result.get("status") or {}).get, ("resourceRules", "nonResourceRules"))):
+            rules.sort(key=json.dumps)  # upstream's order is that of a Go map
     if result.get("kind") == "Service":
         _without_allocations(result)
     return result

@@ -15,10 +15,12 @@ from apiserver_stub.checking import Misfit, check, count_members, repeated
 EVENT, POD = "events.k8s.io/v1", "v1"
 
 
-def checked(obj: dict[str, Any], version: str = EVENT, kind: str = "Event") -> tuple[dict[str, Any], list[str]]:
+def checked(
+    obj: dict[str, Any], version: str = EVENT, kind: str = "Event", *, complete: bool = False
+) -> tuple[dict[str, Any], list[str]]:
     shape = schema.of(version, kind)
     assert shape is not None
-    return obj, check(obj, shape).unknown
+    return obj, check(obj, shape, complete=complete).unknown
 
 
 @pytest.mark.parametrize(
@@ -44,21 +46,39 @@ def test_a_wrong_type_is_named_with_its_place(obj: dict[str, Any], problem: str)
     assert problem in str(raised.value)
 
 
-def test_unknown_members_and_nulls_are_dropped() -> None:
-    pod, unknown = checked(
-        {"foo": {"a": 1}, "spec": {"x": 1, "containers": [{"name": "c", "bar": 2, "image": None}]}}, POD, "Pod"
-    )
+def test_unknown_members_are_dropped() -> None:
+    pod, unknown = checked({"foo": {"a": 1}, "spec": {"x": 1, "containers": [{"name": "c", "bar": 2}]}}, POD, "Pod")
 
     assert unknown == ["foo", "spec.x", "spec.containers[0].bar"]
     assert pod == {"spec": {"containers": [{"name": "c"}]}}
 
 
-def test_null_list_items_become_zero_values() -> None:
-    pod, _ = checked(
-        {"metadata": {"finalizers": [None]}, "spec": {"containers": [None], "volumes": [{"name": None}]}}, POD, "Pod"
-    )
+def test_nulls_are_dropped_from_complete_objects_only() -> None:
+    applied, _ = checked({"data": None, "immutable": None, "metadata": {"labels": None}}, POD, "ConfigMap")
+    stored, _ = checked({"data": None, "immutable": None, "metadata": {"name": None}}, POD, "ConfigMap", complete=True)
 
-    assert pod == {"metadata": {"finalizers": [""]}, "spec": {"containers": [{}], "volumes": [{}]}}
+    assert applied == {"data": None, "immutable": None, "metadata": {"labels": None}}
+    assert stored == {"metadata": {"creationTimestamp": None}}
+
+
+def test_null_list_items_become_zero_values() -> None:
+    pod, _ = checked({"metadata": {"finalizers": [None]}, "spec": {"containers": [None]}}, POD, "Pod")
+
+    assert pod == {"metadata": {"finalizers": [""]}, "spec": {"containers": [{}]}}
+
+
+def test_null_lists_in_a_map_are_kept() -> None:
+    review, _ = checked({"spec": {"extra": {"a": None}}}, "authorization.k8s.io/v1", "SubjectAccessReview")
+
+    assert review == {"spec": {"extra": {"a": None}}}
+
+
+def test_overhead_of_a_runtime_class_is_not_rounded() -> None:
+    runtime_class, _ = checked({"overhead": {"podFixed": {"cpu": "1.0005"}}}, "node.k8s.io/v1", "RuntimeClass")
+    limits, _ = checked({"spec": {"overhead": {"cpu": "1.0005"}}}, POD, "Pod")
+
+    assert runtime_class["overhead"]["podFixed"] == {"cpu": "1000500u"}
+    assert limits["spec"]["overhead"] == {"cpu": "1001m"}
 
 
 def test_times_are_kept_in_utc() -> None:
@@ -165,7 +185,8 @@ def test_nulls_in_lists_and_maps_are_zero_values() -> None:
     assert secret == {"data": {"k": ""}}
 
 
-def test_zero_time_is_null() -> None:
-    pod, _ = checked({"metadata": {"deletionTimestamp": "0001-01-01T00:00:00Z"}}, POD, "Pod")
+def test_zero_time_is_null_except_for_a_deletion() -> None:
+    metadata = {"creationTimestamp": "0001-01-01T00:00:00Z", "deletionTimestamp": "0001-01-01T00:00:00Z"}
+    pod, _ = checked({"metadata": metadata}, POD, "Pod")
 
-    assert pod == {"metadata": {}}
+    assert pod == {"metadata": {"deletionTimestamp": "0001-01-01T00:00:00Z"}}

@@ -281,3 +281,26 @@ def test_appliers_are_in_each_others_way_only_where_they_differ(first: Any, seco
         assert error.details["causes"]
     else:
         assert labels(after).items() >= labels(first).items()
+
+
+def test_applied_null_removes_values_and_leaves_containers() -> None:
+    live = pod({"name": "c", "image": "i"}, app="web")
+    live["spec"]["hostname"] = "h"
+    config = {**pod(), "metadata": {"name": "p", "labels": None}, "spec": {"containers": None, "hostname": None}}
+
+    merged, entries = applied(live, config, [], "applier")
+
+    assert merged["metadata"]["labels"] == {"app": "web"}
+    assert merged["spec"] == {"containers": [{"name": "c", "image": "i"}], "hostname": None}
+    assert fields(entries, "applier") == {
+        "f:metadata": {"f:labels": {}},
+        "f:spec": {"f:containers": {}, "f:hostname": {}},
+    }
+
+
+def test_missing_key_of_an_item_is_its_zero_value() -> None:
+    config = {**pod(), "metadata": {"name": "p", "ownerReferences": [{"kind": "Node"}]}}
+
+    _, entries = applied(pod(), config, [], "applier")
+
+    assert fields(entries, "applier")["f:metadata"] == {"f:ownerReferences": {'k:{"uid":""}': {}}}

@@ -95,6 +95,26 @@ async def test_the_order_of_authentication(tokens: Tokens) -> None:
     assert await name({}, None, None) == ANONYMOUS.name
 
 
+async def test_only_the_word_behind_one_space_is_a_token(tokens: Tokens) -> None:
+    authenticator = Authenticator(tokens, anonymous=True)
+
+    async def name(header: str) -> str:
+        return (await authenticator.authenticate({"Authorization": header}, None)).name
+
+    assert await name(" Bearer def more ") == "bob"
+    assert await name("Bearer  def") == ANONYMOUS.name
+    assert await name("Basic def") == ANONYMOUS.name
+
+
+async def test_review_of_an_empty_word_is_anonymous(tokens: Tokens) -> None:
+    known = await Authenticator(tokens, anonymous=True).review(" def", ["other"])
+
+    assert known == AuthenticatedUser(ANONYMOUS, ("other",))
+    assert await Authenticator(tokens, anonymous=False).review(" def", []) is None
+    with pytest.raises(Rejected):
+        await Authenticator(tokens, anonymous=True).review("wrong", [])
+
+
 @pytest.mark.row("opt.anonymous-auth")
 async def test_only_those_without_any_credentials_are_anonymous(tokens: Tokens) -> None:
     async def code(headers: dict[str, str], *, anonymous: bool = True, certificate: str | None = None) -> int:

@@ -1,0 +1,64 @@
+"""Validation of the reviews of tokens and of access, which are answered and not stored."""
+
+from __future__ import annotations
+
+from apiserver_stub.objects import Object
+from apiserver_stub.status import Cause, invalid_value, quote
+
+_ATTRIBUTES = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 600, 1 << 32
+
+
+def validate_attributes(spec: Object) -> list[Cause]:
+    """Return the errors in what an access review asks for."""
+    about, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if about is None and path is None:
+        return [invalid_value("spec.resourceAttributes", None, _ATTRIBUTES)]
+    if about is not None and path is not None:
+        return [_invalid_path(path, "cannot be specified in combination with resourceAttributes")]
+    return []
+
+
+def validate_subject(spec: Object) -> list[Cause]:
+    """Return the error of an access review that names neither a user nor a group."""
+    if spec.get("user") or spec.get("groups"):
+        return []
+    return [invalid_value("spec.user", "", "at least one of user or group must be specified")]
+
+
+def validate_review_metadata(review: Object, *, namespaced: bool = False) -> list[Cause]:
+    """Return the error of an access review with metadata; only the namespace of a local one is allowed."""
+    allowed = ("managedFields", "namespace") if namespaced else ("managedFields",)
+    given = {name: value for name, value in review["metadata"].items() if value and name not in allowed}
+    if not given:
+        return []
+    return [invalid_value("metadata", given, "must be empty except for namespace" if namespaced else "must be empty")]
+
+
+def validate_local_attributes(spec: Object, namespace: str) -> list[Cause]:
+    """Return the errors of an access review that asks for something outside its *namespace*."""
+    about, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    causes = []
+    if about is not None and (about.get("namespace") or "") != namespace:
+        field = "spec.resourceAttributes.namespace"
+        causes.append(invalid_value(field, about.get("namespace") or "", "must match metadata.namespace"))
+    if path is not None:
+        causes.append(_invalid_path(path, "disallowed on this kind of request"))
+    return causes
+
+
+def validate_token_request(spec: Object) -> list[Cause]:
+    """Return the error in how long a requested token is valid."""
+    seconds = spec["expirationSeconds"]
+    if seconds < _SHORTEST_SECONDS:
+        return [invalid_value("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes")]
+    if seconds > _LONGEST_SECONDS:
+        detail = "may not specify a duration larger than 2^32 seconds"
+        return [invalid_value("spec.expirationSeconds", seconds, detail)]
+    return []
+
+
+def _invalid_path(path: Object, detail: str) -> Cause:
+    shown = f"Path:{quote(path.get('path') or '')}, Verb:{quote(path.get('verb') or '')}"
+    text = f"Invalid value: authorization.NonResourceAttributes{{{shown}}}: {detail}"
+    return Cause("FieldValueInvalid", text, "spec.nonResourceAttributes")

@@ -1,0 +1,86 @@
+"""Integration tests for reviews and token requests: metadata, kept status, errors in their order, and null values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .conftest import Api
+
+_AUTHENTICATION = "/apis/authentication.k8s.io/v1"
+_AUTHORIZATION = "/apis/authorization.k8s.io/v1"
+_ABOUT = {"resourceAttributes": {"namespace": "default", "resource": "pods", "verb": "get"}}
+
+
+def test_system_metadata_of_an_access_review_is_ignored(api: Api) -> None:
+    metadata = {"uid": "u", "creationTimestamp": "2024-01-01T00:00:00Z", "deletionGracePeriodSeconds": 1}
+    path = f"{_AUTHORIZATION}/namespaces/default/localsubjectaccessreviews"
+    review = {"metadata": metadata, "spec": {**_ABOUT, "user": "jane", "extra": {"scopes": None}}}
+
+    answer = api.ok("POST", path, review)
+
+    assert answer["metadata"] == {"namespace": "default", "creationTimestamp": None}
+    assert answer["spec"]["extra"] == {"scopes": None}
+    assert answer["status"]["allowed"] is False
+
+
+@pytest.mark.parametrize(
+    ("review", "fields"),
+    [
+        ({"spec": {**_ABOUT}}, ["spec.user"]),
+        ({"spec": {"user": "jane"}}, ["spec.resourceAttributes"]),
+        ({"metadata": {"labels": {"a": "b"}}, "spec": {**_ABOUT, "groups": ["dev"]}}, ["metadata"]),
+        ({"spec": {**_ABOUT, "nonResourceAttributes": {}, "user": "jane"}}, ["spec.nonResourceAttributes"]),
+    ],
+)
+def test_invalid_access_review_is_rejected(api: Api, review: Any, fields: list[str]) -> None:
+    code, status = api.call("POST", f"{_AUTHORIZATION}/subjectaccessreviews", review)
+
+    assert code == 422
+    assert [cause["field"] for cause in status["details"]["causes"]] == fields
+
+
+def test_review_with_an_invalid_option_is_rejected(api: Api) -> None:
+    code, _ = api.call("POST", f"{_AUTHORIZATION}/selfsubjectaccessreviews?dryRun=x", {"spec": _ABOUT})
+
+    assert code == 422
+
+
+def test_self_review_keeps_nothing_of_the_request(api: Api) -> None:
+    review = api.ok("POST", f"{_AUTHENTICATION}/selfsubjectreviews", {"metadata": {"labels": {"a": "b"}}})
+
+    assert review["metadata"].keys() == {"creationTimestamp"}
+    assert review["status"]["userInfo"]["username"]
+
+
+def test_token_review_keeps_the_given_status_of_an_unknown_token(api: Api) -> None:
+    review = {"spec": {"token": "unknown"}, "status": {"authenticated": True, "user": {"uid": "u"}}}
+
+    answer = api.ok("POST", f"{_AUTHENTICATION}/tokenreviews", review)
+
+    assert answer["status"] == {"user": {"uid": "u"}, "error": "invalid bearer token"}
+
+
+def test_token_request_with_another_name_is_rejected_first(api: Api) -> None:
+    path = "/api/v1/namespaces/default/serviceaccounts/missing/token"
+
+    code, status = api.call("POST", path, {"metadata": {"name": "other"}})
+    assert (code, status["details"]["causes"][0]["field"]) == (422, "metadata.name")
+    assert api.call("POST", path, {})[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("reference", "code"),
+    [
+        ({}, 400),
+        ({"kind": "Pod"}, 400),
+        ({"kind": "Pod", "apiVersion": "apps/v1", "name": "a"}, 400),
+        ({"kind": "Pod", "apiVersion": "v1", "name": "a"}, 404),
+        ({"kind": "Secret", "name": "a"}, 404),
+    ],
+)
+def test_token_is_bound_to_an_existing_object(api: Api, reference: Any, code: int) -> None:
+    path = "/api/v1/namespaces/default/serviceaccounts/default/token"
+
+    assert api.call("POST", path, {"spec": {"boundObjectRef": reference}})[0] == code
