@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from nodeagent.testing.clock import FakeClock
 
@@ -18,6 +19,9 @@ ROOT = Path(__file__).parent.parent
 ROWS_FILE = ROOT / "docs" / "spec" / "rows.tsv"
 SERVING = "(process_request_thread)"
 """How the names of threads end that the standard library serves a connection with."""
+# Tests must not depend on the speed of the machine.
+settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-speed")
 IN_CI = bool(os.environ.get("CI"))
 
 
