@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from apiserver_stub import objects
 from apiserver_stub.admission import AdmissionPlugin, Call, Operation
+from apiserver_stub.admission.policy_evaluation import Evaluation, Failure, Policy
 from apiserver_stub.admission.reading import Reader, labels_of
-from apiserver_stub.admission.webhooks import CONDITION_VARIABLES, condition_data
+from apiserver_stub.admission.webhooks import condition_data
 from apiserver_stub.admission.webhooks.matching import (
     matched_as,
     namespace_matches,
@@ -17,90 +17,15 @@ from apiserver_stub.admission.webhooks.matching import (
     object_matches,
     read_selector,
 )
-from apiserver_stub.cel import CelError, Expression
+from apiserver_stub.cel import CelError
 from apiserver_stub.objects import Object
 from apiserver_stub.resources.registry import Registry, Resource
 from nodeagent.base import identity
 
 _GROUP = identity.current().group("admissionregistration")
 _POLICIES, _BINDINGS = f"{_GROUP}/validatingadmissionpolicies", f"{_GROUP}/validatingadmissionpolicybindings"
-_POLICY_VARIABLES = (*CONDITION_VARIABLES, "params", "namespaceObject", "variables")
 _AUDIT = identity.current().group("validation.policy.admission") + "/validation_failure"
 _CODES = {"Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413, "Unauthorized": 401}
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """An expression that is not true of a request, or has no value."""
-
-    message: str
-    reason: str = "Invalid"
-
-
-class Policy:
-    """One policy, compiled."""
-
-    def __init__(self, obj: Object) -> None:
-        """Compile what *obj* holds.
-
-        :raises CelError: an expression does not compile; a policy that is stored has none such.
-        """
-        spec = obj.get("spec") or {}
-        self.name: str = obj["metadata"]["name"]
-        self.fails_closed = spec.get("failurePolicy") != "Ignore"
-        self.match: Object = spec.get("matchConstraints") or {}
-        self.param_kind: Object = spec.get("paramKind") or {}
-        self._conditions = [
-            _compiled(item["expression"], CONDITION_VARIABLES) for item in spec.get("matchConditions") or ()
-        ]
-        self._variables = [(item["name"], _compiled(item["expression"])) for item in spec.get("variables") or ()]
-        self._validations = [
-            (
-                item,
-                _compiled(item["expression"]),
-                _compiled(item["messageExpression"]) if item.get("messageExpression") else None,
-            )
-            for item in spec.get("validations") or ()
-        ]
-        self._annotations = [
-            (item["key"], _compiled(item["valueExpression"])) for item in spec.get("auditAnnotations") or ()
-        ]
-
-    def applies(self, data: dict[str, Any]) -> bool:
-        """Return whether all match conditions hold.
-
-        :raises CelError: one has no value.
-        """
-        return all(expression.evaluate(data) is True for expression in self._conditions)
-
-    def failures(self, data: dict[str, Any]) -> Iterator[Failure]:
-        """Yield what is wrong with the request that *data* describes."""
-        variables: dict[str, Any] = {}
-        data = {**data, "variables": variables}
-        for name, expression in self._variables:
-            try:
-                variables[name] = expression.evaluate(data)
-            except CelError:
-                continue  # who needs it fails in turn
-        for item, expression, message in self._validations:
-            try:
-                if expression.evaluate(data) is True:
-                    continue
-            except CelError as error:
-                if self.fails_closed:
-                    yield Failure(f"expression '{item['expression']}' resulted in error: {error}")
-                continue
-            yield Failure(_message(item, message, data), item.get("reason") or "Invalid")
-
-    def annotations(self, data: dict[str, Any]) -> Iterator[tuple[str, str]]:
-        """Yield what the audit trail should tell."""
-        for key, expression in self._annotations:
-            try:
-                value = expression.evaluate({**data, "variables": {}})
-            except CelError:
-                continue
-            if isinstance(value, str) and value.strip():
-                yield f"{self.name}/{key}", value
 
 
 class ValidatingAdmissionPolicy(AdmissionPlugin):
@@ -126,15 +51,18 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
             return
         namespace = self._reader.namespace(call.namespace) if call.resource.namespaced else {}
         refusals: list[tuple[str, Failure]] = []
-        for binding in self._reader.every(_BINDINGS):
-            spec = binding.get("spec") or {}
-            policy = policies.get(spec.get("policyName") or "")
-            if policy is None:
+        for policy in policies.values():
+            if (seen_as := self._match(policy.match, call, namespace)) is None:
                 continue
-            seen_as = self._match(policy.match, call, namespace)
-            if seen_as is None or not self._binding_matches(spec.get("matchResources"), call, namespace):
-                continue
-            refusals += self._apply(policy, binding, call, seen_as, namespace)
+            annotations: dict[str, list[str]] = {}
+            for binding in self._reader.every(_BINDINGS):
+                spec = binding.get("spec") or {}
+                if spec.get("policyName") == policy.name and self._binding_matches(
+                    spec.get("matchResources"), call, namespace
+                ):
+                    refusals += self._apply(policy, binding, call, seen_as, namespace, annotations)
+            for key, values in annotations.items():
+                call.request.annotations[f"{policy.name}/{key}"] = ", ".join(dict.fromkeys(values))
         for text, failure in refusals:
             error = call.refuse(text)
             error.code, error.reason = _CODES.get(failure.reason, 422), failure.reason
@@ -142,43 +70,59 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
             raise error
 
     def _apply(
-        self, policy: Policy, binding: Object, call: Call, seen_as: Resource, namespace: Object
+        self,
+        policy: Policy,
+        binding: Object,
+        call: Call,
+        seen_as: Resource,
+        namespace: Object,
+        annotations: dict[str, list[str]],
     ) -> Iterator[tuple[str, Failure]]:
-        """Yield what is to be refused; warn and write down the rest."""
+        """Yield what is to be refused; warn and add to *annotations* otherwise."""
         spec, name = binding["spec"], binding["metadata"]["name"]
         actions = spec.get("validationActions") or ()
-        for failure in self._failures(policy, spec, call, seen_as, namespace):
+        denied = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{name}' denied request"
+        data = condition_data(call, seen_as) | {"params": None, "namespaceObject": namespace or None}
+        evaluations, failures = self._evaluations(policy, spec, call, data)
+        failures += [failure for evaluation in evaluations for failure in evaluation.failures()]
+        for failure in failures:
             if "Deny" in actions:
-                text = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{name}' denied request"
-                yield f"{text}: {failure.message}", failure
+                yield f"{denied}: {failure.message}", failure
             if "Warn" in actions:
                 text = f"Validation failed for ValidatingAdmissionPolicy '{policy.name}' with binding '{name}'"
                 call.request.warnings.append(f"{text}: {failure.message}")
             if "Audit" in actions:
                 note = {"message": failure.message, "policy": policy.name, "binding": name}
-                note |= {"validationActions": list(actions)}
-                call.request.annotations[_AUDIT] = objects.encode([note]).decode()
+                note |= {"expressionIndex": failure.index, "validationActions": list(actions)}
+                call.request.annotations.setdefault(_AUDIT, objects.encode([note]).decode())
+        for found in (item for evaluation in evaluations for item in evaluation.annotations()):
+            if isinstance(found, Failure):  # denies whatever the binding's actions are
+                yield f"{denied}: {found.message}", found
+            else:
+                annotations.setdefault(found[0], []).append(found[1])
 
-    def _failures(
-        self, policy: Policy, spec: Object, call: Call, seen_as: Resource, namespace: Object
-    ) -> Iterator[Failure]:
-        data = condition_data(call, seen_as) | {"params": None, "namespaceObject": namespace or None}
-        try:
-            if not policy.applies(data):
-                return
-        except CelError as error:
-            if policy.fails_closed:
-                yield Failure(f"failed to evaluate a match condition: {error}")
-            return
-        found = [None] if not policy.param_kind else self._params(policy.param_kind, spec.get("paramRef"), call)
-        if not found and (spec.get("paramRef") or {}).get("parameterNotFoundAction") != "Allow":
-            yield Failure("no params found for policy binding with `Deny` parameterNotFoundAction")
-        for params in found:
-            yield from policy.failures({**data, "params": params})
-            for key, value in policy.annotations({**data, "params": params}):
-                call.request.annotations[key] = value
+    def _evaluations(
+        self, policy: Policy, spec: Object, call: Call, data: dict[str, Any]
+    ) -> tuple[list[Evaluation], list[Failure]]:
+        """Return an evaluation for each parameter object for which *policy* applies, and why it cannot be told."""
+        evaluations, failures = [], []
+        parameters = self._params(policy.param_kind, spec.get("paramRef"), call)
+        if not parameters and (spec.get("paramRef") or {}).get("parameterNotFoundAction") != "Allow":
+            failures.append(Failure("no params found for policy binding with `Deny` parameterNotFoundAction"))
+        for params in parameters:
+            evaluation = Evaluation(policy, {**data, "params": params})
+            try:
+                if evaluation.applies():
+                    evaluations.append(evaluation)
+            except CelError as error:
+                if policy.fails_closed:
+                    failures.append(Failure(str(error)))
+        return evaluations, failures
 
     def _params(self, kind: Object, reference: Object | None, call: Call) -> list[Object | None]:
+        """Return the parameter objects; a policy or binding that names none is evaluated once, without."""
+        if not kind or not reference:
+            return [None]
         group, _, version = str(kind.get("apiVersion") or "").rpartition("/")
         resource = next(
             (
@@ -188,7 +132,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
             ),
             None,
         )
-        if resource is None or not reference:
+        if resource is None:
             return []
         namespace = (reference.get("namespace") or call.namespace) if resource.namespaced else ""
         if name := reference.get("name"):
@@ -221,18 +165,3 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
         if found is not self._policies[0]:
             self._policies = found, {item["metadata"]["name"]: Policy(item) for item in found}
         return self._policies[1]
-
-
-def _compiled(text: str, variables: tuple[str, ...] = _POLICY_VARIABLES) -> Expression:
-    return Expression(text, variables, nullable=True)
-
-
-def _message(item: Object, expression: Expression | None, data: dict[str, Any]) -> str:
-    if expression is not None:
-        try:
-            value = expression.evaluate(data)
-        except CelError:
-            value = None
-        if isinstance(value, str) and value.strip() and "\n" not in value:
-            return value
-    return str(item.get("message") or f"failed expression: {str(item['expression']).strip()}")

@@ -5,10 +5,25 @@ The library is imported when the first expression is compiled.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 DYN, BOOL, STRING, NULL = "dyn", "bool", "string", "null_type"
+
+
+_UPSTREAM = [
+    (re.compile(pattern), text)
+    for pattern, text in (
+        (r'(?:\w+: )?Key not found in map : "(.*)"', r"no such key: \1"),
+        (r"(?:\w+: )?No matching overloads found\b.*", "no such overload"),
+        (r"(?:\w+: )?cannot convert (\w+) to (\w+)", r"type conversion error from '\1' to '\2'"),
+        (r"(?:\w+: )?divide by zero", "division by zero"),
+        (r"(?:\w+: )?modulus by zero", "modulus by zero"),
+        (r"(?:\w+: )?Index error: index=(-?\d+) size=\d+", r"index out of bounds: \1"),
+    )
+]
+"""Errors of the library, and what cel-go says in their place."""
 
 
 class CelError(ValueError):
@@ -59,5 +74,9 @@ class Expression:
 
 
 def first_line(error: object) -> str:
-    """Return the first line of the text of *error*."""
-    return str(error).splitlines()[0].strip() if str(error) else "unknown"
+    """Return the first line of the text of *error*, in upstream's words where it is a common one of an evaluation."""
+    line = str(error).splitlines()[0].strip() if str(error) else "unknown"
+    for pattern, text in _UPSTREAM:
+        if (match := pattern.fullmatch(line)) is not None:
+            return match.expand(text)
+    return line

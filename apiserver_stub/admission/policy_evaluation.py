@@ -1,0 +1,148 @@
+"""Evaluation of ValidatingAdmissionPolicies: conditions, variables, validations and audit annotations. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from apiserver_stub.admission.webhooks import CONDITION_VARIABLES
+from apiserver_stub.cel import CelError, Expression
+from apiserver_stub.objects import Object
+
+_VARIABLES = (*CONDITION_VARIABLES, "params", "namespaceObject", "variables")
+_REFERENCE = re.compile(r"""\bvariables\s*(?:\.\s*(\w+)|\[\s*(?:'(\w+)'|"(\w+)")\s*\])""")
+_MISSING = re.compile(r"no such key: (\w+)")
+_MESSAGE_BYTES = 5 * 1024
+_ANNOTATION_BYTES = 10 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An expression that is not true of a request, or that has no value."""
+
+    message: str
+    reason: str = "Invalid"
+    index: int = 0
+    """Position of the validation in the policy."""
+
+
+class Policy:
+    """One policy, compiled."""
+
+    def __init__(self, obj: Object) -> None:
+        """Compile the expressions of *obj*.
+
+        :raises CelError: one does not compile; a stored policy has none such.
+        """
+        spec = obj.get("spec") or {}
+        self.name: str = obj["metadata"]["name"]
+        self.fails_closed = spec.get("failurePolicy") != "Ignore"
+        self.match: Object = spec.get("matchConstraints") or {}
+        self.param_kind: Object = spec.get("paramKind") or {}
+        self.conditions = [
+            _compiled(item["expression"], CONDITION_VARIABLES) for item in spec.get("matchConditions") or ()
+        ]
+        self.variables = {item["name"]: _compiled(item["expression"]) for item in spec.get("variables") or ()}
+        self.validations = [
+            (
+                item,
+                _compiled(item["expression"]),
+                _compiled(item["messageExpression"]) if item.get("messageExpression") else None,
+            )
+            for item in spec.get("validations") or ()
+        ]
+        self.annotations = [
+            (item["key"], _compiled(item["valueExpression"])) for item in spec.get("auditAnnotations") or ()
+        ]
+
+
+class Evaluation:
+    """The values that the expressions of a policy have for one request and one parameter object."""
+
+    def __init__(self, policy: Policy, data: dict[str, Any]) -> None:
+        self._policy, self._data = policy, data
+        self._values: dict[str, Any] = {}
+        self._errors: dict[str, CelError] = {}
+
+    def applies(self) -> bool:
+        """Return whether all match conditions hold; one that does not outweighs those without a value.
+
+        :raises CelError: one has no value.
+        """
+        errors = []
+        for condition in self._policy.conditions:
+            try:
+                if condition.evaluate(self._data) is not True:
+                    return False
+            except CelError as error:
+                errors.append(_without_value(condition, error))
+        if errors:
+            raise CelError(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
+        return True
+
+    def failures(self) -> Iterator[Failure]:
+        """Yield a failure for each validation that does not hold."""
+        for index, (item, expression, message) in enumerate(self._policy.validations):
+            try:
+                if self._value(expression) is True:
+                    continue
+            except CelError as error:
+                if self._policy.fails_closed:
+                    yield Failure(_without_value(expression, error), index=index)
+                continue
+            yield Failure(self._message(item, message), item.get("reason") or "Invalid", index)
+
+    def annotations(self) -> Iterator[tuple[str, str] | Failure]:
+        """Yield the key and value of each audit annotation, or a failure in place of one that has no value."""
+        for key, expression in self._policy.annotations:
+            try:
+                value = self._value(expression)
+            except CelError as error:
+                if self._policy.fails_closed:
+                    yield Failure(_without_value(expression, error))
+                continue
+            if isinstance(value, str) and (text := value.strip()):
+                yield key, text.encode()[:_ANNOTATION_BYTES].decode(errors="ignore")
+
+    def _message(self, item: Object, expression: Expression | None) -> str:
+        if expression is not None:
+            try:
+                value = self._value(expression)
+            except CelError:
+                value = None
+            text = value.strip() if isinstance(value, str) else ""
+            if text and "\n" not in text and len(text.encode()) <= _MESSAGE_BYTES:
+                return text
+        return str(item.get("message") or "").strip() or f"failed expression: {str(item['expression']).strip()}"
+
+    def _value(self, expression: Expression) -> Any:
+        """Return the value of *expression*; the variables that it refers to are evaluated once each."""
+        names = [next(filter(None, match)) for match in _REFERENCE.findall(expression.text)]
+        for name in names:
+            self._evaluate(name)
+        try:
+            return expression.evaluate({**self._data, "variables": self._values})
+        except CelError as error:
+            missing = _MISSING.search(str(error))
+            cause = self._errors.get(missing[1]) if missing is not None else None
+            if cause is None or missing is None:
+                raise
+            raise CelError(f'composited variable "{missing[1]}" fails to evaluate: {cause}') from None
+
+    def _evaluate(self, name: str) -> None:
+        if name in self._values or name in self._errors or name not in self._policy.variables:
+            return
+        try:
+            self._values[name] = self._value(self._policy.variables[name])
+        except CelError as error:
+            self._errors[name] = error
+
+
+def _compiled(text: str, variables: tuple[str, ...] = _VARIABLES) -> Expression:
+    return Expression(text, variables, nullable=True)
+
+
+def _without_value(expression: Expression, error: CelError) -> str:
+    return f"expression '{expression.text}' resulted in error: {error}"
