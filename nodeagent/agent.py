@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nodeagent.base.aio import Backoff, Clock, SystemClock, TaskOwner
-from nodeagent.base.logging import v_level
 from nodeagent.components import (
     provide_access,
     provide_components,
@@ -40,7 +39,7 @@ from nodeagent.podworker.explain import Explainer
 from nodeagent.podworker.first_sync import FirstSync
 from nodeagent.podworker.housekeeping import Housekeeping
 from nodeagent.podworker.run_once import RunOnce
-from nodeagent.podworker.worker import PodWorker, WorkerParts
+from nodeagent.podworker.worker import PodWorker, WorkerComponents
 from nodeagent.podworker.workers import PodWorkers
 from nodeagent.server.health import HealthServer
 from nodeagent.server.local import LocalServer
@@ -103,7 +102,7 @@ class Agent:
             self._connect()
 
         self._cache = PodCache(lambda: context.runtime, clock)
-        self._pods = PodWorkers(DesiredPods(()), self._worker_parts, self._mirror_changed)
+        self._pods = PodWorkers(DesiredPods(()), self._worker_components, self._mirror_changed)
         self._pleg = GenericPleg(
             lambda: context.runtime, self._cache, clock, wake=self._pod_changed, recovered=self._pods.wake_all
         )
@@ -305,8 +304,8 @@ class Agent:
         self.context.api = client
         self.context.new_api = client.with_rate
 
-    def _worker_parts(self) -> WorkerParts:
-        return WorkerParts(
+    def _worker_components(self) -> WorkerComponents:
+        return WorkerComponents(
             syncer=lambda: self.context.syncer,
             observer=self._cache,
             status=self._status,
@@ -330,12 +329,11 @@ class Agent:
         """Return how each loop does."""
         problems = dict.fromkeys(self._tasks, "") | self._loop_problems
         problems["pleg"] = self._pleg.health.problem
-        problems |= {f"source {name}": "has not told its pods yet" for name in self._pods.unheard_sources}
+        problems |= {f"source {name}": "has not published its pods yet" for name in self._pods.pending_sources}
         problems |= {f"plugin {name}": f"fails in {hook}" for name, hook in self._plugins.failing}
         return [LoopLine(name=name, problem=problem) for name, problem in sorted(problems.items())]
 
     def _publish(self, source: str, pods: Sequence[Pod]) -> None:
-        _log.log(v_level(3), "Source published", extra={"source": source, "pods": len(pods)})
         self._pods.publish(source, pods)
         self._mirrors.wake()
 
@@ -349,7 +347,7 @@ class Agent:
         self._mirrors.wake()
 
     def _static_pods(self) -> Sequence[Pod] | None:
-        return self._pods.static_pods() if self._pods.all_known else None
+        return self._pods.static_pods() if self._pods.all_sources_ready else None
 
     def _mirror_changed(self, kind: ChangeKind, mirror: Pod) -> None:
         if kind is ChangeKind.REMOVED:

@@ -1,1 +1,1 @@
-"""Pod lifecycle events: what changed in the runtime, found by listing it or told by its event stream."""
+"""PLEG (pod lifecycle event generator): detect changes in the runtime by relisting or from its event stream."""

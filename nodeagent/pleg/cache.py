@@ -1,4 +1,4 @@
-"""The newest picture of each pod, looked at closely only where something changed."""
+"""Pod status cache, refreshed only for pods that changed since the last relist."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from nodeagent.pleg.termination_message import with_message
 
 
 class PodCache:
-    """What was last observed of each pod (:class:`~nodeagent.contracts.observe.PodObserver`).
+    """Last observed status of each pod; implements :class:`~nodeagent.contracts.observe.PodObserver`.
 
-    An exited container and a dead sandbox never change again, so they are asked for once.
+    An exited container never changes again, so its status is requested once.
     """
 
     def __init__(self, runtime: Callable[[], ContainerRuntime], clock: Clock) -> None:
@@ -33,18 +33,18 @@ class PodCache:
         return self._pods.get(uid)
 
     def pods(self) -> Iterable[RuntimePod]:
-        """Return all pods that the runtime knows."""
+        """Return all pods that exist in the runtime."""
         return self._pods.values()
 
     def put(self, pod: RuntimePod) -> None:
-        """Take a picture that came from elsewhere, such as the runtime's event stream."""
+        """Store a pod status; a pod without sandboxes and containers is removed."""
         if pod.sandboxes or pod.containers:
             self._pods[pod.uid] = pod
         else:
             self._pods.pop(pod.uid, None)
 
     async def refresh(self, uid: str, touched: frozenset[str] | None = None) -> RuntimePod | None:
-        """Look at a pod again; see :class:`~nodeagent.contracts.observe.PodObserver`."""
+        """Refresh the status of a pod; see :class:`~nodeagent.contracts.observe.PodObserver`."""
         started = self._clock.now()
         known = self._pods.get(uid)
         runtime = self._runtime()
@@ -52,9 +52,9 @@ class PodCache:
             sandboxes, containers = await asyncio.gather(runtime.list_sandboxes(uid), runtime.list_containers(uid))
             sandbox_ids = [s.id for s in sandboxes if s.uid == uid]
             container_ids = [c.id for c in containers]
-            pictures = await self._look(known, sandbox_ids, container_ids, None)
+            statuses = await self._query(known, sandbox_ids, container_ids, None)
         else:
-            pictures = await self._look(
+            statuses = await self._query(
                 known,
                 [s.id for s in known.sandboxes] if known else [],
                 [c.id for c in known.containers] if known else [],
@@ -62,29 +62,29 @@ class PodCache:
             )
         newer = self._pods.get(uid)
         if newer is not None and newer is not known and newer.observed_at > started:
-            return newer  # somebody looked later and was faster
-        pod = _assemble(uid, known, pictures, started)
+            return newer  # A concurrent refresh that started later has finished first.
+        pod = _assemble(uid, known, statuses, started)
         self.put(pod)
         return self._pods.get(uid)
 
     async def observe(
         self, uid: str, sandbox_ids: Sequence[str], container_ids: Sequence[str], changed: frozenset[str], at: float
     ) -> RuntimePod | None:
-        """Look at the *changed* ones among the listed ids; the rest is taken as last observed.
+        """Refresh the *changed* IDs of a relist; the others are taken from the cache.
 
-        :param at: when the listing began; a picture taken later stays.
+        :param at: start time of the relist; a later cached status is kept.
         """
         known = self._pods.get(uid)
         if known is not None and known.observed_at > at:
             return known
-        pictures = await self._look(known, sandbox_ids, container_ids, changed)
+        statuses = await self._query(known, sandbox_ids, container_ids, changed)
         newer = self._pods.get(uid)
         if newer is not known and newer is not None and newer.observed_at > at:
             return newer
-        self.put(_assemble(uid, known, pictures, at))
+        self.put(_assemble(uid, known, statuses, at))
         return self._pods.get(uid)
 
-    async def _look(
+    async def _query(
         self,
         known: RuntimePod | None,
         sandbox_ids: Sequence[str],
@@ -94,20 +94,22 @@ class PodCache:
         old: dict[str, SandboxStatus | RuntimeContainerStatus] = {}
         if known is not None:
             old = {**{s.id: s for s in known.sandboxes}, **{c.id: c for c in known.containers}}
-        kept: list[SandboxStatus | RuntimeContainerStatus] = []
-        asked = []
+        cached: list[SandboxStatus | RuntimeContainerStatus] = []
+        requests = []
         for container in (False, True):
             for object_id in container_ids if container else sandbox_ids:
                 before = old.get(object_id)
                 if before is not None and (_final(before) or (changed is not None and object_id not in changed)):
-                    kept.append(before)
+                    cached.append(before)
                 else:
-                    asked.append(self._ask(object_id, container=container))
+                    requests.append(self._query_one(object_id, container=container))
         unknown = set(changed or ()) - set(sandbox_ids) - set(container_ids)
-        asked.extend(self._ask(object_id, container=None) for object_id in unknown)
-        return [*kept, *(answer for answer in await asyncio.gather(*asked) if answer is not None)]
+        requests.extend(self._query_one(object_id, container=None) for object_id in unknown)
+        return [*cached, *(status for status in await asyncio.gather(*requests) if status is not None)]
 
-    async def _ask(self, object_id: str, *, container: bool | None) -> SandboxStatus | RuntimeContainerStatus | None:
+    async def _query_one(
+        self, object_id: str, *, container: bool | None
+    ) -> SandboxStatus | RuntimeContainerStatus | None:
         runtime = self._runtime()
         if container is not False:
             try:
@@ -121,17 +123,17 @@ class PodCache:
             return None
 
 
-def _final(picture: SandboxStatus | RuntimeContainerStatus) -> bool:
-    if isinstance(picture, SandboxStatus):
-        return False  # a dead sandbox may be gone by now, and there are few of them
-    return picture.state is ContainerState.EXITED
+def _final(status: SandboxStatus | RuntimeContainerStatus) -> bool:
+    if isinstance(status, SandboxStatus):
+        return False  # A dead sandbox may have been removed since; there are few of them.
+    return status.state is ContainerState.EXITED
 
 
 def _assemble(
-    uid: str, known: RuntimePod | None, pictures: Iterable[SandboxStatus | RuntimeContainerStatus], at: float
+    uid: str, known: RuntimePod | None, statuses: Iterable[SandboxStatus | RuntimeContainerStatus], at: float
 ) -> RuntimePod:
-    sandboxes = [p for p in pictures if isinstance(p, SandboxStatus)]
-    containers = [p for p in pictures if isinstance(p, RuntimeContainerStatus)]
+    sandboxes = [p for p in statuses if isinstance(p, SandboxStatus)]
+    containers = [p for p in statuses if isinstance(p, RuntimeContainerStatus)]
     sandboxes.sort(key=lambda s: s.created_at, reverse=True)
     containers.sort(key=lambda c: (c.created_at, c.attempt), reverse=True)
     name, namespace = "", ""

@@ -1,4 +1,4 @@
-"""What a listing of the runtime shows that was not known. Pure."""
+"""Diff of two runtime listings. No I/O."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from nodeagent.contracts.runtime import LABEL_POD_UID, ContainerInfo, RuntimePod
 
 @dataclass(slots=True)
 class PodListing:
-    """The ids that a listing shows of one pod."""
+    """The listed IDs of one pod."""
 
     sandbox_ids: list[str] = field(default_factory=list)
     container_ids: list[str] = field(default_factory=list)
     changed: set[str] = field(default_factory=set)
-    gone: bool = False
-    """Whether something that was known is not listed any more."""
+    removed: bool = False
+    """Whether a previously known sandbox or container is no longer listed."""
 
 
 def changed_pods(
     known: Mapping[str, RuntimePod], sandboxes: Sequence[SandboxInfo], containers: Iterable[ContainerInfo]
 ) -> dict[str, PodListing]:
-    """Return the pods of which the listing shows something new, changed or gone, each with its listed ids."""
+    """Return the pods with new, changed or removed sandboxes or containers, each with its listed IDs."""
     states: dict[str, object] = {}
     for pod in known.values():
         states.update((sandbox.id, sandbox.ready) for sandbox in pod.sandboxes)
@@ -45,6 +45,6 @@ def changed_pods(
             changed.add(uid)
     for uid, pod in known.items():
         if any(s.id in states for s in pod.sandboxes) or any(c.id in states for c in pod.containers):
-            listed[uid].gone = True
+            listed[uid].removed = True
             changed.add(uid)
     return {uid: listed[uid] for uid in changed if uid}

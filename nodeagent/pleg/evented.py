@@ -1,4 +1,4 @@
-"""Takes changes of pods from the runtime's own event stream, where it has one."""
+"""Evented PLEG: refresh pods on events of the runtime's event stream."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 
 from nodeagent.base.aio import Backoff, Clock
+from nodeagent.base.logging import v_level
 from nodeagent.base.metrics import Counter, Histogram
 from nodeagent.contracts.runtime import ContainerRuntime
 from nodeagent.errors import RuntimeFailure
@@ -17,22 +18,22 @@ MAX_RETRIES = 5
 
 CONNECTED = Counter(
     "evented_pleg_connection_success_count",
-    "Streams of container events that were opened.",
+    "The number of times a streaming client was obtained to receive CRI Events.",
 )
 BROKEN = Counter(
     "evented_pleg_connection_error_count",
-    "The number of errors encountered during the establishment of streaming connection.",
+    "The number of errors encountered during the establishment of streaming connection with the CRI runtime.",
 )
 LATENCY = Histogram(
     "evented_pleg_connection_latency_seconds",
-    "How old container events were when they came.",
+    "The latency of streaming connection with the CRI runtime, measured in seconds.",
 )
 
 
 class EventedPleg:
-    """Looks at a pod when the runtime tells of it; the generic PLEG goes on slowly as a safety net.
+    """Refreshes a pod when the runtime reports an event; the generic PLEG relists at a longer interval meanwhile.
 
-    After five broken streams in a row, or when the runtime has no such call, the generic PLEG takes over for good.
+    After five consecutive stream failures, or if the runtime does not support events, only the generic PLEG is used.
     spec: gate.EventedPLEG
     """
 
@@ -48,7 +49,7 @@ class EventedPleg:
         self._runtime, self._cache, self._generic, self._clock, self._wake = runtime, cache, generic, clock, wake
 
     async def run(self) -> None:
-        """Follow the stream until cancelled, or until the runtime turns out to have none."""
+        """Process events until cancelled, or until the stream is unavailable."""
         backoff = Backoff(1.0, 30.0)
         failures = 0
         while failures < MAX_RETRIES:
@@ -70,13 +71,15 @@ class EventedPleg:
                         self._generic.relist_soon()
                     self._wake(event.pod_uid)
             except NotImplementedError:
-                _log.info("The runtime has no event stream; pods are listed instead")
+                _log.info("Container runtime does not support events, using Generic PLEG")
                 return
             except RuntimeFailure as error:
                 BROKEN.inc()
-                _log.warning("Event stream of the runtime broke", extra={"err": str(error)})
+                _log.log(
+                    v_level(4), "Evented PLEG: Failed to get container events, retrying: ", extra={"err": str(error)}
+                )
             finally:
                 self._generic.rely_on_listings()
             failures += 1
             await self._clock.sleep(backoff.next())
-        _log.error("Event stream of the runtime keeps breaking; pods are listed instead")
+        _log.log(v_level(4), "Fall back to Generic PLEG relisting since Evented PLEG is not working")

@@ -1,4 +1,4 @@
-"""Finds changes of pods by listing the runtime."""
+"""Generic PLEG: detect pod changes by relisting the runtime."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ RELIST_SECONDS = 1.0
 EVENTED_RELIST_SECONDS = 300.0
 UNHEALTHY_SECONDS = 180.0
 EVENTED_UNHEALTHY_SECONDS = 600.0
-_PARALLEL_LOOKS = 8
+_PARALLEL_REFRESHES = 8
 
-RELIST_DURATION = Histogram("pleg_relist_duration_seconds", "How long a relist of all pods took.")
-RELIST_INTERVAL = Histogram("pleg_relist_interval_seconds", "How long after the last relist the next one began.")
-LAST_SEEN = Gauge("pleg_last_seen_seconds", "When the last relist ended, in seconds since the epoch.")
+RELIST_DURATION = Histogram("pleg_relist_duration_seconds", "Duration in seconds for relisting pods in PLEG.")
+RELIST_INTERVAL = Histogram("pleg_relist_interval_seconds", "Interval in seconds between relisting in PLEG.")
+LAST_SEEN = Gauge("pleg_last_seen_seconds", "Timestamp in seconds when PLEG was last seen active.")
 
 
 class GenericPleg:
-    """Lists the runtime each period, looks closely at what changed, and wakes the pods concerned.
+    """Lists the runtime periodically, refreshes changed pods in the cache and triggers their sync.
 
-    What starts and vanishes between two listings goes unseen; the worker's resync covers it. Changes that a worker
-    made and looked at itself are known by then and wake nobody.
+    A container that starts and is removed between two relists is not detected; the worker's resync covers it. Changes
+    that a worker made and has already refreshed do not trigger a sync.
 
     :param wake: called with the UID of each pod that changed.
-    :param recovered: called when the runtime answers again after a failure.
+    :param recovered: called when the runtime responds again after a failure.
     """
 
     def __init__(
@@ -47,32 +47,32 @@ class GenericPleg:
         self._wake, self._recovered = wake, recovered
         self.period_seconds = RELIST_SECONDS
         self.health = LoopHealth("pleg", clock, UNHEALTHY_SECONDS)
-        self._seen: tuple[Sequence[SandboxInfo], Sequence[ContainerInfo]] | None = None
+        self._last_listing: tuple[Sequence[SandboxInfo], Sequence[ContainerInfo]] | None = None
         self._relist_now = asyncio.Event()
         self._listed_at: float | None = None
 
     async def run(self) -> None:
-        """Relist until cancelled; a failed listing is reported and tried again."""
+        """Relist until cancelled; a failed relist is logged and retried."""
         while True:
             due = self._clock.now() + self.period_seconds
             await self.relist()
-            await self._rest(due)
+            await self._wait(due)
 
     def rely_on_events(self) -> None:
-        """Relist only now and then, because the runtime tells of changes."""
+        """Relist at a long interval, because the runtime reports events."""
         self.period_seconds, self.health.limit_seconds = EVENTED_RELIST_SECONDS, EVENTED_UNHEALTHY_SECONDS
 
     def rely_on_listings(self) -> None:
-        """Relist at once and each second again."""
+        """Relist immediately, then every second."""
         self.period_seconds = RELIST_SECONDS
         self.relist_soon()
 
     def relist_soon(self) -> None:
-        """End the current pause."""
+        """Relist without waiting for the current interval."""
         self._relist_now.set()
 
     async def relist(self) -> bool:
-        """List once; return whether the runtime answered."""
+        """List once; return whether the runtime responded."""
         started = self._clock.now()
         if self._listed_at is not None:
             RELIST_INTERVAL.observe(started - self._listed_at)
@@ -87,40 +87,44 @@ class GenericPleg:
 
     async def _relist(self, started: float) -> bool:
         try:
-            complete = await self._take(*await self._list(), started)
+            complete = await self._process(*await self._list(), started)
         except RuntimeFailure as error:
-            self._seen = None
+            self._last_listing = None
             self.health.failed(error)
             return False
         if not complete:
-            self._seen = None
+            self._last_listing = None
         if self.health.succeeded():
             self._recovered()
         return True
 
     async def _list(self) -> tuple[Sequence[SandboxInfo], Sequence[ContainerInfo]]:
         runtime = self._runtime()
-        if self._seen is not None and not any(self._seen):  # without sandboxes there are no containers
+        if self._last_listing is not None and not any(self._last_listing):  # There are no containers without sandboxes.
             sandboxes = await runtime.list_sandboxes()
-            return sandboxes, await runtime.list_containers() if sandboxes else self._seen[1]
+            return sandboxes, await runtime.list_containers() if sandboxes else self._last_listing[1]
         return await asyncio.gather(runtime.list_sandboxes(), runtime.list_containers())
 
-    async def _take(
+    async def _process(
         self, sandboxes: Sequence[SandboxInfo], containers: Sequence[ContainerInfo], started: float
     ) -> bool:
-        if self._seen is not None and self._seen[0] is sandboxes and self._seen[1] is containers:
+        if (
+            self._last_listing is not None
+            and self._last_listing[0] is sandboxes
+            and self._last_listing[1] is containers
+        ):
             return True
-        self._seen = (sandboxes, containers)
+        self._last_listing = (sandboxes, containers)
         known = {pod.uid: pod for pod in self._cache.pods() if pod.observed_at <= started}
         late = {pod.uid for pod in self._cache.pods()} - known.keys()
         changes = {uid: ids for uid, ids in changed_pods(known, sandboxes, containers).items() if uid not in late}
-        gate = asyncio.Semaphore(_PARALLEL_LOOKS)
-        answers = await asyncio.gather(*(self._look(uid, ids, started, gate) for uid, ids in changes.items()))
-        return all(answers) and not late
+        semaphore = asyncio.Semaphore(_PARALLEL_REFRESHES)
+        results = await asyncio.gather(*(self._refresh(uid, ids, started, semaphore) for uid, ids in changes.items()))
+        return all(results) and not late
 
-    async def _look(self, uid: str, ids: PodListing, started: float, gate: asyncio.Semaphore) -> bool:
-        """Look at one pod; a failure keeps it for the next listing and does not hold up the others."""
-        async with gate:
+    async def _refresh(self, uid: str, ids: PodListing, started: float, semaphore: asyncio.Semaphore) -> bool:
+        """Refresh one pod; a failure is retried at the next relist and does not affect other pods."""
+        async with semaphore:
             try:
                 await self._cache.observe(uid, ids.sandbox_ids, ids.container_ids, frozenset(ids.changed), started)
             except RuntimeFailure:
@@ -128,7 +132,7 @@ class GenericPleg:
         self._wake(uid)
         return True
 
-    async def _rest(self, due: float) -> None:
+    async def _wait(self, due: float) -> None:
         self._relist_now.clear()
         pause = due - self._clock.now()
         if self.period_seconds <= RELIST_SECONDS:

@@ -1,4 +1,4 @@
-"""How a loop is doing: the first failure of a row and the recovery are logged, not each retry."""
+"""Health of the relist loop: the first of consecutive failures and the recovery are logged, not each retry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 class LoopHealth:
     """Success and failure of a repeated call.
 
-    :param limit_seconds: without a success for so long, the loop counts as unhealthy.
+    :param limit_seconds: time without a success after which the loop is unhealthy.
     """
 
     def __init__(self, name: str, clock: Clock, limit_seconds: float) -> None:
@@ -22,23 +22,23 @@ class LoopHealth:
         self._error: BaseException | None = None
 
     def failed(self, error: BaseException) -> None:
-        """Note a failure."""
+        """Record a failure."""
         if self._error is None:
-            _log.error("Loop fails", extra={"loop": self._name, "err": str(error)})
+            _log.error("GenericPLEG: Unable to retrieve pods", extra={"err": str(error)})
         self._error = error
 
     def succeeded(self) -> bool:
-        """Note a success; return whether it ends a row of failures."""
+        """Record a success; return whether the previous call failed."""
         recovered = self._error is not None
         if recovered:
-            _log.info("Loop works again", extra={"loop": self._name})
+            _log.info("GenericPLEG recovered")
         self._error = None
         self._last_success = self._clock.now()
         return recovered
 
     @property
     def problem(self) -> str:
-        """Say what is wrong, or nothing."""
+        """The error message of an unhealthy loop, else empty."""
         age = self._clock.now() - self._last_success
         if age < self.limit_seconds:
             return ""

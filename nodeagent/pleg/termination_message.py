@@ -1,4 +1,4 @@
-"""The last words of a container: the end of its termination message file, or of its log."""
+"""Read a container's termination message, falling back to the tail of its log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STREAMS = ("stdout", "stderr")
 
 
 async def with_message(container: RuntimeContainerStatus) -> RuntimeContainerStatus:
-    """Return *container* with its termination message, if it has exited and left one."""
+    """Return *container* with its termination message, if it has exited and has one."""
     if container.state is not ContainerState.EXITED:
         return container
     path = container.annotations.get(ANNOTATION_MESSAGE_PATH, "")
@@ -35,14 +35,14 @@ async def with_message(container: RuntimeContainerStatus) -> RuntimeContainerSta
 
 
 def _read(message_path: str, log_path: str) -> str:
-    text = _end_of(message_path, MAX_MESSAGE_BYTES) if message_path else b""
+    text = _tail(message_path, MAX_MESSAGE_BYTES) if message_path else b""
     if not text.strip() and log_path:
         return _log_tail(log_path)
     return text.decode(errors="replace")
 
 
-def _end_of(path: str, limit: int) -> bytes:
-    """Return the last *limit* bytes of a regular file; the container may have put anything there."""
+def _tail(path: str, limit: int) -> bytes:
+    """Return the last *limit* bytes of a regular file; the file is under control of the container."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -59,8 +59,8 @@ def _end_of(path: str, limit: int) -> bytes:
 
 
 def _log_tail(path: str) -> str:
-    """Return the last lines of a log in the runtime's format (``time stream tag text``), without its columns."""
-    raw = _end_of(path, 4 * MAX_LOG_BYTES + 80 * MAX_LOG_LINES).decode(errors="replace")
+    """Return the last lines of a log in CRI format (``time stream tag text``), without the leading columns."""
+    raw = _tail(path, 4 * MAX_LOG_BYTES + 80 * MAX_LOG_LINES).decode(errors="replace")
     text = "".join(map(_content, raw.removesuffix("\n").split("\n")[-MAX_LOG_LINES:]))
     return text.removesuffix("\n").encode()[-MAX_LOG_BYTES:].decode(errors="ignore")
 
@@ -68,5 +68,5 @@ def _log_tail(path: str) -> str:
 def _content(line: str) -> str:
     columns = line.split(" ", 3)
     if len(columns) < 4 or columns[1] not in _STREAMS:
-        return f"{line}\n"  # the rest of a line that begins before what was read
+        return f"{line}\n"  # The end of a line whose start was not read.
     return columns[3] if columns[2].startswith("P") else f"{columns[3]}\n"

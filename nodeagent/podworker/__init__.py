@@ -1,1 +1,1 @@
-"""From wanted pods to one worker a pod: merging of sources, the state of a pod's life, the loop around the syncer."""
+"""Pod workers: merge the pods of all sources and run one worker per pod through its lifecycle."""

@@ -1,4 +1,4 @@
-"""When the agent may be called ready: the first round over all pods is done."""
+"""First sync: readiness of the agent requires one sync of all pods."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ from nodeagent.podworker.workers import PodWorkers
 
 _log = logging.getLogger(__name__)
 
-LONGEST_SECONDS = 20.0
-"""A source that cannot be read, such as an API server that is down, holds up readiness no longer than this."""
-_LOOK_SECONDS = 0.05
+MAX_WAIT_SECONDS = 20.0
+"""Longest delay of readiness if a source is unavailable, for example because the API server is down."""
+_POLL_SECONDS = 0.05
 
 
 class FirstSync:
-    """Waits until every source has published and every pod has a status of this agent's own."""
+    """Waits until every source has published and this agent has generated a status for every pod."""
 
     def __init__(self, pods: PodWorkers, clock: Clock, done: Callable[[], None]) -> None:
         self._pods, self._clock, self._done = pods, clock, done
 
     async def run(self) -> None:
-        """Call *done* when the round is done, or has taken too long."""
-        limit = self._clock.now() + LONGEST_SECONDS
+        """Call *done* when the first sync is complete or has timed out."""
+        limit = self._clock.now() + MAX_WAIT_SECONDS
         while not self._complete():
             if self._clock.now() >= limit:
-                _log.warning("The first sync is not complete yet", extra={"sources_known": self._pods.all_known})
+                _log.warning(
+                    "Timed out waiting for the first pod sync", extra={"allSourcesReady": self._pods.all_sources_ready}
+                )
                 break
-            await self._clock.sleep(_LOOK_SECONDS)
+            await self._clock.sleep(_POLL_SECONDS)
         self._done()
 
     def _complete(self) -> bool:
-        return self._pods.all_known and all(self._pods.status(pod.uid) is not None for pod in self._pods.all())
+        return self._pods.all_sources_ready and all(self._pods.status(pod.uid) is not None for pod in self._pods.all())

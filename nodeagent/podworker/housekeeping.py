@@ -1,4 +1,4 @@
-"""Finds what nobody wants: pods that only the runtime knows, and leftovers on disk."""
+"""Housekeeping: clean up orphaned pods in the runtime and orphaned pod directories on disk."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from nodeagent.podworker.workers import PodWorkers
 _log = logging.getLogger(__name__)
 
 ORPHAN_SECONDS = 10.0
-LEFTOVER_SECONDS = 120.0
+CLEANUP_SECONDS = 120.0
 
 
 class Housekeeping:
-    """Ends orphans soon after they show, and removes leftovers now and then.
+    """Terminates orphaned pods promptly, and periodically removes their directories and cgroups.
 
-    Does nothing before every source has published, because their pods are not known yet.
+    Does nothing until every source has published, because the desired state is incomplete.
     """
 
     def __init__(self, pods: PodWorkers, cache: PodObserver, syncer: Callable[[], PodSyncer], clock: Clock) -> None:
@@ -29,29 +29,29 @@ class Housekeeping:
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
-        """Look for orphans soon."""
+        """Check for orphaned pods soon."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Work until cancelled."""
-        leftovers_due = self._clock.now()
+        """Run until cancelled."""
+        cleanup_due = self._clock.now()
         while True:
-            if self._pods.all_known:
-                self._pods.end_orphans(list(self._cache.pods()))
-                if self._clock.now() >= leftovers_due:
-                    leftovers_due = self._clock.now() + LEFTOVER_SECONDS
-                    await self._remove_leftovers()
+            if self._pods.all_sources_ready:
+                self._pods.terminate_orphans(list(self._cache.pods()))
+                if self._clock.now() >= cleanup_due:
+                    cleanup_due = self._clock.now() + CLEANUP_SECONDS
+                    await self._clean_up()
             self._woken.clear()
             try:
                 async with asyncio.timeout(ORPHAN_SECONDS):
                     await self._woken.wait()
             except TimeoutError:
                 pass
-            await self._clock.sleep(0.2)  # a burst of changes is one look
+            await self._clock.sleep(0.2)  # Coalesce a burst of changes.
 
-    async def _remove_leftovers(self) -> None:
+    async def _clean_up(self) -> None:
         observed = frozenset(pod.uid for pod in self._cache.pods())
         try:
             await self._syncer().remove_orphans(self._pods.known_uids(), observed)
         except (NodeAgentError, OSError) as error:
-            _log.warning("Leftovers of pods not removed, trying again", extra={"err": str(error)})
+            _log.error("Failed cleaning pods", extra={"err": str(error)})

@@ -1,4 +1,4 @@
-"""How long pods take to start and their workers to work, and how many there are."""
+"""Metrics of pod workers and pod startup."""
 
 from __future__ import annotations
 
@@ -12,80 +12,89 @@ _START_BOUNDS = (
 
 STEPS = Histogram(
     "pod_worker_duration_seconds",
-    "How long one sync of a pod took, by kind of sync.",
+    "Duration in seconds to sync a single pod. Broken down by operation type: create, update, or sync",
     ("operation_type",),
 )
-WORKER_STARTS = Histogram("pod_worker_start_duration_seconds", "From learning of a pod to its first sync.")
+WORKER_STARTS = Histogram(
+    "pod_worker_start_duration_seconds", "Duration in seconds from kubelet seeing a pod to starting a worker."
+)
 STARTS = Histogram(
     "pod_start_duration_seconds",
-    "From learning of a pod to its first running container.",
+    "Duration in seconds from kubelet seeing a pod for the first time to the pod starting to run",
     bounds=_START_BOUNDS,
 )
 TOTAL_STARTS = Histogram(
     "pod_start_total_duration_seconds",
-    "From a pod's creation until its containers were seen running.",
+    "Duration in seconds to start a pod since creation, including time to pull images and run init containers, "
+    "measured from pod creation timestamp to when all its containers are reported as started and observed via watch",
     bounds=_START_BOUNDS,
 )
 SLI_STARTS = Histogram(
     "pod_start_sli_duration_seconds",
-    "The same without the time for pulls and init containers.",
+    "Duration in seconds to start a pod, excluding time to pull images and run init containers, measured from pod "
+    "creation timestamp to when all its containers are reported as started and observed via watch",
     bounds=_START_BOUNDS,
 )
 CONTAINERS = Histogram("containers_per_pod_count", "The number of containers per pod.", bounds=(1, 2, 4, 8, 16))
 WORKING = SampledGauge(
     "working_pods",
-    "Pods that are worked on, by what is done with them, by who wants them, and whether they are static.",
+    "Number of pods the kubelet is actually running, broken down by lifecycle phase, whether the pod is desired, "
+    "orphaned, or runtime only (also orphaned), and whether the pod is static. An orphaned pod has been removed from "
+    "local configuration or force deleted in the API and consumes resources that are not otherwise visible.",
     ("lifecycle", "config", "static"),
 )
 ORPHANS = Counter(
     "orphaned_runtime_pods_total",
-    "Number of pods that were found in the container runtime without being known to the pod workers first",
+    "Number of pods that have been detected in the container runtime without being already known to the pod worker. "
+    "This typically indicates the kubelet was restarted while a pod was force deleted in the API or in the local "
+    "configuration, which is unusual.",
 )
 RESTARTED = Counter(
     "restarted_pods_total",
-    "Number of pods that were deleted and created again with the same UID while their end was under way",
+    "Number of pods that have been restarted because they were deleted and recreated with the same UID while the "
+    "kubelet was watching them (common for static pods, extremely uncommon for API pods)",
     ("static",),
 )
 for _static in ("", "true"):
     RESTARTED.inc(_static, by=0)
 
 
-class StartWatch:
-    """Measures one pod from the moment it is seen until all of its containers have started.
+class StartTimer:
+    """Measures the startup of one pod, from its first observation until all of its containers have started.
 
-    A pod that ran before the agent did is not counted.
+    A pod that was running before the agent started is not measured.
     """
 
     def __init__(self, clock: Clock, *, static: bool) -> None:
         self._clock, self._static = clock, static
-        self._seen_at = clock.now()
+        self._first_seen_at = clock.now()
         self._image_seconds = 0.0
-        self._begun = self._over = False
+        self._begun = self._observed = False
 
     def begin(self, pod: Pod, *, runs: bool) -> bool:
-        """Note a step; return whether it is the pod's first.
+        """Record the start of a sync; return whether it is the pod's first.
 
-        :param runs: whether something of the pod is there already.
+        :param runs: whether the pod already exists in the runtime.
         """
         if self._begun:
             return False
-        self._begun, self._over = True, runs
+        self._begun, self._observed = True, runs
         if not runs:
-            WORKER_STARTS.observe(self._clock.now() - self._seen_at)
+            WORKER_STARTS.observe(self._clock.now() - self._first_seen_at)
             CONTAINERS.observe(len(pod.spec.containers))
         return True
 
     def waited_for_images(self, seconds: float) -> None:
         self._image_seconds += seconds
 
-    def look(self, pod: Pod, status: PodStatus) -> None:
-        """Count the pod once when all of its containers have started."""
-        if self._over or status.phase != "Running":
+    def observe(self, pod: Pod, status: PodStatus) -> None:
+        """Observe the metrics once, when all containers of the pod have started."""
+        if self._observed or status.phase != "Running":
             return
-        if not all(shown.started for shown in status.container_statuses or ()):
+        if not all(each.started for each in status.container_statuses or ()):
             return
-        self._over = True
-        STARTS.observe(self._clock.now() - self._seen_at)
+        self._observed = True
+        STARTS.observe(self._clock.now() - self._first_seen_at)
         created = pod.metadata.creation_timestamp
         if created is not None and not self._static:
             total = max(0.0, (self._clock.wall() - created).total_seconds())

@@ -1,4 +1,4 @@
-"""What an operator can do, by the reason that a pod is held up for."""
+"""Remedies for operators, by the reason that blocks a pod."""
 
 from __future__ import annotations
 
@@ -6,55 +6,55 @@ from collections.abc import Mapping
 
 REMEDIES: Mapping[str, str] = {
     # admit
-    "OutOfpods": "run fewer pods here, or raise maxPods",
-    "OutOfcpu": "lower the pod's CPU requests, or move other pods away",
-    "OutOfmemory": "lower the pod's memory requests, or move other pods away",
-    "Evicted": "free what the node is short of (`nodeagent evict plan`), then let the pod be made anew",
-    "NodeShutdown": "the node shuts down; the pod is made anew elsewhere",
-    "NodeAffinity": "give the node the labels that the pod selects, or change its node selector",
-    "SysctlForbidden": "take the sysctl out of the pod, or name it in allowedUnsafeSysctls",
-    "UnexpectedAdmissionError": "a plugin failed; `nodeagent plugins list` and the agent's log tell which and why",
-    "SourceSilent": "the agent does not know all of its pods yet: see whether the API server answers, and the log",
+    "OutOfpods": "run fewer pods on this node, or raise maxPods",
+    "OutOfcpu": "lower the pod's CPU requests, or move other pods to another node",
+    "OutOfmemory": "lower the pod's memory requests, or move other pods to another node",
+    "Evicted": "free up the resource under pressure (see `nodeagent evict plan`), then recreate the pod",
+    "NodeShutdown": "the node is shutting down; the pod's controller recreates it on another node",
+    "NodeAffinity": "add the labels that the pod selects to the node, or change the node selector",
+    "SysctlForbidden": "remove the sysctl from the pod, or add it to allowedUnsafeSysctls",
+    "UnexpectedAdmissionError": "a plugin failed; see `nodeagent plugins list` and the agent's log",
+    "SourceSilent": "a pod source has not published yet; check the connection to the API server, and the agent's log",
     # volumes
-    "FailedMount": "create or repair what the volume names (config map, secret, path); it is tried again by itself",
+    "FailedMount": "create or fix the object that the volume refers to (ConfigMap, Secret, path); the agent retries",
     # pull
     "ErrImagePull": "check the image's name, the registry and the pod's credentials: `nodeagent creds test IMAGE`, "
     "`nodeagent image pull IMAGE`",
     "ImagePullBackOff": "check the image's name, the registry and the pod's credentials: `nodeagent creds test IMAGE`, "
     "`nodeagent image pull IMAGE`",
-    "RegistryUnavailable": "see whether this node reaches the registry (name, route, proxy, certificate)",
-    "SignatureValidationFailed": "the image is not signed as the runtime's policy asks; sign it or change the policy",
-    "ErrImageNeverPull": "pull policy Never: bring the image onto the node with `nodeagent image pull IMAGE`",
+    "RegistryUnavailable": "check the connection from this node to the registry (name, route, proxy, certificate)",
+    "SignatureValidationFailed": "the image's signature violates the runtime's policy; sign it or change the policy",
+    "ErrImageNeverPull": "pull policy is Never; pull the image with `nodeagent image pull IMAGE`",
     "InvalidImageName": "correct the image's name in the pod",
-    "ImageInspectError": "the runtime's image store does not answer; `nodeagent doctor` looks at the runtime",
+    "ImageInspectError": "the runtime's image service does not respond; check the runtime with `nodeagent doctor`",
     # sandbox
-    "NetworkNotReady": "install or repair the node's CNI plugin; `nodeagent doctor` tells what is missing",
-    "FailedCreatePodSandBox": "the runtime cannot make the sandbox: read the cause; often the CNI plugin, the sandbox "
-    "image or the cgroup driver (`nodeagent doctor`)",
-    "FailedCreatePodContainer": "the pod's cgroup cannot be made; `nodeagent doctor` looks at cgroups",
-    "RuntimeUnavailable": "see whether the container runtime runs (`systemctl status containerd`)",
-    "ApiUnavailable": "the API server does not answer this node; the pod goes on when it does",
+    "NetworkNotReady": "install or fix the node's CNI plugin; `nodeagent doctor` reports missing parts",
+    "FailedCreatePodSandBox": "the runtime failed to create the sandbox, often because of the CNI plugin, the sandbox "
+    "image or the cgroup driver; see the cause and `nodeagent doctor`",
+    "FailedCreatePodContainer": "the pod's cgroup cannot be created; check cgroups with `nodeagent doctor`",
+    "RuntimeUnavailable": "check whether the container runtime is running (`systemctl status containerd`)",
+    "ApiUnavailable": "the API server does not respond; the pod continues once it does",
     # start
-    "CrashLoopBackOff": "the container ends again and again: `nodeagent logs --previous NS/POD`, and its exit code",
-    "CreateContainerConfigError": "create the config map, secret or key that the container names, or correct "
+    "CrashLoopBackOff": "the container exits repeatedly; see `nodeagent logs --previous NS/POD` and its exit code",
+    "CreateContainerConfigError": "create the ConfigMap, Secret or key that the container refers to, or correct "
     "its security context",
-    "CreateContainerError": "the runtime refuses the container: read the cause",
-    "RunContainerError": "the container's command cannot be started: check command, mounts and security context",
-    "PostStartHookError": "the postStart hook failed: its command or URL, and what it needs",
-    "PreCreateHookError": "a plugin refused the container or failed; mend it or leave it out: `--disable-plugin NAME`",
+    "CreateContainerError": "the runtime rejected the container; see the cause",
+    "RunContainerError": "the container's command cannot be started; check command, mounts and security context",
+    "PostStartHookError": "the postStart hook failed; check its command or URL and their dependencies",
+    "PreCreateHookError": "a plugin rejected the container or failed; fix or disable it (`--disable-plugin NAME`)",
     # ready
-    "Unhealthy": "the probe fails: ask what it asks from inside the pod, then check port, path and delays",
-    "ReadinessGatesNotReady": "whoever owns the readiness gate has not set its condition yet",
+    "Unhealthy": "the probe fails; repeat its request or command in the pod, then check port, path and delays",
+    "ReadinessGatesNotReady": "the controller of the readiness gate has not set its condition yet",
     "Completed": "",
 }
 
 
 def remedy(reason: str, plugin: str = "") -> str:
-    """Return what to do; empty when there is nothing better than the cause itself."""
+    """Return the remedy; empty if there is none beyond the cause itself."""
     if reason in REMEDIES:
         return REMEDIES[reason]
     if reason.startswith("OutOf"):
-        return "the node has not enough of it left: lower the pod's request, or move other pods away"
+        return "the node has insufficient resources; lower the pod's request, or move other pods to another node"
     if plugin:
-        return f"the plugin {plugin} holds the pod back: do what it asks for, or change its settings"
+        return f"the plugin {plugin} blocks the pod; resolve the cause that it reports, or change its settings"
     return ""

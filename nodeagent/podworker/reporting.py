@@ -1,4 +1,4 @@
-"""Status reports during a step of a pod worker that blocks, such as one that stops containers."""
+"""Status reports during a long-running pod sync, such as one that stops containers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 async def reporting(changed: asyncio.Event, report: Callable[[], object]) -> AsyncIterator[None]:
     """Clear *changed* and call *report* each time it is set, until the block ends.
 
-    A step may block for the whole grace period of a pod, or for as long as an image pull lasts. Probe results and
+    A sync may last for the complete grace period of a pod, or for the duration of an image pull. Probe results and
     container exits must reach the reported status before that.
     """
     reporter = asyncio.create_task(_report(changed, report))
@@ -31,5 +31,5 @@ async def _report(changed: asyncio.Event, report: Callable[[], object]) -> None:
         changed.clear()
         try:
             report()
-        except Exception:  # The step reports the status again when it ends.
-            _log.exception("Failed to report pod status during a step")
+        except Exception:  # The status is reported again at the end of the sync.
+            _log.exception("Failed to report pod status during sync")

@@ -1,10 +1,10 @@
-"""The life of a pod on this node, as a table of transitions that only go forward::
+"""Lifecycle phases of a pod worker; transitions only move forward::
 
     SYNC ──▶ TERMINATING ──▶ TERMINATED ──▶ REMOVED
-      │        end asked for, or finished      nobody wants it any more
+      │        requested, or finished          no longer desired
       └─ containers start and restart
 
-Entering TERMINATING keeps its reason; a later request can only shorten the grace.
+The reason for TERMINATING does not change; a later request can only shorten the grace period.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from enum import IntEnum
 from nodeagent.contracts.pods import KillReason
 from nodeagent.model.pod import Pod
 
+BLOCKED_PREFIX = "pod cannot be run: "
+"""Start of the error of a pod that a plugin blocks."""
+
 
 class Phase(IntEnum):
-    """How far a pod has come."""
+    """Phase of a pod worker."""
 
     SYNC = 0
     TERMINATING = 1
@@ -27,10 +30,10 @@ class Phase(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Termination:
-    """Why a pod ends, and how much time it has.
+    """Reason and grace period of a termination.
 
-    :ivar status_reason: the reason its status gets, with phase Failed; empty when the phase follows from exit codes.
-    :ivar grace_seconds: replaces the pod's own grace; ``None`` leaves it.
+    :ivar status_reason: reason of the pod status, with phase Failed; empty if the phase is derived from exit codes.
+    :ivar grace_seconds: overrides the pod's termination grace period; ``None`` does not.
     """
 
     reason: KillReason
@@ -39,18 +42,18 @@ class Termination:
     grace_seconds: int | None = None
 
     def merge(self, other: Termination, pod: Pod) -> Termination:
-        """Return this termination of *pod* with the shorter grace of both; the first reason stays."""
+        """Return this termination of *pod* with the shorter grace period of both; its reason is kept."""
         shorter = effective_grace(pod, other) < effective_grace(pod, self)
         return replace(self, grace_seconds=effective_grace(pod, other)) if shorter else self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerPicture:
-    """What a worker does at this moment, for whoever asks why a pod is where it is.
+class WorkerSnapshot:
+    """Current state of a worker, for diagnostics.
 
-    :ivar working_since: monotonic time at which the step under way began; ``None`` while the worker rests.
-    :ivar due_at: monotonic time of the next step, if it is known.
-    :ivar error: why the last step has to be repeated, with its ``reason``; empty when it went well.
+    :ivar working_since: monotonic start time of the sync in progress; ``None`` while the worker is idle.
+    :ivar due_at: monotonic time of the next sync, if known.
+    :ivar error: error of the last sync, with its ``reason``; empty if it succeeded.
     """
 
     phase: Phase
@@ -61,18 +64,18 @@ class WorkerPicture:
     reason: str = ""
     network_problem: str = ""
     queued: bool = False
-    """It waits until a static pod of its name has ended."""
+    """Whether the pod waits until another pod of its name has terminated."""
 
 
-def asked_to_end(pod: Pod) -> Termination | None:
-    """Return why the API wants *pod* to end, or ``None``."""
+def requested_termination(pod: Pod) -> Termination | None:
+    """Return the termination that the API requests for *pod*, or ``None``."""
     if pod.metadata.deletion_timestamp is None:
         return None
     return Termination(KillReason.DELETED, grace_seconds=pod.metadata.deletion_grace_period_seconds)
 
 
 def effective_grace(pod: Pod, termination: Termination) -> int:
-    """Return the seconds that containers of *pod* get to end: the given ones, else the pod's, at least 1."""
+    """Return the grace period of *pod* in seconds: that of *termination*, else the pod's own; at least 1."""
     if termination.grace_seconds is not None:
         return max(1, termination.grace_seconds)
     own = pod.spec.termination_grace_period_seconds

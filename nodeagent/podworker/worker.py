@@ -1,4 +1,4 @@
-"""The loop around the syncer for one pod."""
+"""Pod worker: the loop that syncs one pod."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from nodeagent.base import identity, tracing
 from nodeagent.base.aio import Backoff, Clock
+from nodeagent.base.logging import v_level
 from nodeagent.contracts.events import EventRecorder, EventType
 from nodeagent.contracts.observe import PodObserver, StatusReporter
 from nodeagent.contracts.pods import KillReason, PodSyncer, WaitingReason
@@ -18,9 +19,16 @@ from nodeagent.contracts.runtime import ContainerState, RuntimePod
 from nodeagent.errors import NodeAgentError, RuntimeFailure
 from nodeagent.model.pod import Pod, PodStatus
 from nodeagent.pluginmanager import PluginManager
-from nodeagent.podworker.metrics import STEPS, StartWatch
+from nodeagent.podworker.metrics import STEPS, StartTimer
 from nodeagent.podworker.reporting import reporting
-from nodeagent.podworker.state import Phase, Termination, WorkerPicture, asked_to_end, effective_grace
+from nodeagent.podworker.state import (
+    BLOCKED_PREFIX,
+    Phase,
+    Termination,
+    WorkerSnapshot,
+    effective_grace,
+    requested_termination,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -31,13 +39,13 @@ _SPANS = {
 }
 RETRY_SECONDS = 10.0
 NETWORK_RETRY_SECONDS = 1.0
-LEAST_KILL_SECONDS = 10.0
+MIN_LATE_SECONDS = 10.0
 TERMINATION_RETRY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerParts:
-    """What every worker uses; ``network_problem`` returns why pod networks cannot be made now, or an empty text."""
+class WorkerComponents:
+    """Dependencies of a worker; ``network_problem`` returns the reason why the pod network is not ready, or ``""``."""
 
     syncer: Callable[[], PodSyncer]
     observer: PodObserver
@@ -51,19 +59,19 @@ class WorkerParts:
 
 
 class PodWorker:
-    """Brings one pod through its life; see :mod:`nodeagent.podworker.state`.
+    """Drives one pod through its lifecycle; see :mod:`nodeagent.podworker.state`.
 
-    Holds only the newest wanted state: what was wanted in between is never acted upon. Cancelling :meth:`run` leaves
-    the pod running; ending it is :meth:`terminate`.
+    Only the latest desired state is stored; intermediate ones are skipped. Cancelling :meth:`run` leaves the pod
+    running; :meth:`terminate` terminates it.
     """
 
-    def __init__(self, pod: Pod, parts: WorkerParts, *, static: bool = False) -> None:
+    def __init__(self, pod: Pod, components: WorkerComponents, *, static: bool = False) -> None:
         self.pod = pod
         self.static = static
         self.phase = Phase.SYNC
         self.termination: Termination | None = None
         self.wanted = True
-        self._parts = parts
+        self._components = components
         self._woken = asyncio.Event()
         self._woken.set()
         self._changed = asyncio.Event()
@@ -72,35 +80,40 @@ class PodWorker:
         self._retry = Backoff(TERMINATION_RETRY_SECONDS, RETRY_SECONDS)
         self._waiting: Mapping[str, WaitingReason] = {}
         self._error_text = self._error_reason = self._network = ""
-        self._step_began = self._ending_since = 0.0
-        self._start = StartWatch(parts.clock, static=static)
-        self._updated = self._told_late = False
+        self._sync_started_at = self._terminating_since = 0.0
+        self._start = StartTimer(components.clock, static=static)
+        self._updated = self._late_reported = False
         self._blocked: tuple[str, str] | None = None
 
-    # --- what others may do ---------------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------------------------
 
     def update(self, pod: Pod) -> None:
-        """Take a newer wanted state."""
+        """Set a newer desired state."""
         self.pod = pod
         self._updated = True
-        if (ending := asked_to_end(pod)) is not None:
-            self.terminate(ending)
+        if (termination := requested_termination(pod)) is not None:
+            self.terminate(termination)
         self.wake()
 
     def show(self, pod: Pod) -> None:
-        """Take what the API shows of the pod, where nothing else of it changed; one it calls finished is ended."""
+        """Record the pod's status from the API; terminate the pod if that status is terminal."""
         self.pod = pod
-        self._parts.status.shown(pod)
+        self._components.status.shown(pod)
         if pod.terminal:
             self.terminate(Termination(KillReason.FINISHED, pod.status.message, pod.status.reason))
 
     def terminate(self, termination: Termination) -> None:
-        """Start to end the pod, or shorten its grace; a step that is still starting things is cancelled."""
+        """Start to terminate the pod, or shorten its grace period; a sync that starts containers is cancelled."""
         if self.phase >= Phase.TERMINATED:
             return
         before = self.termination
         if before is None:
-            self._ending_since = self._parts.clock.now()
+            self._terminating_since = self._components.clock.now()
+            if termination.reason is KillReason.DELETED:
+                message = "Pod is marked for graceful deletion, begin teardown"
+            else:
+                message = "Pod is being removed by the kubelet, begin teardown"
+            _log.log(v_level(4), message, extra=self._log_fields())
         self.termination = termination if before is None else before.merge(termination, self.pod)
         if self.phase is Phase.SYNC or self.termination != before:
             self.phase = Phase.TERMINATING
@@ -109,22 +122,22 @@ class PodWorker:
         self.wake()
 
     def release(self) -> None:
-        """Nobody wants the pod any more: end it if it runs, then remove what is left of it."""
+        """Terminate the pod, which is no longer desired, then remove its remains."""
         self.wanted = False
         self.terminate(Termination(KillReason.REMOVED, grace_seconds=self.pod.metadata.deletion_grace_period_seconds))
         self.wake()
 
     def wake(self) -> None:
-        """Start the next step now; a step in progress reports the status."""
+        """Start the next sync now; a sync in progress reports the status."""
         self._woken.set()
         self._changed.set()
 
-    def picture(self) -> WorkerPicture:
-        """Return what the worker does now."""
-        return WorkerPicture(
+    def snapshot(self) -> WorkerSnapshot:
+        """Return the current state of the worker."""
+        return WorkerSnapshot(
             phase=self.phase,
             termination=self.termination,
-            working_since=self._step_began if self._step is not None else None,
+            working_since=self._sync_started_at if self._step is not None else None,
             due_at=self._due,
             error=self._error_text,
             reason=self._error_reason,
@@ -134,17 +147,17 @@ class PodWorker:
     # --- the loop -------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Work until nobody wants the pod and nothing of it is left."""
+        """Run until the pod is no longer desired and has been removed."""
         while self.phase is not Phase.REMOVED:
-            await self._rest()
+            await self._wait()
             self._woken.clear()
             self._changed.clear()
             self._due = None
-            self._step = asyncio.create_task(self._one_step(), name=f"pod/{self.pod.full_name}")
+            self._step = asyncio.create_task(self._sync_once(), name=f"pod/{self.pod.full_name}")
             try:
                 await asyncio.wait({self._step})
                 if self._step.cancelled():
-                    continue  # overtaken by a termination
+                    continue  # Superseded by a termination.
                 self._step.result()
             except asyncio.CancelledError:
                 self._step.cancel()
@@ -152,27 +165,27 @@ class PodWorker:
                 raise
             finally:
                 self._step = None
-        self._parts.finished(self)
+        self._components.finished(self)
 
-    async def _rest(self) -> None:
-        """Wait until woken or due."""
+    async def _wait(self) -> None:
+        """Wait until a sync is requested or due."""
         if self._due is None:
             await self._woken.wait()
             return
-        pause = self._due - self._parts.clock.now()
+        pause = self._due - self._components.clock.now()
         if pause <= 0 or self._woken.is_set():
             return
         waker = asyncio.ensure_future(self._woken.wait())
-        sleeper = asyncio.ensure_future(self._parts.clock.sleep(pause))
+        sleeper = asyncio.ensure_future(self._components.clock.sleep(pause))
         try:
             await asyncio.wait({waker, sleeper}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waker.cancel()
             sleeper.cancel()
 
-    async def _one_step(self) -> None:
-        """Take one step; every failure ends here, as a time to try again."""
-        self._step_began = began = self._parts.clock.now()
+    async def _sync_once(self) -> None:
+        """Sync once; a failure schedules a retry."""
+        self._sync_started_at = started = self._components.clock.now()
         operation = self._operation()
         try:
             with tracing.span(_SPANS[self.phase], lambda: _attributes(self.pod, operation)):
@@ -180,27 +193,30 @@ class PodWorker:
                     case Phase.SYNC:
                         await self._sync()
                     case Phase.TERMINATING:
-                        await self._end()
+                        await self._terminate()
                     case Phase.TERMINATED:
                         await self._remove()
         except NodeAgentError as error:
             self._failed(error, str(error))
         except Exception as error:
-            _log.exception("Pod step failed unexpectedly", extra={"pod": self.pod.full_name})
+            _log.exception("Failed to sync pod due to an unexpected exception", extra=self._log_fields())
             self._failed(error, repr(error))
         else:
             if self._error_text:
                 self._error_text = self._error_reason = ""
-                _log.info("Pod goes on", extra={"pod": self.pod.full_name})
+                _log.info("Pod sync recovered", extra=self._log_fields())
         finally:
-            STEPS.observe(self._parts.clock.now() - began, operation)
+            STEPS.observe(self._components.clock.now() - started, operation)
+
+    def _log_fields(self) -> dict[str, str]:
+        return {"pod": self.pod.full_name, "podUID": self.pod.uid}
 
     def _operation(self) -> str:
-        """Return what the next step is called in metrics."""
+        """Return the operation type of the next sync, for metrics."""
         updated, self._updated = self._updated, False
         if self.phase is not Phase.SYNC:
             return "kill"
-        observed = self._parts.observer.get(self.pod.uid)
+        observed = self._components.observer.get(self.pod.uid)
         if self._start.begin(self.pod, runs=bool(observed and observed.sandboxes)):
             return "create"
         return "update" if updated else "sync"
@@ -209,63 +225,65 @@ class PodWorker:
         self._error_reason = error.reason if isinstance(error, NodeAgentError) else "Error"
         if text != self._error_text:
             self._error_text = text
-            _log.error("Pod cannot go on now", extra={"pod": self.pod.full_name, "phase": self.phase.name, "err": text})
+            _log.error(
+                "Error syncing pod, skipping", extra={**self._log_fields(), "phase": self.phase.name, "err": text}
+            )
         quick = self.phase is not Phase.SYNC or isinstance(error, RuntimeFailure)
         self._due_in(self._retry.next() if quick else RETRY_SECONDS * (1 + random.random() / 2))  # noqa: S311
 
     # --- SYNC -----------------------------------------------------------------------------------------------
 
     async def _sync(self) -> None:
-        parts, pod = self._parts, self.pod
-        observed = parts.observer.get(pod.uid)
-        status = parts.status.update(pod, observed, waiting=self._waiting, blocked=self._blocked)
-        self._start.look(pod, status)
-        if self._over(pod, status):
+        components, pod = self._components, self.pod
+        observed = components.observer.get(pod.uid)
+        status = components.status.update(pod, observed, waiting=self._waiting, blocked=self._blocked)
+        self._start.observe(pod, status)
+        if self._terminate_if_finished(pod, status):
             return
-        answer = await parts.plugins.call_first("nodeagent_permit_pod", subject=pod.full_name, pod=pod)
-        if answer is not None:
-            await self._hold_back(pod, observed, answer.value.reason, answer.value.message)
+        result = await components.plugins.call_first("nodeagent_permit_pod", subject=pod.full_name, pod=pod)
+        if result is not None:
+            await self._block(pod, observed, result.value.reason, result.value.message)
             return
         self._blocked = None
-        problem = "" if pod.spec.host_network or (observed and observed.alive) else parts.network_problem()
+        problem = "" if pod.spec.host_network or (observed and observed.alive) else components.network_problem()
         self._network = problem
         if problem:
-            parts.recorder.record(
+            components.recorder.record(
                 pod.reference(), EventType.WARNING, "NetworkNotReady", f"network is not ready: {problem}"
             )
             self._due_in(NETWORK_RETRY_SECONDS)
             return
-        nothing = RuntimePod(pod.uid, pod.name, pod.namespace)
-        # Of what the step itself changes, intermediate states must not be reported: only probe results are new here.
-        async with reporting(self._changed, lambda: parts.status.update(self.pod, observed)):
-            outcome = await parts.syncer().sync_pod(pod, status, observed or nothing)
+        absent = RuntimePod(pod.uid, pod.name, pod.namespace)
+        # Intermediate container states of this sync must not be reported, so only probe results change here.
+        async with reporting(self._changed, lambda: components.status.update(self.pod, observed)):
+            outcome = await components.syncer().sync_pod(pod, status, observed or absent)
         self._waiting = outcome.waiting
         self._start.waited_for_images(outcome.image_seconds)
         if outcome.touched:
-            observed = await parts.observer.refresh(pod.uid, outcome.touched)
-        status = parts.status.update(pod, observed, waiting=self._waiting)
-        self._start.look(pod, status)
+            observed = await components.observer.refresh(pod.uid, outcome.touched)
+        status = components.status.update(pod, observed, waiting=self._waiting)
+        self._start.observe(pod, status)
         if (
             outcome.touched
             and observed
             and any(c.state is ContainerState.EXITED for c in observed.containers if c.id in outcome.touched)
         ):
-            self.wake()  # it ended before anybody could see it run
+            self.wake()  # The container exited before its running state was observed.
         if outcome.error is not None:
             raise outcome.error
         self._retry.reset()
-        resync = parts.resync_seconds * (1 + random.random() / 2)  # noqa: S311
+        resync = components.resync_seconds * (1 + random.random() / 2)  # noqa: S311
         self._due_in(min(resync, *self._next_times(status, outcome.retry_seconds)))
 
-    def _over(self, pod: Pod, status: PodStatus) -> bool:
-        """Start the end of a pod that is finished or past its deadline."""
+    def _terminate_if_finished(self, pod: Pod, status: PodStatus) -> bool:
+        """Terminate a pod that has finished or exceeded its deadline; return whether it did."""
         if status.phase in ("Succeeded", "Failed"):
             self.terminate(Termination(KillReason.FINISHED, status.message, status.reason))
             return True
         left = self._deadline_left(status)
         if left is not None and left <= 0:
             message = "Pod was active on the node longer than the specified deadline"
-            self._parts.recorder.record(pod.reference(), EventType.NORMAL, "DeadlineExceeded", message)
+            self._components.recorder.record(pod.reference(), EventType.NORMAL, "DeadlineExceeded", message)
             self.terminate(Termination(KillReason.DEADLINE, message, "DeadlineExceeded"))
             return True
         return False
@@ -278,100 +296,102 @@ class PodWorker:
         deadline = self.pod.spec.active_deadline_seconds
         if deadline is None or status.start_time is None:
             return None
-        return deadline - (self._parts.clock.wall() - status.start_time).total_seconds()
+        return deadline - (self._components.clock.wall() - status.start_time).total_seconds()
 
-    async def _hold_back(self, pod: Pod, observed: RuntimePod | None, reason: str, message: str) -> None:
-        """Keep an admitted pod from running until the plugin lets it."""
-        parts = self._parts
+    async def _block(self, pod: Pod, observed: RuntimePod | None, reason: str, message: str) -> None:
+        """Stop the containers of a pod that a plugin blocks."""
+        components = self._components
         waiting = {container.name: WaitingReason("Blocked", message) for _, container in pod.containers()}
         self._waiting, self._blocked = waiting, (reason, message)
         if observed is not None and observed.alive:
-            await parts.syncer().sync_terminating(pod, observed, None)
-            observed = await parts.observer.refresh(pod.uid)
-        parts.status.update(pod, observed, waiting=waiting, blocked=self._blocked)
-        raise NodeAgentError(f"pod cannot be run: {message}", reason=reason)
+            await components.syncer().sync_terminating(pod, observed, None)
+            observed = await components.observer.refresh(pod.uid)
+        components.status.update(pod, observed, waiting=waiting, blocked=self._blocked)
+        raise NodeAgentError(f"{BLOCKED_PREFIX}{message}", reason=reason)
 
     # --- TERMINATING ----------------------------------------------------------------------------------------
 
-    async def _end(self) -> None:
-        parts, pod = self._parts, self.pod
+    async def _terminate(self) -> None:
+        components, pod = self._components, self.pod
         assert self.termination is not None
-        ending = self.termination
-        failed = (ending.status_reason, ending.message) if ending.status_reason else None
-        observed = await parts.observer.refresh(pod.uid)
-        disrupted = _disruption(ending)
-        parts.status.update(pod, observed, failed=failed, disrupted=disrupted)
+        termination = self.termination
+        failed = (termination.status_reason, termination.message) if termination.status_reason else None
+        observed = await components.observer.refresh(pod.uid)
+        disrupted = _disruption(termination)
+        components.status.update(pod, observed, failed=failed, disrupted=disrupted)
         if observed is not None and observed.alive:
-            grace = effective_grace(pod, ending)
-            by_itself = ending.reason in (KillReason.FINISHED, KillReason.ORPHANED) and ending.grace_seconds is None
-            async with self._watched(ending, grace), reporting(self._changed, self._report_termination):
-                # without a grace the containers' own annotations tell
-                outcome = await parts.syncer().sync_terminating(pod, observed, None if by_itself else grace)
-            observed = await parts.observer.refresh(pod.uid)
+            grace = effective_grace(pod, termination)
+            use_annotations = (
+                termination.reason in (KillReason.FINISHED, KillReason.ORPHANED) and termination.grace_seconds is None
+            )
+            async with self._watched(termination, grace), reporting(self._changed, self._report_termination):
+                # Without a grace period, the one in the containers' annotations applies.
+                outcome = await components.syncer().sync_terminating(pod, observed, None if use_annotations else grace)
+            observed = await components.observer.refresh(pod.uid)
             if outcome.error is not None:
                 raise outcome.error
             if observed is not None and observed.alive:
-                raise RuntimeFailure(f"stop {pod.full_name}: something of it still runs", transient=True)
-        parts.status.update(pod, observed, ended=True, failed=failed, disrupted=disrupted)
-        nothing = RuntimePod(pod.uid, pod.name, pod.namespace)
-        await parts.syncer().sync_terminated(pod, observed or nothing)
+                raise RuntimeFailure(f"failed to stop {pod.full_name}: containers are still running", transient=True)
+        components.status.update(pod, observed, ended=True, failed=failed, disrupted=disrupted)
+        absent = RuntimePod(pod.uid, pod.name, pod.namespace)
+        await components.syncer().sync_terminated(pod, observed or absent)
         self.phase = Phase.TERMINATED
         self._retry.reset()
-        parts.status.terminated(pod)
-        await parts.plugins.notify("nodeagent_pod_terminated", pod=pod)
+        components.status.terminated(pod)
+        await components.plugins.notify("nodeagent_pod_terminated", pod=pod)
         self.wake()
 
     def _report_termination(self) -> None:
-        """Report what the runtime and the probes have shown of the pod since it started to terminate."""
-        observed = self._parts.observer.get(self.pod.uid)
+        """Report container states and probe results that were observed since the termination started."""
+        observed = self._components.observer.get(self.pod.uid)
         if observed is not None:
-            self._parts.status.update(self.pod, observed)
+            self._components.status.update(self.pod, observed)
 
     @asynccontextmanager
-    async def _watched(self, ending: Termination, grace_seconds: int) -> AsyncIterator[None]:
-        """Tell, once, when a pod that the node ends for its own sake takes much longer than its grace."""
-        if not ending.reason.disruption or self._told_late:
+    async def _watched(self, termination: Termination, grace_seconds: int) -> AsyncIterator[None]:
+        """Record one event if a disrupted pod exceeds its grace period by far."""
+        if not termination.reason.disruption or self._late_reported:
             yield
             return
-        late_at = self._ending_since + max(grace_seconds * 1.5, LEAST_KILL_SECONDS)
-        watcher = asyncio.create_task(self._tell_late(late_at))
+        late_at = self._terminating_since + max(grace_seconds * 1.5, MIN_LATE_SECONDS)
+        watcher = asyncio.create_task(self._report_late(late_at))
         try:
             yield
         finally:
             watcher.cancel()
 
-    async def _tell_late(self, late_at: float) -> None:
-        await self._parts.clock.sleep_until(late_at)
-        self._told_late = True
+    async def _report_late(self, late_at: float) -> None:
+        await self._components.clock.sleep_until(late_at)
+        self._late_reported = True
         note = "Container runtime did not kill the pod within specified grace period."
-        self._parts.recorder.record(self.pod.reference(), EventType.WARNING, "ExceededGracePeriod", note)
+        self._components.recorder.record(self.pod.reference(), EventType.WARNING, "ExceededGracePeriod", note)
 
     # --- TERMINATED -----------------------------------------------------------------------------------------
 
     async def _remove(self) -> None:
         if self.wanted:
-            self._parts.status.terminated(self.pod)  # a deletion may have come after the end
+            self._components.status.terminated(self.pod)  # The deletion may have been requested after the termination.
             return
         pod = self.pod
-        observed = await self._parts.observer.refresh(pod.uid)
-        await self._parts.syncer().remove_pod(pod, observed or RuntimePod(pod.uid, pod.name, pod.namespace))
-        await self._parts.observer.refresh(pod.uid)
+        observed = await self._components.observer.refresh(pod.uid)
+        await self._components.syncer().remove_pod(pod, observed or RuntimePod(pod.uid, pod.name, pod.namespace))
+        await self._components.observer.refresh(pod.uid)
         self.phase = Phase.REMOVED
 
     def _due_in(self, seconds: float) -> None:
-        self._due = self._parts.clock.now() + seconds
+        self._due = self._components.clock.now() + seconds
 
 
-def _disruption(ending: Termination) -> str:
-    """Return what the condition DisruptionTarget says; empty when the pod does not end for the node's sake."""
-    if ending.reason is KillReason.PREEMPTED:
+def _disruption(termination: Termination) -> str:
+    """Return the message of the DisruptionTarget condition; empty if the termination is not a disruption."""
+    if termination.reason is KillReason.PREEMPTED:
         name = identity.current().component.capitalize()
         return f"Pod was preempted by {name} to accommodate a critical pod."
-    return ending.message if ending.reason.disruption else ""
+    return termination.message if termination.reason.disruption else ""
 
 
 def _attributes(pod: Pod, operation: str) -> dict[str, str]:
-    """Return what a span says about the pod."""
+    """Return the span attributes of the pod."""
     return {
         "k8s.pod": f"{pod.namespace}/{pod.name}",
         "k8s.pod.name": pod.name,

@@ -1,4 +1,4 @@
-"""All pod workers of the node: takes what sources publish, asks for admission, and answers questions about pods."""
+"""Pod workers of the node: apply the changes of sources, admit pods and implement the pod directory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from nodeagent.base.aio import TaskOwner
+from nodeagent.base.logging import v_level, verbose
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.pods import KillReason, Rejection
 from nodeagent.contracts.runtime import RuntimePod
@@ -16,44 +17,54 @@ from nodeagent.model.meta import ObjectMeta
 from nodeagent.model.pod import Pod, PodSpec, PodStatus
 from nodeagent.podworker.desired import Change, ChangeKind, DesiredPods, is_mirror, is_static
 from nodeagent.podworker.metrics import ORPHANS, RESTARTED, WORKING
-from nodeagent.podworker.state import Phase, Termination, WorkerPicture, asked_to_end
-from nodeagent.podworker.worker import PodWorker, WorkerParts
+from nodeagent.podworker.state import Phase, Termination, WorkerSnapshot, requested_termination
+from nodeagent.podworker.worker import PodWorker, WorkerComponents
 
 _log = logging.getLogger(__name__)
 
 _LIFECYCLES = {Phase.SYNC: "sync", Phase.TERMINATING: "terminating", Phase.TERMINATED: "terminated"}
+_SYNC_MESSAGES = {
+    ChangeKind.ADDED: "SyncLoop ADD",
+    ChangeKind.UPDATED: "SyncLoop UPDATE",
+    ChangeKind.STATUS: "SyncLoop RECONCILE",
+    ChangeKind.REMOVED: "SyncLoop REMOVE",
+}
 MirrorListener = Callable[[ChangeKind, Pod], None]
 
 
 class PodWorkers:
-    """Keeps one worker a pod UID; ``context.pods`` (:class:`~nodeagent.contracts.pods.PodDirectory`).
+    """Runs one worker per pod UID; implements ``context.pods`` (:class:`~nodeagent.contracts.pods.PodDirectory`).
 
-    Static pods of one full name run one at a time: the next waits until the one before has ended.
+    Static pods with the same full name run one at a time; the next one waits until the previous one has terminated.
     """
 
-    def __init__(self, desired: DesiredPods, parts: Callable[[], WorkerParts], mirror: MirrorListener) -> None:
-        self._desired, self._make_parts, self._mirror = desired, parts, mirror
-        self._parts: WorkerParts | None = None
+    def __init__(
+        self, desired: DesiredPods, components: Callable[[], WorkerComponents], mirror: MirrorListener
+    ) -> None:
+        self._desired, self._make_components, self._mirror = desired, components, mirror
+        self._components: WorkerComponents | None = None
         self._workers: dict[str, PodWorker] = {}
         self._rejected: dict[str, Pod] = {}
         self._queued: dict[str, Pod] = {}
         self._changes: asyncio.Queue[Change] = asyncio.Queue()
         self._tasks = TaskOwner("pods", close_seconds=10)
 
-    # --- what sources do ------------------------------------------------------------------------------------
+    # --- sources --------------------------------------------------------------------------------------------
 
     def expect(self, sources: Iterable[str]) -> None:
-        """Name the sources that will publish."""
+        """Add sources that are pending until they publish."""
         self._desired.expect(sources)
 
     def publish(self, source: str, pods: Sequence[Pod]) -> None:
-        """Take the new set of a source."""
-        for change in self._desired.publish(source, pods):
+        """Queue the changes of a source's new set of pods."""
+        changes = self._desired.publish(source, pods)
+        _log_changes(source, changes)
+        for change in changes:
             self._changes.put_nowait(change)
 
     async def run(self) -> None:
-        """Work on changes, one after the other, until cancelled; then leave all pods as they are."""
-        self._parts = self._make_parts()
+        """Apply changes one after the other until cancelled; pods keep running afterwards."""
+        self._components = self._make_components()
         WORKING.sample = self._count
         try:
             while True:
@@ -62,13 +73,13 @@ class PodWorkers:
                     await self._apply(change)
                 except Exception:
                     _log.exception(
-                        "Change of a pod failed", extra={"pod": change.pod.full_name, "change": change.kind.value}
+                        "Failed to apply pod change", extra={"pod": change.pod.full_name, "change": change.kind.value}
                     )
         finally:
             await self._tasks.close()
 
     @property
-    def all_known(self) -> bool:
+    def all_sources_ready(self) -> bool:
         """Whether every source has published its pods."""
         return self._desired.complete
 
@@ -81,7 +92,7 @@ class PodWorkers:
         return [worker.pod for worker in self._workers.values() if worker.phase < Phase.TERMINATED and worker.wanted]
 
     def static_pods(self) -> Sequence[Pod]:
-        """Return the static pods to show in the API: the wanted ones, and those that have not ended yet instead."""
+        """Return the static pods to represent in the API: a predecessor that still runs, else the desired pod."""
         pods = {pod.full_name: pod for pod in self._desired.pods() if is_static(pod)}
         for worker in self._workers.values():
             if is_static(worker.pod) and worker.phase < Phase.TERMINATED:
@@ -95,22 +106,22 @@ class PodWorkers:
         return next((pod for pod in self._desired.pods() if pod.uid == uid), None)
 
     def status(self, uid: str) -> PodStatus | None:
-        return self._parts.status.get(uid) if self._parts else None
+        return self._components.status.get(uid) if self._components else None
 
     def observed(self, uid: str) -> RuntimePod | None:
-        return self._parts.observer.get(uid) if self._parts else None
+        return self._components.observer.get(uid) if self._components else None
 
-    def picture(self, uid: str) -> WorkerPicture | None:
-        """Return what the pod's worker does now; ``None`` for a pod without one, such as a refused one."""
+    def snapshot(self, uid: str) -> WorkerSnapshot | None:
+        """Return the state of the pod's worker; ``None`` if it has none, for example because the pod was rejected."""
         worker = self._workers.get(uid)
         if worker is not None:
-            return worker.picture()
-        return WorkerPicture(phase=Phase.SYNC, queued=True) if uid in self._queued else None
+            return worker.snapshot()
+        return WorkerSnapshot(phase=Phase.SYNC, queued=True) if uid in self._queued else None
 
     @property
-    def unheard_sources(self) -> Sequence[str]:
-        """The sources that have not told yet which pods they want."""
-        return self._desired.unheard
+    def pending_sources(self) -> Sequence[str]:
+        """The sources that have not published yet."""
+        return self._desired.pending
 
     def trigger_sync(self, uid: str) -> None:
         worker = self._workers.get(uid)
@@ -118,7 +129,7 @@ class PodWorkers:
             worker.wake()
 
     def wake_all(self) -> None:
-        """Have every worker look again, such as after the runtime came back."""
+        """Request a sync of every pod, for example after the runtime has recovered."""
         for worker in self._workers.values():
             worker.wake()
 
@@ -131,32 +142,29 @@ class PodWorkers:
 
     # --- orphans --------------------------------------------------------------------------------------------
 
-    def end_orphans(self, observed: Iterable[RuntimePod]) -> None:
-        """End what the runtime runs and nobody wants; does nothing until every source has published."""
-        if not self._desired.complete or self._parts is None:
+    def terminate_orphans(self, observed: Iterable[RuntimePod]) -> None:
+        """Terminate pods that run but are not desired; does nothing until every source has published."""
+        if not self._desired.complete or self._components is None:
             return
         for runtime_pod in observed:
             uid = runtime_pod.uid
             if uid in self._workers or self._desired.wants(uid) or not uid:
                 continue
-            _log.info(
-                "Pod is not wanted any more, ending it", extra={"pod": f"{runtime_pod.namespace}/{runtime_pod.name}"}
-            )
             ORPHANS.inc()
             worker = self._start(_orphan(runtime_pod), static=True)
             worker.wanted = False
             worker.terminate(Termination(KillReason.ORPHANED))
 
     def known_uids(self) -> frozenset[str]:
-        """Return the UIDs of pods that are wanted or still have a worker."""
+        """Return the UIDs of pods that are desired or still have a worker."""
         return frozenset(self._workers) | {pod.uid for pod in self._desired.pods()}
 
     # --- helpers --------------------------------------------------------------------------------------------
 
     async def _apply(self, change: Change) -> None:
         pod = change.pod
-        if change.kind is ChangeKind.LEFT_OUT:
-            self._leave_out(pod, change.source)
+        if change.kind is ChangeKind.DUPLICATE:
+            self._report_duplicate(pod, change.source)
             return
         if is_mirror(pod):
             self._mirror(change.kind, pod)
@@ -184,62 +192,71 @@ class PodWorkers:
                     worker.release()
 
     async def _add(self, pod: Pod, worker: PodWorker | None) -> None:
-        if worker is not None or self._name_taken(pod):
-            self._queued[pod.uid] = pod  # its forerunner ends first, then it starts anew
+        if worker is not None or self._name_in_use(pod):
+            self._queued[pod.uid] = pod  # Starts once its predecessor has terminated.
             return
-        parts = self._need()
-        if pod.terminal or asked_to_end(pod) is not None:
+        components = self._need()
+        if pod.terminal or requested_termination(pod) is not None:
             self._start(pod)
             return
         rejection = await self._admit(pod)
         if rejection is not None:
             _log.info(
-                "Pod refused", extra={"pod": pod.full_name, "reason": rejection.reason, "text": rejection.message}
+                "Failed to admit pod",
+                extra={
+                    "pod": pod.full_name,
+                    "podUID": pod.uid,
+                    "reason": rejection.reason,
+                    "detail": rejection.message,
+                },
             )
-            parts.recorder.record(pod.reference(), EventType.WARNING, rejection.reason, rejection.message)
+            components.recorder.record(pod.reference(), EventType.WARNING, rejection.reason, rejection.message)
             self._rejected[pod.uid] = pod
             message = f"Pod was rejected: {rejection.message}"
-            parts.status.update(pod, None, ended=True, failed=(rejection.reason, message))
+            components.status.update(pod, None, ended=True, failed=(rejection.reason, message))
             self._finish_rejected(pod)
             return
         self._start(pod)
-        await parts.plugins.notify("nodeagent_pod_admitted", pod=pod)
+        await components.plugins.notify("nodeagent_pod_admitted", pod=pod)
 
     async def _admit(self, pod: Pod) -> Rejection | None:
         try:
-            answer = await self._need().plugins.call_first(
+            result = await self._need().plugins.call_first(
                 "nodeagent_admit_pod", subject=pod.full_name, pod=pod, active=self.active()
             )
         except PluginError as error:
             return Rejection("UnexpectedAdmissionError", str(error))
-        return None if answer is None else answer.value
+        return None if result is None else result.value
 
-    def _leave_out(self, pod: Pod, source: str) -> None:
-        """Tell of a pod that cannot be run beside another one of its name."""
+    def _report_duplicate(self, pod: Pod, source: str) -> None:
+        """Report a pod that is ignored because another pod has the same name."""
         where = f"{pod.name}_{pod.namespace}({pod.uid})"
         note = f'Error validating pod {where} from {source} due to duplicate pod name "{pod.name}", ignoring'
-        _log.error("Two pods have one name, the second is left out", extra={"pod": where, "source": source})
+        _log.info(
+            "Pod failed validation due to duplicate pod name, ignoring",
+            extra={"pod": pod.full_name, "podUID": pod.uid, "source": source},
+        )
         self._need().recorder.record(pod.reference(), EventType.WARNING, "FailedValidation", note)
 
     def _finish_rejected(self, pod: Pod) -> None:
-        if asked_to_end(pod) is not None:
+        if requested_termination(pod) is not None:
             self._need().status.terminated(pod)
 
-    def _name_taken(self, pod: Pod) -> bool:
+    def _name_in_use(self, pod: Pod) -> bool:
         return is_static(pod) and any(
             worker.static and worker.pod.full_name == pod.full_name for worker in self._workers.values()
         )
 
     def _start(self, pod: Pod, *, static: bool | None = None) -> PodWorker:
         worker = PodWorker(pod, self._need(), static=is_static(pod) if static is None else static)
-        if (ending := asked_to_end(pod)) is not None:
-            worker.terminate(ending)
+        if (termination := requested_termination(pod)) is not None:
+            worker.terminate(termination)
         self._workers[pod.uid] = worker
         self._tasks.start(worker.run(), pod.full_name)
         return worker
 
     def finished(self, worker: PodWorker) -> None:
-        """Forget a worker whose pod is gone and start what waited for it."""
+        """Drop the worker of a removed pod and start the pods that waited for it."""
         pod = worker.pod
         self._workers.pop(pod.uid, None)
         self._need().status.forget(pod.uid)
@@ -251,7 +268,7 @@ class PodWorkers:
                 self._changes.put_nowait(Change(ChangeKind.ADDED, waiting, "queue"))
 
     def _count(self) -> Mapping[tuple[str, ...], int]:
-        """Return how many pods are how far, by what they are; also what there is none of."""
+        """Return the number of pods per lifecycle phase, configuration and static flag, including zeros."""
         counts: dict[tuple[str, ...], int] = dict.fromkeys(
             itertools.product(_LIFECYCLES.values(), ("desired", "orphan"), ("", "true")), 0
         )
@@ -265,12 +282,28 @@ class PodWorkers:
                 counts[lifecycle, kind, static] += 1
         return counts
 
-    def _need(self) -> WorkerParts:
-        assert self._parts is not None, "run() has not begun"
-        return self._parts
+    def _need(self) -> WorkerComponents:
+        assert self._components is not None, "run() has not started"
+        return self._components
+
+
+def _log_changes(source: str, changes: Sequence[Change]) -> None:
+    """Log the changes of one publication as the kubelet's sync loop does, one line per operation."""
+    if not verbose(_log, 2):
+        return
+    pods: dict[str, list[str]] = {}
+    for change in changes:
+        if (message := _SYNC_MESSAGES.get(change.kind)) is None:
+            continue
+        if change.kind is ChangeKind.UPDATED and requested_termination(change.pod) is not None:
+            message = "SyncLoop DELETE"
+        pods.setdefault(message, []).append(change.pod.full_name)
+    for message, names in pods.items():
+        level = v_level(4 if message == "SyncLoop RECONCILE" else 2)
+        _log.log(level, message, extra={"source": source, "pods": names})
 
 
 def _orphan(observed: RuntimePod) -> Pod:
-    """Return what can be told of a pod from the runtime alone."""
+    """Return a pod with the fields that are known from the runtime."""
     meta = ObjectMeta(name=observed.name, namespace=observed.namespace, uid=observed.uid)
     return Pod(metadata=meta, spec=PodSpec())

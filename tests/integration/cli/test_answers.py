@@ -144,7 +144,7 @@ def test_the_node_is_shown_at_a_glance(node: Node) -> None:
     assert pods["mountless"]["stage"] == "volumes"
     assert {gauge["name"] for gauge in found["gauges"]} >= {"memory", "nodefs"}
     assert "containerd" in found["runtime"]
-    assert {"local questions", "node status", "pleg"} <= {loop["name"] for loop in found["loops"]}
+    assert {"local queries", "node status", "pleg"} <= {loop["name"] for loop in found["loops"]}
     piped = node.run("status", "--root-dir", str(node.agent.root))
     assert piped.returncode == 1
     assert "\x1b" not in piped.stdout

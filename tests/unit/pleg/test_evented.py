@@ -1,4 +1,4 @@
-"""Events of the runtime wake pods at once, and rare listings beside them are no sign of illness."""
+"""Tests for the evented PLEG."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from nodeagent.pleg.generic import GenericPleg
 from nodeagent.testing import FakeRuntime, eventually, make_pod
 
 
-async def test_an_event_wakes_its_pod_and_its_way_is_measured(clock):
+async def test_event_triggers_sync_of_its_pod_and_latency_is_measured(clock):
     runtime, woken, before = FakeRuntime(clock, events=True), [], LATENCY.count()
     cache = PodCache(lambda: runtime, clock)
     generic = GenericPleg(lambda: runtime, cache, clock, wake=lambda uid: None)
@@ -25,7 +25,7 @@ async def test_an_event_wakes_its_pod_and_its_way_is_measured(clock):
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_listing_rarely_beside_events_is_healthy_and_a_broken_stream_ends_it(clock):
+async def test_long_relist_interval_is_healthy_until_the_stream_breaks(clock):
     runtime = FakeRuntime(clock, events=True)
     cache = PodCache(lambda: runtime, clock)
     generic = GenericPleg(lambda: runtime, cache, clock, wake=lambda uid: None)

@@ -1,4 +1,4 @@
-"""The PLEG wakes a pod once for each change and outlives an outage of the runtime."""
+"""Tests for the generic PLEG."""
 
 from nodeagent.errors import RuntimeUnavailable
 from nodeagent.pleg.cache import PodCache
@@ -13,7 +13,7 @@ def build(runtime, clock):
     return pleg, cache, woken, recovered
 
 
-async def test_wakes_a_pod_once_when_its_container_dies(clock):
+async def test_container_exit_triggers_one_sync_of_its_pod(clock):
     runtime = FakeRuntime(clock)
     pod = make_pod("web")
     container = runtime.start("main", pod)
@@ -30,7 +30,7 @@ async def test_wakes_a_pod_once_when_its_container_dies(clock):
     assert cache.get(pod.uid).containers[0].exit_code == 3
 
 
-async def test_what_a_worker_looked_at_itself_wakes_nobody(clock):
+async def test_change_already_refreshed_by_worker_triggers_no_sync(clock):
     runtime = FakeRuntime(clock)
     pod = make_pod("web")
     pleg, cache, woken, _ = build(runtime, clock)
@@ -44,7 +44,7 @@ async def test_what_a_worker_looked_at_itself_wakes_nobody(clock):
     assert woken == []
 
 
-async def test_asks_nothing_more_while_nothing_changes(clock):
+async def test_unchanged_listing_causes_no_status_requests(clock):
     runtime = FakeRuntime(clock)
     runtime.start("main", make_pod("web"))
     pleg, _, _, _ = build(runtime, clock)
@@ -58,7 +58,7 @@ async def test_asks_nothing_more_while_nothing_changes(clock):
     assert len(runtime.called("container_status")) == asked
 
 
-async def test_nobody_asks_for_containers_while_there_is_no_sandbox(clock):
+async def test_containers_are_not_listed_without_sandboxes(clock):
     runtime = FakeRuntime(clock)
     pleg, _, woken, _ = build(runtime, clock)
     for _ in range(5):
@@ -74,7 +74,7 @@ async def test_nobody_asks_for_containers_while_there_is_no_sandbox(clock):
     assert woken == [pod.uid]
 
 
-async def test_a_vanished_pod_is_forgotten(clock):
+async def test_removed_pod_is_dropped_from_the_cache(clock):
     runtime = FakeRuntime(clock)
     pod = make_pod("web")
     container = runtime.start("main", pod)
@@ -94,7 +94,7 @@ async def test_a_vanished_pod_is_forgotten(clock):
     assert woken == [pod.uid]
 
 
-async def test_an_outage_is_reported_and_its_end_announced(clock):
+async def test_runtime_outage_is_unhealthy_until_recovery(clock):
     runtime = FakeRuntime(clock)
     pleg, _, _, recovered = build(runtime, clock)
     runtime.fail("list_containers", RuntimeUnavailable("gone"), times=2)
@@ -109,7 +109,7 @@ async def test_an_outage_is_reported_and_its_end_announced(clock):
     assert pleg.health.problem == ""
 
 
-async def test_a_pod_that_cannot_be_looked_at_does_not_hold_up_the_others(clock):
+async def test_failed_status_request_does_not_affect_other_pods(clock):
     runtime = FakeRuntime(clock)
     first, second = make_pod("first"), make_pod("second")
     runtime.start("main", first)
@@ -125,7 +125,7 @@ async def test_a_pod_that_cannot_be_looked_at_does_not_hold_up_the_others(clock)
     assert {pod.uid for pod in cache.pods()} == {first.uid, second.uid}
 
 
-async def test_listings_are_timed(clock):
+async def test_relist_metrics_are_observed(clock):
     runtime = FakeRuntime(clock)
     pleg, *_ = build(runtime, clock)
     before = RELIST_DURATION.count(), RELIST_INTERVAL.count()

@@ -1,4 +1,4 @@
-"""What a container leaves as its last words."""
+"""Tests for reading termination messages."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def line(text: str, tag: str = "F") -> bytes:
     return f"2024-01-02T03:04:05.000000006Z stderr {tag} {text}\n".encode()
 
 
-async def test_of_a_long_message_the_end_counts(tmp_path):
+async def test_long_message_is_truncated_to_its_end(tmp_path):
     assert await last_words(tmp_path, b"x" * 5000 + b"cause") == "x" * 4091 + "cause"
 
 
-async def test_the_log_speaks_for_a_container_that_failed_in_silence(tmp_path):
+async def test_log_tail_is_used_for_failed_container_without_message(tmp_path):
     log = line("one") + line("par", "P") + line("tial") + line("") + line("last words")
     assert await last_words(tmp_path, b"", log=log) == "one\npartial\n\nlast words"
     assert await last_words(tmp_path, b"said", log=log) == "said"
@@ -54,10 +54,10 @@ async def test_the_log_speaks_for_a_container_that_failed_in_silence(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["y" * 20_000, "word " * 4000])
-async def test_of_one_long_line_the_end_is_kept(tmp_path, text):
+async def test_long_log_line_is_truncated_to_its_end(tmp_path, text):
     assert await last_words(tmp_path, b"", log=line(text)) == text[-2048:]
 
 
-async def test_eighty_lines_are_enough(tmp_path):
+async def test_log_tail_is_limited_to_80_lines(tmp_path):
     found = await last_words(tmp_path, b"", log=b"".join(line(str(number)) for number in range(100)))
     assert found.split("\n") == [str(number) for number in range(20, 100)]

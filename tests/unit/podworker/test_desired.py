@@ -1,4 +1,4 @@
-"""A new set of a source becomes the changes between it and the set before."""
+"""Tests for the changes between two sets of a source."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ def kinds(changes):
     return [(change.kind, change.pod.name) for change in changes]
 
 
-def test_removals_come_first_then_additions_then_updates():
+def test_changes_are_ordered_removals_additions_updates():
     desired = DesiredPods(["file"])
     old, kept = make_pod("old"), make_pod("kept")
     desired.publish("file", [old, kept])
@@ -26,7 +26,7 @@ def test_removals_come_first_then_additions_then_updates():
     ]
 
 
-def test_a_change_of_the_reported_status_is_no_update():
+def test_status_change_is_not_an_update():
     desired = DesiredPods(["api"])
     pod = make_pod("web")
     desired.publish("api", [pod])
@@ -36,7 +36,7 @@ def test_a_change_of_the_reported_status_is_no_update():
     assert kinds(changes) == [(ChangeKind.STATUS, "web")]
 
 
-def test_pods_are_known_when_every_source_has_published():
+def test_desired_pods_are_complete_once_every_source_published():
     desired = DesiredPods(["file", "api"])
     desired.publish("file", [])
     assert not desired.complete
@@ -44,7 +44,7 @@ def test_pods_are_known_when_every_source_has_published():
     assert desired.complete
 
 
-def test_the_second_of_two_pods_with_one_name_is_left_out_which_is_told_once():
+def test_duplicate_pod_name_is_ignored_and_reported_once():
     desired = DesiredPods(["file"])
     twins = [make_pod("web", uid="1"), make_pod("web", uid="2")]
 
@@ -52,13 +52,13 @@ def test_the_second_of_two_pods_with_one_name_is_left_out_which_is_told_once():
 
     assert [(change.kind, change.pod.uid) for change in changes] == [
         (ChangeKind.ADDED, "1"),
-        (ChangeKind.LEFT_OUT, "2"),
+        (ChangeKind.DUPLICATE, "2"),
     ]
     assert [pod.uid for pod in desired.pods()] == ["1"]
     assert desired.publish("file", twins) == []
 
 
-def test_mirror_pods_are_not_wanted():
+def test_mirror_pods_are_not_desired():
     desired = DesiredPods(["api"])
     mirror = make_pod("web", annotations={"kubernetes.io/config.mirror": "x", "kubernetes.io/config.source": "file"})
     desired.publish("api", [mirror])

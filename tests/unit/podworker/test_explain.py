@@ -1,4 +1,4 @@
-"""Why a pod is where it is: each cause is found at its stage, with what to do and when it is tried again."""
+"""Tests for pod diagnostics: each cause is reported at its stage, with remedy and next retry."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from nodeagent.testing import FakeRecorder, make_container, make_context, make_p
 from tests.unit.podworker.test_workers import Harness, living
 
 
-class Answers(Harness):
-    """A harness whose pods can be asked about."""
+class ExplainerHarness(Harness):
+    """Harness with an explainer."""
 
     def __init__(self, clock, tmp_path, *plugins):
         super().__init__(clock, *plugins)
@@ -42,7 +42,7 @@ class Answers(Harness):
 
 
 class Waits:
-    """A syncer whose pods get no further than it is told."""
+    """Syncer whose progress a test controls."""
 
     def __init__(self, error=None, waiting=None, retry=None):
         self.outcome = SyncOutcome(error=error, waiting=waiting or {}, retry_seconds=retry)
@@ -75,9 +75,9 @@ def sandbox(pod):
 
 
 def observe(harness, pod, *containers):
-    """Have the runtime show the pod with a sandbox."""
-    picture = RuntimePod(pod.uid, pod.name, pod.namespace, sandboxes=[sandbox(pod)], containers=containers)
-    harness.cache.get = lambda uid: picture if uid == pod.uid else None
+    """Add the pod with a ready sandbox to the runtime."""
+    snapshot = RuntimePod(pod.uid, pod.name, pod.namespace, sandboxes=[sandbox(pod)], containers=containers)
+    harness.cache.get = lambda uid: snapshot if uid == pod.uid else None
 
 
 def container(state=ContainerState.RUNNING, **fields):
@@ -88,8 +88,8 @@ def container(state=ContainerState.RUNNING, **fields):
     return RuntimeContainerStatus(**{**plain, **fields})
 
 
-async def test_a_pod_that_serves_has_every_stage_behind_it(clock, tmp_path):
-    harness, pod = Answers(clock, tmp_path), make_pod()
+async def test_ready_pod_has_completed_every_stage(clock, tmp_path):
+    harness, pod = ExplainerHarness(clock, tmp_path), make_pod()
     harness.syncer = Waits()
     observe(harness, pod, container())
     async with living(harness):
@@ -102,29 +102,31 @@ async def test_a_pod_that_serves_has_every_stage_behind_it(clock, tmp_path):
     assert list(states(found)) == [Stage.ADMIT, Stage.VOLUMES, Stage.PULL, Stage.SANDBOX, Stage.START, Stage.READY]
 
 
-async def test_a_plugin_that_keeps_pods_waiting_is_named(clock, tmp_path):
+async def test_slow_admission_plugin_is_named(clock, tmp_path):
     class Slow:
         @hookimpl
         async def nodeagent_admit_pod(self, pod):
             await asyncio.Event().wait()
 
-    harness = Answers(clock, tmp_path, Slow())
+    harness = ExplainerHarness(clock, tmp_path, Slow())
     async with living(harness):
         await harness.publish(make_pod())
 
         found = await harness.why()
 
     assert (found.blocking, found.blocked) == (Stage.ADMIT, False)
-    assert re.search(r"still deciding about the pod, plugin \S+ takes its time \(nodeagent_admit_pod, ", found.cause)
+    assert re.search(
+        r"admission of the pod is in progress, waiting for plugin \S+ \(nodeagent_admit_pod\) ", found.cause
+    )
 
 
-async def test_a_pod_that_was_refused_names_the_plugin(clock, tmp_path):
+async def test_rejected_pod_names_the_plugin(clock, tmp_path):
     class Policy:
         @hookimpl
         async def nodeagent_admit_pod(self, pod):
             return Rejection("OutOfcpu", "Node didn't have enough resource: cpu")
 
-    harness = Answers(clock, tmp_path, Policy())
+    harness = ExplainerHarness(clock, tmp_path, Policy())
     async with living(harness):
         await harness.publish(make_pod())
 
@@ -136,13 +138,13 @@ async def test_a_pod_that_was_refused_names_the_plugin(clock, tmp_path):
     assert found.next_try_seconds is None
 
 
-async def test_a_pod_that_a_plugin_holds_back_waits_for_the_next_try(clock, tmp_path):
+async def test_blocked_pod_reports_plugin_and_next_retry(clock, tmp_path):
     class Gate:
         @hookimpl
         async def nodeagent_permit_pod(self, pod):
             return Rejection("Closed", "not before noon")
 
-    harness = Answers(clock, tmp_path, Gate())
+    harness = ExplainerHarness(clock, tmp_path, Gate())
     async with living(harness):
         await harness.publish(make_pod())
         await clock.advance(1)
@@ -155,8 +157,8 @@ async def test_a_pod_that_a_plugin_holds_back_waits_for_the_next_try(clock, tmp_
     assert "plugin0" in found.remedy
 
 
-async def test_a_volume_that_cannot_be_mounted_is_the_cause(clock, tmp_path):
-    harness = Answers(clock, tmp_path)
+async def test_mount_failure_is_the_cause(clock, tmp_path):
+    harness = ExplainerHarness(clock, tmp_path)
     harness.syncer = Waits(VolumeError('configmap "site" not found'))
     async with living(harness):
         await harness.publish(make_pod(volumes=[{"name": "v", "configMap": {"name": "site"}}]))
@@ -169,8 +171,8 @@ async def test_a_volume_that_cannot_be_mounted_is_the_cause(clock, tmp_path):
     assert states(found)[Stage.SANDBOX] is StageState.WAITING
 
 
-async def test_a_volume_under_way_is_told_with_its_time(clock, tmp_path):
-    harness = Answers(clock, tmp_path)
+async def test_volume_setup_in_progress_reports_duration(clock, tmp_path):
+    harness = ExplainerHarness(clock, tmp_path)
     harness.syncer.hang = True
     mount = {"name": "data", "mountPath": "/data"}
     began = clock.now()
@@ -183,11 +185,11 @@ async def test_a_volume_under_way_is_told_with_its_time(clock, tmp_path):
         found = await harness.why()
 
     assert (found.blocking, found.blocked, found.next_try_seconds) == (Stage.VOLUMES, False, 0)
-    assert found.cause == "being prepared: data for 40 s"
+    assert found.cause == "setting up: data for 40 s"
 
 
-async def test_a_node_without_a_network_is_the_cause(clock, tmp_path):
-    harness = Answers(clock, tmp_path)
+async def test_network_not_ready_is_the_cause(clock, tmp_path):
+    harness = ExplainerHarness(clock, tmp_path)
     harness.network_problem = "cni plugin not initialized"
     async with living(harness):
         await harness.publish(make_pod())
@@ -206,8 +208,8 @@ async def test_a_node_without_a_network_is_the_cause(clock, tmp_path):
     ("error", "reason"),
     [(RuntimeUnavailable("no answer"), "RuntimeUnavailable"), (ValueError("pasta"), "Error")],
 )
-async def test_a_sandbox_that_cannot_be_made_is_the_cause(clock, tmp_path, error, reason):
-    harness = Answers(clock, tmp_path)
+async def test_sandbox_failure_is_the_cause(clock, tmp_path, error, reason):
+    harness = ExplainerHarness(clock, tmp_path)
     harness.syncer.error = error
     async with living(harness):
         await harness.publish(make_pod())
@@ -218,8 +220,8 @@ async def test_a_sandbox_that_cannot_be_made_is_the_cause(clock, tmp_path, error
     assert found.next_try_seconds is not None
 
 
-async def test_an_image_that_cannot_be_had_tells_when_it_is_tried_again(clock, tmp_path):
-    harness, pod = Answers(clock, tmp_path), make_pod()
+async def test_failed_pull_reports_next_retry(clock, tmp_path):
+    harness, pod = ExplainerHarness(clock, tmp_path), make_pod()
     harness.syncer = Waits(
         waiting={"main": WaitingReason("ImagePullBackOff", 'Back-off pulling image "x"')}, retry=10.0
     )
@@ -238,21 +240,21 @@ async def test_an_image_that_cannot_be_had_tells_when_it_is_tried_again(clock, t
 
 
 @pytest.mark.parametrize(
-    ("facts", "text"),
+    ("pull", "text"),
     [
-        ({"queued": True}, "waits for 25 s until other pulls are done"),
-        ({"queued": False}, "being pulled: i for 25 s"),
+        ({"queued": True}, "queued for 25 s"),
+        ({"queued": False}, "pulling: i for 25 s"),
         (
             {"queued": False, "resolving_credentials": True},
-            "asking pull secrets and credential providers about i for 25 s",
+            "resolving credentials of i for 25 s",
         ),
     ],
 )
-async def test_a_pull_under_way_is_told(clock, tmp_path, facts, text):
-    harness, pod = Answers(clock, tmp_path), make_pod()
+async def test_pull_in_progress_is_reported(clock, tmp_path, pull, text):
+    harness, pod = ExplainerHarness(clock, tmp_path), make_pod()
     harness.syncer.hang = True
-    pull = PullInProgress("i", clock.now(), pods=("default/web",), **facts)
-    harness.context.puller.pulls = lambda: (pull,)
+    in_progress = PullInProgress("i", clock.now(), pods=("default/web",), **pull)
+    harness.context.puller.pulls = lambda: (in_progress,)
     harness.context.puller.backoff_seconds_left = lambda pod, container: 0.0
     observe(harness, pod)
     async with living(harness):
@@ -265,8 +267,8 @@ async def test_a_pull_under_way_is_told(clock, tmp_path, facts, text):
     assert text in found.cause
 
 
-async def test_a_container_that_ends_again_and_again_shows_its_exit_code(clock, tmp_path):
-    harness, pod = Answers(clock, tmp_path), make_pod()
+async def test_crash_loop_reports_exit_code(clock, tmp_path):
+    harness, pod = ExplainerHarness(clock, tmp_path), make_pod()
     harness.syncer = Waits(waiting={"main": WaitingReason("CrashLoopBackOff", "back-off 20s restarting")}, retry=20.0)
     observe(harness, pod, container(ContainerState.EXITED, exit_code=3, finished_at=3 * 10**9, reason="Error"))
     async with living(harness):
@@ -281,8 +283,8 @@ async def test_a_container_that_ends_again_and_again_shows_its_exit_code(clock, 
 
 
 @pytest.mark.parametrize("reason", ["CreateContainerConfigError", "CreateContainerError"])
-async def test_a_container_that_cannot_be_made_is_held_up_at_its_start_not_at_its_image(clock, tmp_path, reason):
-    harness, pod = Answers(clock, tmp_path), make_pod()
+async def test_create_failure_blocks_the_start_stage_not_the_pull(clock, tmp_path, reason):
+    harness, pod = ExplainerHarness(clock, tmp_path), make_pod()
     harness.syncer = Waits(waiting={"main": WaitingReason(reason, 'configmap "site" not found')}, retry=12.0)
     observe(harness, pod)
     async with living(harness):
@@ -296,14 +298,14 @@ async def test_a_container_that_cannot_be_made_is_held_up_at_its_start_not_at_it
     assert states(found)[Stage.PULL] is StageState.DONE
 
 
-async def test_a_pod_that_failed_shows_no_stage_under_way_and_one_line_says_why(clock, tmp_path):
-    harness, pod = Answers(clock, tmp_path), make_pod(restart_policy="Never")
+async def test_failed_pod_has_no_stage_in_progress_and_a_cause(clock, tmp_path):
+    harness, pod = ExplainerHarness(clock, tmp_path), make_pod(restart_policy="Never")
     harness.syncer = Waits()
     ended = container(ContainerState.EXITED, exit_code=3, finished_at=3 * 10**9, reason="Error")
     gone = dataclasses.replace(sandbox(pod), ready=False)
-    picture = RuntimePod(pod.uid, pod.name, pod.namespace, sandboxes=[gone], containers=(ended,))
-    harness.cache.get = lambda uid: picture
-    harness.cache.refresh = lambda uid, touched=None: _soon(picture)
+    snapshot = RuntimePod(pod.uid, pod.name, pod.namespace, sandboxes=[gone], containers=(ended,))
+    harness.cache.get = lambda uid: snapshot
+    harness.cache.refresh = lambda uid, touched=None: _soon(snapshot)
     async with living(harness):
         await harness.publish(pod)
         await clock.advance(1)
@@ -313,11 +315,11 @@ async def test_a_pod_that_failed_shows_no_stage_under_way_and_one_line_says_why(
 
     assert (found.phase, found.blocking) == ("Failed", None)
     assert StageState.WORKING not in states(found).values()
-    assert line.cause == "main ended with exit code 3"
+    assert line.cause == "main exited with code 3"
 
 
-async def test_a_command_that_cannot_be_started_is_named(clock, tmp_path):
-    harness, pod = Answers(clock, tmp_path), make_pod()
+async def test_command_that_cannot_start_is_named(clock, tmp_path):
+    harness, pod = ExplainerHarness(clock, tmp_path), make_pod()
     harness.syncer = Waits(waiting={"main": WaitingReason("CrashLoopBackOff", "back-off 20s restarting")}, retry=20.0)
     ended = container(
         ContainerState.EXITED, exit_code=128, finished_at=3 * 10**9, reason="StartError", message="/nope: not found\n"
@@ -328,11 +330,11 @@ async def test_a_command_that_cannot_be_started_is_named(clock, tmp_path):
 
         found = await harness.why()
 
-    assert found.cause.endswith("it last ended with exit code 128 (StartError: /nope: not found)")
+    assert found.cause.endswith("last exit: exit code 128 (StartError: /nope: not found)")
 
 
-async def test_a_probe_that_fails_is_the_cause(clock, tmp_path):
-    harness, pod = Answers(clock, tmp_path), make_pod()
+async def test_failing_probe_is_the_cause(clock, tmp_path):
+    harness, pod = ExplainerHarness(clock, tmp_path), make_pod()
     harness.status._probes = lambda container_id, kind: kind  # no probe has succeeded
     harness.syncer = Waits()
     observe(harness, pod, container())
@@ -348,8 +350,8 @@ async def test_a_probe_that_fails_is_the_cause(clock, tmp_path):
     assert [(event.reason, event.count) for event in found.events] == [("Unhealthy", 3)]
 
 
-async def test_a_pod_on_its_way_out_tells_what_still_runs(clock, tmp_path):
-    harness, pod = Answers(clock, tmp_path), make_pod()
+async def test_terminating_pod_lists_running_containers(clock, tmp_path):
+    harness, pod = ExplainerHarness(clock, tmp_path), make_pod()
     harness.syncer = Waits()
     observe(harness, pod, container())
     harness.cache.refresh = lambda uid, touched=None: _soon(harness.cache.get(uid))
@@ -362,21 +364,21 @@ async def test_a_pod_on_its_way_out_tells_what_still_runs(clock, tmp_path):
         found = await harness.why()
 
     assert (found.blocking, found.ready) == (Stage.END, False)
-    assert "something of it still runs" in found.cause
+    assert "containers are still running" in found.cause
 
 
-async def test_a_pod_that_nobody_knows_says_who_has_not_spoken(clock, tmp_path):
-    harness = Answers(clock, tmp_path)
+async def test_unknown_pod_names_pending_sources(clock, tmp_path):
+    harness = ExplainerHarness(clock, tmp_path)
     async with living(harness):
-        with pytest.raises(ValueError, match="some have told nothing yet: file"):
+        with pytest.raises(ValueError, match="have not published yet: file"):
             await harness.why("nobody")
         await harness.publish(make_pod(namespace="other"))
-        with pytest.raises(ValueError, match="one of this name is in other"):
+        with pytest.raises(ValueError, match="a pod of this name exists in namespace other"):
             await harness.why()
 
 
-async def test_a_long_wait_is_told_in_the_pod_s_conditions(clock, tmp_path):
-    harness, pod = Answers(clock, tmp_path), make_pod()
+async def test_long_wait_appears_in_pod_conditions(clock, tmp_path):
+    harness, pod = ExplainerHarness(clock, tmp_path), make_pod()
     harness.status._note = harness.explainer.note
     harness.syncer = Waits(VolumeError('configmap "site" not found at try 1'))
 
@@ -402,8 +404,8 @@ async def test_a_long_wait_is_told_in_the_pod_s_conditions(clock, tmp_path):
         assert message() == ""
 
 
-async def test_pods_that_something_is_wrong_with_come_first(clock, tmp_path):
-    harness = Answers(clock, tmp_path)
+async def test_blocked_pods_are_listed_first(clock, tmp_path):
+    harness = ExplainerHarness(clock, tmp_path)
     async with living(harness):
         await harness.publish(make_pod("a"))
         harness.network_problem = "no network"
@@ -414,7 +416,7 @@ async def test_pods_that_something_is_wrong_with_come_first(clock, tmp_path):
     assert [(line.name, line.blocked) for line in lines] == [("z", True), ("a", False)]
 
 
-def test_the_journal_keeps_the_newest_of_the_last_pods(clock):
+def test_event_journal_keeps_latest_events_of_latest_pods(clock):
     recorder = FakeRecorder()
     journal = EventJournal(recorder, clock)
     for number in range(EVENTS_OF_ONE + 3):

@@ -1,18 +1,18 @@
-"""When the first round over all pods counts as done."""
+"""Tests for the first pod sync."""
 
 from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
 
-from nodeagent.podworker.first_sync import LONGEST_SECONDS, FirstSync
+from nodeagent.podworker.first_sync import MAX_WAIT_SECONDS, FirstSync
 
 
 class Pods:
-    """Pods whose status the test sets."""
+    """Fake pod workers with settable statuses."""
 
     def __init__(self) -> None:
-        self.all_known = False
+        self.all_sources_ready = False
         self.statuses: dict[str, object] = {}
 
     def all(self) -> list[SimpleNamespace]:
@@ -22,11 +22,11 @@ class Pods:
         return self.statuses.get(uid)
 
 
-async def test_waits_for_every_source_and_for_a_status_of_every_pod(clock) -> None:
+async def test_first_sync_waits_for_all_sources_and_statuses(clock) -> None:
     pods, done = Pods(), []
     task = asyncio.create_task(FirstSync(pods, clock, lambda: done.append(True)).run())  # type: ignore[arg-type]
     await clock.advance(1)
-    pods.all_known = True
+    pods.all_sources_ready = True
     pods.statuses["one"] = object()
     await clock.advance(1)
     assert not done
@@ -38,10 +38,10 @@ async def test_waits_for_every_source_and_for_a_status_of_every_pod(clock) -> No
     await task
 
 
-async def test_a_source_that_cannot_be_read_does_not_hold_it_up_for_ever(clock) -> None:
+async def test_first_sync_times_out_if_a_source_is_unavailable(clock) -> None:
     done: list[bool] = []
     task = asyncio.create_task(FirstSync(Pods(), clock, lambda: done.append(True)).run())  # type: ignore[arg-type]
-    await clock.advance(LONGEST_SECONDS - 1)
+    await clock.advance(MAX_WAIT_SECONDS - 1)
     assert not done
 
     await clock.advance(2)

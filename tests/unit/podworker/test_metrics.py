@@ -1,4 +1,4 @@
-"""How long pods take to start is counted once for each pod that this agent started."""
+"""Tests for pod startup metrics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from nodeagent.model.pod import ContainerStatus, PodStatus
-from nodeagent.podworker.metrics import CONTAINERS, SLI_STARTS, STARTS, TOTAL_STARTS, WORKER_STARTS, StartWatch
+from nodeagent.podworker.metrics import CONTAINERS, SLI_STARTS, STARTS, TOTAL_STARTS, WORKER_STARTS, StartTimer
 from nodeagent.testing import make_pod
 
 RUNNING = PodStatus(phase="Running", container_statuses=[ContainerStatus(name="main", started=True)])
@@ -39,38 +39,38 @@ def total(histogram):
     return next(value for suffix, _, value, _ in histogram.family().rows if suffix == "_sum")
 
 
-async def test_a_start_ends_when_all_containers_have_started(clock, pod, before):
-    watch = StartWatch(clock, static=False)
+async def test_startup_is_measured_until_all_containers_started(clock, pod, before):
+    timer = StartTimer(clock, static=False)
     totals = [total(histogram) for histogram in (STARTS, TOTAL_STARTS, SLI_STARTS)]
 
-    assert watch.begin(pod, runs=False)
-    watch.waited_for_images(3)
+    assert timer.begin(pod, runs=False)
+    timer.waited_for_images(3)
     await clock.advance(5)
-    watch.look(pod, STARTING)
+    timer.observe(pod, STARTING)
     assert grown(before) == [1, 1, 0, 0, 0]
     await clock.advance(1)
     for _ in range(2):
-        watch.look(pod, RUNNING)
+        timer.observe(pod, RUNNING)
 
     assert grown(before) == [1, 1, 1, 1, 1]
     lengths = [total(h) - was for h, was in zip((STARTS, TOTAL_STARTS, SLI_STARTS), totals, strict=True)]
     assert lengths == pytest.approx([6, 8, 5])
-    assert not watch.begin(pod, runs=False)
+    assert not timer.begin(pod, runs=False)
 
 
-async def test_a_pod_that_ran_before_the_agent_is_not_counted(clock, pod, before):
-    watch = StartWatch(clock, static=False)
+async def test_pod_running_before_the_agent_is_not_measured(clock, pod, before):
+    timer = StartTimer(clock, static=False)
 
-    assert watch.begin(pod, runs=True)
-    watch.look(pod, RUNNING)
+    assert timer.begin(pod, runs=True)
+    timer.observe(pod, RUNNING)
 
     assert grown(before) == [0, 0, 0, 0, 0]
 
 
-async def test_static_pods_have_no_time_of_creation_that_means_something(clock, pod, before):
-    watch = StartWatch(clock, static=True)
+async def test_static_pods_have_no_total_start_duration(clock, pod, before):
+    timer = StartTimer(clock, static=True)
 
-    watch.begin(pod, runs=False)
-    watch.look(pod, RUNNING)
+    timer.begin(pod, runs=False)
+    timer.observe(pod, RUNNING)
 
     assert grown(before) == [1, 1, 1, 0, 0]

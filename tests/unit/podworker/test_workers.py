@@ -1,4 +1,4 @@
-"""One worker a pod brings it through its life, whatever sources, runtime and plugins do meanwhile."""
+"""Tests for pod workers: pod lifecycle, admission, termination and orphans."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -17,14 +17,14 @@ from nodeagent.pleg.cache import PodCache
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.podworker.desired import DesiredPods, is_static
 from nodeagent.podworker.metrics import ORPHANS, RESTARTED, WORKING
-from nodeagent.podworker.worker import WorkerParts
+from nodeagent.podworker.worker import WorkerComponents
 from nodeagent.podworker.workers import PodWorkers
 from nodeagent.status.manager import StatusManager
 from nodeagent.testing import FakeProber, FakeRecorder, FakeRuntime, make_container, make_pod
 
 
 class OneContainerSyncer:
-    """Starts the first container of a pod and stops everything at its end."""
+    """Syncer that starts the first container of a pod and stops all containers on termination."""
 
     def __init__(self, runtime):
         self.runtime, self.steps, self.graces, self.error, self.hang = runtime, [], [], None, False
@@ -88,7 +88,7 @@ class Harness:
         )
 
     def parts(self):
-        return WorkerParts(
+        return WorkerComponents(
             syncer=lambda: self.syncer,
             observer=self.cache,
             status=self.status,
@@ -125,7 +125,7 @@ async def harness(clock):
         yield built
 
 
-async def test_a_wanted_pod_runs_and_is_reported_at_once(harness):
+async def test_desired_pod_runs_and_status_is_reported_immediately(harness):
     pod = make_pod("web")
 
     await harness.publish(pod)
@@ -134,7 +134,7 @@ async def test_a_wanted_pod_runs_and_is_reported_at_once(harness):
     assert harness.workers.status(pod.uid).phase == "Running"
 
 
-async def test_a_pod_that_is_not_wanted_any_more_is_ended_and_removed(harness):
+async def test_pod_removed_from_source_is_terminated_and_removed(harness):
     pod = make_pod("web")
     await harness.publish(pod)
 
@@ -145,7 +145,7 @@ async def test_a_pod_that_is_not_wanted_any_more_is_ended_and_removed(harness):
     assert harness.workers.get(pod.uid) is None
 
 
-async def test_a_finished_pod_stays_readable_until_nobody_wants_it(harness):
+async def test_finished_pod_is_retained_until_no_longer_desired(harness):
     pod = make_pod("job", restart_policy="Never")
     await harness.publish(pod)
     harness.runtime.exit(harness.runtime.pod(pod.uid).containers[0].id, 0)
@@ -162,14 +162,14 @@ async def test_a_finished_pod_stays_readable_until_nobody_wants_it(harness):
 
 
 def deleted(pod, grace_seconds):
-    """Return *pod* as the API shows it after its deletion was requested."""
+    """Return *pod* as the API returns it after a deletion request."""
     meta = msgspec.structs.replace(
         pod.metadata, deletion_timestamp=datetime(2024, 1, 1, tzinfo=UTC), deletion_grace_period_seconds=grace_seconds
     )
     return msgspec.structs.replace(pod, metadata=meta)
 
 
-async def test_deletion_uses_the_grace_of_the_request(harness):
+async def test_deletion_uses_grace_period_of_the_request(harness):
     pod = make_pod("web")
     await harness.publish(pod)
 
@@ -178,7 +178,7 @@ async def test_deletion_uses_the_grace_of_the_request(harness):
     assert harness.syncer.graces == [7]
 
 
-async def test_ending_a_pod_cancels_a_step_that_hangs(harness):
+async def test_termination_cancels_a_hanging_sync(harness):
     harness.syncer.hang = True
     await harness.publish(make_pod("web"))
     harness.syncer.hang = False
@@ -188,7 +188,7 @@ async def test_ending_a_pod_cancels_a_step_that_hangs(harness):
     assert harness.names("remove") == ["web"]
 
 
-async def test_the_runtime_being_away_delays_and_loses_nothing(harness):
+async def test_unavailable_runtime_delays_sync_without_losing_changes(harness):
     harness.syncer.error = RuntimeUnavailable("runtime is away")
     pod = make_pod("web")
     await harness.publish(pod)
@@ -201,7 +201,7 @@ async def test_the_runtime_being_away_delays_and_loses_nothing(harness):
 
 
 @pytest.mark.row("config.syncFrequency")
-async def test_a_pod_is_looked_at_again_once_a_sync_period(harness):
+async def test_pod_is_resynced_once_per_sync_period(harness):
     await harness.publish(make_pod("web"))
     assert len(harness.syncer.steps) == 1
 
@@ -212,7 +212,7 @@ async def test_a_pod_is_looked_at_again_once_a_sync_period(harness):
     assert len(harness.syncer.steps) == 2
 
 
-async def test_a_pod_network_that_is_not_ready_holds_only_pods_that_need_it(harness):
+async def test_network_not_ready_delays_only_pods_that_need_it(harness):
     harness.network_problem = "NetworkPluginNotReady"
     await harness.publish(make_pod("web"), make_pod("host", host_network=True))
     assert harness.names("sync") == ["host"]
@@ -224,7 +224,7 @@ async def test_a_pod_network_that_is_not_ready_holds_only_pods_that_need_it(harn
     assert sorted(harness.names("sync")) == ["host", "web"]
 
 
-async def test_a_readiness_gate_counts_as_soon_as_the_api_shows_it(harness):
+async def test_readiness_gate_takes_effect_with_api_update(harness):
     pod = make_pod("web", readiness_gates=[{"conditionType": "example.com/ok"}])
     await harness.publish(pod)
     await harness.clock.advance(1)
@@ -237,7 +237,7 @@ async def test_a_readiness_gate_counts_as_soon_as_the_api_shows_it(harness):
     assert (conditions["ContainersReady"], conditions["Ready"]) == ("True", "True")
 
 
-async def test_a_pod_that_the_api_calls_failed_is_ended(harness):
+async def test_pod_with_failed_phase_in_api_is_terminated(harness):
     pod = make_pod("web")
     await harness.publish(pod)
     failed = PodStatus(phase="Failed", reason="NodeLost", message="nobody heard of it")
@@ -250,7 +250,7 @@ async def test_a_pod_that_the_api_calls_failed_is_ended(harness):
     assert harness.runtime.running() == []
 
 
-async def test_a_pod_past_its_deadline_fails(harness):
+async def test_pod_past_active_deadline_fails(harness):
     pod = make_pod("job", active_deadline_seconds=30)
     await harness.publish(pod)
 
@@ -261,7 +261,7 @@ async def test_a_pod_past_its_deadline_fails(harness):
     assert harness.runtime.running() == []
 
 
-async def test_a_killed_pod_fails_with_the_reason_given(harness):
+async def test_killed_pod_fails_with_status_reason(harness):
     pod = make_pod("web")
     await harness.publish(pod)
 
@@ -276,7 +276,7 @@ async def test_a_killed_pod_fails_with_the_reason_given(harness):
     assert harness.syncer.graces == [1]
 
 
-async def test_a_preempted_pod_says_for_whom(harness):
+async def test_preempted_pod_has_disruption_message(harness):
     pod = make_pod("web")
     await harness.publish(pod)
 
@@ -291,7 +291,7 @@ async def test_a_preempted_pod_says_for_whom(harness):
     assert target.message == "Pod was preempted by Kubelet to accommodate a critical pod."
 
 
-async def test_a_later_request_to_end_a_pod_can_only_shorten_its_grace(harness):
+async def test_later_termination_request_only_shortens_grace_period(harness):
     pod = make_pod("web", termination_grace_period_seconds=40)
     await harness.publish(pod)
     harness.syncer.stuck = True
@@ -306,7 +306,7 @@ async def test_a_later_request_to_end_a_pod_can_only_shorten_its_grace(harness):
 
 
 def probed_pod():
-    """Return a pod whose container has a readiness probe."""
+    """Return a pod with a readiness probe."""
     return make_pod("web", containers=[make_container(readiness_probe={"exec": {"command": ["check"]}})])
 
 
@@ -384,11 +384,11 @@ async def test_failed_report_during_step_does_not_end_reporting(harness, monkeyp
     harness.workers.trigger_sync(pod.uid)
     await harness.clock.advance(0)
 
-    assert "Failed to report pod status during a step" in caplog.text
+    assert "Failed to report pod status during sync" in caplog.text
     assert ready(harness, pod) == "True"
 
 
-async def test_an_eviction_that_takes_much_longer_than_its_grace_is_told_once(harness):
+async def test_eviction_far_beyond_grace_period_records_one_event(harness):
     pod = make_pod("web")
     await harness.publish(pod)
     harness.syncer.stuck = True
@@ -404,23 +404,23 @@ async def test_an_eviction_that_takes_much_longer_than_its_grace_is_told_once(ha
     assert told.note == "Container runtime did not kill the pod within specified grace period."
 
 
-async def test_an_orphan_of_the_runtime_is_ended_once_all_sources_are_known(harness):
+async def test_orphaned_runtime_pod_is_terminated_once_sources_are_ready(harness):
     stray = make_pod("stray")
     harness.runtime.start("main", stray)
     await harness.cache.refresh(stray.uid)
-    harness.workers.end_orphans(list(harness.cache.pods()))
+    harness.workers.terminate_orphans(list(harness.cache.pods()))
     await harness.clock.advance(0)
     assert harness.runtime.running() != []
     await harness.publish()
 
-    harness.workers.end_orphans(list(harness.cache.pods()))
+    harness.workers.terminate_orphans(list(harness.cache.pods()))
     await harness.clock.advance(0)
 
     assert harness.runtime.running() == []
     assert harness.cache.get(stray.uid) is None
 
 
-async def test_a_second_pod_of_one_name_is_told_in_an_event(harness):
+async def test_duplicate_pod_name_records_an_event(harness):
     await harness.publish(make_pod("web", uid="1"), make_pod("web", uid="2"))
 
     [told] = harness.recorder.of("FailedValidation")
@@ -428,7 +428,7 @@ async def test_a_second_pod_of_one_name_is_told_in_an_event(harness):
     assert told.note == ('Error validating pod web_default(2) from file due to duplicate pod name "web", ignoring')
 
 
-async def test_a_static_pod_waits_for_the_end_of_its_forerunner(harness):
+async def test_static_pod_waits_for_termination_of_predecessor(harness):
     annotations = {"kubernetes.io/config.source": "file"}
     old, new = (make_pod("web", uid=uid, annotations=annotations) for uid in ("1", "2"))
     await harness.publish(old)
@@ -450,7 +450,7 @@ async def test_stopping_the_agent_leaves_pods_running(clock):
     assert harness.names("terminating") == []
 
 
-async def test_what_runs_already_is_adopted_and_not_started_again(clock):
+async def test_running_containers_are_adopted_without_restart(clock):
     harness, pod = Harness(clock), make_pod("web")
     harness.runtime.start("main", pod)
     await harness.cache.refresh(pod.uid)
@@ -499,7 +499,7 @@ async def test_hook_admit_pod(clock):
         assert [d.plugin for d in harness.plugins.decisions] == ["plugin0"]
 
 
-async def test_an_admission_that_fails_rejects_the_pod(clock):
+async def test_failing_admission_plugin_rejects_the_pod(clock):
     async with living(Harness(clock, Refuser(error=OSError("boom")))) as harness:
         pod = make_pod("web")
         await harness.publish(pod)
@@ -567,7 +567,7 @@ def working():
     return {labels: count for labels, count in WORKING.sample().items() if count}
 
 
-async def test_pods_are_counted_by_how_far_they_are_and_who_wants_them(harness):
+async def test_working_pods_metric_counts_by_lifecycle_and_config(harness):
     static = make_pod("static", annotations={"kubernetes.io/config.source": "file"})
     job = make_pod("job", restart_policy="Never")
     await harness.publish(static, job)
@@ -581,14 +581,14 @@ async def test_pods_are_counted_by_how_far_they_are_and_who_wants_them(harness):
     before = ORPHANS.value()
     harness.runtime.start("main", make_pod("stray"))
     await harness.cache.refresh("uid-stray")
-    harness.workers.end_orphans(list(harness.cache.pods()))
+    harness.workers.terminate_orphans(list(harness.cache.pods()))
 
     assert working()["terminating", "runtime_only", "unknown"] == 1
     assert ORPHANS.value() == before + 1
     assert len(WORKING.sample()) == 15
 
 
-async def test_a_pod_that_comes_back_under_its_uid_is_counted(harness):
+async def test_pod_recreated_with_same_uid_is_counted(harness):
     pod = make_pod("web", annotations={"kubernetes.io/config.source": "file"})
     before = RESTARTED.value("true"), RESTARTED.value("")
     await harness.publish(pod)
