@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from apiserver_stub.defaulting.amounts import round_amounts, round_list
 from apiserver_stub.defaulting.images import image_pull_policy
 from apiserver_stub.defaulting.table import Defaults
 from apiserver_stub.defaulting.volumes import FIELD_REF, VOLUME
@@ -34,14 +33,11 @@ def drop_init_annotations(metadata: Object) -> None:
 def _default_container(container: Object) -> None:
     if "imagePullPolicy" not in container:
         container["imagePullPolicy"] = image_pull_policy(container.get("image") or "")
-    if resources := container.get("resources"):
-        round_amounts(resources)
 
 
 def _default_spec(spec: Object) -> None:
     if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):
         spec["serviceAccountName"] = spec["serviceAccount"] = account
-    round_list(spec.get("overhead"))
 
 
 def _default_pod(pod: Object) -> None:
@@ -71,11 +67,6 @@ def _default_addresses(status: Object) -> None:
         status["podIP"] = first
 
 
-def _round_status(status: Object) -> None:
-    round_list(status.get("allocatedResources"))
-    round_amounts(status.get("resources"))
-
-
 _CONTAINER = Defaults(
     {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"},
     _default_container,
@@ -88,7 +79,6 @@ _CONTAINER = Defaults(
         "lifecycle": Defaults(below={"postStart": _HOOK, "preStop": _HOOK}),
     },
 )
-_CONTAINER_STATUS = Defaults(rule=_round_status)
 
 POD_SPEC = Defaults(
     {
@@ -108,14 +98,7 @@ POD_SPEC = Defaults(
 )
 """Defaults of every pod spec."""
 
-POD_STATUS = Defaults(
-    rule=_default_addresses,
-    below={
-        "initContainerStatuses": _CONTAINER_STATUS,
-        "containerStatuses": _CONTAINER_STATUS,
-        "ephemeralContainerStatuses": _CONTAINER_STATUS,
-    },
-)
+POD_STATUS = Defaults(rule=_default_addresses)
 
 POD = Defaults(rule=_default_pod, below={"spec": POD_SPEC, "status": POD_STATUS})
 """Defaults of pods, which have more than the pod specs of other kinds."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from apiserver_stub.defaulting.amounts import round_amounts
 from apiserver_stub.defaulting.table import Defaults
 from apiserver_stub.defaulting.volume_sources import VOLUME_SOURCES
 from apiserver_stub.objects import Object
 
 FIELD_REF = Defaults({"apiVersion": "v1"})
-CLAIM_SPEC = Defaults({"volumeMode": "Filesystem"}, lambda spec: round_amounts(spec.get("resources")))
+CLAIM_SPEC = Defaults({"volumeMode": "Filesystem"})
 """Defaults of the spec of a persistent volume claim."""
 
 _FILE_MODE = {"defaultMode": 0o644}

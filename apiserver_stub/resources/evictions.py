@@ -13,8 +13,8 @@ from apiserver_stub.resources.disruption import BUDGETS, covers, is_healthy, set
 from apiserver_stub.status import ApiError, bad_request, done, forbidden, not_found
 from apiserver_stub.store import Keep, Outcome, Put, Record
 from apiserver_stub.validation.disruption_budgets import ALWAYS
-from apiserver_stub.verbs.delete import check_preconditions, remove
-from apiserver_stub.verbs.writing import DryRun, read_object
+from apiserver_stub.verbs.delete import check_preconditions, remove, validate_options
+from apiserver_stub.verbs.writing import DryRun, check_options, read_object
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
@@ -36,8 +36,9 @@ async def evict(server: ApiServer, request: Request, resource: Resource) -> Repl
     has what it wants without it.
     """
     info = request.info
+    check_options(request, "CreateOptions")
     eviction = _read(request)
-    if eviction["metadata"].get("name") not in (None, "", info.name):
+    if (eviction["metadata"].get("name") or "") != info.name:
         raise bad_request("name in URL does not match name in Eviction object")
     await server.admission.check(Call("CREATE", request, resource, eviction, name=info.name, dry_run=request.dry_run))
     leave = _Leave(server, request, resource, eviction.get("deleteOptions") or {})
@@ -73,6 +74,7 @@ class _Leave:
     def __init__(self, server: ApiServer, request: Request, resource: Resource, given: Object) -> None:
         self._server, self._resource, self._name = server, resource, request.info.name
         self._key = objects.key_of(request.info.namespace, request.info.name)
+        self._given = given
         self.dry_run = request.dry_run or bool(given.get("dryRun"))
         preconditions = given.get("preconditions") or {}
         self.own_version: bool = preconditions.get("resourceVersion") is not None
@@ -100,8 +102,10 @@ class _Leave:
     async def take(self, pod: Object, *, as_it_is: bool) -> None:
         """Mark and delete the pod, with *as_it_is* only while it is still as *pod*.
 
-        :raises ApiError: 404, or 409 when it has changed or a precondition of the request does not hold.
+        :raises ApiError: 404; 409 when it has changed or a precondition of the request does not hold; 422 for invalid
+            options of the deletion.
         """
+        validate_options(self._given, self._given.get("dryRun") or ())
         options = dict(self._options)
         if as_it_is and not self.own_version:
             version = pod["metadata"]["resourceVersion"]

@@ -38,8 +38,9 @@ def bound(pod: Object, node: str) -> Object:
 
 async def bind(server: ApiServer, request: Request, resource: Resource) -> Reply:
     """Assign a pod to the node that the Binding of the body names."""
-    from apiserver_stub.verbs.writing import DryRun, precondition_failed, read_object
+    from apiserver_stub.verbs.writing import DryRun, check_options, precondition_failed, read_object
 
+    check_options(request, "CreateOptions")
     info = request.info
     binding = read_object(request, "Binding", "v1")
     target = binding.get("target") or {}
@@ -55,6 +56,8 @@ async def bind(server: ApiServer, request: Request, resource: Resource) -> Reply
         texts = [f"{cause.field}: {cause.message}" for cause in causes]
         raise ApiError(500, "", texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
     await server.admission.check(Call("CREATE", request, resource, binding, name=info.name, dry_run=request.dry_run))
+    if not name:
+        raise bad_request("Name parameter required.")
 
     def decide(current: Record | None) -> Outcome:
         if current is None:

@@ -72,7 +72,7 @@ class PodStrategy(Strategy):
 
     def prepare_create(self, new: Object) -> None:
         spec = new["spec"]
-        new["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
+        new["status"] = {"phase": "Pending", "qosClass": dig(new, ("status", "qosClass")) or qos_class(spec)}
         drop_from_pod(self._gates, new)
         if spec.get("schedulingGates"):
             new["status"]["conditions"] = [dict(_GATED)]
@@ -124,9 +124,10 @@ class PodStrategy(Strategy):
         if not spec.get("nodeName") or dig(obj, ("status", "phase")) in _FINISHED:
             return 0
         wanted: int = spec.get("terminationGracePeriodSeconds", 30) if requested is None else requested
+        wanted = wanted if wanted >= 0 else 1
         metadata = obj["metadata"]
         if "deletionTimestamp" not in metadata or wanted == 0:
-            return wanted if wanted >= 0 else 1
+            return wanted
         under_way: int = metadata.get("deletionGracePeriodSeconds") or 0
         return min(under_way, wanted) if requested is not None else under_way
 

@@ -44,15 +44,6 @@ def amount(text: str) -> Quantity:
     return Quantity.parse(text)
 
 
-@lru_cache(maxsize=_CACHED)
-def rounded(text: str) -> str:
-    """Return *text* in canonical form, rounded away from zero to thousandths, as amounts of resources are stored."""
-    quantity = amount(text)
-    if quantity.nanos % 10**6:
-        quantity = Quantity(nanos=quantity.milli_value() * 10**6, format=quantity.format)
-    return str(quantity)
-
-
 def is_huge_pages(name: str) -> bool:
     """Return whether *name* is a resource of huge pages."""
     return name.startswith(_HUGE_PAGES)

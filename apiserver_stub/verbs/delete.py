@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -182,6 +183,28 @@ def read_options(request: Request) -> Object:
         options["propagationPolicy"] = request.query.get("propagationPolicy")
         if "orphanDependents" in request.query:
             options["orphanDependents"] = request.query.flag("orphanDependents")
+    validate_options(options, dry_run)
+    grace = options.get("gracePeriodSeconds")
+    if grace is not None and grace < 0:
+        grace = 1
+    preconditions = options.get("preconditions") or {}
+    policy, orphan = options.get("propagationPolicy"), options.get("orphanDependents")
+    if not policy and orphan is not None:
+        policy = "Orphan" if orphan else "Background"
+    return {
+        "gracePeriodSeconds": grace,
+        "preconditions": preconditions,
+        "dryRun": bool(dry_run),
+        "propagationPolicy": policy,
+        "orphanDependents": orphan,
+    }
+
+
+def validate_options(options: Object, dry_run: Sequence[str]) -> None:
+    """Require that *options* of a deletion are valid.
+
+    :raises ApiError: 422.
+    """
     wrong = []
     if dry_run and any(value != "All" for value in dry_run):
         shown = ", ".join(f'"{value}"' for value in dry_run)
@@ -196,20 +219,6 @@ def read_options(request: Request) -> Object:
         wrong.append(("FieldValueInvalid", text, "propagationPolicy"))
     if wrong:
         raise invalid_options("DeleteOptions", wrong)
-    grace = options.get("gracePeriodSeconds")
-    if grace is not None and grace < 0:
-        grace = 1
-    preconditions = options.get("preconditions") or {}
-    orphan = options.get("orphanDependents")
-    if not policy and orphan is not None:
-        policy = "Orphan" if orphan else "Background"
-    return {
-        "gracePeriodSeconds": grace,
-        "preconditions": preconditions,
-        "dryRun": bool(dry_run),
-        "propagationPolicy": policy,
-        "orphanDependents": orphan,
-    }
 
 
 def check_preconditions(resource: Resource, options: Object, metadata: Object) -> None:

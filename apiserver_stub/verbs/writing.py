@@ -70,14 +70,16 @@ def _other_type(given_version: Any, given_kind: Any, api_version: str, kind: str
         if not isinstance(given, str):
             problem = f"json: cannot unmarshal {type_name(given)} into Go struct field .{name} of type string"
             return bad_request(f"the object provided is unrecognized (must be of type {kind}): {problem}")
-    if given_version != api_version and (given_kind == kind or schema.of(given_version, given_kind) is not None):
-        return bad_request(
-            f"the API version in the data ({given_version}) does not match the expected API version ({api_version})"
-        )
-    return bad_request(
-        f'{given_kind} in version "{given_version.rpartition("/")[2]}" cannot be handled as a {kind}: no kind '
-        f'"{given_kind}" is registered for version "{given_version}" in scheme "apiserver_stub"'
-    )
+    version = given_version.rpartition("/")[2]
+    problem = f'no kind "{given_kind}" is registered for version "{given_version}" in scheme "apiserver_stub"'
+    if schema.of(given_version, given_kind) is not None:
+        if given_kind == kind:
+            return bad_request(
+                f"the API version in the data ({given_version}) does not match the expected API version ({api_version})"
+            )
+        package = api_version.partition("/")[0].partition(".")[0] if "/" in api_version else "core"
+        problem = f"converting ({version}.{given_kind}) to ({package}.{kind}): unknown conversion"
+    return bad_request(f'{given_kind} in version "{version}" cannot be handled as a {kind}: {problem}')
 
 
 def check_types(obj: Object, *, complete: bool = True, converts: bool = False) -> Findings:

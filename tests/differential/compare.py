@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -23,10 +24,18 @@ class Accepted:
     resource: str
     pattern: str
     reason: str
+    case: str = ""
+    """Expression that is searched for in the JSON text of the case."""
 
-    def covers(self, resource: str, found: str) -> bool:
+    def applies(self, resource: str, case: Case) -> bool:
+        """Return whether differences of *case* can be of this kind."""
+        if not re.fullmatch(self.resource, resource):
+            return False
+        return not self.case or re.search(self.case, json.dumps(case.to_json())) is not None
+
+    def covers(self, found: str) -> bool:
         """Return whether the difference *found* is of this kind."""
-        return bool(re.fullmatch(self.resource, resource)) and bool(re.fullmatch(self.pattern, found))
+        return re.fullmatch(self.pattern, found) is not None
 
 
 @dataclass(frozen=True)
@@ -50,8 +59,9 @@ def accepted() -> list[Accepted]:
 def covering(rules: Sequence[Accepted], difference: Difference) -> set[Accepted]:
     """Return the rules that accept *difference*; none where a part of it has no rule."""
     found: set[Accepted] = set()
+    applicable = [rule for rule in rules if rule.applies(difference.resource, difference.case)]
     for text in difference.found:
-        rule = next((rule for rule in rules if rule.covers(difference.resource, text)), None)
+        rule = next((rule for rule in applicable if rule.covers(text)), None)
         if rule is None:
             return set()
         found.add(rule)

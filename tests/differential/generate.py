@@ -133,6 +133,18 @@ _NAMES: dict[str, tuple[Json, ...]] = {
     "clusterIP": ("None", "10.96.0.20", "10.0.0.1", "fd00::1", "x"),
 }
 
+_EPHEMERAL = "ephemeralcontainers"
+_DEBUGGER: Json = {
+    "name": "debug",
+    "image": "busybox",
+    "command": ["sh"],
+    "targetContainerName": "web",
+    "env": [{"name": "A", "value": "b"}],
+    "securityContext": {"runAsUser": 1000},
+    "stdin": True,
+    "tty": True,
+}
+
 
 def generate(resource: Resource, stored: list[Json], shape: Shape, count: int, seed: int) -> list[Case]:
     """Return *count* different cases of *resource*, or all that there are, the same for the same *seed*.
@@ -150,8 +162,12 @@ def generate(resource: Resource, stored: list[Json], shape: Shape, count: int, s
     if resource.has_status:
         shares.append(("status", 0.06))
     changes = [list(_edits(obj, shape, random_)) for obj in stored]
+    debugging = []
+    if resource.plural == "pods":
+        shares.append((_EPHEMERAL, 0.03))
+        debugging = [list(_ephemeral_edits(shape, random_)) for _ in stored]
     for kind, share in shares:
-        edits = singles if kind == "pairs" else changes
+        edits = singles if kind == "pairs" else debugging if kind == _EPHEMERAL else changes
         target = round(count * share) + len(cases)
         for case in _cases(kind, resource.bases if kind == "pairs" else stored, shape, edits, creations, random_):
             if len(cases) >= target:
@@ -179,6 +195,8 @@ def _cases(
             combined = Edit(edit.set | other.set, tuple(dict.fromkeys((*edit.unset, *other.unset))))
             if _applies(combined, bases[number]):
                 yield Case("create", number, combined)
+        elif kind == _EPHEMERAL:
+            yield Case("update", number, edit, subresource=kind)
         elif kind == "status":
             in_status = [item for item in singles[number] if all(path.startswith("/status") for path in _paths(item))]
             if in_status and random_.random() < 0.9:
@@ -190,6 +208,16 @@ def _cases(
             yield Case("update", number, edit)
         elif (case := _patch(number, bases[number], shape, edit, random_)) is not None:
             yield case
+
+
+def _ephemeral_edits(shape: Shape, random_: random.Random) -> Iterator[Edit]:
+    """Yield additions of an ephemeral container with one or two fields changed."""
+    path = "/spec/ephemeralContainers"
+    item = shape.fields["spec"].fields["ephemeralContainers"].item
+    edits = list(_edits(_DEBUGGER, item, random_))
+    yield Edit({path: [_DEBUGGER, _DEBUGGER]})
+    for edit in edits:
+        yield Edit({path: [edit.apply(_DEBUGGER)]})
 
 
 def _applies(edit: Edit, base: Json) -> bool:

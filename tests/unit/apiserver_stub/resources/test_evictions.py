@@ -239,3 +239,18 @@ async def test_a_pod_that_is_gone_is_not_found(store: Memory) -> None:
     with pytest.raises(ApiError) as refused:
         await eviction(store)
     assert refused.value.code == 404
+
+
+@pytest.mark.parametrize("options", [{"dryRun": ["Some"]}, {"propagationPolicy": "Sideways"}])
+async def test_invalid_deletion_options_leave_the_pod_unchanged(store: Memory, options: Any) -> None:
+    with pytest.raises(ApiError) as rejected:
+        await eviction(store, options=options)
+
+    assert rejected.value.code == 422
+    assert not is_leaving(store)
+    assert disrupted(store) == []
+
+
+async def test_negative_grace_period_is_one_second(store: Memory) -> None:
+    assert await eviction(store, options={"gracePeriodSeconds": -1}) == 201
+    assert store.read(PODS, "n/p")["metadata"]["deletionGracePeriodSeconds"] == 1

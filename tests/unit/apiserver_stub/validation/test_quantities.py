@@ -40,11 +40,6 @@ def test_amounts(name: str, text: str, details: list[str]) -> None:
     assert [cause.message.rpartition(": ")[2] for cause in causes] == details
 
 
-@pytest.mark.parametrize(("text", "stored"), [("1.0005", "1001m"), ("100u", "1m"), ("-1u", "-1m"), ("1Gi", "1Gi")])
-def test_amounts_are_rounded_to_thousandths(text: str, stored: str) -> None:
-    assert quantities.rounded(text) == stored
-
-
 @pytest.mark.parametrize(
     ("name", "text", "whole"),
     [("hugepages-2Mi", "4Mi", True), ("hugepages-2Mi", "3Mi", False), ("hugepages-x", "1", False)],

@@ -48,3 +48,18 @@ def test_json_tells_the_path() -> None:
     assert read_object(request, "ConfigMap", "v1")["data"] == {"a": "two"}
 
     assert request.warnings == ['duplicate field "data.a"']
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "problem"),
+    [
+        ("ConfigMap", "v2", 'no kind "ConfigMap" is registered for version "v2"'),
+        ("Secret", "v1", "converting (v1.Secret) to (core.ConfigMap): unknown conversion"),
+    ],
+)
+def test_body_of_another_type_is_rejected(kind: str, version: str, problem: str) -> None:
+    with pytest.raises(ApiError) as rejected:
+        read_object(post(f'{{"kind": "{kind}", "apiVersion": "{version}"}}'.encode()), "ConfigMap", "v1")
+
+    assert rejected.value.code == 400
+    assert problem in str(rejected.value)
