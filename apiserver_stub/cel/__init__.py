@@ -23,7 +23,7 @@ _UPSTREAM = [
         (r"(?:\w+: )?Index error: index=(-?\d+) size=\d+", r"index out of bounds: \1"),
     )
 ]
-"""Errors of the library, and what cel-go says in their place."""
+"""Patterns of the library's errors, and the texts of cel-go."""
 
 
 class CelError(ValueError):

@@ -17,8 +17,8 @@ def api_service_name_problems(name: str, spec: Object) -> list[str]:
     """Return the reasons why *name* is not that of the group version in *spec*."""
     if problems := path_problems(name):
         return problems
-    wanted = f"{spec.get('version') or ''}.{spec.get('group') or ''}"
-    return [] if name == wanted else [f'must be `spec.version+"."+spec.group`: "{wanted}"']
+    expected = f"{spec.get('version') or ''}.{spec.get('group') or ''}"
+    return [] if name == expected else [f'must be `spec.version+"."+spec.group`: "{expected}"']
 
 
 def validate_api_service(spec: Object) -> list[Cause]:

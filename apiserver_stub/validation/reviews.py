@@ -1,4 +1,4 @@
-"""Validation of the reviews of tokens and of access, which are answered and not stored."""
+"""Validation of token and access reviews, which are evaluated and not stored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SHORTEST_SECONDS, _LONGEST_SECONDS = 600, 1 << 32
 
 
 def validate_attributes(spec: Object) -> list[Cause]:
-    """Return the errors in what an access review asks for."""
+    """Return the errors in the attributes of an access review."""
     about, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if about is None and path is None:
         return [invalid_value("spec.resourceAttributes", None, _ATTRIBUTES)]
@@ -36,7 +36,7 @@ def validate_review_metadata(review: Object, *, namespaced: bool = False) -> lis
 
 
 def validate_local_attributes(spec: Object, namespace: str) -> list[Cause]:
-    """Return the errors of an access review that asks for something outside its *namespace*."""
+    """Return the errors in the attributes of a review that is local to *namespace*."""
     about, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     causes = []
     if about is not None and (about.get("namespace") or "") != namespace:

@@ -120,7 +120,7 @@ def test_certificate_is_set_once(new: bytes, old: bytes, subresource: str, error
     assert short(validate_request_update(after, before, subresource)) == errors
 
 
-def test_update_keeps_what_is_stored_already() -> None:
+def test_update_accepts_unchanged_invalid_values() -> None:
     old = request(usages=["all", "all"], signerName="kubernetes.io/legacy-unknown")
 
     assert validate_request_update(old, old, "") == []
