@@ -56,7 +56,7 @@ def validate_claim_update(new: Object, old: Object, gates: ClaimGates) -> list[C
         spec,
         "spec",
         any_selector_values=bool(validate_selector(before.get("selector"), "")),
-        any_api_groups=any("apiGroup" in (before.get(name) or ()) for name in ("dataSource", "dataSourceRef")),
+        any_api_groups=any(dig(before, (name, "apiGroup")) is not None for name in ("dataSource", "dataSourceRef")),
         volume_attributes_class=attributes_class,
     )
     causes *= 2  # As upstream.
