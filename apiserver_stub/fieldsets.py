@@ -276,8 +276,8 @@ def by_element(items: list[Any], shape: Shape) -> dict[str, Any]:
             element = "v:" + _encode(item).decode()
         elif isinstance(item, dict):
             key = {name: item.get(name, KEY_DEFAULTS.get(name, zeros.get(name))) for name in shape.keys}
-            if None in key.values():
-                missing = next(name for name, value in key.items() if value is None)
+            missing = next((name for name, value in key.items() if value is None and name not in item), None)
+            if missing is not None:
                 raise Unmergeable(
                     f"element {index}: associative list with keys has an element that omits key field "
                     f'"{missing}" (and doesn\'t have default value)'

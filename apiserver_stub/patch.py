@@ -38,16 +38,29 @@ def apply_json_patch(document: Object, operations: Any) -> Any:
 
 
 def apply_merge_patch(document: Any, patch: Any) -> Any:
-    """Return *document* after the merge patch of RFC 7386: objects merge, ``null`` deletes, all else replaces."""
+    """Return *document* after the merge patch of RFC 7386: objects merge, ``null`` deletes, all else replaces.
+
+    Like upstream, nulls in the objects of a list are dropped, except where the list replaces an object.
+    """
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
-    merged = dict(document) if isinstance(document, dict) else {}
+    if not isinstance(document, dict):
+        return _without_nulls(patch)
+    merged = dict(document)
     for key, value in patch.items():
         if value is None:
             merged.pop(key, None)
+        elif isinstance(merged.get(key), dict):
+            merged[key] = apply_merge_patch(merged[key], value)
         else:
-            merged[key] = apply_merge_patch(merged.get(key), value)
+            merged[key] = _without_nulls(value)
     return merged
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(content) for key, content in value.items() if content is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _apply_operation(root: Any, operation: Any) -> int:

@@ -85,6 +85,18 @@ def test_merge_patch() -> None:
     assert document == {"a": {"b": 1, "c": 2}, "l": [1]}
 
 
+@pytest.mark.parametrize(
+    ("document", "patch", "result"),
+    [
+        ({"a": [1]}, {"a": [{"b": None, "c": 1}, None]}, {"a": [{"c": 1}, None]}),
+        ({}, {"a": {"b": {"c": None}}}, {"a": {"b": {}}}),
+        ({"a": "text"}, {"a": {"b": None}}, {"a": {}}),
+    ],
+)
+def test_merge_patch_drops_nulls_of_new_values(document: Any, patch: Any, result: Any) -> None:
+    assert apply_merge_patch(document, patch) == result
+
+
 @given(OBJECTS, OBJECTS)
 def test_merging_twice_is_merging_once(document: Any, patch: Any) -> None:
     before = copy.deepcopy(document)
