@@ -169,13 +169,13 @@ async def prepare_new(
         track_create(request, resource, obj)
     else:
         put(obj, entries)
-    strategy.prepare_create(obj)
-    if strategy.counted:
-        metadata["generation"] = 1
     call = Call("CREATE", request, resource, obj, name=metadata.get("name") or "", dry_run=request.dry_run)
     await server.admission.admit(call)
     metadata = obj["metadata"]
     _drop_repeated_owners(request, metadata, " after mutating admission happens")
+    strategy.prepare_create(obj)
+    if strategy.counted:
+        metadata["generation"] = 1
     if strategy.reserves:
         await reserve(server, request, resource, obj, None)
     rule = resource.name_rule(obj)
@@ -289,13 +289,13 @@ async def plan_update(
         track_update(request, resource, new, old)
     else:
         put(new, entries)
+    call = Call("UPDATE", request, resource, new, old, name, dry_run=request.dry_run)
+    await server.admission.admit(call)
+    _drop_repeated_owners(request, new["metadata"], " after mutating admission happens")
     owners = new["metadata"].get("managedFields")
     strategy.prepare_update(new, old, info.subresource)
     if new["metadata"].get("managedFields") is not owners:  # rules that begin with the old object
         new["metadata"] = {**new["metadata"], "managedFields": owners or []}
-    call = Call("UPDATE", request, resource, new, old, name, dry_run=request.dry_run)
-    await server.admission.admit(call)
-    _drop_repeated_owners(request, new["metadata"], " after mutating admission happens")
     if strategy.counted:  # what admission changed counts too
         changed = any(new.get(member) != old.get(member) for member in strategy.counted)
         new["metadata"] = {**new["metadata"], "generation": (before.get("generation") or 0) + changed}

@@ -1,0 +1,80 @@
+"""Tests for the order of the steps of a write: admission plugins see what the client sent."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from apiserver_stub.admission import Admission, AdmissionPlugin, Call
+from apiserver_stub.media import PLAIN
+from apiserver_stub.objects import encode
+from apiserver_stub.options import parse
+from apiserver_stub.request import Query, Request, RequestInfo, User
+from apiserver_stub.resources import build_registry
+from apiserver_stub.resources.registry import Resource
+from apiserver_stub.store import Record
+from apiserver_stub.verbs.writing import DryRun, check_types, plan_update, prepare_new
+from tests.unit.apiserver_stub.validation.pods import pod
+
+
+class Limits(AdmissionPlugin):
+    """Sets equal requests and limits, and records the objects that it sees."""
+
+    def __init__(self) -> None:
+        self.seen: list[dict[str, Any]] = []
+
+    async def admit(self, call: Call) -> None:
+        self.seen.append({**call.obj, "status": dict(call.obj.get("status") or {})})
+        amounts = {"cpu": "1", "memory": "1Gi"}
+        for container in call.obj["spec"]["containers"]:
+            container["resources"] = {"limits": dict(amounts), "requests": dict(amounts)}
+
+
+@pytest.fixture
+def limits() -> Limits:
+    return Limits()
+
+
+def server(plugin: AdmissionPlugin) -> Any:
+    options = parse([])
+    return SimpleNamespace(options=options, registry=build_registry(options), admission=Admission([plugin]))
+
+
+def pods(found: Any) -> Resource:
+    resource: Resource = found.registry.find("", "v1", "pods")
+    return resource
+
+
+def request(verb: str, subresource: str = "") -> Request:
+    info = RequestInfo(verb, "", "", "v1", "pods", subresource, "default", "web")
+    return Request("POST", info, Query("dryRun=All"), {}, b"", User("u"), PLAIN)
+
+
+async def test_class_follows_the_requests_that_admission_sets(limits: Limits) -> None:
+    made = server(limits)
+    new = pod(serviceAccountName="default")
+    new["status"] = {"phase": "Running"}
+
+    found = await prepare_new(made, request("create"), pods(made), new)
+
+    assert found["status"] == {"phase": "Pending", "qosClass": "Guaranteed"}
+    assert limits.seen[0]["status"] == {"phase": "Running"}
+
+
+async def test_status_update_drops_what_admission_changes_in_the_spec(limits: Limits) -> None:
+    made = server(limits)
+    old = pod(serviceAccountName="default", metadata={"uid": "u", "resourceVersion": "5"})
+    new = pod(serviceAccountName="default", nodeName="node-2")
+    check_types(new)
+
+    with pytest.raises(DryRun) as dry_run:
+        await plan_update(made, request("update", "status"), pods(made), new, record(old))
+
+    assert limits.seen[0]["spec"]["nodeName"] == "node-2"
+    assert dry_run.value.obj["spec"] == old["spec"]
+
+
+def record(obj: dict[str, Any]) -> Record:
+    return Record("default/web", 5, encode(obj))
