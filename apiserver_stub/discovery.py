@@ -152,7 +152,8 @@ def _sub_entry(resource: Resource, subresource: Subresource) -> Object:
 
 def _storage_hash(resource: Resource) -> str:
     group = "" if resource.storage.startswith("core/") else resource.group  # events are stored in the core form
-    digest = hashlib.sha256(f"{group}/{resource.version}/{resource.kind}".encode()).digest()
+    version = resource.hashed_version or resource.version
+    digest = hashlib.sha256(f"{group}/{version}/{resource.kind}".encode()).digest()
     return base64.b64encode(digest[:8]).decode()
 
 

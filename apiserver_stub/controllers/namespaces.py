@@ -24,6 +24,12 @@ SYSTEM_NAMESPACES = (
     "kube-public",
     identity.current().node_lease_namespace,
 )
+_DESCRIPTIONS = {
+    "system-cluster-critical": (
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."
+    ),
+    "system-node-critical": "Used for system critical pods that must not be moved from their current node.",
+}
 _NAMESPACES = "core/namespaces"
 _CHECK_SECONDS = 60.0
 
@@ -36,8 +42,9 @@ async def create_system_objects(server: ApiServer) -> None:
         system: Object = {
             "kind": "PriorityClass",
             "apiVersion": identity.current().group("scheduling") + "/v1",
-            "metadata": {"name": name},
+            "metadata": {"name": name, "generation": 1},
             "value": value,
+            "description": _DESCRIPTIONS[name],
             "preemptionPolicy": "PreemptLowerPriority",
         }
         await ensure(server, identity.current().group("scheduling") + "/priorityclasses", system)

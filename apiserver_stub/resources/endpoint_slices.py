@@ -70,6 +70,7 @@ def resources(options: Options) -> list[Resource]:
             "v1",
             "EndpointSlice",
             "endpointslices",
+            hashed_version="v1beta1",
             metadata_rules=MetadataRules(changes=0),
             strategy=EndpointSliceStrategy(),
             columns=(

@@ -189,6 +189,8 @@ class Resource:
     """Members of the other version of the same objects → members of this one, for the owners of fields."""
     storage_key: str = ""
     """Last part of the reference's key, where it is not the plural."""
+    hashed_version: str = ""
+    """Version in which upstream stores the objects, where it is another one: the hash in discovery tells it."""
     create_on_update: bool = False
     unconditional_update: bool = True
     returns_deleted: bool = False

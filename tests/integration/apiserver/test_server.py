@@ -79,6 +79,8 @@ def test_discovery_knows_every_resource(api: Api) -> None:
     assert events["storageVersionHash"] == "r2yiGXH7wu8="
     leases = api.ok("GET", "/apis/coordination.k8s.io/v1")["resources"][0]
     assert leases["storageVersionHash"] == "gqkMMb/YqFM="
+    slices = api.ok("GET", "/apis/discovery.k8s.io/v1")["resources"][0]
+    assert slices["storageVersionHash"] == "Nx3SIv6I0mE="
     accept = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
     _, headers, body = api.raw("GET", "/apis", headers={"Accept": accept})
     assert headers["content-type"] == accept
@@ -102,7 +104,7 @@ def test_discovery_knows_every_resource(api: Api) -> None:
         ("DELETE", "/api/v1/namespaces", 405),
         ("GET", "/api/v1/namespaces/default/pods/%2e%2e", 400),
         ("GET", "/api/v1/pods?limit=abc", 400),
-        ("GET", "/api/v1/pods?resourceVersion=abc", 400),
+        ("GET", "/api/v1/pods?resourceVersion=abc", 500),
         ("GET", "/api/v1/pods?labelSelector=a%3Db%3Dc", 400),
         ("GET", "/api/v1/pods?continue=nonsense", 400),
         ("GET", "/api/v1/pods?watch=1&resourceVersion=abc", 500),

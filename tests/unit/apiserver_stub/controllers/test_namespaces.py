@@ -33,3 +33,5 @@ async def test_deleted_system_objects_are_created_again(monkeypatch: pytest.Monk
     await asyncio.gather(task, return_exceptions=True)
 
     assert store.read(*lost[0])["status"] == {"phase": "Active"}
+    description = "Used for system critical pods that must not be moved from their current node."
+    assert store.read(*lost[1])["description"] == description
