@@ -1,14 +1,14 @@
-"""Every extension point of the agent, grouped by stage of the data flow.
+"""Hook specifications: every extension point of the agent, grouped by stage of the data flow.
 
-*Provide* hooks are plain functions, called once at start in the order of this page; they return an object that keeps
-a contract from ``nodeagent.contracts``. Where only one is wanted (``firstresult``), the first answer that is not
-``None`` is used; else every answer is.
+*Provider* hooks are plain functions, called once at startup in the order of this page; they return an object that
+implements a contract from ``nodeagent.contracts``. For a ``firstresult`` hook, the first result that is not ``None`` is
+used; for the others, every result is.
 
-*Moment* hooks are ``async``: announcements and questions along the life of a pod, a container, an image, the node.
-Each call has a deadline; its time and failures are counted by plugin. A question takes the first answer that is not
-``None``; an announcement goes to everyone, and a failing listener is logged and passed over.
+*Async* hooks are called during the lifecycle of pods, containers, images and the node. A decision hook uses the first
+result that is not ``None``; a notification hook is called on every plugin, and a failing plugin is logged and skipped.
+Each call has a deadline; durations and failures are counted per plugin.
 
-An implementation takes any of a hook's arguments by name, and none that are not listed.
+An implementation accepts any subset of a hook's arguments by name, and no others.
 """
 
 from __future__ import annotations
@@ -45,133 +45,133 @@ hookspec = pluggy.HookspecMarker("nodeagent")
 
 @hookspec
 def nodeagent_settings_schema() -> dict[str, Any]:
-    """Describe the plugin's settings under ``plugins: {NAME: {…}}`` of ``--plugin-config``.
+    """Return the schema of the plugin's settings under ``plugins: {NAME: {…}}`` of ``--plugin-config``.
 
-    Called: once, before the file is checked; every problem is reported together with its field path.
+    Called: once, before the file is validated; all errors are reported together, each with its field path.
     On error: the agent logs the plugin's name and exits with code 2.
 
-    :returns: a JSON schema of type ``object``; a plugin without this hook takes no settings.
+    :returns: a JSON schema of type ``object``; a plugin without this hook accepts no settings.
     """
     raise NotImplementedError
 
 
 @hookspec
 def nodeagent_configure(config: NodeAgentConfiguration, context: AgentContext, plugins: PluginHost) -> None:
-    """Prepare the plugin; register further plugin objects that need the configuration.
+    """Initialize the plugin and register further plugin objects that depend on the configuration.
 
-    Called: once, before any part exists; ``context`` holds configuration, gates, settings and clock.
+    Called: once, before any component exists; ``context`` contains configuration, feature gates, settings and clock.
     On error: the agent logs the plugin's name and exits with code 2.
 
     :param config: the validated configuration; read-only.
-    :param context: the node; parts are filled in later.
-    :param plugins: where ``plugins.register(object, name="plugin.part")`` adds more hooks.
+    :param context: the agent context; components are set later.
+    :param plugins: the plugin manager; ``plugins.register(object, name="plugin.component")`` adds further hooks.
     """
 
 
-# --- parts ----------------------------------------------------------------------------------------------------
+# --- components -----------------------------------------------------------------------------------------------
 
 
 @hookspec(firstresult=True)
 def nodeagent_provide_event_recorder(context: AgentContext) -> EventRecorder | None:
-    """Provide what records events.
+    """Provide the event recorder.
 
-    Called: once, first of all parts.
+    Called: once, before every other component.
     On error: the agent logs the plugin's name and exits with code 2.
     spec: config.eventRecordQPS, config.eventBurst
 
-    :param context: the node; no part is there yet, ``api`` and ``new_api`` are.
-    :returns: the recorder, or ``None`` to leave the choice to another plugin.
+    :param context: the agent context; ``api`` and ``new_api`` are set, no component is.
+    :returns: the recorder, or ``None`` to leave it to another plugin.
     """
 
 
 @hookspec(firstresult=True)
 def nodeagent_provide_runtime(context: AgentContext) -> ContainerRuntime | None:
-    """Provide the runtime that runs sandboxes and containers.
+    """Provide the container runtime.
 
-    Called: once; nothing is asked of the runtime before the event loop runs.
+    Called: once; no request is sent to the runtime before the event loop runs.
     On error: the agent logs the plugin's name and exits with code 2.
     spec: config.containerRuntimeEndpoint
 
-    :param context: the node.
-    :returns: the runtime, or ``None`` to leave the choice to another plugin.
-    :raises ConfigError: the endpoint is not one this plugin can use.
+    :param context: the agent context.
+    :returns: the runtime, or ``None`` to leave it to another plugin.
+    :raises ConfigError: the plugin does not support the endpoint.
     """
 
 
 @hookspec(firstresult=True)
 def nodeagent_provide_image_service(context: AgentContext) -> ImageService | None:
-    """Provide the image store of the runtime.
+    """Provide the image service of the runtime.
 
     Called: once, after the runtime.
     On error: the agent logs the plugin's name and exits with code 2.
     spec: config.imageServiceEndpoint
 
-    :param context: the node.
-    :returns: the image service, or ``None`` to leave the choice to another plugin.
+    :param context: the agent context.
+    :returns: the image service, or ``None`` to leave it to another plugin.
     """
 
 
 @hookspec(firstresult=True)
 def nodeagent_provide_object_reader(context: AgentContext) -> ObjectReader | None:
-    """Provide what reads config maps, secrets, services and service account tokens for pods.
+    """Provide the reader of ConfigMaps, Secrets, Services and service account tokens.
 
     Called: once, after the image service.
     On error: the agent logs the plugin's name and exits with code 2.
     spec: config.configMapAndSecretChangeDetectionStrategy
 
-    :param context: the node.
-    :returns: the reader, or ``None`` to leave the choice to another plugin.
+    :param context: the agent context.
+    :returns: the reader, or ``None`` to leave it to another plugin.
     """
 
 
 @hookspec(firstresult=True)
 def nodeagent_provide_cgroups(context: AgentContext) -> CgroupManager | None:
-    """Provide what keeps the cgroups of pods.
+    """Provide the manager of pod cgroups.
 
     Called: once, after the object reader.
     On error: the agent logs the plugin's name and exits with code 2.
     spec: config.cgroupDriver, config.cgroupsPerQOS
 
-    :param context: the node.
-    :returns: the manager, or ``None`` to leave the choice to another plugin.
+    :param context: the agent context.
+    :returns: the manager, or ``None`` to leave it to another plugin.
     """
 
 
 @hookspec
 def nodeagent_provide_volume_kinds(context: AgentContext) -> Sequence[VolumeKind]:
-    """Provide kinds of volume.
+    """Provide volume plugins (kinds of volumes).
 
-    Called: once, before the volume manager is made.
+    Called: once, before the volume manager is created.
     On error: the agent logs the plugin's name and exits with code 2.
 
-    :param context: the node.
-    :returns: the kinds; of two that support one volume, that of the plugin registered later is used.
+    :param context: the agent context.
+    :returns: the kinds; if several support a volume, the plugin registered last takes precedence.
     """
     raise NotImplementedError
 
 
 @hookspec(firstresult=True)
 def nodeagent_provide_volume_manager(context: AgentContext, kinds: Sequence[VolumeKind]) -> VolumeManager | None:
-    """Provide what prepares and releases the volumes of pods.
+    """Provide the volume manager, which sets up and tears down the volumes of pods.
 
     Called: once, after the volume kinds.
     On error: the agent logs the plugin's name and exits with code 2.
 
-    :param context: the node.
-    :param kinds: every kind that plugins provide, the preferred first.
-    :returns: the manager, or ``None`` to leave the choice to another plugin.
+    :param context: the agent context.
+    :param kinds: all provided kinds, in order of precedence.
+    :returns: the manager, or ``None`` to leave it to another plugin.
     """
 
 
 @hookspec
 def nodeagent_provide_credential_providers(context: AgentContext) -> Sequence[CredentialProvider]:
-    """Provide what knows credentials of registries.
+    """Provide credential providers for image registries.
 
-    Called: once, before the image puller is made.
+    Called: once, before the image puller is created.
     On error: the agent logs the plugin's name and exits with code 2.
 
-    :param context: the node.
-    :returns: the providers, asked in the order of plugin names.
+    :param context: the agent context.
+    :returns: the providers, called in the order of plugin names.
     """
     raise NotImplementedError
 
@@ -180,91 +180,91 @@ def nodeagent_provide_credential_providers(context: AgentContext) -> Sequence[Cr
 def nodeagent_provide_image_puller(
     context: AgentContext, credential_providers: Sequence[CredentialProvider]
 ) -> ImagePuller | None:
-    """Provide what gets images onto the node.
+    """Provide the image puller.
 
     Called: once, after the credential providers.
     On error: the agent logs the plugin's name and exits with code 2.
 
-    :param context: the node.
-    :param credential_providers: every provider, in the order to ask them.
-    :returns: the puller, or ``None`` to leave the choice to another plugin.
+    :param context: the agent context.
+    :param credential_providers: all providers, in the order in which to call them.
+    :returns: the puller, or ``None`` to leave it to another plugin.
     """
 
 
 @hookspec(firstresult=True)
 def nodeagent_provide_image_collector(context: AgentContext) -> ImageCollector | None:
-    """Provide what removes unused images, for ``nodeagent image gc``.
+    """Provide the image garbage collector of ``nodeagent image gc``.
 
-    Called: once by that command; the agent itself collects through its background loops.
+    Called: once by that command; the agent runs garbage collection in its background loops.
     On error: the command logs the plugin's name and exits with code 2.
     spec: config.imageGCHighThresholdPercent, config.imageMaximumGCAge
 
-    :param context: the node, with ``runtime`` and ``images`` alone.
-    :returns: the collector, or ``None`` to leave the choice to another plugin.
+    :param context: the agent context; only ``runtime`` and ``images`` are set.
+    :returns: the collector, or ``None`` to leave it to another plugin.
     """
 
 
 @hookspec(firstresult=True)
 def nodeagent_provide_prober(context: AgentContext) -> Prober | None:
-    """Provide what runs liveness, readiness and startup probes.
+    """Provide the prober for liveness, readiness and startup probes.
 
-    Called: once, after the image puller; ``context.pods`` is there.
+    Called: once, after the image puller; ``context.pods`` is set.
     On error: the agent logs the plugin's name and exits with code 2.
 
-    :param context: the node.
-    :returns: the prober, or ``None`` to leave the choice to another plugin.
+    :param context: the agent context.
+    :returns: the prober, or ``None`` to leave it to another plugin.
     """
 
 
 @hookspec(firstresult=True)
 def nodeagent_provide_stats(context: AgentContext) -> StatsProvider | None:
-    """Provide what measures the use of the node, its pods and their containers.
+    """Provide the stats provider: resource usage of the node, its pods and their containers.
 
     Called: once, after the prober; nothing is measured before the event loop runs.
     On error: the agent logs the plugin's name and exits with code 2.
     spec: config.volumeStatsAggPeriod
 
-    :param context: the node.
-    :returns: the provider, or ``None`` to leave the choice to another plugin.
+    :param context: the agent context.
+    :returns: the provider, or ``None`` to leave it to another plugin.
     """
 
 
 @hookspec(firstresult=True)
 def nodeagent_provide_pod_syncer(context: AgentContext, plugins: PluginHost) -> PodSyncer | None:
-    """Provide what brings one pod to its wanted state.
+    """Provide the pod syncer, which drives a pod towards its desired state.
 
-    Called: once, after every part it needs.
+    Called: once, after all other components.
     On error: the agent logs the plugin's name and exits with code 2.
 
-    :param context: the node, complete but for the syncer.
-    :param plugins: asks and announces the moments of containers.
-    :returns: the syncer, or ``None`` to leave the choice to another plugin.
+    :param context: the agent context; only the syncer is not set yet.
+    :param plugins: the plugin manager, to call the hooks of containers.
+    :returns: the syncer, or ``None`` to leave it to another plugin.
     """
 
 
 @hookspec
 def nodeagent_provide_pod_sources(context: AgentContext) -> Sequence[PodSource]:
-    """Provide where wanted pods come from.
+    """Provide pod sources.
 
-    Called: once, when everything else stands.
+    Called: once, after all components.
     On error: the agent logs the plugin's name and exits with code 2.
     spec: config.staticPodPath, config.staticPodURL
 
-    :param context: the node, complete.
-    :returns: the sources that the configuration asks for; may be empty.
+    :param context: the agent context, complete.
+    :returns: the sources that the configuration enables; may be empty.
     """
     raise NotImplementedError
 
 
 @hookspec
 def nodeagent_provide_background_loops(context: AgentContext, plugins: PluginHost) -> Sequence[BackgroundLoop]:
-    """Provide loops that run as long as the agent: eviction, image and container collection, log rotation.
+    """Provide background loops: eviction, image and container garbage collection, log rotation.
 
     Called: once, after the pod sources.
     On error: the agent logs the plugin's name and exits with code 2.
 
-    :param context: the node, complete.
-    :param plugins: asks and announces moments.
+    :param context: the agent context, complete.
+    :param plugins: the plugin manager, to call hooks.
     :returns: the loops; may be empty.
     """
     raise NotImplementedError
@@ -272,44 +272,44 @@ def nodeagent_provide_background_loops(context: AgentContext, plugins: PluginHos
 
 @hookspec
 def nodeagent_provide_authenticators(context: AgentContext) -> Sequence[Authenticator]:
-    """Provide what tells who asks the agent's own server.
+    """Provide the authenticators of the agent's HTTPS server.
 
-    Called: once, after the background loops, when the secured port is served; one that is asked before or after
-    others is provided ``tryfirst`` or ``trylast``.
-    On error: the agent logs the plugin's name and exits with code 2; with
-    ``ServerConfigError`` it runs without the port.
+    Called: once, after the background loops, if the secure port is served. ``tryfirst`` and ``trylast`` place an
+    authenticator before or after those of other plugins.
+    On error: the agent logs the plugin's name and exits with code 2; after
+    ``ServerConfigError`` it runs without the secure port.
     spec: config.authentication
 
-    :param context: the node, complete.
-    :returns: the authenticators that the configuration asks for; may be empty.
-    :raises ServerConfigError: the configuration asks for one that cannot work here.
+    :param context: the agent context, complete.
+    :returns: the authenticators that the configuration enables; may be empty.
+    :raises ServerConfigError: the configured method cannot work on this node.
     """
     raise NotImplementedError
 
 
 @hookspec(firstresult=True)
 def nodeagent_provide_authorizer(context: AgentContext) -> Authorizer | None:
-    """Provide what decides what a user may do at the agent's own server.
+    """Provide the authorizer of the agent's HTTPS server.
 
     Called: once, after the authenticators.
-    On error: the agent logs the plugin's name and exits with code 2; with
-    ``ServerConfigError`` it runs without the port.
+    On error: the agent logs the plugin's name and exits with code 2; after
+    ``ServerConfigError`` it runs without the secure port.
     spec: config.authorization
 
-    :param context: the node, complete.
-    :returns: the authorizer, or ``None`` to leave the choice to another plugin.
-    :raises ServerConfigError: the configuration asks for one that cannot work here.
+    :param context: the agent context, complete.
+    :returns: the authorizer, or ``None`` to leave it to another plugin.
+    :raises ServerConfigError: the configured method cannot work on this node.
     """
 
 
 @hookspec
 def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
-    """Provide paths of the agent's own server.
+    """Provide routes of the agent's HTTPS server.
 
-    Called: once, after the authorizer, when the secured or the read-only port is served.
+    Called: once, after the authorizer, if the secure or the read-only port is served.
     On error: the agent logs the plugin's name and exits with code 2.
 
-    :param context: the node, complete.
+    :param context: the agent context, complete.
     :returns: the routes; may be empty.
     """
     raise NotImplementedError
@@ -317,66 +317,66 @@ def nodeagent_provide_routes(context: AgentContext) -> Sequence[Route]:
 
 @hookspec
 def nodeagent_provide_local_queries(context: AgentContext) -> Sequence[LocalQuery]:
-    """Provide what commands on this machine may ask the running agent, on its local socket.
+    """Provide queries that commands on this host can send to the agent over its local socket.
 
     Called: once, after the background loops.
     On error: the agent logs the plugin's name and exits with code 2.
 
-    :param context: the node, complete.
-    :returns: the questions; may be empty.
+    :param context: the agent context, complete.
+    :returns: the queries; may be empty.
     """
     raise NotImplementedError
 
 
 @hookspec
 def nodeagent_provide_node_checks(context: AgentContext) -> Sequence[NodeCheck]:
-    """Provide what ``nodeagent doctor`` looks at.
+    """Provide the checks of ``nodeagent doctor``.
 
-    Called: once by that command, which runs beside the agent or without one; the agent itself checks nothing by it.
+    Called: once by that command, which runs alongside the agent or without it; the agent does not run these checks.
     On error: the command logs the plugin's name and exits with code 2.
 
-    :param context: the node, with ``runtime``, ``images`` and, unless it is standalone, ``api`` alone.
-    :returns: the checks; all run at the same time, each for at most 15 seconds.
+    :param context: the agent context; only ``runtime``, ``images`` and, unless standalone, ``api`` are set.
+    :returns: the checks; they run concurrently, each for at most 15 seconds.
     """
     raise NotImplementedError
 
 
-# --- the life of a pod ----------------------------------------------------------------------------------------
+# --- pod lifecycle --------------------------------------------------------------------------------------------
 
 
 @hookspec
 async def nodeagent_admit_pod(pod: Pod, active: Sequence[Pod]) -> Rejection | None:
-    """Accept or refuse *pod* before its worker starts.
+    """Admit or reject *pod* before its worker starts.
 
-    Called: once per pod UID, never for two pods at a time; the first rejection is used.
+    Called: once per pod UID, never concurrently; the first rejection is used.
     On error: the pod is rejected with reason ``UnexpectedAdmissionError``.
 
-    :param pod: the pod that asks to run.
-    :param active: the pods already admitted and not yet terminated.
-    :returns: why *pod* may not run on this node, or ``None`` to let it pass.
+    :param pod: the pod to admit.
+    :param active: the pods that are admitted and not terminated.
+    :returns: the reason to reject *pod*, or ``None`` to admit it.
     """
     raise NotImplementedError
 
 
 @hookspec
 async def nodeagent_permit_pod(pod: Pod) -> Rejection | None:
-    """Hold back an admitted pod: asked again at each sync, so the answer may change.
+    """Delay an admitted pod until a later sync.
 
-    Called: before each step of a pod; the first rejection is used, its containers are stopped and it waits.
-    On error: the step fails and is tried again.
+    Called: before each sync of a pod; on the first rejection, the pod's containers are stopped and the pod waits.
+    On error: the sync fails and is retried.
 
     :param pod: the admitted pod.
-    :returns: why *pod* may not run now, or ``None``.
+    :returns: the reason why *pod* must not run now, or ``None``.
     """
     raise NotImplementedError
 
 
 @hookspec
 async def nodeagent_pod_admitted(pod: Pod) -> None:
-    """Learn that *pod* was accepted and gets its worker.
+    """Called after *pod* was admitted, before its worker starts.
 
-    Called: once per pod UID and run of the agent.
-    On error: logged; the pod goes on.
+    Called: once per pod UID; again after a restart of the agent.
+    On error: logged; the pod is not affected.
 
     :param pod: the pod.
     """
@@ -385,10 +385,10 @@ async def nodeagent_pod_admitted(pod: Pod) -> None:
 
 @hookspec
 async def nodeagent_pod_status_changed(pod: Pod, status: PodStatus) -> None:
-    """Learn that the agent generated a new status for *pod*.
+    """Called after the agent generated a new status for *pod*.
 
-    Called: after each change, before the status reaches the API server; may skip intermediate ones.
-    On error: logged; the pod goes on.
+    Called: after each change, before the status reaches the API server; intermediate statuses may be skipped.
+    On error: logged; the pod is not affected.
 
     :param pod: the pod.
     :param status: its new status.
@@ -398,9 +398,9 @@ async def nodeagent_pod_status_changed(pod: Pod, status: PodStatus) -> None:
 
 @hookspec
 async def nodeagent_pod_terminated(pod: Pod) -> None:
-    """Learn that *pod* has ended and everything it held is released.
+    """Called after *pod* has terminated and its resources have been released.
 
-    Called: once per pod UID and run of the agent.
+    Called: once per pod UID; again after a restart of the agent.
     On error: logged.
 
     :param pod: the pod.
@@ -408,19 +408,19 @@ async def nodeagent_pod_terminated(pod: Pod) -> None:
     raise NotImplementedError
 
 
-# --- the life of a container ----------------------------------------------------------------------------------
+# --- container lifecycle --------------------------------------------------------------------------------------
 
 
 @hookspec
 async def nodeagent_mutate_sandbox(pod: Pod, sandbox: SandboxConfig) -> SandboxConfig | None:
-    """Change how a pod's sandbox is made.
+    """Mutate the configuration of a pod's sandbox.
 
-    Called: before each sandbox is created; each plugin sees what the one before returned.
-    On error: the sandbox is not created; the pod is tried again.
+    Called: before each sandbox is created; each plugin receives the result of the previous one.
+    On error: the sandbox is not created; the sync is retried.
 
     :param pod: the pod.
-    :param sandbox: what would be asked of the runtime.
-    :returns: a changed configuration, or ``None`` to leave it.
+    :param sandbox: the configuration to pass to the runtime.
+    :returns: the changed configuration, or ``None`` to leave it unchanged.
     """
     raise NotImplementedError
 
@@ -429,70 +429,70 @@ async def nodeagent_mutate_sandbox(pod: Pod, sandbox: SandboxConfig) -> SandboxC
 async def nodeagent_mutate_container(
     pod: Pod, container: Container, settings: ContainerConfig
 ) -> ContainerConfig | None:
-    """Change how a container is made: devices, CPU sets, mounts, environment.
+    """Mutate the configuration of a container: devices, CPU sets, mounts, environment.
 
-    Called: before each container is created; each plugin sees what the one before returned.
-    On error: the container waits with reason ``PreCreateHookError`` and is tried again.
+    Called: before each container is created; each plugin receives the result of the previous one.
+    On error: the container waits with reason ``PreCreateHookError``; the sync is retried.
 
     :param pod: the pod.
-    :param container: the container as the pod wants it.
-    :param settings: what would be asked of the runtime.
-    :returns: a changed configuration, or ``None`` to leave it.
+    :param container: the container of the pod spec.
+    :param settings: the configuration to pass to the runtime.
+    :returns: the changed configuration, or ``None`` to leave it unchanged.
     """
     raise NotImplementedError
 
 
 @hookspec
 async def nodeagent_container_started(pod: Pod, container: Container, container_id: str) -> None:
-    """Learn that a container was started.
+    """Called after a container was started.
 
     Called: after the runtime started it, before its postStart hook.
-    On error: logged; the container goes on.
+    On error: logged; the container is not affected.
 
     :param pod: the pod.
-    :param container: the container as the pod wants it.
-    :param container_id: the runtime's id.
+    :param container: the container of the pod spec.
+    :param container_id: the container's ID in the runtime.
     """
     raise NotImplementedError
 
 
 @hookspec
 async def nodeagent_container_stopped(pod: Pod, container_name: str, container_id: str) -> None:
-    """Learn that the agent stopped a container; one that ended by itself shows in the pod's status.
+    """Called after the agent stopped a container; a container that exits on its own is reported in the pod's status.
 
-    Called: after the runtime stopped it.
+    Called: after the runtime has stopped it.
     On error: logged.
 
     :param pod: the pod.
-    :param container_name: its name in the pod.
-    :param container_id: the runtime's id.
+    :param container_name: the container's name in the pod spec.
+    :param container_id: the container's ID in the runtime.
     """
     raise NotImplementedError
 
 
-# --- the node -------------------------------------------------------------------------------------------------
+# --- node -----------------------------------------------------------------------------------------------------
 
 
 @hookspec
 async def nodeagent_report_node() -> NodeReport | None:
-    """Add capacity, allocatable, conditions or reasons of not being ready to the node status.
+    """Contribute capacity, allocatable, conditions or reasons for NotReady to the node status.
 
     Called: at each computation of the status (spec: config.nodeStatusUpdateFrequency); every report is used.
-    On error: logged; the node is reported without that part.
+    On error: logged; the node status omits the plugin's contribution.
 
-    :returns: this plugin's part, or ``None``.
+    :returns: the plugin's contribution, or ``None``.
     """
     raise NotImplementedError
 
 
 @hookspec
 async def nodeagent_node_ready_changed(ready: bool, message: str) -> None:
-    """Learn that the node became Ready or stopped being so.
+    """Called when the node's Ready condition changes.
 
-    Called: at each change, first when the agent has computed its first status.
+    Called: at each change, the first time when the agent has computed its first node status.
     On error: logged.
 
-    :param ready: whether the node is Ready now.
+    :param ready: whether the node is Ready.
     :param message: the condition's message.
     """
     raise NotImplementedError
@@ -500,10 +500,10 @@ async def nodeagent_node_ready_changed(ready: bool, message: str) -> None:
 
 @hookspec
 async def nodeagent_event_recorded(event: RecordedEvent) -> None:
-    """Learn of an event, to tell others than the API server of it.
+    """Called after an event was recorded, for example to forward it to another system.
 
-    Called: after each was recorded, in their order and one at a time; nobody waits for the plugin. The newest thousand
-    wait for one that is slow. A plugin that records events of its own here would be told of them too, for ever.
+    Called: for each event in order, one at a time, without delaying the recorder; the latest thousand events are queued
+    for a slow plugin. A plugin that records events here causes an endless loop.
     On error: logged.
 
     :param event: the event.
@@ -511,20 +511,20 @@ async def nodeagent_event_recorded(event: RecordedEvent) -> None:
     raise NotImplementedError
 
 
-# --- pressure -------------------------------------------------------------------------------------------------
+# --- node pressure --------------------------------------------------------------------------------------------
 
 
 @hookspec
 async def nodeagent_reclaim_disk(signal: str) -> Reclaimed | None:
-    """Free space or inodes before any pod is evicted for them.
+    """Free disk space or inodes before pods are evicted.
 
-    Called: when a disk signal crossed its threshold; every plugin that can is asked, one after the other. Not for the
-    node's own disk where images and writable layers are on another one.
-    On error: logged; the eviction goes on with what was freed.
+    Called: when a disk signal has crossed its threshold, on one plugin after the other; not for nodefs if images and
+    writable layers are stored on a separate file system.
+    On error: logged; eviction continues with the results of the other plugins.
     spec: config.evictionHard
 
     :param signal: the eviction signal, such as ``imagefs.available`` or ``nodefs.inodesFree``.
-    :returns: what was freed, or ``None`` when the plugin has nothing to do with that disk.
+    :returns: the freed resources, or ``None`` if the plugin stores nothing on that file system.
     """
     raise NotImplementedError
 
@@ -533,30 +533,30 @@ async def nodeagent_reclaim_disk(signal: str) -> Reclaimed | None:
 async def nodeagent_rank_pods_for_eviction(
     signal: str, candidates: Sequence[EvictionCandidate]
 ) -> Sequence[EvictionCandidate] | None:
-    """Change the order in which pods would be evicted; the first goes first.
+    """Change the order in which pods are evicted; the first candidate is evicted first.
 
-    Called: when a threshold is met and nothing could be reclaimed; each plugin sees what the one before returned.
-    On error: logged; that plugin's order is not used.
+    Called: when a threshold is met and reclaiming did not suffice; each plugin receives the result of the previous one.
+    On error: logged; the plugin's order is ignored.
     spec: config.evictionHard, config.evictionSoft
 
     :param signal: the eviction signal.
-    :param candidates: the pods in the agent's own order.
-    :returns: the same candidates in another order, or ``None`` to leave it.
+    :param candidates: the pods in the agent's default order.
+    :returns: the same candidates in another order, or ``None`` to leave the order unchanged.
     """
     raise NotImplementedError
 
 
 @hookspec
 async def nodeagent_permit_eviction(pod: Pod, signal: str) -> Rejection | None:
-    """Spare a pod from eviction.
+    """Veto the eviction of a pod.
 
-    Called: before each eviction; the first rejection is used, it is recorded with the plugin's name, and the next pod
-    in order is taken.
+    Called: before each eviction; the first rejection is used and recorded with the plugin's name, and the next
+    candidate is considered.
     On error: logged; the pod may be evicted.
     spec: config.evictionHard, config.evictionSoft
 
-    :param pod: the pod that would go.
+    :param pod: the pod to evict.
     :param signal: the eviction signal.
-    :returns: why the pod has to stay, or ``None``.
+    :returns: the reason for the veto, or ``None``.
     """
     raise NotImplementedError

@@ -1,9 +1,9 @@
-"""Make the pages, and parts of pages, that come from the code, or check that they are current.
+"""Generate documentation from the code, or check that it is up to date.
 
 ``python tools/gen_docs.py`` writes ``docs/hooks.md`` from the docstrings of ``nodeagent/hookspecs.py``,
 ``docs/configuration.md`` from the types of ``nodeagent/config``, ``docs/commands.md`` from the command line, and the
-marked sections of other pages (figures, exit codes, rules, suites); ``--check`` writes nothing and exits 1 when a page
-does not say what the code says.
+marked sections of other pages (figures, exit codes, rules, suites); ``--check`` writes nothing and exits 1 if a page is
+out of date.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ NOTE = "<!-- Made by tools/gen_docs.py; change the code it comes from, then run 
 
 @dataclass(frozen=True)
 class Hook:
-    """One hook as its definition tells it."""
+    """A hook specification."""
 
     stage: str
     name: str
     signature: str
-    moment: bool
+    is_async: bool
     first_result: bool
     docstring: str
 
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def pages() -> dict[Path, str]:
-    """Return every page that is generated, or has a generated section, by its path."""
+    """Return the text of every page that is generated or has a generated section, by path."""
     docs = ROOT / "docs"
     sections = {
         ROOT / "README.md": ("figures", gen_sections.figures(ROOT / "benchmarks" / "results.json")),
@@ -80,7 +80,7 @@ def hooks_page() -> str:
     """Return the page of every hook, in the order of the data flow."""
     lines = ["# Hooks", NOTE, *_paragraphs(inspect.cleandoc(hookspecs.__doc__ or ""))]
     found = list(hooks())
-    lines.append("| hook | kind | what it is for |\n|---|---|---|")
+    lines.append("| hook | kind | purpose |\n|---|---|---|")
     lines[-1] += "".join(f"\n| [`{h.name}`](#{h.name}) | {_kind(h)} | {_summary(h)} |" for h in found)
     stage = ""
     for hook in found:
@@ -101,9 +101,9 @@ def hooks() -> Iterator[Hook]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("nodeagent_"):
             stage = stages[max(number for number in stages if number < node.lineno)]
             first = any(isinstance(decorator, ast.Call) for decorator in node.decorator_list)
-            moment = isinstance(node, ast.AsyncFunctionDef)
+            is_async = isinstance(node, ast.AsyncFunctionDef)
             yield Hook(
-                stage, node.name, _signature(node), moment, first, inspect.cleandoc(ast.get_docstring(node) or "")
+                stage, node.name, _signature(node), is_async, first, inspect.cleandoc(ast.get_docstring(node) or "")
             )
 
 
@@ -118,9 +118,9 @@ def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 
 
 def _kind(hook: Hook) -> str:
-    if hook.moment:
-        return "moment"
-    return "provide, first answer" if hook.first_result else "provide, all answers"
+    if hook.is_async:
+        return "async"
+    return "provider, first result" if hook.first_result else "provider, all results"
 
 
 def _summary(hook: Hook) -> str:
@@ -132,7 +132,7 @@ def _hook_text(hook: Hook) -> Iterator[str]:
     for paragraph in _paragraphs(hook.docstring):
         for line in _logical_lines(paragraph):
             if match := re.match(r"(Called|On error|spec): (.+)", line):
-                label = {"spec": "Asked for by"}.get(match[1], match[1])
+                label = {"spec": "Specification"}.get(match[1], match[1])
                 value = ", ".join(f"`{row.strip()}`" for row in match[2].split(",")) if match[1] == "spec" else match[2]
                 facts.append(f"- **{label}:** {value}")
             elif match := re.match(r":param (\w+): (.+)", line):

@@ -286,7 +286,7 @@ def _collection(done: ImageCollection, dry_run: bool) -> dict[str, Any]:
         "capacityBytes": done.capacity_bytes,
         "availableBytes": done.available_bytes,
         "usedPercent": done.used_percent,
-        "wantedBytes": done.wanted_bytes,
+        "wantedBytes": done.bytes_to_free,
         "freedBytes": done.freed_bytes,
         "images": [
             {

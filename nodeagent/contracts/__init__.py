@@ -1,1 +1,1 @@
-"""What plugins provide and what the agent hands to them: protocols and plain data, no behaviour."""
+"""Contracts between the agent and its plugins: protocols and data classes without behavior."""

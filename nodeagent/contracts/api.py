@@ -1,4 +1,4 @@
-"""Requests to the API server, as plugins make them; ``context.api`` is ``None`` in standalone mode."""
+"""API server client of plugins; ``context.api`` is ``None`` in standalone mode."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 JsonPatch = list[Any]
-"""The operations of a patch of type JSON."""
+"""The operations of a JSON patch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """Where a kind lives; ``group`` is the short name (``events``), empty for the core group.
+    """A REST resource; ``group`` is the short name (``events``), empty for the core group.
 
-    The API domain is added on the wire, except to groups that have a dot or none of their own.
+    The client appends the API domain, except to groups that contain a dot and to ``bare_group`` ones.
     """
 
     group: str
@@ -25,7 +25,7 @@ class Resource:
     kind: str
     namespaced: bool = True
     bare_group: bool = False
-    """Groups such as ``apps`` and ``policy`` carry no domain."""
+    """Whether the group has no domain, such as ``apps`` and ``policy``."""
 
 
 PODS = Resource("", "v1", "pods", "Pod")
@@ -72,15 +72,15 @@ class Listing(Generic[T]):
 class Api(Protocol):
     """A client of the API server.
 
-    Objects are given as plain dicts in the JSON shape and returned as *into* (``dict`` or a struct of
-    ``nodeagent.model``). Every call is bounded; failures are :class:`~nodeagent.errors.ApiError` and its kinds.
-    Calls wait for the client's rate limit (spec: config.platformAPIQPS, config.platformAPIBurst).
+    Objects are passed as dicts in JSON form and returned as *into* (``dict`` or a struct of ``nodeagent.model``). Every
+    call has a deadline; failures raise :class:`~nodeagent.errors.ApiError` or a subclass. Calls wait for the client's
+    rate limit (spec: config.platformAPIQPS, config.platformAPIBurst).
     """
 
     async def get(
         self, resource: Resource, name: str, namespace: str = "", *, into: type[T], cached: bool = False
     ) -> T:
-        """Read one object; *cached* lets the server answer from its cache."""
+        """Read one object; *cached* allows the server to respond from its cache."""
         ...
 
     async def list(
@@ -108,7 +108,7 @@ class Api(Protocol):
     ) -> AsyncIterator[WatchEvent[T]]:
         """Stream changes after *resource_version* until the server ends the watch.
 
-        :raises ApiGone: the version is too old; list again.
+        :raises ApiGone: the resource version is too old; list again.
         """
         ...
 
@@ -122,7 +122,7 @@ class Api(Protocol):
         name: str = "",
         answer: bool = True,
     ) -> dict[str, Any]:
-        """Create an object and return it; without *answer* it is left unread, which is cheaper."""
+        """Create an object and return it; without *answer* the response body is not decoded."""
         ...
 
     async def update(
@@ -140,11 +140,11 @@ class Api(Protocol):
         patch_type: PatchType = PatchType.STRATEGIC,
         answer: bool = True,
     ) -> dict[str, Any]:
-        """Patch an object and return it; without *answer* it is left unread, which is cheaper."""
+        """Patch an object and return it; without *answer* the response body is not decoded."""
         ...
 
     async def delete(
         self, resource: Resource, name: str, namespace: str = "", *, grace_seconds: int | None = None, uid: str = ""
     ) -> None:
-        """Delete one object; with *uid* only if it is still that one. Not being there raises ApiNotFound."""
+        """Delete one object; *uid* is a precondition. Raises ``ApiNotFound`` if the object does not exist."""
         ...

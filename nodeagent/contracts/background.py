@@ -1,4 +1,4 @@
-"""Loops of plugins that run as long as the agent."""
+"""Background loops of plugins."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Protocol
 
 
 class BackgroundLoop(Protocol):
-    """A loop owned by the agent: started after the runtime was reached, cancelled and awaited at stop."""
+    """A loop that the agent starts once the runtime has responded, and cancels and awaits on shutdown."""
 
     name: str
 
     async def run(self) -> None:
-        """Run until cancelled. An error that leaves here is logged with the plugin's name and the loop is started
-        again with growing pauses."""
+        """Run until cancelled. An exception is logged with the plugin's name, and the loop is restarted with a
+        growing back-off."""
         ...

@@ -10,43 +10,43 @@ from nodeagent.model.pod import Container, Pod
 
 
 class CgroupManager(Protocol):
-    """Keeps the tree of cgroups that pods live in.
+    """Manages the cgroup hierarchy of pods.
 
     spec: config.cgroupsPerQOS, config.cgroupDriver, config.cgroupRoot, config.enforceNodeAllocatable
     """
 
     async def start(self) -> None:
-        """Get ready for the first pod: called once, after the runtime has answered.
+        """Prepare for the first pod; called once, after the runtime has responded.
 
-        :raises ConfigError: the machine cannot do what the configuration asks for; the agent ends.
-        :raises NodeAgentError: the cgroups cannot be made; the agent ends.
+        :raises ConfigError: the host does not support the configuration; the agent exits.
+        :raises NodeAgentError: the cgroups cannot be created; the agent exits.
         """
         ...
 
     def parent_of(self, pod: Pod) -> str:
-        """Return the ``cgroup_parent`` that the runtime is given; empty leaves it to the runtime."""
+        """Return the ``cgroup_parent`` of the sandbox; empty leaves it to the runtime."""
         ...
 
     async def exists(self, pod: Pod) -> bool:
-        """Tell whether the cgroup that the pod's containers belong into is there.
+        """Return whether the pod's cgroup exists.
 
-        When it is not and they run, they were started under another configuration and nothing limits them.
+        If it does not while containers run, they were started under another configuration and run without limits.
         """
         ...
 
     async def ensure_pod(self, pod: Pod) -> None:
-        """Create the pod's cgroup with its limits; repeatable.
+        """Create the pod's cgroup with its limits; idempotent.
 
-        :raises NodeAgentError: it cannot be made.
+        :raises NodeAgentError: the cgroup cannot be created.
         """
         ...
 
     async def remove_pod(self, pod_uid: str) -> None:
-        """Kill what is left in the pod's cgroup and remove it; repeatable."""
+        """Kill the remaining processes in the pod's cgroup and remove it; idempotent."""
         ...
 
     async def kill_container(self, pod_uid: str, container_id: str) -> None:
-        """Kill what still runs of a container that the runtime takes for dead; nothing happens where nothing does."""
+        """Kill the remaining processes of a container that the runtime reports as exited; no-op if there are none."""
         ...
 
     async def pods(self) -> Sequence[str]:
@@ -58,5 +58,5 @@ class CgroupManager(Protocol):
         ...
 
     def pod_resources(self, pod: Pod) -> LinuxResources:
-        """Return the sums of the pod, as the sandbox is told."""
+        """Return the total resources of the pod, as passed with the sandbox."""
         ...

@@ -1,4 +1,4 @@
-"""What ``nodeagent doctor`` looks at, and what it says."""
+"""Node checks of ``nodeagent doctor`` and their findings."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from enum import StrEnum
 
 class Severity(StrEnum):
     PROBLEM = "problem"
-    """Pods do not run, or run unsafely, until it is mended."""
+    """Pods do not run, or run unsafely, until it is fixed."""
     WARNING = "warning"
-    """It works now, and will not always."""
+    """Works now, but will fail later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it should be."""
+    """A problem or a warning, with its remedy."""
 
     severity: Severity
     text: str
@@ -24,15 +24,15 @@ class Finding:
 
 
 class CheckInconclusive(Exception):
-    """Raised by a check that cannot tell, because something it needs fails that another check tells of."""
+    """Raised by a check whose prerequisite fails; another check reports that failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCheck:
-    """One thing to look at.
+    """A check of the node.
 
-    :param name: a short word for it, shown also when all is well; those of other plugins begin with the plugin's name.
-    :param run: returns what it found; a failure of its own is shown as a finding.
+    :param name: short name for display; the names of third-party checks start with the plugin's name.
+    :param run: returns the findings; an exception is displayed as a finding.
     """
 
     name: str
@@ -40,10 +40,10 @@ class NodeCheck:
 
 
 def problem(text: str, remedy: str) -> Finding:
-    """Return a finding that has to be mended."""
+    """Return a finding of severity ``problem``."""
     return Finding(Severity.PROBLEM, text, remedy)
 
 
 def warning(text: str, remedy: str) -> Finding:
-    """Return a finding that should be mended in time."""
+    """Return a finding of severity ``warning``."""
     return Finding(Severity.WARNING, text, remedy)

@@ -1,4 +1,4 @@
-"""What the agent hands to its plugins."""
+"""Agent context: configuration and components that are shared with plugins."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ from nodeagent.model.meta import ObjectReference
 
 
 async def _nothing_to_flush(_seconds: float) -> None:
-    """Return at once: there is no API server to tell."""
+    """Return immediately; there is no API server."""
 
 
 class NewApi(Protocol):
-    """Makes another client of the API server, with a rate of its own."""
+    """Creates another API client with a separate rate limit."""
 
     def __call__(self, qps: float, burst: int, /, *, deadline_seconds: float | None = None) -> Api:
-        """Return a client that sends *qps* queries a second and *burst* at once; 0 is unlimited.
+        """Return a client that is limited to *qps* requests per second with bursts of *burst*; 0 is unlimited.
 
-        :param deadline_seconds: how long one attempt may take; ``None`` is as long as with the agent's own client.
+        :param deadline_seconds: time limit of one attempt; defaults to that of the agent's client.
         """
         ...
 
 
-async def _at_once() -> None:
-    """Keep nobody waiting, for there is no API server."""
+async def _return_immediately() -> None:
+    """Return immediately; there is no API server."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AgentContext:
-    """The node and its parts, filled in the order of the fields while the agent starts.
+    """Configuration and components of the agent; components are set in the order of the fields during startup.
 
-    A provide hook may keep the context; it must not use a part before its own turn is over, because later parts are
-    set after earlier ones. ``None`` means "not in this mode" for ``api`` only.
+    A provider hook may store the context, but must not use a component that is not set yet. Only ``api`` and
+    ``new_api`` may be ``None`` (standalone mode).
     """
 
     config: NodeAgentConfiguration
@@ -58,27 +58,27 @@ class AgentContext:
     settings: NodeSettings
     clock: Clock
     tasks: TaskOwner
-    """Owns what plugins start; closed before the clients."""
+    """Owner of the tasks that plugins start; closed before the clients."""
     cleanup: AsyncExitStack = field(default_factory=AsyncExitStack)
-    """Takes what plugins open and must close at the end: ``cleanup.push_async_callback(channel.close)``."""
+    """Callbacks that run on shutdown: ``cleanup.push_async_callback(channel.close)``."""
     plugin_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Validated settings from ``--plugin-config`` by plugin name."""
     api: Api | None = None
     """The rate-limited client; ``None`` in standalone mode."""
     new_api: NewApi | None = None
-    """Make another client with its own rate, such as for events."""
+    """Creates another client with a separate rate limit, for example for events."""
     node: Callable[[], Mapping[str, Any] | None] = lambda: None
-    """Return the node object as last read from or written to the API server."""
-    wait_for_node: Callable[[], Awaitable[None]] = _at_once
-    """Wait until the API server has told whether this node is there: by its labels and taints pods are admitted."""
+    """Returns the node object as last read from or written to the API server."""
+    wait_for_node: Callable[[], Awaitable[None]] = _return_immediately
+    """Waits until the node object was read once; admission uses its labels and taints."""
     node_reference: Callable[[], ObjectReference] = ObjectReference
-    """Return a reference to this node, for events."""
+    """Returns a reference to this node, for events."""
     trigger_node_status: Callable[[], None] = lambda: None
-    """Have the node's status computed and reported now, because what a plugin reports has changed."""
+    """Requests an immediate node status update, because a plugin's report has changed."""
     queries: Mapping[str, LocalQuery] = field(default_factory=dict)
-    """What the agent can be asked, by name, once everything stands."""
+    """Local queries by name, set once all components exist."""
     flush_statuses: Callable[[float], Awaitable[None]] = _nothing_to_flush
-    """Wait until the API server has been told every pod's status, at most the given seconds."""
+    """Waits until all pod statuses were sent to the API server, at most the given seconds."""
     recorder: EventRecorder = field(init=False)
     runtime: ContainerRuntime = field(init=False)
     images: ImageService = field(init=False)

@@ -1,4 +1,4 @@
-"""What the running agent tells operators of pods and of itself: the answers to ``why`` and ``status``."""
+"""Diagnostics of the running agent: requests and responses of ``nodeagent why`` and ``nodeagent status``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import msgspec
 from nodeagent.model.wire import WireStruct
 
 WHY_QUERY = "why"
-"""Asked with a :class:`WhyRequest`, answered with a :class:`PodExplanation`."""
+"""Local query: takes a :class:`WhyRequest`, returns a :class:`PodExplanation`."""
 STATUS_QUERY = "status"
-"""Asked without arguments, answered with a :class:`NodeOverview`."""
+"""Local query: takes no arguments, returns a :class:`NodeOverview`."""
 
 
 class Stage(StrEnum):
-    """What a pod goes through until it serves, in the order in which it is shown."""
+    """Stages of a pod until it is Ready, in display order."""
 
     ADMIT = "admit"
     VOLUMES = "volumes"
@@ -25,36 +25,36 @@ class Stage(StrEnum):
     START = "start"
     READY = "ready"
     END = "end"
-    """Only of a pod that is on its way out, or has ended."""
+    """Reported only for a pod that is terminating or has terminated."""
 
 
 class StageState(StrEnum):
     DONE = "done"
     WORKING = "working"
-    """Under way, and nothing went wrong so far."""
+    """In progress, without a failure so far."""
     BLOCKED = "blocked"
-    """Tried, and it failed or is refused; the cause is told."""
+    """Failed or rejected; the report states the cause."""
     WAITING = "waiting"
-    """Its turn comes after the stages before it."""
+    """Not started; an earlier stage is not done."""
 
 
 class StageReport(WireStruct, frozen=True, omit_defaults=False):
-    """How far one stage is."""
+    """State of one stage."""
 
     stage: Stage
     state: StageState
     at: datetime | None = None
-    """When it was done, or when what it does or fails at now began."""
+    """Time of completion, or the start of the current attempt or failure."""
     detail: str = ""
-    """What is done or missing."""
+    """Completed or missing work, for display."""
     reason: str = ""
-    """CamelCase, of one that is blocked."""
+    """CamelCase reason of a blocked stage."""
     containers: list[str] = msgspec.field(default_factory=list)
-    """Those that it is about, when it is not the whole pod."""
+    """Names of the affected containers; empty if the complete pod is affected."""
 
 
 class PodEvent(WireStruct, frozen=True, omit_defaults=False):
-    """Something that happened to the pod in this run of the agent; equal ones are one with a count."""
+    """An event of the pod since the agent started; equal events are aggregated with a count."""
 
     type: str
     reason: str
@@ -66,33 +66,33 @@ class PodEvent(WireStruct, frozen=True, omit_defaults=False):
 
 
 class WhyRequest(WireStruct, frozen=True):
-    """Asks about one pod."""
+    """Request for the explanation of one pod."""
 
     namespace: str
     name: str
 
 
 class PodExplanation(WireStruct, frozen=True, omit_defaults=False):
-    """Where a pod is on its way, and what keeps it there."""
+    """Stages of a pod, and the reason why it is not Ready."""
 
     namespace: str
     name: str
     uid: str
     source: str
-    """``api``, ``file``, ``http`` or a third party's."""
+    """``api``, ``file``, ``http`` or the name of a third-party source."""
     phase: str
     ready: bool
     stages: list[StageReport]
     blocking: Stage | None = None
-    """The first stage that is not done; ``None`` for a pod that serves or has ended."""
+    """The first stage that is not done; ``None`` for a pod that is Ready or has terminated."""
     blocked: bool = False
-    """Whether something failed there; else it is only not done yet."""
+    """Whether that stage failed; otherwise it is in progress."""
     reason: str = ""
     cause: str = ""
     plugin: str = ""
-    """Whose decision it is, where a plugin holds the pod back."""
+    """Name of the plugin that delays the pod, if one does."""
     next_try_seconds: float | None = None
-    """When the agent tries next; 0 is now, ``None`` when something else has to happen first."""
+    """Time until the next retry; 0 is now, ``None`` if the agent waits for something else."""
     remedy: str = ""
     events: list[PodEvent] = msgspec.field(default_factory=list)
 
@@ -124,25 +124,25 @@ class ConditionLine(WireStruct, frozen=True, omit_defaults=False):
 
 
 class PullLine(WireStruct, frozen=True, omit_defaults=False):
-    """An image that is being pulled, or waits for its turn."""
+    """An image pull that is in progress or queued."""
 
     image: str
     pods: list[str]
     seconds: float
     waits: bool = False
     asks: bool = False
-    """Whether its credentials are asked for still."""
+    """Whether its credentials are still being resolved."""
 
 
 class LoopLine(WireStruct, frozen=True, omit_defaults=False):
-    """A loop of the agent. ``problem`` is empty while it does well."""
+    """A loop of the agent. ``problem`` is empty while the loop is healthy."""
 
     name: str
     problem: str = ""
 
 
 class GaugeLine(WireStruct, frozen=True, omit_defaults=False):
-    """How much of something is used, in bytes, inodes, nanocores or processes as its name tells."""
+    """Usage of a resource, in the unit of its name: bytes, inodes, nanocores or processes."""
 
     name: str
     used: int
@@ -150,7 +150,7 @@ class GaugeLine(WireStruct, frozen=True, omit_defaults=False):
 
 
 class NodeOverview(WireStruct, frozen=True, omit_defaults=False):
-    """The node at a glance."""
+    """Overview of the node."""
 
     node: str
     version: str
@@ -159,7 +159,7 @@ class NodeOverview(WireStruct, frozen=True, omit_defaults=False):
     ready: bool
     runtime: str
     api_server: str
-    """Empty while it answers or none is used; else what is wrong."""
+    """The connection error; empty while the API server responds, and in standalone mode."""
     conditions: list[ConditionLine]
     gauges: list[GaugeLine]
     pods: list[PodLine]

@@ -1,4 +1,4 @@
-"""Telling people what happened (Events)."""
+"""Contracts for Kubernetes events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
-    """Something that happened, as it was recorded: before equal ones are folded and before rates."""
+    """An event as recorded, before aggregation and rate limiting."""
 
     regarding: ObjectReference
     type: EventType
@@ -29,7 +29,7 @@ class RecordedEvent:
 
 
 class EventRecorder(Protocol):
-    """Records events; recording never waits and never raises.
+    """Records events without blocking and without raising exceptions.
 
     spec: config.eventRecordQPS, config.eventBurst
     """
@@ -45,12 +45,12 @@ class EventRecorder(Protocol):
         related: ObjectReference | None = None,
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """Record that something happened to *regarding*; equal ones are folded into a series.
+        """Record an event about *regarding*; equal events are aggregated into a series.
 
-        :param annotations: facts for programs; a series keeps those of its first event.
+        :param annotations: machine-readable details; a series keeps those of its first event.
         """
         ...
 
     async def flush(self, timeout_seconds: float) -> None:
-        """Send what waits, within the limit; used at stop."""
+        """Send queued events within the time limit; called on shutdown."""
         ...

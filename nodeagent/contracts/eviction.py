@@ -1,4 +1,4 @@
-"""How plugins help a node under pressure, and how the agent tells what it would do."""
+"""Contracts for node-pressure eviction: reclaiming, candidates and the eviction plan."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from nodeagent.model.pod import Pod
 from nodeagent.model.wire import WireStruct
 
 PLAN_QUERY = "evict.plan"
-"""Asked with a :class:`PlanRequest` on the agent's local socket, answered with an :class:`EvictionPlan`."""
+"""Local query: takes a :class:`PlanRequest`, returns an :class:`EvictionPlan`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reclaimed:
-    """What was freed on a disk."""
+    """Resources freed on a file system."""
 
     bytes: int
     items: Sequence[str] = ()
-    """Names of images, containers or files that are gone, for the log and ``evict plan``."""
+    """Names of removed images, containers or files, for the log and ``evict plan``."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionCandidate:
-    """A pod that could be evicted, with its use when it was measured."""
+    """A pod that could be evicted, with its last measured usage."""
 
     pod: Pod
     usage: PodUsage | None
 
 
-# --- what would go now ----------------------------------------------------------------------------------------
+# --- eviction plan --------------------------------------------------------------------------------------------
 
 
 class ThresholdMaps(WireStruct, frozen=True):
-    """The four maps of the configuration."""
+    """The four eviction settings of the configuration."""
 
     hard: dict[str, str] = msgspec.field(default_factory=dict)
     soft: dict[str, str] = msgspec.field(default_factory=dict)
@@ -46,10 +46,10 @@ class ThresholdMaps(WireStruct, frozen=True):
 
 
 class PlanRequest(WireStruct, frozen=True):
-    """Asks what would be evicted.
+    """Request for an eviction plan.
 
-    :ivar thresholds: instead of those in force.
-    :ivar signal: rank the pods for this signal when nothing is short.
+    :ivar thresholds: used instead of the configured thresholds.
+    :ivar signal: the signal to rank pods for if no threshold is met.
     """
 
     thresholds: ThresholdMaps | None = None
@@ -57,7 +57,7 @@ class PlanRequest(WireStruct, frozen=True):
 
 
 class PlannedThreshold(WireStruct, frozen=True, omit_defaults=False):
-    """A threshold and what is left. ``quantity`` is its limit in bytes, inodes or processes, 0 while unknown."""
+    """A threshold and the available amount. ``quantity`` is its limit in bytes, inodes or processes, 0 if unknown."""
 
     signal: str
     hard: bool
@@ -67,27 +67,27 @@ class PlannedThreshold(WireStruct, frozen=True, omit_defaults=False):
     capacity: int | None = None
     met: bool = False
     due_in_seconds: float | None = None
-    """When pods would be evicted for it; ``None`` when it is not met."""
+    """Time until pods would be evicted for it; ``None`` if it is not met."""
     minimum_reclaim: str = ""
 
 
 class EvictionOutcome(StrEnum):
-    """What would become of a pod."""
+    """Predicted outcome for a pod."""
 
     EVICT = "evict"
-    """It would go now."""
+    """Would be evicted now."""
     NEXT = "next"
-    """It would go after those before it, if they were not enough."""
+    """Would be evicted if evicting the pods before it did not suffice."""
     CRITICAL = "critical"
-    """It is never evicted."""
+    """Critical pods are never evicted."""
     SPARED = "spared"
-    """A plugin keeps it."""
+    """Exempt: a plugin vetoes the eviction."""
     ENDING = "ending"
-    """It is on its way out."""
+    """Already terminating."""
 
 
 class PlannedPod(WireStruct, frozen=True, omit_defaults=False):
-    """A pod in the order of eviction."""
+    """A pod, in order of eviction."""
 
     namespace: str
     name: str
@@ -95,22 +95,22 @@ class PlannedPod(WireStruct, frozen=True, omit_defaults=False):
     verdict: EvictionOutcome
     why: str
     plugin: str = ""
-    """Who spares it."""
+    """The plugin that vetoes the eviction."""
 
 
 class EvictionPlan(WireStruct, frozen=True, omit_defaults=False):
-    """What would go now, in which order and why."""
+    """The pods that would be evicted now, in order and with reasons."""
 
     node: str
     conditions: list[str]
-    """Those that the node shows."""
+    """Pressure conditions of the node."""
     thresholds: list[PlannedThreshold]
     signal: str = ""
-    """What pods would be evicted for; empty when nothing is short, or something is and its grace has not passed."""
+    """The signal that pods would be evicted for; empty if no threshold is met or its grace period has not passed."""
     ranked_for: str = ""
-    """The signal that ``pods`` are in order for."""
+    """The signal that ``pods`` are ranked for."""
     reclaims_disk: bool = False
-    """Whether images and dead containers would go first, and pods only if that were not enough."""
+    """Whether images and dead containers are removed first, and pods are evicted only if that does not suffice."""
     pods: list[PlannedPod] = msgspec.field(default_factory=list)
     over_limits: list[PlannedPod] = msgspec.field(default_factory=list)
-    """Pods that exceed limits of their own; these go whatever the thresholds say."""
+    """Pods that exceed their own limits; these are evicted regardless of thresholds."""

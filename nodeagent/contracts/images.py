@@ -1,4 +1,4 @@
-"""Getting an image onto the node."""
+"""Contracts for images: pulling, credentials and garbage collection."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from nodeagent.model.pod import Container, ContainerKind, Pod
 
 @dataclass(frozen=True, slots=True)
 class PulledImage:
-    """An image that is in the runtime's store."""
+    """An image that is present in the runtime's store."""
 
     ref: str
-    """What to create the container from."""
+    """Image reference to create the container from."""
     image: Image
 
 
 class ImagePuller(Protocol):
-    """Makes sure that a container's image is there, by its pull policy."""
+    """Ensures that a container's image is present, according to its pull policy."""
 
     async def ensure(
         self, pod: Pod, kind: ContainerKind, container: Container, sandbox: SandboxConfig | None = None
     ) -> PulledImage:
-        """Return the image, pulling it first where the policy asks for it.
+        """Return the image; pull it first if the policy requires it.
 
         :raises ImageError: with the waiting reason (``ErrImagePull``, ``ImagePullBackOff``, ``ErrImageNeverPull``,
             ``InvalidImageName``, ``ImageInspectError``).
@@ -36,128 +36,128 @@ class ImagePuller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PullInProgress:
-    """An image that is on its way for at least one container."""
+    """An image pull that at least one container waits for."""
 
     image: str
     since: float
-    """Monotonic time at which it was asked for."""
+    """Monotonic time of the request."""
     queued: bool
-    """Whether other pulls go first."""
+    """Whether the pull waits for other pulls."""
     pods: tuple[str, ...] = ()
-    """Full names of the pods that wait for it."""
+    """Full names of the pods that wait for the image."""
     resolving_credentials: bool = False
-    """Whether pull secrets and credential providers are asked still, and nothing is pulled yet."""
+    """Whether the pull has not started because pull secrets and credential providers are still being queried."""
 
 
 @runtime_checkable
 class ProgressReportingImagePuller(Protocol):
-    """An image puller that also tells what it is at."""
+    """An image puller that also reports its progress."""
 
     def pulls(self) -> Sequence[PullInProgress]:
-        """Return the pulls under way, the oldest first."""
+        """Return the pulls in progress, oldest first."""
         ...
 
     def backoff_seconds_left(self, pod: Pod, container: Container) -> float:
-        """Return how long the back-off after failed pulls goes on; 0 where there is none."""
+        """Return the remaining back-off after failed pulls in seconds; 0 if there is none."""
         ...
 
 
 class CredentialProvider(Protocol):
-    """Knows credentials of registries."""
+    """Provides credentials of image registries."""
 
     async def credentials(self, image: str) -> Sequence[Credentials]:
-        """Return what may open *image*'s registry, best first; empty when it knows none. Must not raise."""
+        """Return credentials for *image*'s registry, most specific first; may be empty. Must not raise."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CredentialLookup:
-    """What one source of credentials was asked about an image, and what came of it."""
+    """A lookup of credentials for an image in one source, and its result."""
 
     source: str
-    """Its name; pods' events and logs show it."""
+    """Name of the source, as it appears in events and logs."""
     patterns: tuple[str, ...] = ()
-    """Those of its patterns that match the image; without any it was not asked."""
+    """The source's patterns that match the image; if there are none, it was not queried."""
     command: tuple[str, ...] = ()
-    """The program that was asked, with its arguments; empty where there is none."""
+    """The executable with its arguments; empty if the source has none."""
     request: str = ""
-    """What it was asked, as it was sent."""
+    """The request as sent."""
     auth: Mapping[str, Credentials] = field(default_factory=dict)
-    """What it answered: credentials by the registry or repository they are for."""
+    """The returned credentials, by registry or repository."""
     caching: str = ""
-    """For whom and how long the answer is kept, for people."""
+    """Scope and duration of caching, for display."""
     failure: str = ""
-    """Why there is no answer, as a sentence part without secrets; empty when there is one."""
+    """Error message without secrets; empty on success."""
     detail: str = ""
-    """What it said about its failure. May hold anything: for the node's operator alone, never for events."""
+    """The source's own error output. May contain secrets: only for the node's administrator, never for events."""
     seconds: float = 0.0
-    """How long it took; 0 for an answer that was kept."""
+    """Duration of the lookup; 0 for a cached result."""
 
 
 @dataclass(frozen=True, slots=True)
 class CredentialLookupResult:
-    """Credentials with the story of how they were found."""
+    """Credentials together with the lookups that returned them."""
 
     credentials: tuple[Credentials, ...] = ()
-    """What may open the image's registry, best first."""
+    """Credentials for the image's registry, most specific first."""
     lookups: tuple[CredentialLookup, ...] = ()
-    """One a source, in the order of their precedence."""
+    """One per source, in order of precedence."""
 
 
 @runtime_checkable
 class DiagnosableCredentialProvider(CredentialProvider, Protocol):
-    """A credential provider that also tells whom it asked, so that a pod's event can name a source that failed."""
+    """A credential provider that also reports its lookups, so that a pod's event can name a source that failed."""
 
     async def lookup(self, image: str) -> CredentialLookupResult:
-        """Return the same credentials as :meth:`credentials`, with every inquiry. Must not raise."""
+        """Return the same credentials as :meth:`credentials`, with every lookup. Must not raise."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CollectableImage:
-    """An image of the store as the collection of unused images sees it."""
+    """An image of the store as seen by image garbage collection."""
 
     image: Image
     first_seen: datetime
     last_used: datetime | None = None
-    """When a container was last seen to use it; ``None`` when none was."""
+    """Last time a container was observed to use it; ``None`` if none was."""
     retained_reason: str = ""
-    """Why it has to stay (``in use``, ``pinned``, …); empty when it may go."""
+    """Reason to retain it (``in use``, ``pinned``, …); empty if it may be removed."""
     removal_reason: str = ""
-    """Why it goes, or would go now; empty when it stays."""
+    """Reason why it is, or would be, removed; empty if it is retained."""
     error: str = ""
-    """Why it could not be removed."""
+    """Error of a failed removal."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageCollection:
-    """What a collection of unused images did, or would do."""
+    """Result of an image garbage collection, or of a dry run."""
 
     images: Sequence[CollectableImage]
-    """Every image, in the order in which they go."""
+    """Every image, in order of removal."""
     capacity_bytes: int
-    """Size of the file system of images."""
+    """Capacity of the image file system."""
     available_bytes: int
-    """What was free on it before space was made, and after too old images went."""
-    wanted_bytes: int = 0
-    """How much was to be freed."""
+    """Available bytes after images above the maximum age were removed, before space was reclaimed."""
+    bytes_to_free: int = 0
+    """Number of bytes to reclaim."""
     freed_bytes: int = 0
-    """Sizes of the images that went for it; layers that others share are counted as well."""
+    """Total size of the images removed to reclaim space, including layers that are shared with other images."""
 
     @property
     def used_percent(self) -> int:
-        """How full the file system was, in percent."""
+        """Usage of the file system, in percent."""
         return 100 - self.available_bytes * 100 // self.capacity_bytes if self.capacity_bytes else 100
 
 
 class ImageCollector(Protocol):
-    """Removes images that nobody uses."""
+    """Removes unused images."""
 
     async def collect(self, *, everything: bool = False, dry_run: bool = False) -> ImageCollection:
-        """Remove images as age and disk ask for it.
+        """Remove images that exceed the maximum age, and further ones while disk usage is too high.
 
-        :param everything: remove every image that may go, whatever the disk has free.
-        :param dry_run: only tell what would be done.
-        :raises NodeAgentError: the runtime or the disk did not answer.
+        :param everything: remove every unused image, regardless of disk usage.
+        :param dry_run: only return the images that would be removed.
+        :raises NodeAgentError: the runtime did not respond, or disk usage is unavailable.
         """
         ...

@@ -1,4 +1,4 @@
-"""What commands on the same machine may ask the running agent: one socket, named questions."""
+"""Local queries: named requests that commands on the same host send to the agent over a Unix socket."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import Any
 import msgspec
 
 LOCAL_SOCKET = "nodeagent.sock"
-"""Under the agent's root directory. A connection carries one :class:`LocalRequest` as a line of JSON and gets one
-:class:`LocalResponse` in the same form. Only root, or the user that runs the agent, is answered."""
+"""Name of the socket in the agent's root directory. A client sends one :class:`LocalRequest` as a line of JSON and
+receives one :class:`LocalResponse` in the same form. Only root and the user that runs the agent have access."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalQuery:
-    """Something that the agent can be asked.
+    """A query that the agent supports.
 
-    :param name: ``why``, ``evict.plan``; those of other plugins begin with the plugin's name and a dot.
+    :param name: such as ``why`` or ``evict.plan``; the names of third-party queries start with the plugin's name and a
+        dot.
     :param request: the type that the arguments are decoded to, a ``msgspec`` struct.
-    :param handler: gets the arguments and returns something that ``msgspec`` encodes; a ``ValueError`` or
-        ``NodeAgentError`` is told to whoever asks.
+    :param handler: called with the arguments; returns an object that ``msgspec`` can encode. A ``ValueError`` or
+        ``NodeAgentError`` is returned to the client as an error.
     """
 
     name: str
@@ -29,18 +30,18 @@ class LocalQuery:
 
 
 class NoArguments(msgspec.Struct, frozen=True):
-    """The arguments of a question that takes none."""
+    """Empty arguments."""
 
 
 class LocalRequest(msgspec.Struct, frozen=True):
-    """What goes to the agent: the name of a question and its arguments."""
+    """Request of a client: name and arguments of a query."""
 
     question: str
     arguments: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class LocalResponse(msgspec.Struct, frozen=True):
-    """What comes back: an answer, or in *error* why there is none."""
+    """Response of the agent: a result, or an error message in *error*."""
 
     answer: msgspec.Raw = msgspec.Raw(b"null")
     error: str = ""

@@ -1,4 +1,4 @@
-"""What plugins add to the node object."""
+"""Contributions of plugins to the node status."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class NodeConditionReport:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """A plugin's part of the node status; later plugins win where keys meet."""
+    """A plugin's contribution to the node status; for equal keys, the plugin called last takes precedence."""
 
     capacity: Mapping[str, str] = field(default_factory=dict)
     allocatable: Mapping[str, str] = field(default_factory=dict)
     conditions: Sequence[NodeConditionReport] = ()
     not_ready: Sequence[str] = ()
-    """Sentences that keep the node from being Ready."""
+    """Reasons why the node is not Ready, as messages."""

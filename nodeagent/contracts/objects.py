@@ -1,4 +1,4 @@
-"""Objects that pods refer to: config maps, secrets, services, service account tokens."""
+"""Objects that pods refer to: ConfigMaps, Secrets, Services and service account tokens."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ class BoundToken:
 
 
 class ObjectReader(Protocol):
-    """Reads what pods refer to, kept fresh by the configured strategy.
+    """Reads objects that pods refer to, refreshed by the configured change detection strategy.
 
-    In standalone mode every read raises :class:`~nodeagent.errors.ApiUnavailable` with a text that says so.
+    In standalone mode every read raises :class:`~nodeagent.errors.ApiUnavailable`.
     spec: config.configMapAndSecretChangeDetectionStrategy
     """
 
     def register_pod(self, pod: Pod) -> None:
-        """Keep what *pod* refers to fresh; repeatable."""
+        """Start to refresh the objects that *pod* refers to; idempotent."""
         ...
 
     def unregister_pod(self, pod_uid: str) -> None: ...
 
     async def config_map(self, namespace: str, name: str) -> dict[str, Any] | None:
-        """Return the config map, or ``None`` when it does not exist."""
+        """Return the ConfigMap, or ``None`` if it does not exist."""
         ...
 
     async def secret(self, namespace: str, name: str) -> dict[str, Any] | None:
-        """Return the secret, or ``None`` when it does not exist."""
+        """Return the Secret, or ``None`` if it does not exist."""
         ...
 
     async def services(self, namespace: str) -> Sequence[dict[str, Any]]:
-        """Return the services of *namespace*; raises until they have been listed once."""
+        """Return the Services of *namespace*; raises until they have been listed once."""
         ...
 
     async def service_account_token(

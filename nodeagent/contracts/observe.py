@@ -1,4 +1,4 @@
-"""What the runtime shows of pods, and what becomes of it: the seams between PLEG, pod workers and status."""
+"""Internal contracts between PLEG, pod workers and the status manager."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from nodeagent.model.pod import Pod, PodStatus
 
 
 class PodObserver(Protocol):
-    """The newest picture of each pod."""
+    """The cached runtime status of each pod."""
 
     def get(self, uid: str) -> RuntimePod | None:
-        """Return what was last observed, or ``None`` when the runtime knows nothing of the pod."""
+        """Return the last observed status, or ``None`` if the pod does not exist in the runtime."""
         ...
 
     def pods(self) -> Iterable[RuntimePod]:
-        """Return all pods that the runtime knows."""
+        """Return all pods that exist in the runtime."""
         ...
 
     async def refresh(self, uid: str, touched: frozenset[str] | None = None) -> RuntimePod | None:
-        """Look at a pod again now.
+        """Refresh the status of a pod now.
 
-        :param touched: ids that changed; the rest is taken as last observed. ``None`` asks the runtime for everything.
-        :raises RuntimeFailure: the runtime did not answer.
+        :param touched: IDs of changed sandboxes and containers; others are taken from the cache. ``None`` is all.
+        :raises RuntimeFailure: the runtime did not respond.
         """
         ...
 
 
 class StatusReporter(Protocol):
-    """Turns observations into the status that the API shows."""
+    """Generates pod statuses and sends them to the API server."""
 
     def update(
         self,
@@ -44,30 +44,30 @@ class StatusReporter(Protocol):
         disrupted: str = "",
         blocked: tuple[str, str] | None = None,
     ) -> PodStatus:
-        """Generate, keep and send the status of *pod*.
+        """Generate, cache and send the status of *pod*.
 
-        A final phase is returned at once, and kept and sent once no container runs any more.
+        A terminal phase is returned immediately, but cached and sent only once no container is running.
 
-        :param waiting: why containers wait; ``None`` keeps what was given last.
-        :param ended: nothing runs any more and nothing will be started.
-        :param failed: reason and message of a pod that was ended or refused by the node.
-        :param disrupted: why the node ended the pod for its own sake, as its condition tells.
-        :param blocked: reason and message of a pod that was admitted and may not run now.
+        :param waiting: waiting reasons by container; ``None`` keeps the previous ones.
+        :param ended: no container is running and none will be started.
+        :param failed: reason and message of a pod that the node terminated or rejected.
+        :param disrupted: message of the ``DisruptionTarget`` condition.
+        :param blocked: reason and message of an admitted pod that must not run now.
         """
         ...
 
     def shown(self, pod: Pod) -> None:
-        """Take what the API server shows of *pod*, or of a static pod's mirror, where nothing else of it changed."""
+        """Record the status that the API server reports for *pod* or a static pod's mirror pod."""
         ...
 
     def terminated(self, pod: Pod) -> None:
-        """Note that *pod* holds nothing any more: once its status is sent, a deleted pod leaves the API."""
+        """Record that all resources of *pod* are released, so that a deleted pod can be removed from the API."""
         ...
 
     def forget(self, uid: str) -> None:
-        """Drop a pod that nobody wants any more."""
+        """Remove a pod that is no longer desired from the cache."""
         ...
 
     def get(self, uid: str) -> PodStatus | None:
-        """Return the status last generated."""
+        """Return the last generated status."""
         ...

@@ -1,4 +1,4 @@
-"""Where wanted pods come from, how one is brought to its wanted state, and what others may ask about pods."""
+"""Contracts for pods: sources, the syncer and the pod directory."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ PublishPods = Callable[[Sequence[Pod]], None]
 
 
 class PodSource(Protocol):
-    """Emits the whole set of pods it wants on this node, again after each change.
+    """Publishes the complete set of pods that it wants to run on this node, again after each change.
 
-    A source never acts on pods. A set that is published once counts: until a source has published, nothing is
-    cleaned up, because its pods are not known yet.
+    A source never acts on pods. Until every source has published once, no pod is cleaned up, because the desired state
+    is incomplete.
     """
 
     name: str
-    """``file``, ``http``, ``api`` or a third party's own; shown in the annotation ``config.source``."""
+    """``file``, ``http``, ``api`` or the name of a third-party source; used in the annotation ``config.source``."""
 
     async def run(self, publish: PublishPods) -> None:
-        """Publish sets until cancelled; faults are logged and tried again, never raised."""
+        """Publish sets until cancelled; failures are logged and retried, never raised."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a pod may not run here: the CamelCase reason and the sentence users see."""
+    """Rejection of a pod: a CamelCase reason and a message for users."""
 
     reason: str
     message: str
@@ -39,7 +39,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class WaitingReason:
-    """Why a container does not run yet (``CrashLoopBackOff`` …), as its status shows it."""
+    """Waiting reason of a container status, such as ``CrashLoopBackOff``."""
 
     reason: str
     message: str = ""
@@ -47,60 +47,60 @@ class WaitingReason:
 
 @dataclass(frozen=True, slots=True)
 class SyncOutcome:
-    """What one step of a pod did."""
+    """Result of one sync of a pod."""
 
     waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
-    """Containers that could not be started, and why; replaces what was known before."""
+    """Waiting reasons of containers that could not be started; replaces the previous ones."""
     touched: frozenset[str] = frozenset()
-    """Ids of sandboxes and containers that were created, started or stopped: look at them again at once."""
+    """IDs of sandboxes and containers that were created, started or stopped and must be refreshed immediately."""
     error: NodeAgentError | None = None
-    """Why the step has to be repeated; back-offs that are merely waited out are no error."""
+    """Error that requires a retry; waiting for a back-off is not an error."""
     retry_seconds: float | None = None
-    """When something is due next, such as the end of a restart back-off."""
+    """Time until the next sync is due, for example at the end of a restart back-off."""
     image_seconds: float = 0.0
-    """How long the step waited for images."""
+    """Time spent waiting for images."""
 
 
 class PodSyncer(Protocol):
-    """Brings one pod to its wanted state, one step at a time.
+    """Drives a pod towards its desired state, one sync at a time.
 
-    Called from the pod's own worker, never twice at once for one pod. Each step must be repeatable: it is called
-    again after changes, failures, restarts of the agent, and at every resync. Cancelling a call means that the agent
-    goes or that the pod is to end; containers are left as they are.
+    Called by the pod's worker, never concurrently for one pod. Each sync must be idempotent: it is repeated after
+    changes, failures and restarts of the agent, and at every resync. A call is cancelled when the agent stops or the
+    pod must terminate; containers are then left unchanged.
     """
 
     async def sync_pod(self, pod: Pod, status: PodStatus, observed: RuntimePod) -> SyncOutcome:
-        """Take the next steps towards *pod* running; containers that should not run are stopped."""
+        """Start the containers of *pod* that should run, and stop those that should not."""
         ...
 
     async def sync_terminating(self, pod: Pod, observed: RuntimePod, grace_seconds: int | None) -> SyncOutcome:
-        """Stop every container, then the sandboxes. The pod has ended when *observed* shows nothing alive.
+        """Stop all containers, then the sandboxes. The pod has terminated once nothing in *observed* is alive.
 
-        :param grace_seconds: replaces the pod's own grace when given.
+        :param grace_seconds: overrides the pod's termination grace period.
         """
         ...
 
     async def sync_terminated(self, pod: Pod, observed: RuntimePod) -> None:
-        """Release what the pod held while it ran: volumes, cgroup, probes. Raises to be called again later.
+        """Release the pod's volumes, cgroup and probes. Raises an exception to be called again later.
 
-        Its dead containers and their logs stay: a finished pod can still be looked at.
+        Dead containers and their logs are retained, so that a finished pod can be inspected.
         """
         ...
 
     async def remove_pod(self, pod: Pod, observed: RuntimePod) -> None:
-        """Remove the dead containers, logs, sandboxes and directory of a terminated pod that nobody wants any more.
+        """Remove the dead containers, logs, sandboxes and directory of a terminated pod that is no longer desired.
 
-        Raises to be called again later.
+        Raises an exception to be called again later.
         """
         ...
 
-    async def remove_orphans(self, wanted: frozenset[str], observed: frozenset[str]) -> None:
-        """Remove leftovers (directories, cgroups) of pods that are neither wanted nor known to the runtime."""
+    async def remove_orphans(self, desired: frozenset[str], observed: frozenset[str]) -> None:
+        """Remove directories and cgroups of pods that are neither desired nor exist in the runtime."""
         ...
 
 
 class KillReason(StrEnum):
-    """Why a pod ends before it finished by itself."""
+    """Reason why the agent terminates a pod."""
 
     DELETED = "Deleted"
     REMOVED = "Removed"
@@ -113,44 +113,44 @@ class KillReason(StrEnum):
 
     @property
     def disruption(self) -> bool:
-        """Whether the node ends the pod for its own sake, not because of anything the pod did or its owner asked."""
+        """Whether the termination is a disruption by the node, not caused by the pod or requested by its owner."""
         return self in (KillReason.EVICTED, KillReason.PREEMPTED, KillReason.SHUTDOWN)
 
 
 class PodDirectory(Protocol):
-    """What the agent knows about pods; ``context.pods``."""
+    """The pods of this node; ``context.pods``."""
 
     def all(self) -> Sequence[Pod]:
-        """Return the wanted pods, mirror pods left out."""
+        """Return the desired pods without mirror pods."""
         ...
 
     def active(self) -> Sequence[Pod]:
-        """Return the admitted pods that have not ended."""
+        """Return the admitted pods that have not terminated."""
         ...
 
     def get(self, uid: str) -> Pod | None: ...
 
     def status(self, uid: str) -> PodStatus | None:
-        """Return the status last generated, which may not have reached the API server yet."""
+        """Return the last generated status, which may not have reached the API server yet."""
         ...
 
     def observed(self, uid: str) -> RuntimePod | None:
-        """Return what the runtime last showed of the pod."""
+        """Return the pod's last observed status in the runtime."""
         ...
 
     def trigger_sync(self, uid: str) -> None:
-        """Have the pod's worker look again now; unknown pods are ignored."""
+        """Request an immediate sync of the pod; unknown pods are ignored."""
         ...
 
     def kill(
         self, uid: str, reason: KillReason, message: str, *, status_reason: str = "", grace_seconds: int | None = None
     ) -> None:
-        """Start to end a pod; it finishes as Failed with *status_reason* and *message* when one is given."""
+        """Start to terminate a pod; with *status_reason*, its phase becomes Failed with that reason and *message*."""
         ...
 
 
 def find_pod(pods: PodDirectory, namespace: str, name: str, uid: str = "") -> Pod | None:
-    """Return the wanted pod of that name; with *uid* only if it is that very one."""
+    """Return the desired pod of that name; with *uid*, only if the UID matches."""
     for pod in pods.all():
         if pod.name == name and pod.namespace == namespace and uid in ("", pod.uid):
             return pod

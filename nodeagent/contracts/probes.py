@@ -1,4 +1,4 @@
-"""Liveness, readiness and startup of containers."""
+"""Liveness, readiness and startup probes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nodeagent.model.pod import Pod
 
 
 class ProbeKind(StrEnum):
-    """The values are how messages name the probe."""
+    """Probe type; the values appear in messages."""
 
     LIVENESS = "Liveness"
     READINESS = "Readiness"
@@ -24,21 +24,21 @@ class ProbeResult(StrEnum):
 
 
 class Prober(Protocol):
-    """Runs the probes of running containers and remembers their results by container id.
+    """Runs the probes of running containers and caches their results by container ID.
 
-    When a result changes, the pod's worker is woken.
+    A changed result triggers a sync of the pod.
     """
 
     def add_pod(self, pod: Pod, observed: RuntimePod) -> None:
-        """Start, update or keep the probes of *pod*; repeatable and cheap."""
+        """Start or update the probes of *pod*; idempotent and cheap."""
         ...
 
     def end_liveness(self, pod_uid: str) -> None:
-        """Stop liveness and startup probes of a pod that is terminating; readiness goes on."""
+        """Stop liveness and startup probes of a terminating pod; readiness probes continue."""
         ...
 
     def remove_pod(self, pod_uid: str) -> None: ...
 
     def result(self, container_id: str, kind: ProbeKind) -> ProbeResult | None:
-        """Return the last result that counts, or ``None`` when the container has no such probe."""
+        """Return the last effective result, or ``None`` if the container has no such probe."""
         ...

@@ -1,4 +1,4 @@
-"""How much of an image has been received, put together from one look after the other."""
+"""Progress of an image pull, aggregated from periodic samples."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ POLL_INTERVAL_SECONDS = 1.0
 
 
 class PullProgress:
-    """Adds up what a runtime receives while a pull goes on.
+    """Sums up the bytes that the runtime receives during a pull.
 
-    A runtime tells of all its pulls at once, so what another one receives meanwhile is counted as well. What was begun
-    before and does not advance is left out. What is not under way any more has been received whole.
+    The runtime reports the transfers of all pulls together, so concurrent pulls are included. Transfers that started
+    earlier and do not advance are excluded. A transfer that is no longer reported counts as complete.
 
-    :ivar supported: whether the runtime tells at all; ``None`` before it was asked.
+    :ivar supported: whether the runtime reports transfers; ``None`` before the first poll.
     """
 
     def __init__(self) -> None:
@@ -32,35 +32,35 @@ class PullProgress:
 
     @property
     def total_bytes(self) -> int:
-        """Of all parts that were seen so far; runtimes may begin further ones later."""
+        """Total size of the transfers observed so far; further ones may start later."""
         return sum(max(each.received_bytes, each.total_bytes) for each in self._seen.values())
 
     def __str__(self) -> str:
         return f"{size_text(self.received_bytes)} of {size_text(self.total_bytes)}"
 
-    def update(self, under_way: Sequence[Transfer]) -> None:
-        """Take the next look; the first one tells what was there before."""
-        now = {each.ref: each for each in under_way}
+    def update(self, in_progress: Sequence[Transfer]) -> None:
+        """Add a sample; the first one is the baseline of earlier transfers."""
+        now = {each.ref: each for each in in_progress}
         if self._before is None:
             self._before = {ref: each.received_bytes for ref, each in now.items()}
-        for ref, known in self._seen.items():
+        for ref, previous in self._seen.items():
             if ref not in now:
-                self._seen[ref] = replace(known, received_bytes=max(known.received_bytes, known.total_bytes))
+                self._seen[ref] = replace(previous, received_bytes=max(previous.received_bytes, previous.total_bytes))
         for ref, each in now.items():
             if ref in self._seen or self._before.get(ref) != each.received_bytes:
                 self._seen[ref] = each
 
     async def poll(self, images: ImageService, sleep: Callable[[float], Awaitable[None]]) -> None:
-        """Look each second until cancelled; ends by itself when the runtime does not tell."""
+        """Poll every second until cancelled; return if the runtime does not report transfers."""
         while isinstance(images, ProgressReportingImageService):
             try:
-                found = await images.transfers()
+                transfers = await images.transfers()
             except NodeAgentError:
-                pass  # the pull itself tells what is wrong with the runtime
+                pass  # The pull itself reports runtime errors.
             else:
-                if found is None:
+                if transfers is None:
                     break
                 self.supported = True
-                self.update(found)
+                self.update(transfers)
             await sleep(POLL_INTERVAL_SECONDS)
         self.supported = False

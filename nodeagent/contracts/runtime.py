@@ -1,9 +1,9 @@
-"""The container runtime as the agent sees it: sandboxes, containers and images.
+"""Contracts of the container runtime: sandboxes, containers and images.
 
-The bundled plugin speaks CRI v1 over gRPC; another may speak anything. Every call is bounded by the implementation
-and raises :class:`~nodeagent.errors.RuntimeUnavailable` when the runtime cannot be reached or is too slow,
-:class:`~nodeagent.errors.NotFound` when it does not know the object, else
-:class:`~nodeagent.errors.RuntimeFailure`. Times of day are nanoseconds since the epoch, as the runtime tells them.
+The bundled plugin implements them with CRI v1 over gRPC; other plugins may use any protocol. Every call has a deadline
+and raises :class:`~nodeagent.errors.RuntimeUnavailable` if the runtime cannot be reached or is too slow,
+:class:`~nodeagent.errors.NotFound` if the object does not exist, otherwise
+:class:`~nodeagent.errors.RuntimeFailure`. Timestamps are nanoseconds since the epoch, as reported by the runtime.
 spec: config.containerRuntimeEndpoint, config.imageServiceEndpoint, config.runtimeRequestTimeout
 """
 
@@ -30,7 +30,7 @@ ANNOTATION_GRACE = "io.kubernetes.pod.terminationGracePeriod"
 ANNOTATION_DELETION_GRACE = "io.kubernetes.pod.deletionGracePeriod"
 
 
-# What a runtime says of a start whose caller went away: the call is cancelled, and with it what the call had started.
+# Runtime messages for a start whose client disconnected: the call is cancelled together with the process it started.
 _INTERRUPTED = ("context canceled", "signal: killed")
 
 
@@ -44,7 +44,7 @@ class ContainerState(IntEnum):
 
 
 class NamespaceMode(IntEnum):
-    """Whose Linux namespace a container uses; the numbers are CRI's."""
+    """Linux namespace that a container uses; the numbers are CRI's."""
 
     POD = 0
     CONTAINER = 1
@@ -59,19 +59,19 @@ class MountPropagation(IntEnum):
 
 
 class ProfileType(IntEnum):
-    """Kind of a security profile; the numbers are CRI's."""
+    """Type of a security profile; the numbers are CRI's."""
 
     RUNTIME_DEFAULT = 0
     UNCONFINED = 1
     LOCALHOST = 2
 
 
-# --- what to run ----------------------------------------------------------------------------------------------
+# --- configuration --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class SecurityProfile:
-    """A seccomp or AppArmor profile; ``path`` is the file or profile name of a localhost one."""
+    """A seccomp or AppArmor profile; ``path`` is the file or profile name of a localhost profile."""
 
     type: ProfileType = ProfileType.RUNTIME_DEFAULT
     path: str = ""
@@ -95,7 +95,7 @@ class Namespaces:
 
 @dataclass(frozen=True, slots=True)
 class LinuxResources:
-    """Limits of a pod or container; a zero is "not given", bytes and microseconds as CRI has them."""
+    """Resources of a pod or container in CRI's units (bytes, microseconds); zero means not specified."""
 
     cpu_period: int = 0
     cpu_quota: int = 0
@@ -138,7 +138,7 @@ class SandboxSecurity:
 
 @dataclass(frozen=True, slots=True)
 class SandboxConfig:
-    """Everything a runtime needs to make a pod's sandbox."""
+    """Configuration of a pod's sandbox."""
 
     name: str
     uid: str
@@ -194,14 +194,14 @@ class ContainerSecurity:
 
 @dataclass(frozen=True, slots=True)
 class ContainerConfig:
-    """Everything a runtime needs to make a container."""
+    """Configuration of a container."""
 
     name: str
     attempt: int
     image: str
-    """The image reference that the runtime's store knows (an id or digest from the pull)."""
+    """The image reference in the runtime's store (an ID or digest from the pull)."""
     user_image: str = ""
-    """The image as the pod names it."""
+    """The image as specified in the pod."""
     command: Sequence[str] = ()
     args: Sequence[str] = ()
     working_dir: str = ""
@@ -219,12 +219,12 @@ class ContainerConfig:
     security: ContainerSecurity = ContainerSecurity()
 
 
-# --- what runs ------------------------------------------------------------------------------------------------
+# --- state ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxInfo:
-    """A sandbox as listed."""
+    """A sandbox as returned by a list call."""
 
     id: str
     name: str
@@ -240,7 +240,7 @@ class SandboxInfo:
 
 @dataclass(frozen=True, slots=True)
 class SandboxStatus:
-    """A sandbox looked at closely."""
+    """Detailed status of a sandbox."""
 
     id: str
     name: str
@@ -250,7 +250,7 @@ class SandboxStatus:
     ready: bool
     created_at: int
     ips: Sequence[str] = ()
-    """One address of each family, that of the node's primary family first."""
+    """One address per IP family, the node's primary family first."""
     network_mode: NamespaceMode = NamespaceMode.POD
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -259,7 +259,7 @@ class SandboxStatus:
 
 @dataclass(frozen=True, slots=True)
 class ContainerInfo:
-    """A container as listed."""
+    """A container as returned by a list call."""
 
     id: str
     sandbox_id: str
@@ -275,7 +275,7 @@ class ContainerInfo:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeContainerStatus:
-    """A container looked at closely."""
+    """Detailed status of a container."""
 
     id: str
     name: str
@@ -296,14 +296,14 @@ class RuntimeContainerStatus:
 
     @property
     def start_interrupted(self) -> bool:
-        """Whether it never ran because the agent went away while it asked for the start."""
-        ended = self.state is ContainerState.EXITED and not self.started_at
-        return ended and any(sign in self.message for sign in _INTERRUPTED)
+        """Whether the container never ran because the agent exited during the start call."""
+        failed_start = self.state is ContainerState.EXITED and not self.started_at
+        return failed_start and any(text in self.message for text in _INTERRUPTED)
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimePod:
-    """One pod as the runtime knows it: newest sandbox first, newest container first."""
+    """State of one pod in the runtime; sandboxes and containers are sorted newest first."""
 
     uid: str
     name: str
@@ -311,7 +311,7 @@ class RuntimePod:
     sandboxes: Sequence[SandboxStatus] = ()
     containers: Sequence[RuntimeContainerStatus] = ()
     observed_at: float = 0.0
-    """Monotonic time at which the observation began."""
+    """Monotonic time at which the observation started."""
 
     @property
     def ips(self) -> Sequence[str]:
@@ -320,7 +320,7 @@ class RuntimePod:
 
     @property
     def alive(self) -> bool:
-        """Whether a container or sandbox may still run something."""
+        """Whether a container or sandbox may still be running."""
         return any(c.state in (ContainerState.RUNNING, ContainerState.UNKNOWN) for c in self.containers) or any(
             s.ready for s in self.sandboxes
         )
@@ -339,14 +339,14 @@ class RuntimeEventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RuntimeEvent:
-    """One entry of the runtime's own event stream, with the pod's status at that moment."""
+    """An event of the runtime's event stream, with the pod's status at that time."""
 
     type: RuntimeEventType
     container_id: str
     pod_uid: str
     pod: RuntimePod | None = None
     created_at: int = 0
-    """When it happened; 0 where the runtime does not tell."""
+    """Time of the event; 0 if the runtime does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,12 +394,12 @@ class ContainerStats:
     swap_usage_bytes: int | None = None
     swap_available_bytes: int | None = None
     cpu_usage_nanocores: int | None = None
-    """The runtime's own figure of the use a second, where it has one."""
+    """The runtime's own rate of CPU usage, if reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxStats:
-    """Usage of one pod with its containers, as the runtime counts it; what it does not tell is ``None``."""
+    """Usage of one pod and its containers as measured by the runtime; unreported values are ``None``."""
 
     id: str
     pod_uid: str
@@ -419,7 +419,7 @@ class SandboxStats:
 
 
 class ContainerRuntime(Protocol):
-    """Runs sandboxes and containers. Every call may be repeated safely after a failure."""
+    """Runs sandboxes and containers. Every call can be retried safely after a failure."""
 
     async def version(self) -> RuntimeVersion: ...
 
@@ -428,23 +428,23 @@ class ContainerRuntime(Protocol):
         ...
 
     async def cgroup_driver(self) -> str:
-        """Return who makes cgroups for the runtime, ``cgroupfs`` or ``systemd``; empty when it does not tell."""
+        """Return the runtime's cgroup driver, ``cgroupfs`` or ``systemd``; empty if it does not report one."""
         ...
 
     async def update_pod_cidr(self, pod_cidr: str) -> None: ...
 
     async def run_sandbox(self, config: SandboxConfig, runtime_handler: str = "") -> str:
-        """Create and start a sandbox; return its id."""
+        """Create and start a sandbox; return its ID."""
         ...
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
-        """Stop a sandbox with all in it and release its network; unknown ids are fine."""
+        """Stop a sandbox with its containers and release its network; unknown IDs are ignored."""
         ...
 
     async def remove_sandbox(self, sandbox_id: str) -> None: ...
 
     async def list_sandboxes(self, pod_uid: str = "") -> Sequence[SandboxInfo]:
-        """Return every sandbox, or those of one pod; the same object again while nothing changed."""
+        """Return all sandboxes, or those of one pod; returns the same object while nothing changes."""
         ...
 
     async def sandbox_status(self, sandbox_id: str) -> SandboxStatus: ...
@@ -454,13 +454,13 @@ class ContainerRuntime(Protocol):
     async def start_container(self, container_id: str) -> None: ...
 
     async def stop_container(self, container_id: str, grace_seconds: int) -> None:
-        """Send the stop signal, and SIGKILL *grace_seconds* later; unknown ids are fine."""
+        """Send the stop signal, and SIGKILL *grace_seconds* later; unknown IDs are ignored."""
         ...
 
     async def remove_container(self, container_id: str) -> None: ...
 
     async def list_containers(self, pod_uid: str = "") -> Sequence[ContainerInfo]:
-        """Return every container, or those of one pod; the same object again while nothing changed."""
+        """Return all containers, or those of one pod; returns the same object while nothing changes."""
         ...
 
     async def container_status(self, container_id: str) -> RuntimeContainerStatus: ...
@@ -470,9 +470,9 @@ class ContainerRuntime(Protocol):
     async def reopen_log(self, container_id: str) -> None: ...
 
     async def exec_sync(self, container_id: str, command: Sequence[str], timeout_seconds: float) -> ExecResult:
-        """Run *command* and collect its output; a timeout of 0 is none.
+        """Run *command* and return its output; a timeout of 0 means no timeout.
 
-        :raises TimeoutError: the command did not end in time.
+        :raises TimeoutError: the command did not exit in time.
         """
         ...
 
@@ -489,26 +489,26 @@ class ContainerRuntime(Protocol):
     async def container_stats(self) -> Sequence[ContainerStats]: ...
 
     async def sandbox_stats(self) -> Sequence[SandboxStats]:
-        """Return the usage of every pod as the runtime counts it.
+        """Return the usage of every pod as measured by the runtime.
 
-        :raises NotImplementedError: the runtime has no such call.
+        :raises NotImplementedError: the runtime does not support the call.
         """
         ...
 
     def events(self) -> AsyncIterator[RuntimeEvent] | None:
-        """Return the runtime's event stream, or ``None`` when it has none.
+        """Return the runtime's event stream, or ``None`` if it has none.
 
-        Iterating raises :class:`NotImplementedError` at once when the runtime answers that it has no such call.
+        Iterating raises :class:`NotImplementedError` immediately if the runtime does not support the call.
         """
         ...
 
 
 @runtime_checkable
 class RuntimeInfoProvider(Protocol):
-    """A runtime that also tells how it is set up."""
+    """A runtime that also reports its configuration."""
 
     async def info(self) -> Mapping[str, str]:
-        """Return what the runtime says of itself, texts of a form of its own by name (``config`` in containerd)."""
+        """Return runtime-specific texts by name, such as ``config`` for containerd."""
         ...
 
 
@@ -517,9 +517,9 @@ class CheckpointingRuntime(Protocol):
     """A runtime that can write a running container's state to disk (spec: gate.ContainerCheckpoint)."""
 
     async def checkpoint_container(self, container_id: str, location: str, timeout_seconds: int) -> None:
-        """Write the state to the file *location*; a timeout of 0 is the runtime's own.
+        """Write the state to the file *location*; a timeout of 0 selects the runtime's default.
 
-        :raises NotImplementedError: this runtime has no such call, or not what it needs for it.
+        :raises NotImplementedError: the runtime does not support the call, or lacks a prerequisite.
         """
         ...
 
@@ -541,18 +541,18 @@ class Image:
 
     @property
     def names(self) -> frozenset[str]:
-        """Every text that may stand for it: id, digest alone, tags, repositories with digest."""
+        """All names of the image: ID, bare digest, tags, repositories with digest."""
         return frozenset((self.id, self.id.removeprefix("sha256:"), *self.repo_tags, *self.repo_digests))
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What opens a registry; never shown."""
+    """Credentials of a registry; never displayed."""
 
     username: str = field(repr=False, default="")
     password: str = field(repr=False, default="")
     source: str = ""
-    """Who gave them: a pull secret's name or a plugin."""
+    """Origin: the name of a pull secret or plugin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -569,13 +569,13 @@ class ImageService(Protocol):
     async def list_images(self) -> Sequence[Image]: ...
 
     async def image_status(self, image: str) -> Image | None:
-        """Return the image, or ``None`` when it is not in the store."""
+        """Return the image, or ``None`` if it is not in the store."""
         ...
 
     async def pull_image(
         self, image: str, credentials: Credentials | None = None, sandbox: SandboxConfig | None = None
     ) -> str:
-        """Pull *image* and return the reference under which the store holds it; has no deadline of its own."""
+        """Pull *image* and return its reference in the store; the call has no deadline."""
         ...
 
     async def remove_image(self, image: str) -> None: ...
@@ -585,19 +585,19 @@ class ImageService(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A part of an image that is being received from a registry."""
+    """A layer or other blob of an image that is being downloaded."""
 
     ref: str
-    """What names the part, such as a layer by its digest."""
+    """Identifier, such as the digest of a layer."""
     received_bytes: int
     total_bytes: int
-    """0 when the runtime does not know."""
+    """0 if unknown."""
 
 
 @runtime_checkable
 class ProgressReportingImageService(ImageService, Protocol):
-    """An image store that also tells how far its pulls are."""
+    """An image service that also reports the progress of pulls."""
 
     async def transfers(self) -> Sequence[Transfer] | None:
-        """Return the parts that are under way, of all pulls; ``None`` when the runtime does not tell."""
+        """Return the transfers in progress of all pulls; ``None`` if the runtime does not report them."""
         ...

@@ -1,4 +1,4 @@
-"""What the agent's own server is made of: who asks, whether they may, and what is served."""
+"""Contracts of the agent's HTTPS server: authenticators, authorizers and routes."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ GROUP_UNAUTHENTICATED = "system:unauthenticated"
 
 @dataclass(slots=True)
 class SentBytes:
-    """How much of an answer has been sent, for the access log."""
+    """Number of response bytes sent, for the access log."""
 
     count: int = 0
 
 
 SENT_BYTES: ContextVar[SentBytes] = ContextVar("sent_bytes")
-"""Set while a request of a route that ``streams`` is handled; its handler keeps the count current."""
+"""Set while a request of a route with ``streams`` is handled; the handler updates the count."""
 
 Handler = Callable[["web.Request"], Awaitable["web.StreamResponse"]]
 
 
 class ServerConfigError(NodeAgentError):
-    """The server cannot be run safely as configured; the text says what to set. The agent goes on without it."""
+    """The server cannot run safely as configured; the message names the setting. The agent runs without the server."""
 
     reason = "ServerConfigError"
 
 
 class Unauthenticated(NodeAgentError):
-    """A request carries a credential that is no good; no other authenticator is asked."""
+    """A request carries an invalid credential; no further authenticator is called."""
 
     reason = "Unauthorized"
 
 
 class AuthorizationFailed(NodeAgentError):
-    """Nobody could say whether a request is allowed; it is not."""
+    """The authorizer could not decide, so the request is denied."""
 
     reason = "AuthorizationError"
     transient = True
@@ -53,7 +53,7 @@ class AuthorizationFailed(NodeAgentError):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who asks."""
+    """The authenticated user of a request."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -63,28 +63,28 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class RequestCredentials:
-    """What a client shows of itself."""
+    """Credentials of a request."""
 
     certificate: Mapping[str, Any] | None = None
-    """Its certificate as ``ssl.SSLSocket.getpeercert`` gives it; already verified against ``clientCAFile``."""
+    """The client certificate in the format of ``ssl.SSLSocket.getpeercert``, verified against ``clientCAFile``."""
     token: Secret[str] | None = None
-    """The bearer token, from the header or from a WebSocket sub-protocol."""
+    """The bearer token, from the header or from a WebSocket subprotocol."""
 
 
 class Authenticator(Protocol):
-    """Knows one kind of credential."""
+    """Authenticates one type of credential."""
 
-    async def authenticate(self, presented: RequestCredentials) -> User | None:
-        """Return who shows this, or ``None`` when the kind of credential is not there.
+    async def authenticate(self, credentials: RequestCredentials) -> User | None:
+        """Return the user, or ``None`` if the request has no credential of this type.
 
-        :raises Unauthenticated: the credential is there and is no good, or cannot be checked.
+        :raises Unauthenticated: the credential is invalid or cannot be verified.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationAttributes:
-    """Whether *user* may do *verb* on a part of this node (resource ``nodes``)."""
+    """An access to a subresource of this node (resource ``nodes``) that has to be authorized."""
 
     user: User
     verb: str
@@ -93,41 +93,41 @@ class AuthorizationAttributes:
 
 
 class Authorizer(Protocol):
-    """Decides what users may do."""
+    """Authorizes requests."""
 
-    async def allows(self, question: AuthorizationAttributes) -> bool:
-        """Return whether it is allowed.
+    async def allows(self, attributes: AuthorizationAttributes) -> bool:
+        """Return whether the access is allowed.
 
-        :raises AuthorizationFailed: nobody can tell now.
+        :raises AuthorizationFailed: no decision is available now.
         """
         ...
 
 
 class Exposure(StrEnum):
-    """Where a path is served."""
+    """Ports on which a route is served, and its requirements."""
 
     READ_ONLY = "read-only"
-    """On the secured port, and on ``readOnlyPort`` without authentication."""
+    """Secure port, and ``readOnlyPort`` without authentication."""
     OPEN = "open"
-    """On the secured port, for everyone: files that tell nothing about the node, such as those of a page."""
+    """Secure port, without authentication: files that contain no data of the node, such as a static page."""
     SECURE = "secure"
-    """On the secured port."""
+    """Secure port."""
     DEBUG = "debug"
-    """On the secured port while ``enableDebuggingHandlers`` is true, else answered with 405."""
+    """Secure port while ``enableDebuggingHandlers`` is true; status 405 otherwise."""
     DEBUG_HIDDEN = "debug-hidden"
-    """As ``DEBUG``, but answered with 404."""
+    """As ``DEBUG``, but with status 404."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One path with what it needs.
+    """An HTTP route of the agent's server.
 
     :param method: ``GET``, ``POST``, …; ``*`` is any.
-    :param path: in aiohttp's notation: ``/exec/{namespace}/{pod}/{container}``.
-    :param subresources: of ``nodes``; the right to any of them is enough.
-    :param verb: what has to be allowed; empty follows from the method (GET get, POST create, …).
-    :param refusal: when not empty, every request is answered with 405 and this text.
-    :param streams: answers may go on for long; each request is logged with user, source, duration and bytes.
+    :param path: in aiohttp's syntax: ``/exec/{namespace}/{pod}/{container}``.
+    :param subresources: subresources of ``nodes``; access to one of them is sufficient.
+    :param verb: the verb to authorize; empty derives it from the method (GET get, POST create, …).
+    :param refusal: if not empty, every request is rejected with status 405 and this text.
+    :param streams: responses may be long-running; each request is logged with user, source, duration and bytes.
     """
 
     method: str

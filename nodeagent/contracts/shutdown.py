@@ -1,4 +1,4 @@
-"""In which order and with how much time pods end when the node shuts down. Pure; shared with ``shutdown rehearse``."""
+"""Graceful node shutdown: order and grace periods of pods. No I/O; shared with ``shutdown rehearse``."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from nodeagent.model.qos import SYSTEM_CRITICAL_PRIORITY
 
 @dataclass(frozen=True, slots=True)
 class ShutdownPeriods:
-    """Lowest priority and seconds of each group, lowest priority first; none when graceful shutdown is off.
+    """Lowest priority and period in seconds of each group, in ascending order; empty if graceful shutdown is off.
 
     spec: config.shutdownGracePeriod, config.shutdownGracePeriodCriticalPods, config.shutdownGracePeriodByPodPriority
     """
 
     entries: Sequence[tuple[int, int]] = ()
     by_priority: bool = False
-    """Whether the whole takes as long as the largest entry among the priorities present, instead of the sum."""
+    """Whether the total is the largest period among the priorities present, instead of the sum."""
 
     def total(self, present: Iterable[int] | None = None) -> int:
-        """Return how many seconds the pods of a node have to end.
+        """Return the total time in seconds for all pods of a node to terminate.
 
-        :param present: the seconds of the groups that have pods; all groups when not given.
+        :param present: the periods of the groups that have pods; defaults to all groups.
         """
         seconds = [period for _, period in self.entries] if present is None else list(present)
         return max(seconds, default=0) if self.by_priority else sum(seconds)
@@ -36,14 +36,14 @@ class ShutdownPeriods:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownPod:
-    """What counts of a pod when the node shuts down."""
+    """The fields of a pod that graceful node shutdown uses."""
 
     namespace: str
     name: str
     uid: str
     priority: int
     grace_seconds: int | None
-    """The pod's own grace period."""
+    """The pod's termination grace period."""
 
     @classmethod
     def of(cls, pod: Pod) -> ShutdownPod:
@@ -54,7 +54,7 @@ class ShutdownPod:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownGroup:
-    """Pods that end together, in at most ``seconds``."""
+    """Pods that terminate together, within ``seconds``."""
 
     priority: int
     seconds: int
@@ -63,18 +63,18 @@ class ShutdownGroup:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownStep:
-    """What becomes of one group when every group before it took all the time it may take."""
+    """Timing of one group if every earlier group uses its complete period."""
 
     priority: int
     starts_after_seconds: float
-    """At the latest; sooner when the pods before it ended sooner."""
+    """Latest start; earlier if the pods of earlier groups terminate early."""
     waits_seconds: float
     pods: Sequence[tuple[ShutdownPod, int]]
-    """The pods, each with its grace in seconds."""
+    """The pods, each with its grace period in seconds."""
 
 
 def shutdown_periods(config: NodeAgentConfiguration, gates: FeatureGates) -> ShutdownPeriods:
-    """Return what the configuration asks for, whichever way it is written."""
+    """Return the configured periods, from either form of the configuration."""
     if not gates.enabled("GracefulNodeShutdown"):
         return ShutdownPeriods()
     by_priority = config.shutdown_grace_period_by_pod_priority
@@ -90,36 +90,36 @@ def shutdown_periods(config: NodeAgentConfiguration, gates: FeatureGates) -> Shu
 def shutdown_groups(periods: ShutdownPeriods, pods: Iterable[ShutdownPod]) -> list[ShutdownGroup]:
     """Return the groups that have pods, lowest priority first.
 
-    A pod belongs to the highest entry that is not above its priority, one below all entries to the lowest.
+    A pod belongs to the highest entry that is not above its priority; a pod below all entries belongs to the lowest.
     """
-    members: list[list[ShutdownPod]] = [[] for _ in periods.entries]
+    group_pods: list[list[ShutdownPod]] = [[] for _ in periods.entries]
     for pod in pods:
         below = sum(1 for priority, _ in periods.entries if priority <= pod.priority)
-        members[max(0, below - 1)].append(pod)
-    pairs = zip(periods.entries, members, strict=True)
+        group_pods[max(0, below - 1)].append(pod)
+    pairs = zip(periods.entries, group_pods, strict=True)
     return [ShutdownGroup(priority, seconds, group) for (priority, seconds), group in pairs if group]
 
 
 def share_of(groups: Sequence[ShutdownGroup], left_seconds: float) -> float:
-    """Return how long to wait for the first of *groups* when *left_seconds* are left for all of them.
+    """Return the time to wait for the first of *groups* if *left_seconds* are left for all of them.
 
-    A group gets its period where the time suffices for all, else its part of the time: whoever ends late takes
-    nothing from those that are still to come.
+    A group gets its period if the time suffices for all groups, otherwise a proportional share, so that pods that
+    terminate late do not shorten the share of later groups.
     """
-    wanted = sum(group.seconds for group in groups)
-    if not wanted:
+    requested = sum(group.seconds for group in groups)
+    if not requested:
         return 0.0
-    return max(0.0, min(groups[0].seconds, left_seconds * groups[0].seconds / wanted))
+    return max(0.0, min(groups[0].seconds, left_seconds * groups[0].seconds / requested))
 
 
 def grace_of(pod: ShutdownPod, group: ShutdownGroup, left_seconds: float) -> int:
-    """Return the seconds that *pod* gets to end by itself when *left_seconds* are left for it and all after it."""
+    """Return the grace period of *pod* in seconds if *left_seconds* are left for its group and all later ones."""
     grace = min(group.seconds, max(0, math.ceil(left_seconds)))
     return grace if pod.grace_seconds is None else min(grace, pod.grace_seconds)
 
 
 def rehearse(periods: ShutdownPeriods, pods: Iterable[ShutdownPod]) -> Iterator[ShutdownStep]:
-    """Yield what would happen to *pods*, each group taking as long as it may."""
+    """Yield the steps of a shutdown in which every group uses its complete period."""
     groups = shutdown_groups(periods, pods)
     total = periods.total(group.seconds for group in groups)
     elapsed = 0.0
@@ -130,26 +130,26 @@ def rehearse(periods: ShutdownPeriods, pods: Iterable[ShutdownPod]) -> Iterator[
         elapsed += waits
 
 
-# --- what a running agent leaves for the rehearsal ------------------------------------------------------------
+# --- plan file, written by the agent for the rehearsal ---------------------------------------------------------
 
 
 def plan_file(root_dir: Path) -> Path:
-    """Return the file in which a running agent keeps whom it would end."""
+    """Return the path of the running agent's shutdown plan."""
     return root_dir / "shutdown_plan.json"
 
 
 @dataclass(frozen=True, slots=True)
 class ShutdownPlan:
-    """What a running agent would do now."""
+    """The shutdown plan of a running agent."""
 
     periods: ShutdownPeriods
     pods: Sequence[ShutdownPod] = ()
     problem: str = ""
-    """Why the shutdown would not wait for it; empty while it would."""
+    """Reason why the system would not wait for the agent; empty while it would."""
 
 
 def plan_to_json(plan: ShutdownPlan) -> dict[str, Any]:
-    """Return what :func:`plan_from_json` reads."""
+    """Return *plan* as JSON; inverse of :func:`plan_from_json`."""
     return {
         "entries": [list(entry) for entry in plan.periods.entries],
         "byPriority": plan.periods.by_priority,
@@ -159,13 +159,13 @@ def plan_to_json(plan: ShutdownPlan) -> dict[str, Any]:
 
 
 def plan_from_json(plan: Mapping[str, Any]) -> ShutdownPlan:
-    """Return what :func:`plan_to_json` wrote.
+    """Return a plan from JSON; inverse of :func:`plan_to_json`.
 
-    :raises ValueError: *plan* is not one.
+    :raises ValueError: *plan* is not a valid plan.
     """
     try:
         entries = [(int(priority), int(seconds)) for priority, seconds in plan["entries"]]
         periods, pods = ShutdownPeriods(entries, bool(plan["byPriority"])), [ShutdownPod(**pod) for pod in plan["pods"]]
         return ShutdownPlan(periods, pods, str(plan.get("problem", "")))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"is no plan of a shutdown: {error!r}") from error
+        raise ValueError(f"invalid shutdown plan: {error!r}") from error

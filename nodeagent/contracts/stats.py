@@ -9,7 +9,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class CpuStats:
-    """``time`` in epoch nanoseconds; what is not known is ``None``."""
+    """CPU usage; ``time`` in epoch nanoseconds, unknown values are ``None``."""
 
     time: int
     usage_nanocores: int | None = None
@@ -18,7 +18,7 @@ class CpuStats:
 
 @dataclass(frozen=True, slots=True)
 class MemoryStats:
-    """Bytes but for the two counters of faults; ``available_bytes`` is ``None`` without a limit."""
+    """Memory usage in bytes, and page fault counters; ``available_bytes`` is ``None`` without a limit."""
 
     time: int
     available_bytes: int | None = None
@@ -33,7 +33,7 @@ class MemoryStats:
 
 @dataclass(frozen=True, slots=True)
 class FilesystemStats:
-    """Size and use of a file system, or of one user's part of it: ``used_*`` is what is charged to that user."""
+    """Capacity and usage of a file system; ``used_*`` may be the share of one consumer, such as a volume."""
 
     time: int
     available_bytes: int | None = None
@@ -46,7 +46,7 @@ class FilesystemStats:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceStats:
-    """Counters of a network interface since it exists."""
+    """Counters of a network interface since its creation."""
 
     name: str
     rx_bytes: int = 0
@@ -74,9 +74,9 @@ class VolumeUsage:
     name: str
     filesystem: FilesystemStats
     claim: tuple[str, str] | None = None
-    """Namespace and name of the persistent volume claim."""
+    """Namespace and name of the PersistentVolumeClaim."""
     local_ephemeral: bool = False
-    """Whether its use counts as the pod's ephemeral storage."""
+    """Whether its usage counts as the pod's ephemeral storage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class PodUsage:
     cpu: CpuStats | None = None
     memory: MemoryStats | None = None
     interfaces: Sequence[InterfaceStats] = ()
-    """The default one first."""
+    """The default interface first."""
     volumes: Sequence[VolumeUsage] = ()
     ephemeral_storage: FilesystemStats | None = None
     """Logs, writable layers and local ephemeral volumes together."""
@@ -102,47 +102,47 @@ class NodeUsage:
     cpu: CpuStats | None = None
     memory: MemoryStats | None = None
     filesystem: FilesystemStats | None = None
-    """Of the agent's root directory (``nodefs``)."""
+    """File system of the agent's root directory (``nodefs``)."""
     image_filesystem: FilesystemStats | None = None
     container_filesystem: FilesystemStats | None = None
-    """``None`` where writable layers are on the image file system."""
+    """``None`` if writable layers are stored on the image file system."""
     interfaces: Sequence[InterfaceStats] = ()
     max_pids: int | None = None
     current_pids: int | None = None
     system_containers: Sequence[ContainerUsage] = ()
-    """``kubelet``, ``runtime``, ``misc`` and ``pods`` as far as they are known."""
+    """``kubelet``, ``runtime``, ``misc`` and ``pods``, where available."""
 
 
 class StatsProvider(Protocol):
-    """Measures on demand; answers are as old as the provider says in its settings, at most some seconds.
+    """Measures usage on demand; results may be cached for a few seconds, as the provider's settings specify.
 
     spec: config.volumeStatsAggPeriod
     """
 
     async def node(self, *, fresh: bool = False) -> NodeUsage:
-        """Return the use of the node.
+        """Return the usage of the node.
 
-        :param fresh: measure now; otherwise a recent measure may be returned.
+        :param fresh: measure now; otherwise a cached result may be returned.
         :raises NodeAgentError: nothing could be measured.
         """
         ...
 
     async def pods(self, *, fresh: bool = False, volumes: bool = True) -> Sequence[PodUsage]:
-        """Return the use of every pod that has a running container; with *volumes* what was last measured of them.
+        """Return the usage of every pod that has a running container; with *volumes*, including their last measurement.
 
-        :raises NodeAgentError: the runtime did not answer.
+        :raises NodeAgentError: the runtime did not respond.
         """
         ...
 
     async def memory(self) -> Sequence[PodUsage]:
-        """Return how much memory every pod that has a running container uses now, and its containers, nothing else.
+        """Return the current memory usage of every pod that has a running container, and of its containers.
 
-        It is asked where the node runs out of memory: an answer that can do without the runtime is the better one.
+        Called under memory pressure, so the implementation should not depend on the runtime.
 
         :raises NodeAgentError: nothing could be measured.
         """
         ...
 
     async def measure_volumes(self) -> None:
-        """Measure the volumes of every pod now, for the answers that follow; reads whole directory trees."""
+        """Measure the volumes of every pod now, for later results; traverses complete directory trees."""
         ...

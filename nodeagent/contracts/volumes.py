@@ -1,4 +1,4 @@
-"""Volumes of a pod: kinds of volume, and the manager that prepares all of one pod."""
+"""Contracts for volumes: kinds of volumes and the volume manager."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nodeagent.model.pod import Pod, Volume
 
 @dataclass(frozen=True, slots=True)
 class MountedVolume:
-    """A volume that is ready to be mounted into containers."""
+    """A volume that is set up and can be mounted into containers."""
 
     name: str
     host_path: str
@@ -21,7 +21,7 @@ class MountedVolume:
 
 
 class VolumeKind(Protocol):
-    """One kind of volume, such as ``emptyDir``."""
+    """A kind of volume, such as ``emptyDir``."""
 
     name: str
     """Directory name under the pod's volumes, such as ``kubernetes.io~empty-dir``."""
@@ -29,57 +29,57 @@ class VolumeKind(Protocol):
     def supports(self, volume: Volume) -> bool: ...
 
     async def setup(self, pod: Pod, volume: Volume, directory: Path) -> MountedVolume:
-        """Prepare the volume; repeatable, and called again at each resync to refresh the content.
+        """Set up the volume; idempotent, called again at each resync to refresh the content.
 
-        :param directory: where this volume's data belongs; its parent exists.
-        :raises VolumeError: it cannot be prepared now.
+        :param directory: directory for the volume's data; its parent exists.
+        :raises VolumeError: the volume cannot be set up now.
         """
         ...
 
     async def teardown(self, pod_uid: str, directory: Path) -> None:
-        """Undo :meth:`setup`; repeatable, and called for leftovers of an earlier run of the agent too."""
+        """Undo :meth:`setup`; idempotent, also called for volumes that were set up before a restart of the agent."""
         ...
 
 
 @runtime_checkable
 class DriverVolumeKind(VolumeKind, Protocol):
-    """A kind whose volumes lie in directories named for their drivers, instead of one named for the kind."""
+    """A kind whose volume directories are named after their drivers instead of the kind."""
 
     def directory_name(self, volume: Volume) -> str:
         """Return the directory name under the pod's volumes, such as ``vendor~driver``."""
         ...
 
     def owns(self, directory: Path) -> bool:
-        """Tell whether a volume's directory, of whichever run of the agent, is of this kind. Blocks."""
+        """Return whether a volume directory, possibly from before a restart, belongs to this kind. Blocking."""
         ...
 
 
 class VolumeManager(Protocol):
-    """Prepares and releases all volumes of a pod."""
+    """Sets up and releases all volumes of a pod."""
 
     async def prepare(self, pod: Pod) -> Mapping[str, MountedVolume]:
-        """Return every volume that a container mounts, by name, ready to use.
+        """Set up every volume that a container mounts and return them by name.
 
-        :raises VolumeError: naming the volumes that are not ready and why.
+        :raises VolumeError: volumes are not ready; the message names them and the reasons.
         """
         ...
 
     async def release(self, pod_uid: str) -> None:
-        """Unmount and remove the volumes of a pod that has ended.
+        """Unmount and remove the volumes of a terminated pod.
 
-        :raises VolumeError: something is still in use; call again.
+        :raises VolumeError: a volume is still in use; call again.
         """
         ...
 
     def pods_with_volumes(self) -> Sequence[str]:
-        """Return the UIDs of pods that have volume directories on disk, wanted or not."""
+        """Return the UIDs of pods that have volume directories on disk, desired or not."""
         ...
 
 
 @runtime_checkable
 class ProgressReportingVolumeManager(Protocol):
-    """A volume manager that also tells what it is at."""
+    """A volume manager that also reports its progress."""
 
     def pending(self, pod_uid: str) -> Mapping[str, float]:
-        """Return the volumes that are being prepared now, each with the monotonic time at which that began."""
+        """Return the volumes that are being set up, each with the monotonic start time."""
         ...

@@ -27,7 +27,7 @@ def nodeagent_provide_authenticators(context: AgentContext) -> Sequence[Authenti
 class AnonymousAuthenticator:
     """Takes whoever shows nothing; a credential that nobody knew is not made good by it."""
 
-    async def authenticate(self, presented: RequestCredentials) -> User | None:
-        if presented.certificate is not None or presented.token is not None:
+    async def authenticate(self, credentials: RequestCredentials) -> User | None:
+        if credentials.certificate is not None or credentials.token is not None:
             raise Unauthenticated("a credential that nobody here knows")
         return User(ANONYMOUS, (GROUP_UNAUTHENTICATED,))

@@ -44,8 +44,8 @@ class WebhookAuthenticator:
         self._seconds = context.config.authentication.webhook.cache_ttl.seconds
         self._answers: Answers[bytes, User | None] = Answers(context.clock, context.tasks)
 
-    async def authenticate(self, presented: RequestCredentials) -> User | None:
-        token = presented.token
+    async def authenticate(self, credentials: RequestCredentials) -> User | None:
+        token = credentials.token
         if token is None:
             return None
         key = hashlib.sha256(token.reveal().encode(errors="surrogateescape")).digest()

@@ -22,8 +22,8 @@ def nodeagent_provide_authenticators(context: AgentContext) -> Sequence[Authenti
 class X509Authenticator:
     """Reads the user from a verified certificate."""
 
-    async def authenticate(self, presented: RequestCredentials) -> User | None:
-        certificate = presented.certificate
+    async def authenticate(self, credentials: RequestCredentials) -> User | None:
+        certificate = credentials.certificate
         if certificate is None:
             return None
         attributes = [pair for names in certificate.get("subject", ()) for pair in names]

@@ -33,7 +33,7 @@ def nodeagent_provide_authorizer(context: AgentContext) -> Authorizer:
 class AlwaysAllow:
     """Lets everybody through whom an authenticator knows."""
 
-    async def allows(self, question: AuthorizationAttributes) -> bool:
+    async def allows(self, attributes: AuthorizationAttributes) -> bool:
         return True
 
 
@@ -47,32 +47,32 @@ class WebhookAuthorizer:
         self._no_seconds = webhook.cache_unauthorized_ttl.seconds
         self._answers: Answers[Hashable, bool] = Answers(context.clock, context.tasks)
 
-    async def allows(self, question: AuthorizationAttributes) -> bool:
-        user = question.user
-        key = (question, tuple(sorted(user.extra.items())))
+    async def allows(self, attributes: AuthorizationAttributes) -> bool:
+        user = attributes.user
+        key = (attributes, tuple(sorted(user.extra.items())))
         try:
-            return await self._answers.get(key, lambda: self._ask(question))
+            return await self._answers.get(key, lambda: self._ask(attributes))
         except ApiError as error:
             raise AuthorizationFailed(f"subject access review for {user.name}: {error}") from error
 
-    async def _ask(self, question: AuthorizationAttributes) -> tuple[bool, float]:
-        status = await review(self._api, SUBJECT_ACCESS_REVIEWS, review_spec(question), self._clock)
+    async def _ask(self, attributes: AuthorizationAttributes) -> tuple[bool, float]:
+        status = await review(self._api, SUBJECT_ACCESS_REVIEWS, review_spec(attributes), self._clock)
         allowed = status.get("allowed") is True and status.get("denied") is not True
         return allowed, self._yes_seconds if allowed else self._no_seconds
 
 
-def review_spec(question: AuthorizationAttributes) -> Mapping[str, Any]:
+def review_spec(attributes: AuthorizationAttributes) -> Mapping[str, Any]:
     """Return what is asked, as the API writes it."""
-    user = question.user
+    user = attributes.user
     spec: dict[str, Any] = {
         "user": user.name,
         "groups": list(user.groups),
         "resourceAttributes": {
-            "verb": question.verb,
+            "verb": attributes.verb,
             "version": "v1",
             "resource": "nodes",
-            "subresource": question.subresource,
-            "name": question.node,
+            "subresource": attributes.subresource,
+            "name": attributes.node,
         },
     }
     if user.uid:

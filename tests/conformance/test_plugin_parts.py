@@ -41,7 +41,7 @@ from nodeagent.testing.contracts import (
     EventRecorderContract,
     ImageCollectorContract,
     ImagePullerContract,
-    LocalQuestionContract,
+    LocalQueryContract,
     NodeCheckContract,
     ObjectReaderContract,
     PodSourceContract,
@@ -432,7 +432,7 @@ class TestRoutes(RouteContract):
         return provided(plugin, "nodeagent_provide_routes", context)
 
 
-class TestEvictionPlan(LocalQuestionContract):
+class TestEvictionPlan(LocalQueryContract):
     @pytest.fixture
     async def question(self, context):
         (question,) = provided(eviction, "nodeagent_provide_local_queries", context)

@@ -53,7 +53,7 @@ from nodeagent.testing.contracts.runtime import RuntimeContract
 from nodeagent.testing.contracts.server import (
     AuthenticatorContract,
     AuthorizerContract,
-    LocalQuestionContract,
+    LocalQueryContract,
     RouteContract,
 )
 from nodeagent.testing.contracts.sources import FalliblePodSourceContract, PodSourceContract
@@ -80,7 +80,7 @@ SUITES: Mapping[str, type] = {
     "nodeagent_provide_authenticators": AuthenticatorContract,
     "nodeagent_provide_authorizer": AuthorizerContract,
     "nodeagent_provide_routes": RouteContract,
-    "nodeagent_provide_local_queries": LocalQuestionContract,
+    "nodeagent_provide_local_queries": LocalQueryContract,
     "nodeagent_provide_node_checks": NodeCheckContract,
 }
 """The suite of each provide hook: what is provided, or each of what is provided, passes it."""
@@ -97,7 +97,7 @@ __all__ = [
     "ImageCollectorContract",
     "ImagePullerContract",
     "ImageServiceContract",
-    "LocalQuestionContract",
+    "LocalQueryContract",
     "NodeCheckContract",
     "ObjectReaderContract",
     "PodSourceContract",

@@ -125,7 +125,7 @@ class RouteContract:
         assert [r.path for r in routes if r.exposure is Exposure.READ_ONLY and r.streams] == []
 
 
-class LocalQuestionContract:
+class LocalQueryContract:
     """Fixtures to provide: ``question`` and ``arguments``."""
 
     @pytest.fixture

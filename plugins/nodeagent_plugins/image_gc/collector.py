@@ -181,11 +181,11 @@ class Collector:
 def _check(done: ImageCollection, *, everything: bool) -> None:
     failed = [f"{one.image.id}: {one.error}" for one in done.images if one.error]
     if failed and not everything:
-        wanted = f"wanted to free {done.wanted_bytes} bytes, but freed {done.freed_bytes} bytes"
+        wanted = f"wanted to free {done.bytes_to_free} bytes, but freed {done.freed_bytes} bytes"
         raise CollectionFailed(f"{wanted} with errors in image deletion: {'; '.join(failed)}")
-    if done.freed_bytes < done.wanted_bytes:
+    if done.freed_bytes < done.bytes_to_free:
         raise CollectionFailed(
             "Failed to garbage collect required amount of images. "
-            f"Attempted to free {done.wanted_bytes} bytes, but only found {done.freed_bytes} bytes eligible to free.",
+            f"Attempted to free {done.bytes_to_free} bytes, but only found {done.freed_bytes} bytes eligible to free.",
             "FreeDiskSpaceFailed",
         )

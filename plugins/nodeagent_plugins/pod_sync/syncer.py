@@ -110,8 +110,8 @@ class BundledPodSyncer:
         await self._cleaner.remove(self._paths(pod), observed, memory.stopped_sandboxes if memory else ())
         self._memory.pop(pod.uid, None)
 
-    async def remove_orphans(self, wanted: frozenset[str], observed: frozenset[str]) -> None:
-        known = wanted | observed
+    async def remove_orphans(self, desired: frozenset[str], observed: frozenset[str]) -> None:
+        known = desired | observed
         for uid in [uid for uid in self._memory if uid not in known]:
             del self._memory[uid]
         await self._cleaner.remove_orphans(known)

@@ -1,4 +1,4 @@
-"""What one look after the other at a runtime's transfers adds up to."""
+"""Tests for the aggregation of pull progress."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 
 class Telling(FakeImages):
-    """Images whose pulls tell how far they are."""
+    """Image service that reports transfers."""
 
     def __init__(self, *looks: Sequence[Transfer] | Exception | None) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Telling(FakeImages):
         return look
 
 
-def test_parts_add_up_and_those_that_are_gone_count_whole() -> None:
+def test_transfers_are_summed_and_finished_ones_count_as_complete() -> None:
     progress = PullProgress()
     progress.update([])
     progress.update([Transfer("a", MIB, 4 * MIB), Transfer("b", 0, 2 * MIB)])
@@ -39,7 +39,7 @@ def test_parts_add_up_and_those_that_are_gone_count_whole() -> None:
     assert str(progress) == "6 MiB of 7 MiB"
 
 
-def test_what_lay_there_before_counts_only_once_it_advances() -> None:
+def test_earlier_transfers_count_only_once_they_advance() -> None:
     progress = PullProgress()
     progress.update([Transfer("left", 5, 10), Transfer("resumed", 5, 10)])
     progress.update([Transfer("left", 5, 10), Transfer("resumed", 6, 10)])
@@ -47,7 +47,7 @@ def test_what_lay_there_before_counts_only_once_it_advances() -> None:
     assert (progress.received_bytes, progress.total_bytes) == (6, 10)
 
 
-async def test_a_runtime_that_does_not_tell_is_asked_once(clock: FakeClock) -> None:
+async def test_runtime_without_progress_is_polled_once(clock: FakeClock) -> None:
     for images in (FakeImages(), Telling(None)):
         progress = PullProgress()
 
@@ -56,7 +56,7 @@ async def test_a_runtime_that_does_not_tell_is_asked_once(clock: FakeClock) -> N
         assert progress.supported is False
 
 
-async def test_a_runtime_that_is_away_is_asked_again(clock: FakeClock) -> None:
+async def test_unavailable_runtime_is_polled_again(clock: FakeClock) -> None:
     images = Telling((), RuntimeUnavailable("away"), [Transfer("a", 1, 3)])
     progress = PullProgress()
     task = asyncio.create_task(progress.poll(images, clock.sleep))

@@ -1,4 +1,4 @@
-"""Pods end in the order of their priority, each with its share of the time that the node has."""
+"""Tests for the order and grace periods of graceful node shutdown."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def steps(periods: ShutdownPeriods, *pods: ShutdownPod) -> list[tuple[float, flo
 # --- what the configuration asks for --------------------------------------------------------------------------
 
 
-def test_is_off_by_default() -> None:
+def test_shutdown_periods_are_empty_by_default() -> None:
     assert shutdown_periods(make_config(), build_gates({})) == ShutdownPeriods()
 
 
 @pytest.mark.row("config.shutdownGracePeriod", "config.shutdownGracePeriodCriticalPods")
-def test_one_period_is_split_between_ordinary_and_critical_pods() -> None:
+def test_single_period_is_split_between_regular_and_critical_pods() -> None:
     config = make_config(shutdown_grace_period=seconds(30), shutdown_grace_period_critical_pods=seconds(10))
 
     periods = shutdown_periods(config, build_gates({}))
@@ -64,7 +64,7 @@ def test_one_period_is_split_between_ordinary_and_critical_pods() -> None:
     "type.ShutdownGracePeriodByPodPriority.priority",
     "type.ShutdownGracePeriodByPodPriority.shutdownGracePeriodSeconds",
 )
-def test_periods_by_priority_are_taken_lowest_first() -> None:
+def test_periods_by_priority_are_sorted_ascending() -> None:
     config = make_config(shutdown_grace_period_by_pod_priority=entries((10000, 20), (0, 60), (CRITICAL, 10)))
 
     periods = shutdown_periods(config, build_gates({}))
@@ -77,7 +77,7 @@ def test_periods_by_priority_are_taken_lowest_first() -> None:
     ("gate", "expected"),
     [("GracefulNodeShutdown", []), ("GracefulNodeShutdownBasedOnPodPriority", [])],
 )
-def test_a_gate_switches_it_off(gate: str, expected: list[tuple[int, int]]) -> None:
+def test_disabled_feature_gate_turns_shutdown_off(gate: str, expected: list[tuple[int, int]]) -> None:
     config = make_config(shutdown_grace_period_by_pod_priority=entries((0, 60)))
 
     assert list(shutdown_periods(config, build_gates({gate: False})).entries) == expected
@@ -87,7 +87,7 @@ def test_a_gate_switches_it_off(gate: str, expected: list[tuple[int, int]]) -> N
 
 
 @pytest.mark.row("type.ShutdownGracePeriodByPodPriority.priority")
-def test_a_pod_belongs_to_the_highest_entry_that_is_not_above_it() -> None:
+def test_pod_belongs_to_highest_entry_not_above_its_priority() -> None:
     periods = ShutdownPeriods([(10, 5), (100, 6), (1000, 7)], by_priority=True)
     pods = [pod("below", 0), pod("at", 100), pod("between", 999), pod("negative", -5), pod("above", CRITICAL)]
 
@@ -100,7 +100,7 @@ def test_a_pod_belongs_to_the_highest_entry_that_is_not_above_it() -> None:
     ]
 
 
-def test_a_priority_that_is_not_set_counts_as_zero() -> None:
+def test_missing_priority_counts_as_zero() -> None:
     told = ShutdownPod.of(make_pod("web", termination_grace_period_seconds=7))
 
     assert told == ShutdownPod("default", "web", "uid-web", 0, 7)
@@ -111,7 +111,7 @@ def test_a_priority_that_is_not_set_counts_as_zero() -> None:
 
 
 @pytest.mark.row("type.ShutdownGracePeriodByPodPriority.shutdownGracePeriodSeconds")
-def test_a_pod_has_the_shorter_of_its_own_grace_and_that_of_its_group() -> None:
+def test_grace_is_the_shorter_of_pod_and_group_period() -> None:
     periods = ShutdownPeriods([(0, 10)], by_priority=True)
 
     assert steps(periods, pod("quick", grace=3), pod("slow", grace=600), pod("silent", grace=None)) == [
@@ -120,7 +120,7 @@ def test_a_pod_has_the_shorter_of_its_own_grace_and_that_of_its_group() -> None:
 
 
 @pytest.mark.row("config.shutdownGracePeriodByPodPriority")
-def test_the_whole_takes_no_longer_than_the_largest_entry_that_has_pods() -> None:
+def test_total_by_priority_is_the_largest_period_with_pods() -> None:
     periods = ShutdownPeriods([(0, 600), (10, 60), (20, 30), (30, 10)], by_priority=True)
 
     rehearsed = steps(periods, pod("a", 10, 900), pod("b", 20, 900), pod("c", 30, 900))
@@ -130,28 +130,28 @@ def test_the_whole_takes_no_longer_than_the_largest_entry_that_has_pods() -> Non
     assert [list(step[2].values()) for step in rehearsed[1:]] == [[24], [6]]
 
 
-def test_a_group_without_pods_takes_no_time() -> None:
+def test_group_without_pods_has_no_step() -> None:
     periods = ShutdownPeriods([(0, 20), (CRITICAL, 10)])
 
     assert steps(periods, pod("dns", CRITICAL)) == [(0, 10, {"dns": 10})]
     assert steps(periods) == []
 
 
-def test_a_period_of_nothing_waits_for_nobody() -> None:
+def test_zero_period_does_not_wait() -> None:
     assert steps(ShutdownPeriods([(0, 0)], by_priority=True), pod("web")) == [(0, 0, {"web": 0})]
 
 
 # --- kept on disk ---------------------------------------------------------------------------------------------
 
 
-def test_a_plan_is_read_as_it_was_written() -> None:
+def test_plan_round_trips_through_json() -> None:
     periods = ShutdownPeriods([(0, 20), (CRITICAL, 10)])
     plan = ShutdownPlan(periods, [pod("web"), pod("dns", CRITICAL, None)], "logind is away")
 
     assert plan_from_json(plan_to_json(plan)) == plan
 
 
-def test_a_plan_of_an_older_agent_knows_no_problem() -> None:
+def test_plan_without_problem_field_has_no_problem() -> None:
     written = plan_to_json(ShutdownPlan(ShutdownPeriods([(0, 20)])))
     del written["problem"]
 
@@ -159,6 +159,6 @@ def test_a_plan_of_an_older_agent_knows_no_problem() -> None:
 
 
 @pytest.mark.parametrize("torn", [{}, [], {"entries": [[1]], "byPriority": False, "pods": []}])
-def test_what_is_no_plan_is_refused(torn: Any) -> None:
-    with pytest.raises(ValueError, match="is no plan of a shutdown"):
+def test_invalid_plan_raises_value_error(torn: Any) -> None:
+    with pytest.raises(ValueError, match="invalid shutdown plan"):
         plan_from_json(torn)

@@ -59,7 +59,7 @@ class OneContainerSyncer:
         for sandbox in observed.sandboxes:
             await self.runtime.remove_sandbox(sandbox.id)
 
-    async def remove_orphans(self, wanted, observed):
+    async def remove_orphans(self, desired, observed):
         pass
 
 

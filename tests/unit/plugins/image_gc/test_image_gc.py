@@ -364,6 +364,6 @@ async def test_hook_provide_image_collector(node):
         ("reg.test/new:1", "seen less than 2m0s ago", ""),
         ("reg.test/used:1", "in use", ""),
     ]
-    assert (plan.used_percent, plan.wanted_bytes, plan.freed_bytes) == (91, 101, 300)
+    assert (plan.used_percent, plan.bytes_to_free, plan.freed_bytes) == (91, 101, 300)
     assert [bool(one.removal_reason) for one in everything.images] == [True, False, False]
     assert node.images.tags() == ["free", "new", "used"]
