@@ -1,4 +1,4 @@
-"""The agent: builds the parts, starts them in order, stops them in order. Kept a list; the work is elsewhere."""
+"""The agent: create, start and stop its components in order."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ STOP_SECONDS = 10.0
 class Agent:
     """One node agent.
 
-    :param loaded: the validated configuration with everything that came with it.
+    :param loaded: the validated configuration with feature gates and node settings.
     :param plugins: the loaded plugins.
-    :param ready: called once the first sync is done.
-    :raises ConfigError: a plugin or the API client cannot work with the configuration.
-    :raises PluginError: a part is missing, or a plugin failed.
+    :param ready: called once the first sync is complete.
+    :raises ConfigError: a plugin or the API client does not support the configuration.
+    :raises PluginError: no plugin provides a component, or a plugin failed.
     """
 
     def __init__(
@@ -104,14 +104,16 @@ class Agent:
         self._cache = PodCache(lambda: context.runtime, clock)
         self._pods = PodWorkers(DesiredPods(()), self._worker_components, self._mirror_changed)
         self._pleg = GenericPleg(
-            lambda: context.runtime, self._cache, clock, wake=self._pod_changed, recovered=self._pods.wake_all
+            lambda: context.runtime, self._cache, clock, trigger_sync=self._pod_changed, recovered=self._pods.wake_all
         )
-        self._evented = EventedPleg(lambda: context.runtime, self._cache, self._pleg, clock, wake=self._pod_changed)
+        self._evented = EventedPleg(
+            lambda: context.runtime, self._cache, self._pleg, clock, trigger_sync=self._pod_changed
+        )
 
-        def with_listeners(recorder: EventRecorder) -> EventJournal:
+        def wrap_recorder(recorder: EventRecorder) -> EventJournal:
             return EventJournal(EventListeners(recorder, plugins, context.tasks), clock)
 
-        provide_components(context, plugins, self._pods, with_listeners)
+        provide_components(context, plugins, self._pods, wrap_recorder)
         assert isinstance(context.recorder, EventJournal)
         self._explainer = Explainer(context, self._pods, context.recorder, plugins)
         self._node = NodeManager(context, plugins, self._problems)
@@ -122,7 +124,7 @@ class Agent:
             clock=clock,
             static_pods=self._static_pods,
             node=self._node.owner_reference,
-            appeared=lambda uid, mirror: self._status.mirror_appeared(uid, mirror),  # noqa: PLW0108  made below
+            appeared=lambda uid, mirror: self._status.mirror_appeared(uid, mirror),  # noqa: PLW0108  _status is created below
         )
         self._status = StatusManager(
             api=lambda: context.api,
@@ -134,7 +136,7 @@ class Agent:
             is_static=is_static,
             mirror_of=self._mirrors.of,
             gates=loaded.gates,
-            wake=self._pods.trigger_sync,
+            trigger_sync=self._pods.trigger_sync,
             note=self._explainer.note,
         )
         if context.api is not None:
@@ -162,15 +164,15 @@ class Agent:
     # --- running --------------------------------------------------------------------------------------------
 
     async def run(self) -> int:
-        """Run until :meth:`stop` is called, or, with ``runOnce``, until the pods run; return the exit code.
+        """Run until :meth:`stop` is called, or with ``runOnce`` until the pods are running; return the exit code.
 
-        Containers are left running. An error of a core loop stops the agent and is raised.
+        Containers keep running. An exception in a core loop stops the agent and is raised.
         """
         config, context = self._config, self.context
-        _log.info("Agent starts", extra={"node": context.node_name, "root": str(context.root_dir)})
+        _log.info("Started nodeagent", extra={"node": context.node_name, "rootDirectory": str(context.root_dir)})
         await asyncio.to_thread(_prepare_root, context.root_dir)
-        given = bool(config.tls_cert_file and config.tls_private_key_file)
-        if config.enable_server and not given and not serving_is_requested(config, context.settings):
+        has_certificate = bool(config.tls_cert_file and config.tls_private_key_file)
+        if config.enable_server and not has_certificate and not serving_is_requested(config, context.settings):
             await ensure_self_signed(Path(context.settings.cert_dir), [context.node_name, "localhost", "127.0.0.1"])
         context.recorder.record(context.node_reference(), EventType.NORMAL, "Starting", f"Starting {_component()}.")
         try:
@@ -194,22 +196,22 @@ class Agent:
             await self._shut_down()
 
     def stop(self) -> None:
-        """End :meth:`run`; pods go on."""
+        """Stop :meth:`run`; pods keep running."""
         self._stop.set()
 
     @property
     def stopping(self) -> bool:
-        """Whether :meth:`stop` was called, or the agent ends by itself."""
+        """True if the agent is shutting down."""
         return self._stop.is_set()
 
     def describe(self) -> str:
-        """Return one line for people on how the agent does."""
-        return f"{len(self._pods.all())} pods; {self._pleg.health.problem or 'the runtime answers'}"
+        """Return a one-line status for display."""
+        return f"{len(self._pods.all())} pods; {self._pleg.health.problem or 'the runtime is healthy'}"
 
     async def _run_pods(self) -> None:
-        """Learn what runs, then take what is wanted: nothing that runs is started twice.
+        """List running pods before the sources start, so that no running container is started again.
 
-        :raises NodeAgentError: the node's cgroups cannot be made ready.
+        :raises NodeAgentError: the node's cgroups cannot be created.
         """
         backoff = Backoff(0.2, 5.0)
         while not await self._pleg.relist():
@@ -233,17 +235,22 @@ class Agent:
         self.stop()
 
     async def _run_loop(self, plugin: str, loop: BackgroundLoop) -> None:
-        """Run a plugin's loop again and again; its failures stay its own."""
+        """Run a plugin's loop and restart it when it fails or returns."""
         backoff = Backoff(1.0, 300.0)
         while True:
             self._loop_problems.pop(f"{plugin} {loop.name}", None)
             try:
                 await loop.run()
             except Exception as error:
-                self._loop_problems[f"{plugin} {loop.name}"] = f"failed, is started again: {error!r}"
-                _log.exception("Loop of a plugin failed", extra={"plugin": plugin, "loop": loop.name})
+                self._loop_problems[f"{plugin} {loop.name}"] = f"failed, restarting: {error!r}"
+                _log.exception(
+                    "Failed to run background loop of plugin, restarting it",
+                    extra={"plugin": plugin, "loop": loop.name},
+                )
             else:
-                _log.warning("Loop of a plugin ended", extra={"plugin": plugin, "loop": loop.name})
+                _log.warning(
+                    "Background loop of plugin returned, restarting it", extra={"plugin": plugin, "loop": loop.name}
+                )
             await self._clock.sleep(backoff.next())
 
     def _start(self, name: str, coroutine: Coroutine[Any, Any, Any], *, may_end: bool = False) -> None:
@@ -260,13 +267,13 @@ class Agent:
         await self._stop.wait()
         for name, task in self._tasks.items():
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-                _log.error("Loop failed, the agent stops", extra={"loop": name}, exc_info=error)
+                _log.error("Failed to run core loop, shutting down", extra={"loop": name}, exc_info=error)
                 raise error
         return self.exit_code
 
     async def _shut_down(self) -> None:
-        """Stop in order: sources, workers, loops; then tell the API server what is not told yet; then clients."""
-        _log.info("Agent stops; pods go on")
+        """Stop sources, workers and loops, then send pending statuses and events, then close clients."""
+        _log.info("Shutting down, pods keep running")
         sources = {name for name in self._tasks if name.startswith("source ")}
         await self._cancel(sources)
         await self._cancel({"pods", "first sync", "housekeeping", "pleg", "evented pleg", "run once"})
@@ -286,7 +293,7 @@ class Agent:
         if tasks:
             _, stuck = await asyncio.wait(tasks, timeout=STOP_SECONDS)
             for task in stuck:
-                _log.error("Loop did not end when cancelled", extra={"loop": task.get_name()})
+                _log.error("Failed to stop loop in time", extra={"loop": task.get_name()})
 
     # --- wiring ---------------------------------------------------------------------------------------------
 
@@ -318,7 +325,7 @@ class Agent:
         )
 
     def _problems(self) -> list[str]:
-        """Return what of the core keeps the node from being Ready, in the field's words."""
+        """Return the reasons of core components for a NotReady node, in the kubelet's wording."""
         problem = self._pleg.health.problem
         return [f"PLEG is not healthy: {problem}"] if problem else []
 
@@ -326,7 +333,7 @@ class Agent:
         return {"ping": lambda: "", "pleg": lambda: self._pleg.health.problem}
 
     def _loop_lines(self) -> list[LoopLine]:
-        """Return how each loop does."""
+        """Return the health of each loop."""
         problems = dict.fromkeys(self._tasks, "") | self._loop_problems
         problems["pleg"] = self._pleg.health.problem
         problems |= {f"source {name}": "has not published its pods yet" for name in self._pods.pending_sources}
@@ -356,7 +363,7 @@ class Agent:
             self._mirrors.seen(mirror)
             for pod in self._pods.static_pods():
                 if pod.full_name == mirror.full_name:
-                    self._status.shown(pod)
+                    self._status.record_api_status(pod)
 
 
 def _component() -> str:

@@ -1,4 +1,4 @@
-"""Keeps the last events of each pod in memory, so that the agent itself can tell what happened to one."""
+"""Event journal: the latest events of each pod, kept in memory for diagnostics."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from nodeagent.base.aio import Clock
 from nodeagent.contracts.events import EventRecorder, EventType
 from nodeagent.model.meta import ObjectReference
 
-EVENTS_OF_ONE = 16
-OBJECTS = 512
+MAX_EVENTS_PER_POD = 16
+MAX_PODS = 512
 
 
 @dataclass(slots=True)
 class JournalEntry:
-    """Equal events about one object: how often, and when for the first and the last time."""
+    """Equal events about one object, with count and first and last time."""
 
     type: EventType
     reason: str
@@ -29,9 +29,9 @@ class JournalEntry:
 
 
 class EventJournal:
-    """An :class:`~nodeagent.contracts.events.EventRecorder` that passes events on and remembers those about pods.
+    """An :class:`~nodeagent.contracts.events.EventRecorder` that forwards events and stores those about pods.
 
-    Kept are the newest of each pod, and the pods that something happened to last.
+    The latest events of each pod are stored, for the pods with the most recent events.
     """
 
     def __init__(self, recorder: EventRecorder, clock: Clock) -> None:
@@ -51,20 +51,20 @@ class EventJournal:
     ) -> None:
         self._recorder.record(regarding, type, reason, note, action=action, related=related, annotations=annotations)
         if regarding.kind == "Pod":
-            self._keep(regarding, type, reason, note)
+            self._store(regarding, type, reason, note)
 
     async def flush(self, timeout_seconds: float) -> None:
         await self._recorder.flush(timeout_seconds)
 
     def of(self, uid: str) -> Sequence[JournalEntry]:
-        """Return what happened to the pod, the newest last."""
+        """Return the events of the pod, the latest last."""
         return self._entries.get(uid, ())
 
     def forget(self, uid: str) -> None:
-        """Drop a pod that is gone."""
+        """Drop a removed pod."""
         self._entries.pop(uid, None)
 
-    def _keep(self, regarding: ObjectReference, type: EventType, reason: str, note: str) -> None:
+    def _store(self, regarding: ObjectReference, type: EventType, reason: str, note: str) -> None:
         entries, now = self._entries.setdefault(regarding.uid, []), self._clock.wall()
         self._entries.move_to_end(regarding.uid)
         for index, entry in enumerate(entries):
@@ -73,7 +73,7 @@ class EventJournal:
                 entries.append(entries.pop(index))
                 return
         entries.append(JournalEntry(type, reason, note, regarding.field_path, now, now))
-        if len(entries) > EVENTS_OF_ONE:
+        if len(entries) > MAX_EVENTS_PER_POD:
             del entries[0]
-        if len(self._entries) > OBJECTS:
+        if len(self._entries) > MAX_PODS:
             self._entries.popitem(last=False)

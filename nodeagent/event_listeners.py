@@ -1,4 +1,4 @@
-"""Tells plugins of events, behind the back of whoever records them."""
+"""Event notification: forward recorded events to plugins without delaying the recorder."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from nodeagent.contracts.events import EventRecorder, EventType, RecordedEvent
 from nodeagent.model.meta import ObjectReference
 from nodeagent.pluginmanager import PluginManager
 
-WAITING = 1000
+QUEUE_LENGTH = 1000
 _HOOK = "nodeagent_event_recorded"
 
 _log = logging.getLogger(__name__)
 
 
 class EventListeners:
-    """An :class:`~nodeagent.contracts.events.EventRecorder` that passes events on, and announces each to plugins.
+    """An :class:`~nodeagent.contracts.events.EventRecorder` that forwards events and notifies plugins of each.
 
-    Nobody waits for a listener: events wait for it, the newest :data:`WAITING` of them.
+    Plugins are notified asynchronously; the latest :data:`QUEUE_LENGTH` events are queued for a slow plugin.
     """
 
     def __init__(self, recorder: EventRecorder, plugins: PluginManager, tasks: TaskOwner) -> None:
         self._recorder, self._plugins, self._tasks = recorder, plugins, tasks
-        self._waiting: deque[RecordedEvent] = deque(maxlen=WAITING)
+        self._queue: deque[RecordedEvent] = deque(maxlen=QUEUE_LENGTH)
         self._task: asyncio.Task[None] | None = None
-        self._late = False
+        self._overflowed = False
 
     def record(
         self,
@@ -45,23 +45,23 @@ class EventListeners:
         self._recorder.record(regarding, type, reason, note, action=action, related=related, annotations=annotations)
         if not self._plugins.is_implemented(_HOOK):
             return
-        if len(self._waiting) == WAITING and not self._late:
-            _log.warning("Plugins are too slow for the events: the oldest go untold", extra={"waiting": WAITING})
-            self._late = True
-        self._waiting.append(RecordedEvent(regarding, type, reason, note, action, related, annotations))
+        if len(self._queue) == QUEUE_LENGTH and not self._overflowed:
+            _log.warning("Dropping the oldest events, plugins are too slow", extra={"queueLength": QUEUE_LENGTH})
+            self._overflowed = True
+        self._queue.append(RecordedEvent(regarding, type, reason, note, action, related, annotations))
         if self._task is None or self._task.done():
-            with contextlib.suppress(RuntimeError):  # the agent ends: they are told by flush
-                self._task = self._tasks.start(self._tell(), "event-listeners")
+            with contextlib.suppress(RuntimeError):  # On shutdown, flush() sends the queue.
+                self._task = self._tasks.start(self._notify(), "event-listeners")
 
     async def flush(self, timeout_seconds: float) -> None:
-        await asyncio.gather(self._recorder.flush(timeout_seconds), self._tell_rest(timeout_seconds))
+        await asyncio.gather(self._recorder.flush(timeout_seconds), self._flush_queue(timeout_seconds))
 
-    async def _tell_rest(self, seconds: float) -> None:
+    async def _flush_queue(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._tell()
+                await self._notify()
 
-    async def _tell(self) -> None:
-        while self._waiting:
-            await self._plugins.notify(_HOOK, event=self._waiting.popleft())
-        self._late = False
+    async def _notify(self) -> None:
+        while self._queue:
+            await self._plugins.notify(_HOOK, event=self._queue.popleft())
+        self._overflowed = False

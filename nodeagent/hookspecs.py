@@ -274,7 +274,7 @@ def nodeagent_provide_background_loops(context: AgentContext, plugins: PluginHos
 def nodeagent_provide_authenticators(context: AgentContext) -> Sequence[Authenticator]:
     """Provide the authenticators of the agent's HTTPS server.
 
-    Called: once, after the background loops, if the secure port is served. ``tryfirst`` and ``trylast`` place an
+    Called: once, after the background loops, if the secure port is served. ``tryfirst`` and ``trylast`` order an
     authenticator before or after those of other plugins.
     On error: the agent logs the plugin's name and exits with code 2; after
     ``ServerConfigError`` it runs without the secure port.
@@ -373,7 +373,7 @@ async def nodeagent_permit_pod(pod: Pod) -> Rejection | None:
 
 @hookspec
 async def nodeagent_pod_admitted(pod: Pod) -> None:
-    """Called after *pod* was admitted, before its worker starts.
+    """Handle the admission of *pod*; its worker starts next.
 
     Called: once per pod UID; again after a restart of the agent.
     On error: logged; the pod is not affected.
@@ -385,7 +385,7 @@ async def nodeagent_pod_admitted(pod: Pod) -> None:
 
 @hookspec
 async def nodeagent_pod_status_changed(pod: Pod, status: PodStatus) -> None:
-    """Called after the agent generated a new status for *pod*.
+    """Handle a newly generated status of *pod*.
 
     Called: after each change, before the status reaches the API server; intermediate statuses may be skipped.
     On error: logged; the pod is not affected.
@@ -398,7 +398,7 @@ async def nodeagent_pod_status_changed(pod: Pod, status: PodStatus) -> None:
 
 @hookspec
 async def nodeagent_pod_terminated(pod: Pod) -> None:
-    """Called after *pod* has terminated and its resources have been released.
+    """Handle the termination of *pod*, after its resources have been released.
 
     Called: once per pod UID; again after a restart of the agent.
     On error: logged.
@@ -444,7 +444,7 @@ async def nodeagent_mutate_container(
 
 @hookspec
 async def nodeagent_container_started(pod: Pod, container: Container, container_id: str) -> None:
-    """Called after a container was started.
+    """Handle the start of a container.
 
     Called: after the runtime started it, before its postStart hook.
     On error: logged; the container is not affected.
@@ -458,7 +458,7 @@ async def nodeagent_container_started(pod: Pod, container: Container, container_
 
 @hookspec
 async def nodeagent_container_stopped(pod: Pod, container_name: str, container_id: str) -> None:
-    """Called after the agent stopped a container; a container that exits on its own is reported in the pod's status.
+    """Handle the stop of a container by the agent; a container that exits is reported in the pod's status.
 
     Called: after the runtime has stopped it.
     On error: logged.
@@ -487,7 +487,7 @@ async def nodeagent_report_node() -> NodeReport | None:
 
 @hookspec
 async def nodeagent_node_ready_changed(ready: bool, message: str) -> None:
-    """Called when the node's Ready condition changes.
+    """Handle a change of the node's Ready condition.
 
     Called: at each change, the first time when the agent has computed its first node status.
     On error: logged.
@@ -500,7 +500,7 @@ async def nodeagent_node_ready_changed(ready: bool, message: str) -> None:
 
 @hookspec
 async def nodeagent_event_recorded(event: RecordedEvent) -> None:
-    """Called after an event was recorded, for example to forward it to another system.
+    """Handle a recorded event, for example forward it to another system.
 
     Called: for each event in order, one at a time, without delaying the recorder; the latest thousand events are queued
     for a slow plugin. A plugin that records events here causes an endless loop.

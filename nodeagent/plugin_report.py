@@ -1,4 +1,4 @@
-"""Keeps a picture of the plugins on disk, so that ``nodeagent plugins list`` can tell what they did."""
+"""Plugin report: states, call statistics and decisions of plugins on disk, for ``nodeagent plugins list``."""
 
 from __future__ import annotations
 
@@ -23,48 +23,48 @@ SETTLE_SECONDS = 0.5
 
 
 class PluginReport:
-    """Writes states, times and decisions of the plugins after each decision, several of a moment at once."""
+    """Writes the report after each decision, coalescing decisions in quick succession."""
 
     def __init__(self, plugins: PluginManager, root: Path, clock: Clock) -> None:
         self._plugins, self._path, self._clock = plugins, root / FILE_NAME, clock
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Run until cancelled."""
         while True:
             await self._plugins.decided.wait()
             await self._clock.sleep(SETTLE_SECONDS)
             self._plugins.decided.clear()
-            picture = {
+            report = {
                 "pid": os.getpid(),
                 "plugins": [asdict(info) for info in self._plugins.plugins()],
                 "decisions": [asdict(decision) for decision in self._plugins.decisions],
             }
             try:
-                await asyncio.to_thread(_write, self._path, picture)
+                await asyncio.to_thread(_write, self._path, report)
             except OSError as error:
-                _log.warning("State of plugins not written", extra={"file": str(self._path), "err": str(error)})
+                _log.warning("Failed to write plugin report", extra={"path": str(self._path), "err": str(error)})
 
 
 def read_report(root: Path) -> Mapping[str, Any]:
-    """Return the last picture that an agent with root directory *root* left, or an empty one.
+    """Return the last report of the agent with root directory *root*, empty if there is none.
 
-    What is no picture, because another version wrote it or a disk was full, counts as none.
+    An invalid report, for example of another version or truncated by a full disk, counts as none.
     """
     try:
-        return dict(msgspec.to_builtins(msgspec.json.decode((root / FILE_NAME).read_bytes(), type=_Picture)))
+        return dict(msgspec.to_builtins(msgspec.json.decode((root / FILE_NAME).read_bytes(), type=_Report)))
     except (OSError, ValueError, msgspec.MsgspecError):
         return {}
 
 
-class _Picture(msgspec.Struct):
-    """What is read of the file; an agent of another version may have written more, or something else."""
+class _Report(msgspec.Struct):
+    """The fields that are read; a report of another version may have others."""
 
     plugins: list[PluginInfo]
     decisions: list[Decision]
 
 
-def _write(path: Path, picture: Mapping[str, Any]) -> None:
-    aside = path.with_suffix(".tmp")
-    aside.write_text(json.dumps(picture))
-    aside.chmod(0o640)
-    aside.replace(path)
+def _write(path: Path, report: Mapping[str, Any]) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(report))
+    temporary.chmod(0o640)
+    temporary.replace(path)

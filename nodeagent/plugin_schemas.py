@@ -1,6 +1,6 @@
-"""Compares settings of plugins with their schemas, in a process of its own: ``python -m nodeagent.plugin_schemas``.
+"""Schema validation of plugin settings in a separate process: ``python -m nodeagent.plugin_schemas``.
 
-The library for it takes 5 MiB, which the agent would keep for as long as it runs.
+The validation library needs 5 MiB of memory, which the agent would otherwise retain.
 """
 
 from __future__ import annotations
@@ -15,43 +15,45 @@ LIMIT_SECONDS = 60.0
 
 
 class Mismatch(NamedTuple):
-    """What is wrong with the settings of one plugin: where (``.rules[0].name``) and in words."""
+    """A validation error in the settings of one plugin, with its path (``.rules[0].name``)."""
 
     plugin: str
     path: str
     message: str
 
 
-def check_apart(schemas: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]) -> list[Mismatch]:
-    """Return what is wrong with *settings*, both by plugin name; the comparing is done by a child process. Blocks.
+def validate_in_subprocess(schemas: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]) -> list[Mismatch]:
+    """Return the validation errors of *settings*, both by plugin name, using a child process. Blocking.
 
-    :raises OSError: the child could not do it.
+    :raises OSError: the child process failed.
     """
     if not settings:
         return []
-    asked = json.dumps([{name: schemas[name] for name in settings}, settings], default=str)
+    request = json.dumps([{name: schemas[name] for name in settings}, settings], default=str)
     command = [sys.executable, "-m", "nodeagent.plugin_schemas"]
     try:
-        done = subprocess.run(command, input=asked, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
+        done = subprocess.run(
+            command, input=request, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False
+        )
     except subprocess.TimeoutExpired as error:
-        raise OSError(f"not compared with the schemas within {LIMIT_SECONDS:g} s") from error
+        raise OSError(f"validation timed out after {LIMIT_SECONDS:g} s") from error
     if done.returncode:
         raise OSError("".join(done.stderr.strip().splitlines()[-1:]) or f"exit code {done.returncode}")
     return [Mismatch(*each) for each in json.loads(done.stdout)]
 
 
-def compare(schemas: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]) -> list[Mismatch]:
-    """Return what is wrong with *settings*, both by plugin name."""
+def validate(schemas: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any]) -> list[Mismatch]:
+    """Return the validation errors of *settings*; both arguments are by plugin name."""
     import jsonschema
 
-    found = []
-    for name, given in settings.items():
-        errors = jsonschema.Draft202012Validator(schemas[name]).iter_errors(given)
+    mismatches = []
+    for name, values in settings.items():
+        errors = jsonschema.Draft202012Validator(schemas[name]).iter_errors(values)
         for error in sorted(errors, key=lambda each: list(map(str, each.absolute_path))):
             path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path)
-            found.append(Mismatch(name, path, error.message))
-    return found
+            mismatches.append(Mismatch(name, path, error.message))
+    return mismatches
 
 
 if __name__ == "__main__":
-    print(json.dumps(compare(*json.load(sys.stdin))))
+    print(json.dumps(validate(*json.load(sys.stdin))))

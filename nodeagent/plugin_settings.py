@@ -1,4 +1,4 @@
-"""Reads the settings of plugins (``--plugin-config``) and checks them against the schemas that plugins declare."""
+"""Plugin settings: load ``--plugin-config`` and validate it against the schemas of the plugins."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 from nodeagent.base import yamlsafe
 from nodeagent.errors import ConfigError, Problem
-from nodeagent.plugin_schemas import check_apart
+from nodeagent.plugin_schemas import validate_in_subprocess
 from nodeagent.pluginmanager import PluginManager
 
 
 def load_plugin_settings(file: str, plugins: PluginManager) -> dict[str, dict[str, Any]]:
-    """Return the settings by plugin name; *file* is ``plugins: {NAME: {…}}`` in YAML or JSON, or empty for none.
+    """Return the settings by plugin name; *file* contains ``plugins: {NAME: {…}}`` in YAML or JSON, empty is none.
 
-    :raises ConfigError: with every problem of the file.
+    :raises ConfigError: the file is invalid; contains all errors.
     """
     if not file:
         return {}
@@ -29,22 +29,22 @@ def load_plugin_settings(file: str, plugins: PluginManager) -> dict[str, dict[st
     if not isinstance(document, dict) or not isinstance(document.get("plugins"), dict):
         raise ConfigError([Problem(file, "plugins", None, "must be a map of plugin names to their settings")])
     problems = [
-        Problem(file, key, None, "is not known; only `plugins` may stand here") for key in document if key != "plugins"
+        Problem(file, key, None, "unknown field; only `plugins` is allowed") for key in document if key != "plugins"
     ]
     schemas = {a.plugin: a.value for a in plugins.provide_all("nodeagent_settings_schema")}
     installed = {info.name for info in plugins.plugins()}
     settings: dict[str, dict[str, Any]] = {}
-    for name, given in document["plugins"].items():
+    for name, specified in document["plugins"].items():
         if name not in schemas:
-            rule = "takes no settings" if name in installed else "is no installed plugin"
+            rule = "accepts no settings" if name in installed else "plugin is not installed"
             problems.append(Problem(file, f"plugins.{name}", None, rule))
         else:
-            settings[name] = given
+            settings[name] = specified
     try:
-        wrong = check_apart(schemas, settings)
+        mismatches = validate_in_subprocess(schemas, settings)
     except OSError as error:
         raise ConfigError([Problem(file, "plugins", None, f"cannot be checked: {error}")]) from error
-    problems.extend(Problem(file, f"plugins.{each.plugin}{each.path}", None, each.message) for each in wrong)
+    problems.extend(Problem(file, f"plugins.{each.plugin}{each.path}", None, each.message) for each in mismatches)
     if problems:
         raise ConfigError(problems)
     return settings

@@ -52,7 +52,7 @@ class Decision:
     plugin: str
     hook: str
     subject: str
-    verdict: str
+    verdict: str  # wording: ok
     at: float
 
 
@@ -254,12 +254,12 @@ class PluginManager:
         """Return whether any plugin implements *hook*, so that a caller can skip preparing the arguments."""
         return bool(self._implementations(hook))
 
-    def record_decision(self, plugin: str, hook: str, subject: str, verdict: str) -> None:
+    def record_decision(self, plugin: str, hook: str, subject: str, decision: str) -> None:
         """Record a decision of a plugin; results of decision hooks are recorded automatically.
 
         :param hook: the hook that was called, or a name for the plugin's action.
         """
-        self.decisions.append(Decision(plugin, hook, subject, verdict, time.time()))
+        self.decisions.append(Decision(plugin, hook, subject, decision, time.time()))
         self.decided.set()
 
     async def _tolerate(self, hook: str, implementation: pluggy.HookImpl, arguments: Mapping[str, Any]) -> Any:

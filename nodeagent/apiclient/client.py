@@ -161,12 +161,12 @@ class Client:
         *,
         subresource: str = "",
         name: str = "",
-        answer: bool = True,
+        decode: bool = True,
     ) -> dict[str, Any]:
         target = paths.target(resource, namespace, name, subresource)
         shown = name or obj.get("metadata", {}).get("name", "")
         attempt = _attempt("create", resource, namespace, shown, subresource)
-        return await self._send("POST", attempt, target, resource, obj, answer=answer)
+        return await self._send("POST", attempt, target, resource, obj, decode=decode)
 
     async def update(
         self, resource: Resource, name: str, obj: Mapping[str, Any], namespace: str = "", *, subresource: str = ""
@@ -185,13 +185,13 @@ class Client:
         *,
         subresource: str = "",
         patch_type: PatchType = PatchType.STRATEGIC,
-        answer: bool = True,
+        decode: bool = True,
     ) -> dict[str, Any]:
         attempt = _attempt("patch", resource, namespace, name, subresource)
         target = paths.target(resource, namespace, name, subresource)
         body = msgspec.json.encode(patch)
         response = await self._exchange("PATCH", attempt, target, body, str(patch_type))
-        return _read(attempt, response, dict) if answer else {}
+        return _read(attempt, response, dict) if decode else {}
 
     async def delete(
         self, resource: Resource, name: str, namespace: str = "", *, grace_seconds: int | None = None, uid: str = ""
@@ -228,7 +228,7 @@ class Client:
         return page
 
     async def _send(
-        self, method: str, attempt: str, target: str, resource: Resource, obj: Mapping[str, Any], *, answer: bool = True
+        self, method: str, attempt: str, target: str, resource: Resource, obj: Mapping[str, Any], *, decode: bool = True
     ) -> dict[str, Any]:
         whole = {"apiVersion": paths.api_version(resource), "kind": resource.kind, **obj}
         try:
@@ -236,7 +236,7 @@ class Client:
         except (ValueError, TypeError) as error:
             raise ApiError(f"{attempt}: the object cannot be written: {error}") from error
         response = await self._exchange(method, attempt, target, body, content_type)
-        return _read(attempt, response, dict) if answer else {}
+        return _read(attempt, response, dict) if decode else {}
 
     async def _exchange(
         self, method: str, attempt: str, target: str, body: bytes = b"", content_type: str = ""

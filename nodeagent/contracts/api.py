@@ -25,7 +25,7 @@ class Resource:
     kind: str
     namespaced: bool = True
     bare_group: bool = False
-    """Whether the group has no domain, such as ``apps`` and ``policy``."""
+    """True if the group has no domain, such as ``apps`` and ``policy``."""
 
 
 PODS = Resource("", "v1", "pods", "Pod")
@@ -120,9 +120,9 @@ class Api(Protocol):
         *,
         subresource: str = "",
         name: str = "",
-        answer: bool = True,
+        decode: bool = True,
     ) -> dict[str, Any]:
-        """Create an object and return it; without *answer* the response body is not decoded."""
+        """Create an object and return it; without *decode* the body is not decoded and an empty dict is returned."""
         ...
 
     async def update(
@@ -138,9 +138,9 @@ class Api(Protocol):
         *,
         subresource: str = "",
         patch_type: PatchType = PatchType.STRATEGIC,
-        answer: bool = True,
+        decode: bool = True,
     ) -> dict[str, Any]:
-        """Patch an object and return it; without *answer* the response body is not decoded."""
+        """Patch an object and return it; without *decode* the body is not decoded and an empty dict is returned."""
         ...
 
     async def delete(

@@ -86,7 +86,7 @@ class PodExplanation(WireStruct, frozen=True, omit_defaults=False):
     blocking: Stage | None = None
     """The first stage that is not done; ``None`` for a pod that is Ready or has terminated."""
     blocked: bool = False
-    """Whether that stage failed; otherwise it is in progress."""
+    """True if that stage failed; otherwise it is in progress."""
     reason: str = ""
     cause: str = ""
     plugin: str = ""
@@ -130,8 +130,8 @@ class PullLine(WireStruct, frozen=True, omit_defaults=False):
     pods: list[str]
     seconds: float
     waits: bool = False
-    asks: bool = False
-    """Whether its credentials are still being resolved."""
+    asks: bool = False  # wording: ok
+    """True if its credentials are still being resolved."""
 
 
 class LoopLine(WireStruct, frozen=True, omit_defaults=False):

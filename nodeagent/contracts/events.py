@@ -47,7 +47,7 @@ class EventRecorder(Protocol):
     ) -> None:
         """Record an event about *regarding*; equal events are aggregated into a series.
 
-        :param annotations: machine-readable details; a series keeps those of its first event.
+        :param annotations: structured details for clients; a series keeps those of its first event.
         """
         ...
 

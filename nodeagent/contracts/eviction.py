@@ -92,7 +92,7 @@ class PlannedPod(WireStruct, frozen=True, omit_defaults=False):
     namespace: str
     name: str
     uid: str
-    verdict: EvictionOutcome
+    verdict: EvictionOutcome  # wording: ok
     why: str
     plugin: str = ""
     """The plugin that vetoes the eviction."""
@@ -110,7 +110,7 @@ class EvictionPlan(WireStruct, frozen=True, omit_defaults=False):
     ranked_for: str = ""
     """The signal that ``pods`` are ranked for."""
     reclaims_disk: bool = False
-    """Whether images and dead containers are removed first, and pods are evicted only if that does not suffice."""
+    """True if images and dead containers are removed first, and pods are evicted only if that does not suffice."""
     pods: list[PlannedPod] = msgspec.field(default_factory=list)
     over_limits: list[PlannedPod] = msgspec.field(default_factory=list)
     """Pods that exceed their own limits; these are evicted regardless of thresholds."""

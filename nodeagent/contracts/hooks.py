@@ -62,7 +62,7 @@ class PluginHost(Protocol):
         """Return whether any plugin implements *hook*, so that a caller can skip preparing the arguments."""
         ...
 
-    def record_decision(self, plugin: str, hook: str, subject: str, verdict: str) -> None:
+    def record_decision(self, plugin: str, hook: str, subject: str, decision: str) -> None:
         """Record a decision of a plugin; results of decision hooks are recorded automatically.
 
         :param hook: the hook that was called, or a name for the plugin's action.

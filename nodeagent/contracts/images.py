@@ -42,11 +42,11 @@ class PullInProgress:
     since: float
     """Monotonic time of the request."""
     queued: bool
-    """Whether the pull waits for other pulls."""
+    """True if the pull waits for other pulls."""
     pods: tuple[str, ...] = ()
     """Full names of the pods that wait for the image."""
     resolving_credentials: bool = False
-    """Whether the pull has not started because pull secrets and credential providers are still being queried."""
+    """True if the pull has not started because pull secrets and credential providers are still being queried."""
 
 
 @runtime_checkable

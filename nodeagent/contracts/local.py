@@ -43,5 +43,5 @@ class LocalRequest(msgspec.Struct, frozen=True):
 class LocalResponse(msgspec.Struct, frozen=True):
     """Response of the agent: a result, or an error message in *error*."""
 
-    answer: msgspec.Raw = msgspec.Raw(b"null")
+    answer: msgspec.Raw = msgspec.Raw(b"null")  # wording: ok
     error: str = ""

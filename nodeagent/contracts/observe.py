@@ -56,7 +56,7 @@ class StatusReporter(Protocol):
         """
         ...
 
-    def shown(self, pod: Pod) -> None:
+    def record_api_status(self, pod: Pod) -> None:
         """Record the status that the API server reports for *pod* or a static pod's mirror pod."""
         ...
 

@@ -15,7 +15,7 @@ PublishPods = Callable[[Sequence[Pod]], None]
 
 
 class PodSource(Protocol):
-    """Publishes the complete set of pods that it wants to run on this node, again after each change.
+    """Publishes the complete set of pods that should run on this node, again after each change.
 
     A source never acts on pods. Until every source has published once, no pod is cleaned up, because the desired state
     is incomplete.
@@ -113,7 +113,7 @@ class KillReason(StrEnum):
 
     @property
     def disruption(self) -> bool:
-        """Whether the termination is a disruption by the node, not caused by the pod or requested by its owner."""
+        """True if the termination is a disruption by the node, not caused by the pod or requested by its owner."""
         return self in (KillReason.EVICTED, KillReason.PREEMPTED, KillReason.SHUTDOWN)
 
 

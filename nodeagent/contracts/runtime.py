@@ -296,14 +296,14 @@ class RuntimeContainerStatus:
 
     @property
     def start_interrupted(self) -> bool:
-        """Whether the container never ran because the agent exited during the start call."""
+        """True if the container never ran because the agent exited during the start call."""
         failed_start = self.state is ContainerState.EXITED and not self.started_at
         return failed_start and any(text in self.message for text in _INTERRUPTED)
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimePod:
-    """State of one pod in the runtime; sandboxes and containers are sorted newest first."""
+    """State of one pod in the runtime; sandboxes and containers are sorted latest first."""
 
     uid: str
     name: str
@@ -315,18 +315,18 @@ class RuntimePod:
 
     @property
     def ips(self) -> Sequence[str]:
-        """IPs of the newest ready sandbox."""
+        """IPs of the latest sandbox, if it is ready."""
         return self.sandboxes[0].ips if self.sandboxes and self.sandboxes[0].ready else ()
 
     @property
     def alive(self) -> bool:
-        """Whether a container or sandbox may still be running."""
+        """True if a container or sandbox may still be running."""
         return any(c.state in (ContainerState.RUNNING, ContainerState.UNKNOWN) for c in self.containers) or any(
             s.ready for s in self.sandboxes
         )
 
     def newest(self, name: str) -> RuntimeContainerStatus | None:
-        """Return the newest container called *name*."""
+        """Return the latest container called *name*."""
         return next((c for c in self.containers if c.name == name), None)
 
 
@@ -386,7 +386,7 @@ class ContainerStats:
     writable_layer_bytes: int = 0
     writable_layer_inodes: int = 0
     writable_layer_mountpoint: str = ""
-    """Where the file system of writable layers is mounted, or any directory in it."""
+    """Mount point of the file system of writable layers, or a directory in it."""
     memory_available_bytes: int | None = None
     """``None`` without a limit."""
     page_faults: int = 0

@@ -126,7 +126,7 @@ class Route:
     :param path: in aiohttp's syntax: ``/exec/{namespace}/{pod}/{container}``.
     :param subresources: subresources of ``nodes``; access to one of them is sufficient.
     :param verb: the verb to authorize; empty derives it from the method (GET get, POST create, …).
-    :param refusal: if not empty, every request is rejected with status 405 and this text.
+    :param rejection: if not empty, every request is rejected with status 405 and this text.
     :param streams: responses may be long-running; each request is logged with user, source, duration and bytes.
     """
 
@@ -136,5 +136,5 @@ class Route:
     exposure: Exposure = Exposure.SECURE
     subresources: Sequence[str] = ("proxy",)
     verb: str = ""
-    refusal: str = ""
+    rejection: str = ""
     streams: bool = False

@@ -23,7 +23,7 @@ class ShutdownPeriods:
 
     entries: Sequence[tuple[int, int]] = ()
     by_priority: bool = False
-    """Whether the total is the largest period among the priorities present, instead of the sum."""
+    """True if the total is the largest period among the priorities present, instead of the sum."""
 
     def total(self, present: Iterable[int] | None = None) -> int:
         """Return the total time in seconds for all pods of a node to terminate.

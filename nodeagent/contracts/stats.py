@@ -76,7 +76,7 @@ class VolumeUsage:
     claim: tuple[str, str] | None = None
     """Namespace and name of the PersistentVolumeClaim."""
     local_ephemeral: bool = False
-    """Whether its usage counts as the pod's ephemeral storage."""
+    """True if its usage counts as the pod's ephemeral storage."""
 
 
 @dataclass(frozen=True, slots=True)

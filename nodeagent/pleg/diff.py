@@ -17,7 +17,7 @@ class PodListing:
     container_ids: list[str] = field(default_factory=list)
     changed: set[str] = field(default_factory=set)
     removed: bool = False
-    """Whether a previously known sandbox or container is no longer listed."""
+    """True if a previously known sandbox or container is no longer listed."""
 
 
 def changed_pods(

@@ -31,7 +31,7 @@ LATENCY = Histogram(
 
 
 class EventedPleg:
-    """Refreshes a pod when the runtime reports an event; the generic PLEG relists at a longer interval meanwhile.
+    """Refreshes a pod when the runtime reports an event; the generic PLEG relists at a longer interval.
 
     After five consecutive stream failures, or if the runtime does not support events, only the generic PLEG is used.
     spec: gate.EventedPLEG
@@ -44,9 +44,15 @@ class EventedPleg:
         generic: GenericPleg,
         clock: Clock,
         *,
-        wake: Callable[[str], None],
+        trigger_sync: Callable[[str], None],
     ) -> None:
-        self._runtime, self._cache, self._generic, self._clock, self._wake = runtime, cache, generic, clock, wake
+        self._runtime, self._cache, self._generic, self._clock, self._trigger_sync = (
+            runtime,
+            cache,
+            generic,
+            clock,
+            trigger_sync,
+        )
 
     async def run(self) -> None:
         """Process events until cancelled, or until the stream is unavailable."""
@@ -69,9 +75,9 @@ class EventedPleg:
                         await self._cache.refresh(event.pod_uid)
                     except RuntimeFailure:
                         self._generic.relist_soon()
-                    self._wake(event.pod_uid)
+                    self._trigger_sync(event.pod_uid)
             except NotImplementedError:
-                _log.info("Container runtime does not support events, using Generic PLEG")
+                _log.info("Using Generic PLEG, container runtime without event support")
                 return
             except RuntimeFailure as error:
                 BROKEN.inc()

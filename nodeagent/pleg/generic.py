@@ -30,7 +30,7 @@ class GenericPleg:
     A container that starts and is removed between two relists is not detected; the worker's resync covers it. Changes
     that a worker made and has already refreshed do not trigger a sync.
 
-    :param wake: called with the UID of each pod that changed.
+    :param trigger_sync: callback with the UID of each pod that changed.
     :param recovered: called when the runtime responds again after a failure.
     """
 
@@ -40,11 +40,11 @@ class GenericPleg:
         cache: PodCache,
         clock: Clock,
         *,
-        wake: Callable[[str], None],
+        trigger_sync: Callable[[str], None],
         recovered: Callable[[], None] = lambda: None,
     ) -> None:
         self._runtime, self._cache, self._clock = runtime, cache, clock
-        self._wake, self._recovered = wake, recovered
+        self._trigger_sync, self._recovered = trigger_sync, recovered
         self.period_seconds = RELIST_SECONDS
         self.health = LoopHealth("pleg", clock, UNHEALTHY_SECONDS)
         self._last_listing: tuple[Sequence[SandboxInfo], Sequence[ContainerInfo]] | None = None
@@ -129,7 +129,7 @@ class GenericPleg:
                 await self._cache.observe(uid, ids.sandbox_ids, ids.container_ids, frozenset(ids.changed), started)
             except RuntimeFailure:
                 return False
-        self._wake(uid)
+        self._trigger_sync(uid)
         return True
 
     async def _wait(self, due: float) -> None:

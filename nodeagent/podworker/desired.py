@@ -45,7 +45,7 @@ class DesiredPods:
 
     @property
     def complete(self) -> bool:
-        """Whether every source has published; no pod may be cleaned up before."""
+        """True if every source has published; no pod may be cleaned up before."""
         return not self._waiting
 
     @property
@@ -86,7 +86,7 @@ class DesiredPods:
         """Return all desired pods without mirror pods."""
         return [pod for pods in self._sets.values() for pod in pods.values() if not is_mirror(pod)]
 
-    def wants(self, uid: str) -> bool:
+    def contains(self, uid: str) -> bool:
         """Return whether any source desires the pod."""
         return any(uid in pods for pods in self._sets.values())
 

@@ -147,7 +147,7 @@ class Explainer:
                 if pod.full_name in p.pods and not p.resolving_credentials
             },
             deciding=self._deciding() if worker is None else "",
-            asking={p.image: now - p.since for p in pulls if pod.full_name in p.pods and p.resolving_credentials},
+            resolving={p.image: now - p.since for p in pulls if pod.full_name in p.pods and p.resolving_credentials},
             pending_volumes={name: now - began for name, began in pending.items()},
             working_seconds=None if since is None else now - since,
             now=context.clock.wall(),

@@ -45,7 +45,7 @@ class PodDiagnosticInputs:
     """Pulls that this pod waits for, by image: duration in seconds, and whether the pull is queued."""
     deciding: str = ""
     """Message about the plugin that is deciding on the admission, if any."""
-    asking: Mapping[str, float] = field(default_factory=dict)
+    resolving: Mapping[str, float] = field(default_factory=dict)
     """Images whose credentials are being resolved: duration in seconds."""
     pending_volumes: Mapping[str, float] = field(default_factory=dict)
     """Volumes that are being set up: duration in seconds."""
@@ -189,8 +189,8 @@ def _pull(inputs: PodDiagnosticInputs) -> StageReport:
             detail=waiting.message or waiting.reason,
             containers=[status.name for status, _ in failing],
         )
-    if inputs.asking and not inputs.pulling:
-        parts = [f"{image} for {seconds:.0f} s" for image, seconds in inputs.asking.items()]
+    if inputs.resolving and not inputs.pulling:
+        parts = [f"{image} for {seconds:.0f} s" for image, seconds in inputs.resolving.items()]
         text = f"resolving credentials of {', '.join(parts)}"
         return StageReport(stage=Stage.PULL, state=WORKING, detail=text)
     if inputs.pulling:

@@ -64,7 +64,7 @@ class WorkerSnapshot:
     reason: str = ""
     network_problem: str = ""
     queued: bool = False
-    """Whether the pod waits until another pod of its name has terminated."""
+    """True if the pod waits until another pod of its name has terminated."""
 
 
 def requested_termination(pod: Pod) -> Termination | None:

@@ -70,7 +70,7 @@ class PodWorker:
         self.static = static
         self.phase = Phase.SYNC
         self.termination: Termination | None = None
-        self.wanted = True
+        self.desired = True
         self._components = components
         self._woken = asyncio.Event()
         self._woken.set()
@@ -98,7 +98,7 @@ class PodWorker:
     def show(self, pod: Pod) -> None:
         """Record the pod's status from the API; terminate the pod if that status is terminal."""
         self.pod = pod
-        self._components.status.shown(pod)
+        self._components.status.record_api_status(pod)
         if pod.terminal:
             self.terminate(Termination(KillReason.FINISHED, pod.status.message, pod.status.reason))
 
@@ -109,11 +109,11 @@ class PodWorker:
         before = self.termination
         if before is None:
             self._terminating_since = self._components.clock.now()
+            fields = self._log_fields()
             if termination.reason is KillReason.DELETED:
-                message = "Pod is marked for graceful deletion, begin teardown"
+                _log.log(v_level(4), "Pod is marked for graceful deletion, begin teardown", extra=fields)  # wording: ok
             else:
-                message = "Pod is being removed by the kubelet, begin teardown"
-            _log.log(v_level(4), message, extra=self._log_fields())
+                _log.log(v_level(4), "Pod is being removed by the kubelet, begin teardown", extra=fields)  # wording: ok
         self.termination = termination if before is None else before.merge(termination, self.pod)
         if self.phase is Phase.SYNC or self.termination != before:
             self.phase = Phase.TERMINATING
@@ -123,7 +123,7 @@ class PodWorker:
 
     def release(self) -> None:
         """Terminate the pod, which is no longer desired, then remove its remains."""
-        self.wanted = False
+        self.desired = False
         self.terminate(Termination(KillReason.REMOVED, grace_seconds=self.pod.metadata.deletion_grace_period_seconds))
         self.wake()
 
@@ -369,7 +369,7 @@ class PodWorker:
     # --- TERMINATED -----------------------------------------------------------------------------------------
 
     async def _remove(self) -> None:
-        if self.wanted:
+        if self.desired:
             self._components.status.terminated(self.pod)  # The deletion may have been requested after the termination.
             return
         pod = self.pod

@@ -80,7 +80,7 @@ class PodWorkers:
 
     @property
     def all_sources_ready(self) -> bool:
-        """Whether every source has published its pods."""
+        """True if every source has published its pods."""
         return self._desired.complete
 
     # --- PodDirectory ---------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ class PodWorkers:
         return self._desired.pods()
 
     def active(self) -> Sequence[Pod]:
-        return [worker.pod for worker in self._workers.values() if worker.phase < Phase.TERMINATED and worker.wanted]
+        return [worker.pod for worker in self._workers.values() if worker.phase < Phase.TERMINATED and worker.desired]
 
     def static_pods(self) -> Sequence[Pod]:
         """Return the static pods to represent in the API: a predecessor that still runs, else the desired pod."""
@@ -148,11 +148,11 @@ class PodWorkers:
             return
         for runtime_pod in observed:
             uid = runtime_pod.uid
-            if uid in self._workers or self._desired.wants(uid) or not uid:
+            if uid in self._workers or self._desired.contains(uid) or not uid:
                 continue
             ORPHANS.inc()
             worker = self._start(_orphan(runtime_pod), static=True)
-            worker.wanted = False
+            worker.desired = False
             worker.terminate(Termination(KillReason.ORPHANED))
 
     def known_uids(self) -> frozenset[str]:
@@ -277,7 +277,7 @@ class PodWorkers:
             if worker.termination is not None and worker.termination.reason is KillReason.ORPHANED:
                 kind, static = "runtime_only", "unknown"
             else:
-                kind, static = "desired" if worker.wanted else "orphan", "true" if worker.static else ""
+                kind, static = "desired" if worker.desired else "orphan", "true" if worker.static else ""
             if lifecycle := _LIFECYCLES.get(worker.phase):
                 counts[lifecycle, kind, static] += 1
         return counts
@@ -300,7 +300,7 @@ def _log_changes(source: str, changes: Sequence[Change]) -> None:
         pods.setdefault(message, []).append(change.pod.full_name)
     for message, names in pods.items():
         level = v_level(4 if message == "SyncLoop RECONCILE" else 2)
-        _log.log(level, message, extra={"source": source, "pods": names})
+        _log.log(level, message, extra={"source": source, "pods": names})  # wording: ok
 
 
 def _orphan(observed: RuntimePod) -> Pod:

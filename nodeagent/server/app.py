@@ -76,9 +76,9 @@ def build_app(routes: Iterable[Route], *, access: Access | None, debugging: bool
         served = _as_served(route, read_only=read_only, debugging=debugging)
         if served is None or served.path in refused:
             continue
-        if served.refusal:
+        if served.rejection:
             refused.add(served.path)
-        method = "*" if served.refusal else served.method
+        method = "*" if served.rejection else served.method
         by_route[app.router.add_route(method, served.path, _handler(served))] = served
     return app
 
@@ -107,13 +107,13 @@ def _as_served(route: Route, *, read_only: bool, debugging: bool) -> Route | Non
         return None if read_only else route
     if debugging and not read_only:
         return route
-    return None if route.exposure is Exposure.DEBUG_HIDDEN else replace(route, refusal=DEBUG_DISABLED)
+    return None if route.exposure is Exposure.DEBUG_HIDDEN else replace(route, rejection=DEBUG_DISABLED)
 
 
 def _handler(route: Route) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
-        if route.refusal:
-            return web.Response(status=405, text=route.refusal + "\n")
+        if route.rejection:
+            return web.Response(status=405, text=route.rejection + "\n")
         try:
             answer = await route.handler(request)
         except NodeAgentError as error:

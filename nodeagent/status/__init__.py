@@ -1,1 +1,1 @@
-"""From what was observed to what the API shows: status generation, patches, mirror pods."""
+"""Pod status: generate statuses from runtime state and sync them to the API server."""

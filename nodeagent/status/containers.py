@@ -1,4 +1,4 @@
-"""The reported state of each container. Pure. spec: facts on container statuses."""
+"""Generate container statuses. No I/O. spec: facts on container statuses."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ MAX_MESSAGES_BYTES = 12288
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodPicture:
-    """What the statuses of one pod's containers are made from."""
+class ContainerStatusInputs:
+    """Inputs of the container statuses of one pod."""
 
     runtime: RuntimePod | None
     before: Mapping[str, ContainerStatus]
-    """What was reported last, by container name."""
+    """The previous statuses, by container name."""
     waiting: Mapping[str, WaitingReason]
-    """Why containers do not run, by container name."""
+    """Waiting reasons, by container name."""
     probes: ProbeLookup
     runtime_name: str
     has_init: bool
     ended: bool
-    """Nothing of the pod runs any more."""
+    """True if no container of the pod is running any more."""
     due: Collection[str]
-    """Names of the containers whose turn to start has come: of these nothing is left only if it was lost."""
+    """Names of the containers that were due to start; one of these that is missing in the runtime was lost."""
 
 
 def container_statuses(
-    kind: ContainerKind, containers: Iterable[Container], picture: PodPicture
+    kind: ContainerKind, containers: Iterable[Container], inputs: ContainerStatusInputs
 ) -> list[ContainerStatus]:
     """Return the status of each of *containers*, in their order."""
-    return [_status(kind, container, picture) for container in containers]
+    return [_status(kind, container, inputs) for container in containers]
 
 
-def _status(kind: ContainerKind, container: Container, picture: PodPicture) -> ContainerStatus:
-    known = picture.runtime.containers if picture.runtime else ()
+def _status(kind: ContainerKind, container: Container, inputs: ContainerStatusInputs) -> ContainerStatus:
+    known = inputs.runtime.containers if inputs.runtime else ()
     runs = [c for c in known if c.name == container.name and not c.start_interrupted]
     if not runs:
-        return _never_seen(container, picture)
-    before, waiting = picture.before.get(container.name), picture.waiting.get(container.name)
-    runtime_name = picture.runtime_name
+        return _status_without_runtime(container, inputs)
+    before, waiting = inputs.before.get(container.name), inputs.waiting.get(container.name)
+    runtime_name = inputs.runtime_name
     newest = runs[0]
     state = _state(newest, runtime_name)
     if newest.state is ContainerState.UNKNOWN and before is not None:
@@ -64,21 +64,21 @@ def _status(kind: ContainerKind, container: Container, picture: PodPicture) -> C
     last = _state(runs[1], runtime_name) if len(runs) > 1 else (before.last_state if before else api.ContainerState())
     if last.terminated is None:
         last = before.last_state if before is not None else api.ContainerState()
-    if state.terminated is not None and _told_of(last) == _told_of(state):
-        last = api.ContainerState()  # it waited to be started again, and never will be
+    if state.terminated is not None and _container_id_of(last) == _container_id_of(state):
+        last = api.ContainerState()  # It waited for a restart that will not happen.
     restarts = _restart_count(newest, before)
     initialized = _initialized(kind, container, newest)
-    if waiting is not None and state.running is None and not picture.ended and not initialized:
+    if waiting is not None and state.running is None and not inputs.ended and not initialized:
         if state.terminated is not None:
             last = state
         state = api.ContainerState(waiting=api.ContainerStateWaiting(reason=waiting.reason, message=waiting.message))
     running = newest.state is ContainerState.RUNNING
-    started = running and _started(container, newest, picture.probes)
+    started = running and _started(container, newest, inputs.probes)
     return ContainerStatus(
         name=container.name,
         state=state,
         last_state=last,
-        ready=initialized or (started and _ready(kind, container, newest, picture.probes)),
+        ready=initialized or (started and _ready(kind, container, newest, inputs.probes)),
         restart_count=restarts,
         image=newest.image or container.image,
         image_id=newest.image_ref,
@@ -88,19 +88,19 @@ def _status(kind: ContainerKind, container: Container, picture: PodPicture) -> C
 
 
 def _unknown_state(before: ContainerStatus, container_id: str) -> api.ContainerState | None:
-    """Return how a container that the runtime can tell nothing of is shown: as ended, if it ran.
+    """Return the state of a container that is unknown to the runtime: terminated, if it was running.
 
-    A pod that is never to be restarted would run it twice if it counted as one that waits.
+    If it were reported as waiting, a pod with restart policy Never would run it twice.
     """
     if before.container_id != container_id or before.state.waiting is not None:
         return None
     if before.state.running is None:
         return before.state
-    return api.ContainerState(terminated=_lost(container_id, ended=True))
+    return api.ContainerState(terminated=_lost_termination(container_id, ended=True))
 
 
-def _lost(container_id: object, *, ended: bool) -> api.ContainerStateTerminated:
-    """Return the end of a container that nobody saw end."""
+def _lost_termination(container_id: object, *, ended: bool) -> api.ContainerStateTerminated:
+    """Return the terminated state of a container whose exit was not observed."""
     return api.ContainerStateTerminated(
         exit_code=LOST_EXIT_CODE,
         reason="ContainerStatusUnknown",
@@ -111,13 +111,13 @@ def _lost(container_id: object, *, ended: bool) -> api.ContainerStateTerminated:
     )
 
 
-def _never_seen(container: Container, picture: PodPicture) -> ContainerStatus:
-    """Return the status of a container that the runtime does not know."""
-    before, waiting, ended = picture.before.get(container.name), picture.waiting.get(container.name), picture.ended
+def _status_without_runtime(container: Container, inputs: ContainerStatusInputs) -> ContainerStatus:
+    """Return the status of a container that does not exist in the runtime."""
+    before, waiting, ended = inputs.before.get(container.name), inputs.waiting.get(container.name), inputs.ended
     if before is not None and before.state.terminated is not None:
         return before
-    if before is not None and (before.state.running is not None or (ended and container.name in picture.due)):
-        lost = _lost(before.container_id, ended=ended)
+    if before is not None and (before.state.running is not None or (ended and container.name in inputs.due)):
+        lost = _lost_termination(before.container_id, ended=ended)
         if ended:
             return ContainerStatus(
                 name=container.name,
@@ -131,7 +131,7 @@ def _never_seen(container: Container, picture: PodPicture) -> ContainerStatus:
             )
         return ContainerStatus(
             name=container.name,
-            state=_waiting_state(waiting, initializing=picture.has_init),
+            state=_waiting_state(waiting, initializing=inputs.has_init),
             last_state=api.ContainerState(terminated=lost),
             restart_count=before.restart_count + 1,
             image=container.image,
@@ -139,7 +139,7 @@ def _never_seen(container: Container, picture: PodPicture) -> ContainerStatus:
         )
     return ContainerStatus(
         name=container.name,
-        state=_waiting_state(waiting, initializing=picture.has_init),
+        state=_waiting_state(waiting, initializing=inputs.has_init),
         last_state=before.last_state if before is not None else api.ContainerState(),
         restart_count=before.restart_count if before is not None else 0,
         image=container.image,
@@ -148,7 +148,7 @@ def _never_seen(container: Container, picture: PodPicture) -> ContainerStatus:
 
 
 def containers_due(pod: api.Pod, runtime: RuntimePod | None, before: Mapping[str, ContainerStatus]) -> frozenset[str]:
-    """Return the names of the containers whose turn to start has come: init containers one by one, then the others."""
+    """Return the names of the containers due to start: init containers one after the other, then the others."""
 
     def began(name: str) -> bool:
         status = before.get(name)
@@ -157,14 +157,14 @@ def containers_due(pod: api.Pod, runtime: RuntimePod | None, before: Mapping[str
 
     init = pod.spec.init_containers or ()
     regular = {container.name for container in pod.spec.containers}
-    if not init or any(map(began, regular)) or _has_passed(init[-1], runtime, before.get(init[-1].name)):
+    if not init or any(map(began, regular)) or _init_completed(init[-1], runtime, before.get(init[-1].name)):
         return frozenset({*regular, *(container.name for container in init)})
-    reached = max((place for place, container in enumerate(init) if began(container.name)), default=0)
-    return frozenset(container.name for container in init[: reached + 1])
+    current = max((index for index, container in enumerate(init) if began(container.name)), default=0)
+    return frozenset(container.name for container in init[: current + 1])
 
 
-def _has_passed(container: Container, runtime: RuntimePod | None, before: ContainerStatus | None) -> bool:
-    """Tell whether what follows an init container has been let start."""
+def _init_completed(container: Container, runtime: RuntimePod | None, before: ContainerStatus | None) -> bool:
+    """Return whether the containers after an init container were allowed to start."""
     if container.restartable_init:
         return before is not None and before.started is True
     ends = [] if before is None else [before.state.terminated, before.last_state.terminated]
@@ -174,8 +174,8 @@ def _has_passed(container: Container, runtime: RuntimePod | None, before: Contai
     )
 
 
-def _told_of(state: api.ContainerState) -> str:
-    """Return which container a state of having ended is about."""
+def _container_id_of(state: api.ContainerState) -> str:
+    """Return the container ID of a terminated state."""
     return state.terminated.container_id if state.terminated is not None else ""
 
 
@@ -205,12 +205,12 @@ def _state(run: RuntimeContainerStatus, runtime_name: str) -> api.ContainerState
 
 
 def _time(nanoseconds: int) -> datetime | None:
-    """Return whole seconds, as the API keeps them."""
+    """Return the time in seconds, the API's resolution."""
     return datetime.fromtimestamp(nanoseconds // 1_000_000_000, UTC) if nanoseconds > 0 else None
 
 
 def _restart_count(newest: RuntimeContainerStatus, before: ContainerStatus | None) -> int:
-    """Return the count that the container carries; it never goes back."""
+    """Return the restart count from the container's annotation; it never decreases."""
     try:
         count = int(newest.annotations.get(ANNOTATION_RESTART_COUNT, newest.attempt))
     except ValueError:
@@ -225,13 +225,13 @@ def _started(container: Container, newest: RuntimeContainerStatus, probes: Probe
 
 
 def _initialized(kind: ContainerKind, container: Container, newest: RuntimeContainerStatus) -> bool:
-    """Return whether an ordinary init container has done its work."""
-    ordinary = kind is ContainerKind.INIT and not container.restartable_init
-    return ordinary and newest.state is ContainerState.EXITED and newest.exit_code == 0
+    """Return whether a regular init container has completed."""
+    regular = kind is ContainerKind.INIT and not container.restartable_init
+    return regular and newest.state is ContainerState.EXITED and newest.exit_code == 0
 
 
 def _ready(kind: ContainerKind, container: Container, newest: RuntimeContainerStatus, probes: ProbeLookup) -> bool:
-    """Return whether a container that has started is ready to serve."""
+    """Return whether a started container is ready."""
     if kind is ContainerKind.EPHEMERAL or (kind is ContainerKind.INIT and not container.restartable_init):
         return False
     result = probes(newest.id, ProbeKind.READINESS)
@@ -241,11 +241,11 @@ def _ready(kind: ContainerKind, container: Container, newest: RuntimeContainerSt
 
 
 def share_messages(*groups: list[ContainerStatus]) -> Sequence[list[ContainerStatus]]:
-    """Return *groups* with their termination messages cut so that all of a pod fit into 12 KiB, last states apart."""
-    speaking = sum(any(_message(state) for state in (s.state, s.last_state)) for group in groups for s in group)
-    if not speaking:
+    """Return *groups* with termination messages truncated to 12 KiB in total per pod."""
+    message_count = sum(any(_message(state) for state in (s.state, s.last_state)) for group in groups for s in group)
+    if not message_count:
         return groups
-    limit = MAX_MESSAGES_BYTES // speaking
+    limit = MAX_MESSAGES_BYTES // message_count
     return [[_with_messages_within(limit, status) for status in group] for group in groups]
 
 
@@ -256,9 +256,9 @@ def _message(state: api.ContainerState) -> str:
 def _with_messages_within(limit: int, status: ContainerStatus) -> ContainerStatus:
     states = {}
     for name, state in (("state", status.state), ("last_state", status.last_state)):
-        told = _message(state).encode()
-        if state.terminated is not None and len(told) > limit:
-            shorter = msgspec.structs.replace(state.terminated, message=told[:limit].decode(errors="ignore"))
+        reported = _message(state).encode()
+        if state.terminated is not None and len(reported) > limit:
+            shorter = msgspec.structs.replace(state.terminated, message=reported[:limit].decode(errors="ignore"))
             states[name] = api.ContainerState(terminated=shorter)
     return msgspec.structs.replace(status, **states) if states else status
 

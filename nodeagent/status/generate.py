@@ -1,4 +1,4 @@
-"""From what the runtime shows of a pod to its reported status. Pure."""
+"""Generate the status of a pod from its runtime state. No I/O."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nodeagent.model.pod import (
 )
 from nodeagent.model.qos import qos_class
 from nodeagent.status.containers import (
-    PodPicture,
+    ContainerStatusInputs,
     ProbeLookup,
     by_name,
     container_statuses,
@@ -35,89 +35,89 @@ DISRUPTION_TARGET = "DisruptionTarget"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
-    """Everything that a status is made from, besides the pod."""
+class PodStatusInputs:
+    """Inputs of the pod status, besides the pod."""
 
     runtime: RuntimePod | None
     before: PodStatus
-    """What was reported last."""
+    """The previously generated status."""
     waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
     ended: bool = False
     failed: tuple[str, str] | None = None
-    """Reason and message of a pod that the node ended or refused."""
+    """Reason and message of a pod that the node terminated or rejected."""
     disrupted: str = ""
-    """What DisruptionTarget is to say; empty without that condition (spec: gate.PodDisruptionConditions)."""
+    """Message of the condition DisruptionTarget; empty for none (spec: gate.PodDisruptionConditions)."""
     blocked: tuple[str, str] | None = None
-    """Reason and message of a pod that may not run now."""
+    """Reason and message of a pod that must not run now."""
     static: bool = False
     now: datetime
     host_ips: Sequence[str] = ()
     runtime_name: str = "containerd"
     probes: ProbeLookup = lambda _id, _kind: None
     note: str = ""
-    """What has kept the pod from being ready for long; added to the message of its conditions."""
+    """Cause of a long wait, appended to the message of the conditions Ready and ContainersReady."""
     sandbox_condition: bool = True
     """Report PodReadyToStartContainers (spec: gate.PodReadyToStartContainersCondition)."""
 
 
-def generate_status(pod: Pod, seen: Observation) -> PodStatus:
+def generate_status(pod: Pod, inputs: PodStatusInputs) -> PodStatus:
     """Return the status of *pod*.
 
-    A final phase is kept for ever. It is the worker's sign to end what still runs: see :func:`presentable`.
+    A terminal phase never changes. The worker then terminates remaining containers, see :func:`presentable`.
     """
-    spec, before = pod.spec, seen.before
+    spec, before = pod.spec, inputs.before
     old = by_name([*(before.init_container_statuses or ()), *(before.container_statuses or ()),
                    *(before.ephemeral_container_statuses or ())])  # fmt: skip
-    ended = seen.ended or before.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
-    picture = PodPicture(
-        runtime=seen.runtime,
+    ended = inputs.ended or before.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
+    container_inputs = ContainerStatusInputs(
+        runtime=inputs.runtime,
         before=old,
-        waiting=seen.waiting,
-        probes=seen.probes,
-        runtime_name=seen.runtime_name,
+        waiting=inputs.waiting,
+        probes=inputs.probes,
+        runtime_name=inputs.runtime_name,
         has_init=bool(spec.init_containers),
         ended=ended,
-        due=containers_due(pod, seen.runtime, old) if ended else frozenset(),
+        due=containers_due(pod, inputs.runtime, old) if ended else frozenset(),
     )
-    if seen.failed is not None and seen.runtime is None and not old:
-        init, regular, ephemeral = [], [], []  # refused: nothing was ever tried
+    if inputs.failed is not None and inputs.runtime is None and not old:
+        init, regular, ephemeral = [], [], []  # Rejected: no container was ever created.
     else:
-        init = container_statuses(ContainerKind.INIT, spec.init_containers or (), picture)
-        regular = container_statuses(ContainerKind.REGULAR, spec.containers, picture)
+        init = container_statuses(ContainerKind.INIT, spec.init_containers or (), container_inputs)
+        regular = container_statuses(ContainerKind.REGULAR, spec.containers, container_inputs)
         regular.sort(key=lambda status: status.name)
-        ephemeral = container_statuses(ContainerKind.EPHEMERAL, spec.ephemeral_containers or (), picture)
+        ephemeral = container_statuses(ContainerKind.EPHEMERAL, spec.ephemeral_containers or (), container_inputs)
         init, regular, ephemeral = share_messages(init, regular, ephemeral)
-    alive = seen.runtime is not None and seen.runtime.alive
-    computed = _phase(pod, init, regular, ended=seen.ended and not seen.static)
-    phase, reason, message = _settled(computed, seen, alive)
-    host_ips = [PodIp(ip=ip) for ip in seen.host_ips] or None
-    ips = _pod_ips(pod, seen)
+    alive = inputs.runtime is not None and inputs.runtime.alive
+    computed = _phase(pod, init, regular, ended=inputs.ended and not inputs.static)
+    phase, reason, message = _final_phase(computed, inputs, alive)
+    host_ips = [PodIp(ip=ip) for ip in inputs.host_ips] or None
+    ips = _pod_ips(pod, inputs)
     status = PodStatus(
         phase=phase,
         reason=reason,
         message=message,
-        host_ip=seen.host_ips[0] if seen.host_ips else before.host_ip,
+        host_ip=inputs.host_ips[0] if inputs.host_ips else before.host_ip,
         host_ips=host_ips or before.host_ips,
         pod_ip=ips[0] if ips else "",
         pod_ips=[PodIp(ip=ip) for ip in ips] or None,
-        start_time=before.start_time or seen.now.replace(microsecond=0),
+        start_time=before.start_time or inputs.now.replace(microsecond=0),
         init_container_statuses=init or None,
         container_statuses=regular or None,
         ephemeral_container_statuses=ephemeral or None,
         qos_class=before.qos_class or qos_class(pod),
         nominated_node_name=before.nominated_node_name,
     )
-    conditions = _conditions(pod, status, seen)
-    return msgspec.structs.replace(status, conditions=_with_times(conditions, before.conditions, seen.now))
+    conditions = _conditions(pod, status, inputs)
+    return msgspec.structs.replace(status, conditions=_with_transition_times(conditions, before.conditions, inputs.now))
 
 
 def presentable(status: PodStatus, before: PodStatus, runtime: RuntimePod | None) -> PodStatus:
-    """Return *status* as others may see it: without a final phase while a container, such as a sidecar, may still run.
+    """Return *status* as reported to the API: without a terminal phase while a container may still be running.
 
-    A pod that counts as finished is replaced, and what it holds is given away.
+    Controllers replace a finished pod, and the scheduler reassigns its resources.
     """
-    final = (PodPhase.SUCCEEDED, PodPhase.FAILED)
-    if status.phase not in final or before.phase in final or runtime is None:
+    terminal = (PodPhase.SUCCEEDED, PodPhase.FAILED)
+    if status.phase not in terminal or before.phase in terminal or runtime is None:
         return status
     if not any(c.state in (ContainerState.RUNNING, ContainerState.UNKNOWN) for c in runtime.containers):
         return status
@@ -127,7 +127,7 @@ def presentable(status: PodStatus, before: PodStatus, runtime: RuntimePod | None
 
 
 def resumed(status: PodStatus, shown: PodStatus) -> PodStatus:
-    """Return *status* with the times that *shown*, told by an earlier run of the agent, has of what is still so."""
+    """Return *status* with the start and transition times of *shown*, reported before a restart of the agent."""
     times = {(c.type, c.status): c.last_transition_time for c in shown.conditions or () if c.last_transition_time}
     conditions = [
         msgspec.structs.replace(c, last_transition_time=times.get((c.type, c.status), c.last_transition_time))
@@ -141,7 +141,7 @@ def resumed(status: PodStatus, shown: PodStatus) -> PodStatus:
 
 
 def _phase(pod: Pod, init: Sequence[ContainerStatus], regular: Sequence[ContainerStatus], *, ended: bool) -> PodPhase:
-    """Return the phase that container states amount to, in the order of the field's table."""
+    """Return the phase that follows from the container states, with the kubelet's precedence."""
     policy = pod.spec.restart_policy
     sidecars = {c.name for c in pod.spec.init_containers or () if c.restartable_init}
     initializing = False
@@ -160,13 +160,13 @@ def _phase(pod: Pod, init: Sequence[ContainerStatus], regular: Sequence[Containe
     stopped = [s.state.terminated for s in regular if s.state.terminated is not None]
     fresh = sum(1 for s in regular if s.state.waiting is not None and s.last_state.terminated is None)
     restarting = len(regular) - running - len(stopped) - fresh
-    began = running or stopped or restarting
-    if (initializing and not began) or fresh:
-        return PodPhase.PENDING if not ended else _ended(regular, stopped)
+    has_started = running or stopped or restarting
+    if (initializing and not has_started) or fresh:
+        return PodPhase.PENDING if not ended else _terminated_phase(regular, stopped)
     if running:
         return PodPhase.RUNNING
     if ended:
-        return _ended(regular, stopped)
+        return _terminated_phase(regular, stopped)
     if stopped or restarting:
         if policy == RestartPolicy.ALWAYS or restarting:
             return PodPhase.RUNNING
@@ -176,33 +176,33 @@ def _phase(pod: Pod, init: Sequence[ContainerStatus], regular: Sequence[Containe
     return PodPhase.PENDING
 
 
-def _ended(regular: Sequence[ContainerStatus], stopped: Sequence[object]) -> PodPhase:
+def _terminated_phase(regular: Sequence[ContainerStatus], stopped: Sequence[object]) -> PodPhase:
     good = regular and all(s.state.terminated is not None and s.state.terminated.exit_code == 0 for s in regular)
     return PodPhase.SUCCEEDED if good and stopped else PodPhase.FAILED
 
 
-def _settled(computed: PodPhase, seen: Observation, alive: bool) -> tuple[str, str, str]:
-    """Return phase, reason and message with what must not be forgotten or told too early."""
-    before = seen.before
+def _final_phase(computed: PodPhase, inputs: PodStatusInputs, alive: bool) -> tuple[str, str, str]:
+    """Return phase, reason and message; terminal phases are kept, and not reported too early."""
+    before = inputs.before
     if before.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED):
         return before.phase, before.reason, before.message
-    if seen.failed is not None:
-        reason, message = seen.failed
-        # the control plane never sees a finished pod with live containers
+    if inputs.failed is not None:
+        reason, message = inputs.failed
+        # The control plane must never see a finished pod with running containers.
         return (PodPhase.FAILED if not alive else (before.phase or PodPhase.PENDING)), reason, message
-    if seen.blocked is not None and computed not in (PodPhase.SUCCEEDED, PodPhase.FAILED):
-        return PodPhase.PENDING, *seen.blocked
+    if inputs.blocked is not None and computed not in (PodPhase.SUCCEEDED, PodPhase.FAILED):
+        return PodPhase.PENDING, *inputs.blocked
     return computed, "", ""
 
 
-def _pod_ips(pod: Pod, seen: Observation) -> Sequence[str]:
+def _pod_ips(pod: Pod, inputs: PodStatusInputs) -> Sequence[str]:
     if pod.spec.host_network:
-        return seen.host_ips
-    if seen.runtime is not None and seen.runtime.ips:
-        return seen.runtime.ips
+        return inputs.host_ips
+    if inputs.runtime is not None and inputs.runtime.ips:
+        return inputs.runtime.ips
     return (
-        [ip.ip for ip in seen.before.pod_ips or ()]
-        if seen.ended or seen.before.phase in ("Succeeded", "Failed")
+        [ip.ip for ip in inputs.before.pod_ips or ()]
+        if inputs.ended or inputs.before.phase in ("Succeeded", "Failed")
         else ()
     )
 
@@ -210,24 +210,28 @@ def _pod_ips(pod: Pod, seen: Observation) -> Sequence[str]:
 # --- conditions -----------------------------------------------------------------------------------------------
 
 
-def _conditions(pod: Pod, status: PodStatus, seen: Observation) -> list[PodCondition]:
-    ready_containers = _containers_ready(pod, status, seen.note)
+def _conditions(pod: Pod, status: PodStatus, inputs: PodStatusInputs) -> list[PodCondition]:
+    ready_containers = _containers_ready(pod, status, inputs.note)
     conditions = [
         _initialized(pod, status),
-        _ready(pod, ready_containers, seen.before),
+        _ready(pod, ready_containers, inputs.before),
         ready_containers,
         PodCondition(type="PodScheduled", status="True"),
     ]
-    if seen.sandbox_condition:
-        conditions.insert(0, PodCondition(type="PodReadyToStartContainers", status=_bool(_sandbox_ready(pod, seen))))
-    if seen.disrupted and seen.failed is not None and seen.before.phase not in (PodPhase.SUCCEEDED, PodPhase.FAILED):
+    if inputs.sandbox_condition:
+        conditions.insert(0, PodCondition(type="PodReadyToStartContainers", status=_bool(_sandbox_ready(pod, inputs))))
+    if (
+        inputs.disrupted
+        and inputs.failed is not None
+        and inputs.before.phase not in (PodPhase.SUCCEEDED, PodPhase.FAILED)
+    ):
         reason = f"TerminationBy{identity.current().component.capitalize()}"
-        conditions.append(PodCondition(type=DISRUPTION_TARGET, status="True", reason=reason, message=seen.disrupted))
+        conditions.append(PodCondition(type=DISRUPTION_TARGET, status="True", reason=reason, message=inputs.disrupted))
     return conditions
 
 
-def _sandbox_ready(pod: Pod, seen: Observation) -> bool:
-    runtime = seen.runtime
+def _sandbox_ready(pod: Pod, inputs: PodStatusInputs) -> bool:
+    runtime = inputs.runtime
     if runtime is None or not runtime.sandboxes or not runtime.sandboxes[0].ready:
         return False
     newest = runtime.sandboxes[0]
@@ -238,19 +242,21 @@ def _initialized(pod: Pod, status: PodStatus) -> PodCondition:
     if status.phase == PodPhase.SUCCEEDED:
         return PodCondition(type="Initialized", status="True", reason="PodCompleted")
     sidecars = {c.name for c in pod.spec.init_containers or () if c.restartable_init}
-    open_ = [s.name for s in status.init_container_statuses or () if not (s.started if s.name in sidecars else s.ready)]
-    began = any(
+    incomplete = [
+        s.name for s in status.init_container_statuses or () if not (s.started if s.name in sidecars else s.ready)
+    ]
+    has_started = any(
         s.state.running or s.state.terminated or s.last_state.terminated for s in status.container_statuses or ()
     )
     if pod.spec.init_containers and not status.init_container_statuses:
         return PodCondition(type="Initialized", status="False", reason="UnknownContainerStatuses")
-    if not open_ or began:
+    if not incomplete or has_started:
         return PodCondition(type="Initialized", status="True")
     return PodCondition(
         type="Initialized",
         status="False",
         reason="ContainersNotInitialized",
-        message=f"containers with incomplete status: [{' '.join(open_)}]",
+        message=f"containers with incomplete status: [{' '.join(incomplete)}]",
     )
 
 
@@ -295,17 +301,17 @@ def _ready(pod: Pod, containers_ready: PodCondition, before: PodStatus) -> PodCo
     return PodCondition(type="Ready", status="True")
 
 
-def _with_times(
+def _with_transition_times(
     conditions: Sequence[PodCondition], before: Sequence[PodCondition] | None, now: datetime
 ) -> list[PodCondition]:
-    """Give each condition its transition time and keep the conditions that others own."""
+    """Return the conditions with transition times, and the conditions owned by other components."""
     old = {condition.type: condition for condition in before or ()}
     result = []
     for condition in conditions:
         previous = old.pop(condition.type, None)
         same = previous is not None and previous.status == condition.status and previous.last_transition_time
-        moment = previous.last_transition_time if same and previous else now.replace(microsecond=0)
-        result.append(msgspec.structs.replace(condition, last_transition_time=moment))
+        transition_time = previous.last_transition_time if same and previous else now.replace(microsecond=0)
+        result.append(msgspec.structs.replace(condition, last_transition_time=transition_time))
     return [*result, *old.values()]
 
 

@@ -1,4 +1,4 @@
-"""Keeps the status of each pod and brings it to the API server."""
+"""Pod status manager: cache pod statuses and sync them to the API server."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import msgspec
 
 from nodeagent.base.aio import Backoff, Clock, TaskOwner
 from nodeagent.base.gates import FeatureGates
+from nodeagent.base.logging import v_level
 from nodeagent.base.metrics import Histogram
 from nodeagent.contracts.api import PODS, Api
 from nodeagent.contracts.pods import WaitingReason
@@ -20,19 +21,20 @@ from nodeagent.contracts.runtime import RuntimePod
 from nodeagent.errors import ApiError, ApiNotFound
 from nodeagent.model.pod import Pod, PodPhase, PodStatus
 from nodeagent.pluginmanager import PluginManager
-from nodeagent.status.generate import DISRUPTION_TARGET, Observation, generate_status, presentable, resumed
+from nodeagent.status.generate import DISRUPTION_TARGET, PodStatusInputs, generate_status, presentable, resumed
 from nodeagent.status.patch import status_patch
 
 _log = logging.getLogger(__name__)
 
 PARALLEL_SENDS = 8
 RETRY_SECONDS = 10.0
-"""The longest pause before a status is sent again that the API server did not accept."""
-DOUBT_SECONDS = 10.0
-"""How long the API may show something else than what was sent: the news of a change may be on its way still."""
+"""Maximum back-off before a failed status update is retried."""
+OVERWRITE_CHECK_SECONDS = 10.0
+"""Time for the watch to deliver a sent status before the API's status is considered overwritten."""
 SYNC_DURATION = Histogram(
     "pod_status_sync_duration_seconds",
-    "From a change of a pod's status until the API had it.",
+    "Duration in seconds to sync a pod status update. Measures time from detection of a change to pod status until the "
+    "API is successfully updated for that pod, even if multiple intevening changes to pod status occur.",
     bounds=(0.010, 0.050, 0.100, 0.500, 1, 5, 10, 20, 30, 45, 60),
 )
 OWNED_CONDITIONS = frozenset({"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"})
@@ -43,31 +45,31 @@ class _Entry:
     pod: Pod
     status: PodStatus
     sent: PodStatus
-    """What the API server has, as far as is known."""
+    """The last status that the API server is known to have."""
     waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
     ended: bool = False
     failed: tuple[str, str] | None = None
     disrupted: str = ""
     terminated: bool = False
-    announced: PodStatus | None = None
+    notified: PodStatus | None = None
     changed_at: float | None = None
-    """When the first change came that is not sent yet."""
+    """Monotonic time of the first unsent change."""
     static: bool = False
     backoff: Backoff = field(default_factory=lambda: Backoff(0.5, RETRY_SECONDS))
 
 
 class StatusManager:
-    """Generates, keeps and sends pod statuses (:class:`~nodeagent.contracts.observe.StatusReporter`).
+    """Generates, caches and sends pod statuses; implements :class:`~nodeagent.contracts.observe.StatusReporter`.
 
-    A status is sent as a patch, only when something changed, and never twice at once for one pod; while the API server
-    is away the newest one waits.
+    A status is sent as a patch if it has changed, never concurrently for one pod. While the API server is unavailable,
+    only the latest status is retained.
 
     :param api: returns the client, ``None`` in standalone mode.
     :param mirror_of: returns the mirror pod of a static pod, if there is one.
-    :param gates: ``PodReadyToStartContainersCondition`` and ``PodDisruptionConditions`` switch the conditions of their
+    :param gates: ``PodReadyToStartContainersCondition`` and ``PodDisruptionConditions`` enable the conditions of these
         names.
-    :param wake: has the worker of a pod look again.
-    :param note: returns what has kept a pod, given with its last status, from being ready for long.
+    :param trigger_sync: callback that triggers a sync of a pod.
+    :param note: returns the cause if a pod has not been ready for long, else an empty text.
     """
 
     def __init__(
@@ -82,7 +84,7 @@ class StatusManager:
         is_static: Callable[[Pod], bool],
         mirror_of: Callable[[Pod], Pod | None],
         gates: FeatureGates,
-        wake: Callable[[str], None] = lambda _: None,
+        trigger_sync: Callable[[str], None] = lambda _: None,
         note: Callable[[Pod], str] = lambda _: "",
     ) -> None:
         self._api, self._clock, self._plugins = api, clock, plugins
@@ -90,17 +92,17 @@ class StatusManager:
         self._is_static, self._mirror_of = is_static, mirror_of
         self._sandbox_condition = gates.enabled("PodReadyToStartContainersCondition")
         self._disruption_condition = gates.enabled("PodDisruptionConditions")
-        self._wake, self._note = wake, note
+        self._trigger_sync, self._note = trigger_sync, note
         self._entries: dict[str, _Entry] = {}
         self._dirty: dict[str, None] = {}
         self._busy: set[str] = set()
         self._failing: set[str] = set()
-        """UIDs of pods whose status is sent again after a pause."""
-        self._doubted: dict[str, bool] = {}
-        """UIDs of pods of which the API shows something else than was sent; true once somebody looks after it."""
+        """UIDs of pods whose status update is waiting for a retry."""
+        self._overwrite_checks: dict[str, bool] = {}
+        """UIDs of pods whose status in the API differs from the sent one; true once the check has been scheduled."""
         self._woken = asyncio.Event()
         self._idle = asyncio.Event()
-        self._away = False
+        self._unavailable = False
 
     # --- StatusReporter -------------------------------------------------------------------------------------
 
@@ -115,11 +117,11 @@ class StatusManager:
         disrupted: str = "",
         blocked: tuple[str, str] | None = None,
     ) -> PodStatus:
-        """Generate, keep and send; see :class:`~nodeagent.contracts.observe.StatusReporter`."""
+        """Generate, cache and send a status; see :class:`~nodeagent.contracts.observe.StatusReporter`."""
         entry = self._entries.get(pod.uid)
         if entry is None:
             entry = _Entry(pod, pod.status, pod.status, static=self._is_static(pod))
-            entry.sent = self._seen_by_api(entry).status
+            entry.sent = self._api_object(entry).status
             entry.status = resumed(entry.status, entry.sent)
             self._entries[pod.uid] = entry
         entry.pod = pod
@@ -131,11 +133,11 @@ class StatusManager:
             entry.disrupted = entry.disrupted or disrupted
         status = generate_status(
             pod,
-            Observation(
+            PodStatusInputs(
                 runtime=observed,
-                before=_with_foreign_conditions(
+                before=_with_external_conditions(
                     entry.status,
-                    self._seen_by_api(entry).status,
+                    self._api_object(entry).status,
                     OWNED_CONDITIONS | {DISRUPTION_TARGET} if entry.disrupted else OWNED_CONDITIONS,
                 ),
                 waiting=entry.waiting,
@@ -152,33 +154,33 @@ class StatusManager:
                 sandbox_condition=self._sandbox_condition,
             ),
         )
-        told = presentable(status, entry.status, observed)
-        if told != entry.status or told != entry.sent:
-            entry.status = told
+        reported = presentable(status, entry.status, observed)
+        if reported != entry.status or reported != entry.sent:
+            entry.status = reported
             if entry.changed_at is None:
                 entry.changed_at = self._clock.now()
             self._mark(pod.uid)
         return status
 
-    def shown(self, pod: Pod) -> None:
-        """Have the pod looked at again when a readiness gate of it moved, or when what was sent is overwritten.
+    def record_api_status(self, pod: Pod) -> None:
+        """Trigger a sync if a readiness gate of the pod has changed, or if the sent status was overwritten.
 
-        The control plane does that: it takes the readiness from the pods of a node that it has lost.
+        The control plane overwrites it when it marks the pods of an unreachable node as not ready.
         """
         entry = self._entries.get(pod.uid)
         if entry is None:
             return
         entry.pod = pod
-        shown, used = _condition_states(self._seen_by_api(entry).status), _condition_states(entry.status)
+        shown, used = _condition_states(self._api_object(entry).status), _condition_states(entry.status)
         gates = [gate.condition_type for gate in pod.spec.readiness_gates or ()]
         if any(shown.get(gate) != used.get(gate) for gate in gates):
-            self._wake(pod.uid)
-        if self._overwritten(entry) and pod.uid not in self._doubted:
-            self._doubted[pod.uid] = False
+            self._trigger_sync(pod.uid)
+        if self._overwritten(entry) and pod.uid not in self._overwrite_checks:
+            self._overwrite_checks[pod.uid] = False
             self._woken.set()
 
     def terminated(self, pod: Pod) -> None:
-        """Note that the pod holds nothing; see :class:`~nodeagent.contracts.observe.StatusReporter`."""
+        """Record the release of all resources; see :class:`~nodeagent.contracts.observe.StatusReporter`."""
         entry = self._entries.get(pod.uid)
         if entry is not None:
             entry.pod = pod
@@ -195,7 +197,7 @@ class StatusManager:
         return entry.status if entry is not None else None
 
     def mirror_appeared(self, uid: str, mirror: Pod) -> None:
-        """Send the status of static pod *uid* to its new mirror pod, or go on where that of an earlier run ended."""
+        """Send the status of static pod *uid* to its new mirror pod, or resume the status from before a restart."""
         entry = self._entries.get(uid)
         if entry is not None:
             entry.sent = mirror.status
@@ -206,14 +208,14 @@ class StatusManager:
     # --- sending --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Send what changed until cancelled."""
+        """Send changed statuses until cancelled."""
         async with TaskOwner("status") as tasks:
             while True:
                 await self._woken.wait()
                 self._woken.clear()
-                for doubtful in [uid for uid, looked_after in self._doubted.items() if not looked_after]:
-                    self._doubted[doubtful] = True
-                    tasks.start(self._settle_doubt(doubtful), f"doubt about {doubtful}")
+                for uid_to_check in [uid for uid, scheduled in self._overwrite_checks.items() if not scheduled]:
+                    self._overwrite_checks[uid_to_check] = True
+                    tasks.start(self._check_overwrite(uid_to_check), f"overwrite check {uid_to_check}")
                 while self._dirty and len(self._busy) < PARALLEL_SENDS:
                     uid = next((uid for uid in self._dirty if uid not in self._busy), None)
                     if uid is None:
@@ -223,7 +225,7 @@ class StatusManager:
                     tasks.start(self._send_and_release(uid, tasks), uid)
 
     async def flush(self, timeout_seconds: float) -> None:
-        """Send everything that waits, within the limit."""
+        """Send all pending statuses within the time limit."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 while self._dirty or self._busy or self._failing:
@@ -231,7 +233,7 @@ class StatusManager:
                     await self._idle.wait()
         except TimeoutError:
             unsent = self._dirty.keys() | self._busy | self._failing
-            _log.warning("Pod statuses were not all sent", extra={"pods": len(unsent)})
+            _log.warning("Failed to send all pod statuses in time", extra={"pods": len(unsent)})
 
     def _mark(self, uid: str) -> None:
         self._dirty[uid] = None
@@ -239,7 +241,7 @@ class StatusManager:
 
     async def _send_and_release(self, uid: str, tasks: TaskOwner) -> None:
         try:
-            await self._announce(uid)
+            await self._notify_plugins(uid)
             await self._send(uid)
         except ApiError as error:
             self._failed(uid, error, tasks)
@@ -254,21 +256,22 @@ class StatusManager:
         self._failing.discard(uid)
         if (entry := self._entries.get(uid)) is not None:
             entry.backoff.reset()
-        if self._away:
-            self._away = False
-            _log.info("Pod statuses reach the API server again")
+        if self._unavailable:
+            self._unavailable = False
+            _log.info("Pod status updates recovered")
 
     def _failed(self, uid: str, error: ApiError, tasks: TaskOwner) -> None:
-        if not self._away:
-            self._away = True
-            _log.warning("Pod status not sent, trying again", extra={"uid": uid, "err": str(error)})
+        if not self._unavailable:
+            self._unavailable = True
+            pod = entry.pod.full_name if (entry := self._entries.get(uid)) else ""
+            _log.info("Failed to update status for pod", extra={"pod": pod, "podUID": uid, "err": str(error)})
         entry = self._entries.get(uid)
         if entry is not None and uid not in self._failing:
             self._failing.add(uid)
             tasks.start(self._send_again(uid, entry.backoff.next()), f"retry of {uid}")
 
     async def _send_again(self, uid: str, pause_seconds: float) -> None:
-        """Send the status of a pod after a pause, in which a newer one and those of other pods can be sent."""
+        """Retry after a back-off, during which newer statuses and those of other pods can be sent."""
         await self._clock.sleep(pause_seconds)
         if uid in self._failing:
             self._failing.discard(uid)
@@ -276,34 +279,34 @@ class StatusManager:
                 self._mark(uid)
         self._idle.set()
 
-    async def _settle_doubt(self, uid: str) -> None:
-        """Have a status sent again that the API still shows otherwise after a while."""
-        await self._clock.sleep(DOUBT_SECONDS)
+    async def _check_overwrite(self, uid: str) -> None:
+        """Send a status again if the API still has a different one after a delay."""
+        await self._clock.sleep(OVERWRITE_CHECK_SECONDS)
         while uid in self._busy:
-            await self._clock.sleep(DOUBT_SECONDS)
-        del self._doubted[uid]
+            await self._clock.sleep(OVERWRITE_CHECK_SECONDS)
+        del self._overwrite_checks[uid]
         entry = self._entries.get(uid)
         if entry is not None and self._overwritten(entry):
-            entry.sent = self._seen_by_api(entry).status
-            self._wake(uid)
+            entry.sent = self._api_object(entry).status
+            self._trigger_sync(uid)
 
     def _overwritten(self, entry: _Entry) -> bool:
-        """Whether the API shows a condition of ours otherwise than it was sent; what has ended stays as it is shown."""
-        status = self._seen_by_api(entry).status
+        """Return whether a condition owned by the agent differs in the API; terminal statuses are left unchanged."""
+        status = self._api_object(entry).status
         if status.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED):
             return False
         shown, sent = _condition_states(status), _condition_states(entry.sent)
         return any(shown.get(name) != sent[name] for name in sent.keys() & OWNED_CONDITIONS)
 
-    async def _announce(self, uid: str) -> None:
+    async def _notify_plugins(self, uid: str) -> None:
         entry = self._entries.get(uid)
         if (
             entry is None
-            or entry.announced == entry.status
+            or entry.notified == entry.status
             or not self._plugins.is_implemented("nodeagent_pod_status_changed")
         ):
             return
-        entry.announced = entry.status
+        entry.notified = entry.status
         await self._plugins.notify("nodeagent_pod_status_changed", pod=entry.pod, status=entry.status)
 
     async def _send(self, uid: str) -> None:
@@ -318,11 +321,14 @@ class StatusManager:
         patch = status_patch(target.uid, entry.sent, status)
         try:
             if patch is not None:
-                await api.patch(PODS, target.name, patch, target.namespace, subresource="status", answer=False)
+                await api.patch(PODS, target.name, patch, target.namespace, subresource="status", decode=False)
                 entry.sent = status
+                _log.log(
+                    v_level(3), "Status for pod updated successfully", extra={"pod": target.full_name, "podUID": uid}
+                )
                 if changed_at is not None:
                     SYNC_DURATION.observe(self._clock.now() - changed_at)
-            if self._may_leave(entry):
+            if self._can_delete(entry):
                 await api.delete(PODS, target.name, target.namespace, grace_seconds=0, uid=target.uid)
         except ApiNotFound:
             return
@@ -330,13 +336,15 @@ class StatusManager:
             if error.transient or error.code == 0 or error.code >= 500 or error.code == 429:
                 entry.changed_at = changed_at
                 raise
-            _log.error("Pod status refused", extra={"pod": entry.pod.full_name, "err": str(error)})
+            _log.info(
+                "Failed to update status for pod", extra={"pod": target.full_name, "podUID": uid, "err": str(error)}
+            )
             entry.sent = status
 
-    def _may_leave(self, entry: _Entry) -> bool:
+    def _can_delete(self, entry: _Entry) -> bool:
         return entry.terminated and not entry.static and entry.pod.metadata.deletion_timestamp is not None
 
-    def _seen_by_api(self, entry: _Entry) -> Pod:
+    def _api_object(self, entry: _Entry) -> Pod:
         return (self._mirror_of(entry.pod) or entry.pod) if entry.static else entry.pod
 
 
@@ -344,11 +352,11 @@ def _condition_states(status: PodStatus) -> dict[str, str]:
     return {condition.type: condition.status for condition in status.conditions or ()}
 
 
-def _with_foreign_conditions(status: PodStatus, shown: PodStatus, owned: Set[str]) -> PodStatus:
-    """Return *status* with the conditions that others own, all but *owned*, as the API shows them."""
+def _with_external_conditions(status: PodStatus, shown: PodStatus, owned: Set[str]) -> PodStatus:
+    """Return *status* with the conditions of other owners, all but *owned*, as stored in the API."""
     if status is shown:
         return status
     own = [c for c in status.conditions or () if c.type in owned]
-    foreign = [c for c in shown.conditions or () if c.type not in owned]
-    changes: dict[str, Any] = {"conditions": [*own, *foreign] or None}
+    external = [c for c in shown.conditions or () if c.type not in owned]
+    changes: dict[str, Any] = {"conditions": [*own, *external] or None}
     return msgspec.structs.replace(status, **changes)

@@ -1,4 +1,4 @@
-"""Mirror pods: the API's pictures of static pods."""
+"""Mirror pods: representation of static pods in the API."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ from nodeagent.model.wire import to_wire
 
 _log = logging.getLogger(__name__)
 RECHECK_SECONDS = 60.0
-MIRRORS = SampledGauge("mirror_pods", "The number of mirror pods that the API server has of this node")
+MIRRORS = SampledGauge(
+    "mirror_pods", "The number of mirror pods the kubelet will try to create (one per admitted static pod)"
+)
 
 
 class MirrorPods:
-    """Creates a mirror pod for each static pod, replaces outdated ones, and deletes those nobody needs.
+    """Creates a mirror pod for each static pod, and replaces outdated and deletes unneeded ones.
 
-    :param static_pods: returns the wanted static pods, or ``None`` while sources are still unknown.
-    :param node: returns a reference to the registered node; an empty UID means "not registered yet".
-    :param appeared: told the UID of a static pod and its mirror.
+    :param static_pods: returns the desired static pods, or ``None`` until every source has published.
+    :param node: returns a reference to the node; its UID is empty until the node is registered.
+    :param appeared: called with the UID of a static pod and its new mirror pod.
     """
 
     def __init__(
@@ -43,16 +45,16 @@ class MirrorPods:
         self._appeared = appeared
         self._mirrors: dict[str, Pod] = {}
         self._woken = asyncio.Event()
-        self._refused: dict[str, str] = {}
+        self._logged_errors: dict[str, str] = {}
         MIRRORS.sample = lambda: {(): len(self._mirrors)}
 
     def of(self, pod: Pod) -> Pod | None:
-        """Return the mirror of a static pod, if it is there and current."""
+        """Return the mirror pod of a static pod, if it exists and is up to date."""
         mirror = self._mirrors.get(pod.full_name)
         return mirror if mirror is not None and _hash(mirror, "config.mirror") == mirror_hash(pod) else None
 
     def seen(self, mirror: Pod) -> None:
-        """Take a mirror pod as the API shows it."""
+        """Record a mirror pod as returned by the API."""
         known = self._mirrors.get(mirror.full_name)
         self._mirrors[mirror.full_name] = mirror
         if known is None or known.uid != mirror.uid:
@@ -64,18 +66,18 @@ class MirrorPods:
             self.wake()
 
     def gone(self, mirror: Pod) -> None:
-        """Note that a mirror pod has left the API."""
+        """Record the deletion of a mirror pod."""
         known = self._mirrors.get(mirror.full_name)
         if known is not None and known.uid == mirror.uid:
             del self._mirrors[mirror.full_name]
         self.wake()
 
     def wake(self) -> None:
-        """Compare static pods and mirrors soon."""
+        """Reconcile mirror pods soon."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Keep mirrors in step until cancelled."""
+        """Reconcile mirror pods until cancelled."""
         backoff = Backoff(0.5, 30.0)
         while True:
             try:
@@ -95,13 +97,13 @@ class MirrorPods:
         if api is None or pods is None:
             return True
         done = True
-        wanted = {pod.full_name: pod for pod in pods}
+        desired = {pod.full_name: pod for pod in pods}
         for name, mirror in list(self._mirrors.items()):
-            pod = wanted.get(name)
+            pod = desired.get(name)
             outdated = pod is None or _hash(mirror, "config.mirror") != mirror_hash(pod)
             if outdated or mirror.metadata.deletion_timestamp is not None:
                 done &= await self._delete(api, mirror)
-        for name, pod in wanted.items():
+        for name, pod in desired.items():
             if name not in self._mirrors and pod.metadata.deletion_timestamp is None:
                 done &= await self._create(api, pod)
         return done
@@ -112,7 +114,7 @@ class MirrorPods:
         except (ApiNotFound, ApiConflict):
             pass
         except ApiError as error:
-            _log.warning("Mirror pod not deleted, trying again", extra={"pod": mirror.full_name, "err": str(error)})
+            _log.error("Failed deleting mirror pod", extra={"pod": mirror.full_name, "err": str(error)})
             return False
         self._mirrors.pop(mirror.full_name, None)
         return True
@@ -124,13 +126,13 @@ class MirrorPods:
         try:
             created = await api.create(PODS, to_wire(_mirror(pod, node)), pod.namespace)
         except ApiConflict:
-            return True  # it will be seen by the watch
+            return True  # It exists already; the watch will deliver it.
         except ApiError as error:
-            if self._refused.get(pod.uid) != str(error):
-                self._refused[pod.uid] = str(error)
-                _log.warning("Mirror pod not created", extra={"pod": pod.full_name, "err": str(error)})
+            if self._logged_errors.get(pod.uid) != str(error):
+                self._logged_errors[pod.uid] = str(error)
+                _log.error("Failed creating a mirror pod for", extra={"pod": pod.full_name, "err": str(error)})
             return not error.transient and error.code < 500
-        self._refused.pop(pod.uid, None)
+        self._logged_errors.pop(pod.uid, None)
         mirror = msgspec.convert(created, Pod)
         if pod.full_name not in self._mirrors:
             self.seen(mirror)
@@ -138,7 +140,7 @@ class MirrorPods:
 
 
 def mirror_hash(pod: Pod) -> str:
-    """Return what a current mirror of *pod* carries."""
+    """Return the hash in the annotation of an up-to-date mirror pod of *pod*."""
     return _hash(pod, "config.hash") or pod.uid
 
 
@@ -147,7 +149,7 @@ def _hash(pod: Pod, name: str) -> str:
 
 
 def _mirror(pod: Pod, node: ObjectReference) -> Pod:
-    """Return the mirror pod to create for static *pod*."""
+    """Return the mirror pod for the static pod *pod*."""
     names = identity.current()
     owner = OwnerReference(api_version="v1", kind="Node", name=node.name, uid=node.uid, controller=True)
     meta = msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""The smallest patch that brings a reported status up to date. Pure."""
+"""Minimal patch between two pod statuses. No I/O."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 from nodeagent.model.pod import PodStatus
 from nodeagent.model.wire import to_wire
 
-# Lists that a strategic merge patch merges by key; without the directive old entries would stay.
+# Strategic merge patch merges these lists by key; without the directive, old entries would remain.
 _REPLACED_LISTS = ("podIPs", "hostIPs")
 
 
 def status_patch(uid: str, before: PodStatus, after: PodStatus) -> dict[str, Any] | None:
-    """Return a strategic merge patch for the status subresource, or ``None`` when nothing differs.
+    """Return a strategic merge patch for the status subresource, or ``None`` if nothing differs.
 
-    The UID makes the server refuse it for another pod of the same name. Conditions are merged by type, so those that
-    others own stay.
+    The UID is a precondition, so the server rejects the patch for another pod of the same name. Conditions are merged
+    by type, so conditions of other owners are kept.
     """
     old, new = to_wire(before), to_wire(after)
     changes: dict[str, Any] = {}
@@ -25,7 +25,7 @@ def status_patch(uid: str, before: PodStatus, after: PodStatus) -> dict[str, Any
         value = new.get(key)
         if key == "conditions":
             known = {condition["type"]: condition for condition in old.get(key) or ()}
-            value = [_whole(c, known.get(c["type"])) for c in value or () if known.get(c["type"]) != c]
+            value = [_with_nulls(c, known.get(c["type"])) for c in value or () if known.get(c["type"]) != c]
             if not value:
                 continue
         elif key in _REPLACED_LISTS and value and old.get(key):
@@ -34,6 +34,6 @@ def status_patch(uid: str, before: PodStatus, after: PodStatus) -> dict[str, Any
     return {"metadata": {"uid": uid}, "status": changes} if changes else None
 
 
-def _whole(condition: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
-    """Return *condition* with the fields that vanished since *before* set to null."""
+def _with_nulls(condition: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
+    """Return *condition* with the fields that were removed since *before* set to null."""
     return {**dict.fromkeys(set(before or ()) - set(condition)), **condition}

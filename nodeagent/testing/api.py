@@ -166,7 +166,7 @@ class FakeApi(Faults):
         *,
         subresource: str = "",
         name: str = "",
-        answer: bool = True,
+        decode: bool = True,
     ) -> dict[str, Any]:
         plain: dict[str, Any] = copy.deepcopy(dict(to_wire(obj)))
         meta = plain.setdefault("metadata", {})
@@ -204,7 +204,7 @@ class FakeApi(Faults):
         *,
         subresource: str = "",
         patch_type: PatchType = PatchType.STRATEGIC,
-        answer: bool = True,
+        decode: bool = True,
     ) -> dict[str, Any]:
         await self._enter(Request("patch", resource, namespace, name, subresource, to_wire(patch)))
         known = self._known(resource, namespace, name)

@@ -1,11 +1,11 @@
-"""Plugins learn of events; nobody waits for them."""
+"""Tests for the notification of plugins about events."""
 
 import asyncio
 
 from nodeagent import hookimpl
 from nodeagent.base.aio import TaskOwner
 from nodeagent.contracts.events import EventType
-from nodeagent.event_listeners import WAITING, EventListeners
+from nodeagent.event_listeners import QUEUE_LENGTH, EventListeners
 from nodeagent.model.meta import ObjectReference
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.testing import FakeRecorder
@@ -15,12 +15,12 @@ POD = ObjectReference(kind="Pod", name="web", uid="a")
 
 class Listener:
     def __init__(self):
-        self.told, self.gate = [], asyncio.Event()
+        self.received, self.gate = [], asyncio.Event()
 
     @hookimpl
     async def nodeagent_event_recorded(self, event):
         await self.gate.wait()
-        self.told.append(event.note)
+        self.received.append(event.note)
 
 
 def build(tasks, *listeners):
@@ -33,45 +33,43 @@ def build(tasks, *listeners):
 async def test_hook_event_recorded():
     listener = Listener()
     async with TaskOwner("test") as tasks:
-        recorder, passed_on = build(tasks, listener)
+        recorder, forwarded = build(tasks, listener)
         for number in range(3):
             recorder.record(POD, EventType.WARNING, "Failed", f"note {number}", annotations={"a": "b"})
 
-        assert [event.note for event in passed_on.events] == ["note 0", "note 1", "note 2"]
-        assert passed_on.events[0].annotations == {"a": "b"}
-        assert listener.told == []
+        assert [event.note for event in forwarded.events] == ["note 0", "note 1", "note 2"]
+        assert forwarded.events[0].annotations == {"a": "b"}
+        assert listener.received == []
         listener.gate.set()
         await recorder.flush(30)
 
-    assert listener.told == ["note 0", "note 1", "note 2"]
+    assert listener.received == ["note 0", "note 1", "note 2"]
 
 
-async def test_without_a_listener_nothing_waits():
+async def test_events_are_not_queued_without_a_plugin():
     async with TaskOwner("test") as tasks:
-        recorder, passed_on = build(tasks)
+        recorder, forwarded = build(tasks)
         recorder.record(POD, EventType.NORMAL, "Pulled", "note")
 
         assert len(tasks) == 0
-        assert passed_on.reasons() == ["Pulled"]
+        assert forwarded.reasons() == ["Pulled"]
 
 
-async def test_the_oldest_go_untold_when_a_listener_is_slow(caplog):
+async def test_oldest_events_are_dropped_for_a_slow_plugin(caplog):
     listener = Listener()
     async with TaskOwner("test") as tasks:
-        recorder, passed_on = build(tasks, listener)
-        for number in range(WAITING + 2):
+        recorder, forwarded = build(tasks, listener)
+        for number in range(QUEUE_LENGTH + 2):
             recorder.record(POD, EventType.NORMAL, "Pulled", str(number))
         listener.gate.set()
         await recorder.flush(30)
 
-    assert listener.told == [str(number) for number in range(2, WAITING + 2)]
-    assert len(passed_on.events) == WAITING + 2
-    assert [record.message for record in caplog.records].count(
-        "Plugins are too slow for the events: the oldest go untold"
-    ) == 1
+    assert listener.received == [str(number) for number in range(2, QUEUE_LENGTH + 2)]
+    assert len(forwarded.events) == QUEUE_LENGTH + 2
+    assert [record.message for record in caplog.records].count("Dropping the oldest events, plugins are too slow") == 1
 
 
-async def test_events_of_the_end_are_told_by_the_flush():
+async def test_flush_sends_queued_events_on_shutdown():
     listener = Listener()
     listener.gate.set()
     tasks = TaskOwner("test")
@@ -81,4 +79,4 @@ async def test_events_of_the_end_are_told_by_the_flush():
 
     await recorder.flush(30)
 
-    assert listener.told == ["at the end"]
+    assert listener.received == ["at the end"]

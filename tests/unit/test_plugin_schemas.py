@@ -1,4 +1,4 @@
-"""Settings of plugins are compared with what the plugins declare."""
+"""Tests for the schema validation of plugin settings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.plugin_schemas import Mismatch, check_apart, compare
+from nodeagent.plugin_schemas import Mismatch, validate, validate_in_subprocess
 
 SCHEMA = {
     "type": "object",
@@ -17,31 +17,31 @@ SCHEMA = {
 }
 
 
-@pytest.mark.parametrize("how", [compare, check_apart])
-def test_each_mismatch_is_told_with_its_place(how: Any) -> None:
-    given = {"one": {"rules": [{"n": 1}, {"n": "x"}]}, "two": {"other": 1}, "three": {"rules": []}}
+@pytest.mark.parametrize("validator", [validate, validate_in_subprocess])
+def test_each_mismatch_has_plugin_and_path(validator: Any) -> None:
+    settings = {"one": {"rules": [{"n": 1}, {"n": "x"}]}, "two": {"other": 1}, "three": {"rules": []}}
 
-    found = how(dict.fromkeys(given, SCHEMA), given)
+    mismatches = validator(dict.fromkeys(settings, SCHEMA), settings)
 
-    assert [(each.plugin, each.path) for each in found] == [("one", ".rules[1].n"), ("two", "")]
-    assert found[0] == Mismatch("one", ".rules[1].n", "'x' is not of type 'number'")
+    assert [(each.plugin, each.path) for each in mismatches] == [("one", ".rules[1].n"), ("two", "")]
+    assert mismatches[0] == Mismatch("one", ".rules[1].n", "'x' is not of type 'number'")
 
 
-def test_nobody_is_asked_about_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_settings_start_no_subprocess(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "run", None)
 
-    assert check_apart({"one": SCHEMA}, {}) == []
+    assert validate_in_subprocess({"one": SCHEMA}, {}) == []
 
 
-def test_a_check_that_cannot_be_done_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_subprocess_raises_os_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
 
     with pytest.raises(OSError, match="exit code 1"):
-        check_apart({"one": SCHEMA}, {"one": {}})
+        validate_in_subprocess({"one": SCHEMA}, {"one": {}})
 
 
-def test_the_agent_does_not_keep_the_library() -> None:
-    code = "import sys; from nodeagent.plugin_schemas import check_apart as c; c({'a': {}}, {'a': {}})"
+def test_validation_library_is_not_loaded_in_the_agent() -> None:
+    code = "import sys; from nodeagent.plugin_schemas import validate_in_subprocess as c; c({'a': {}}, {'a': {}})"
     code += "; sys.exit('jsonschema' in sys.modules)"
 
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

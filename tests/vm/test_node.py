@@ -82,7 +82,7 @@ def test_the_unit_starts_and_the_node_is_ready(node: VirtualNode, measures: Meas
 
     shown = node.run("systemctl show nodeagent --property=ActiveState,Type,StatusText,NRestarts")
     assert {"ActiveState=active", "Type=notify", "NRestarts=0"} <= set(shown.splitlines())
-    assert "the runtime answers" in shown
+    assert "the runtime is healthy" in shown
     assert node.run("systemctl is-active nodeagent-apiserver").strip() == "active"
     assert node.run("systemctl is-active nodeagent-runtime", check=False).strip() == "inactive", "containerd is there"
     assert node.run("systemctl --failed --no-legend").strip() == ""

@@ -33,7 +33,7 @@ class Sink:
         :raises ApiError: the server did not accept it.
         """
         try:
-            await self._api.create(CORE_EVENTS, self._event(series), _namespace(series), answer=False)
+            await self._api.create(CORE_EVENTS, self._event(series), _namespace(series), decode=False)
         except ApiConflict:
             if series.count > 1:
                 await self.count(series)
@@ -45,7 +45,7 @@ class Sink:
         :raises ApiError: the server did not accept it.
         """
         changes = {"count": series.count, "lastTimestamp": wire_time(series.last_at), "message": series.note}
-        await self._api.patch(CORE_EVENTS, _name(series), changes, _namespace(series), answer=False)
+        await self._api.patch(CORE_EVENTS, _name(series), changes, _namespace(series), decode=False)
 
     def _event(self, series: Series) -> dict[str, Any]:
         component = identity.current().component

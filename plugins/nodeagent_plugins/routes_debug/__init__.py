@@ -53,12 +53,12 @@ def debug_routes(context: AgentContext, contention: ContentionProfile | None) ->
     no_profiling = "" if config.enable_profiling_handler else "profiling endpoint is disabled."
     no_flags = "" if config.enable_debug_flags_handler else "flags endpoint is disabled."
     return (
-        Route("GET", "/debug/pprof", to_index, Exposure.DEBUG, refusal=no_profiling),
-        Route("GET", "/debug/pprof/", index, Exposure.DEBUG, refusal=no_profiling),
-        Route("GET", "/debug/pprof/symbol", symbol, Exposure.DEBUG, refusal=no_profiling),
-        Route("POST", "/debug/pprof/symbol", symbol, Exposure.DEBUG, refusal=no_profiling),
-        Route("GET", "/debug/pprof/{profile}", profiles.handle, Exposure.DEBUG, refusal=no_profiling),
-        Route("*", "/debug/flags/v", set_verbosity, Exposure.DEBUG_HIDDEN, refusal=no_flags),
+        Route("GET", "/debug/pprof", to_index, Exposure.DEBUG, rejection=no_profiling),
+        Route("GET", "/debug/pprof/", index, Exposure.DEBUG, rejection=no_profiling),
+        Route("GET", "/debug/pprof/symbol", symbol, Exposure.DEBUG, rejection=no_profiling),
+        Route("POST", "/debug/pprof/symbol", symbol, Exposure.DEBUG, rejection=no_profiling),
+        Route("GET", "/debug/pprof/{profile}", profiles.handle, Exposure.DEBUG, rejection=no_profiling),
+        Route("*", "/debug/flags/v", set_verbosity, Exposure.DEBUG_HIDDEN, rejection=no_flags),
     )
 
 

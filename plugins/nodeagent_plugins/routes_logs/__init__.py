@@ -30,8 +30,8 @@ def log_routes(context: AgentContext, system_logs: Path) -> Sequence[Route]:
     off = "" if context.config.enable_system_log_handler else "logs endpoint is disabled."
     return (
         Route("GET", "/containerLogs/{namespace}/{pod}/{container}", containers.handle, Exposure.DEBUG, streams=True),
-        Route("GET", "/logs/", system.handle, Exposure.DEBUG, subresources=("log",), refusal=off, streams=True),
+        Route("GET", "/logs/", system.handle, Exposure.DEBUG, subresources=("log",), rejection=off, streams=True),
         Route(
-            "GET", "/logs/{path:.+}", system.handle, Exposure.DEBUG, subresources=("log",), refusal=off, streams=True
+            "GET", "/logs/{path:.+}", system.handle, Exposure.DEBUG, subresources=("log",), rejection=off, streams=True
         ),
     )

@@ -14,7 +14,7 @@ from tests.integration.agent.conftest import Node
 from tests.integration.agent.service import NotifySocket
 from tests.integration.programs import NodeAgent, simple_pod, wait_until
 
-STARTS = '"Agent starts"'
+STARTS = '"Started nodeagent"'
 
 
 @pytest.fixture

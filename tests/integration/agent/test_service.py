@@ -139,7 +139,7 @@ def machine() -> Iterator[Machine]:
 
 
 def test_ready_is_told_once_the_first_sync_is_done(machine: Machine) -> None:
-    assert "STATUS=1 pods; the runtime answers" in machine.service.notify.heard
+    assert "STATUS=1 pods; the runtime is healthy" in machine.service.notify.heard
     wait_until(machine.numbers, "the static pod runs")
 
 

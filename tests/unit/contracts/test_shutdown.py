@@ -41,7 +41,7 @@ def steps(periods: ShutdownPeriods, *pods: ShutdownPod) -> list[tuple[float, flo
     ]
 
 
-# --- what the configuration asks for --------------------------------------------------------------------------
+# --- configuration --------------------------------------------------------------------------------------------
 
 
 def test_shutdown_periods_are_empty_by_default() -> None:
@@ -101,9 +101,9 @@ def test_pod_belongs_to_highest_entry_not_above_its_priority() -> None:
 
 
 def test_missing_priority_counts_as_zero() -> None:
-    told = ShutdownPod.of(make_pod("web", termination_grace_period_seconds=7))
+    pod = ShutdownPod.of(make_pod("web", termination_grace_period_seconds=7))
 
-    assert told == ShutdownPod("default", "web", "uid-web", 0, 7)
+    assert pod == ShutdownPod("default", "web", "uid-web", 0, 7)
     assert ShutdownPod.of(make_pod("dns", priority=CRITICAL)).priority == CRITICAL
 
 

@@ -9,18 +9,18 @@ from nodeagent.testing import FakeRuntime, eventually, make_pod
 
 
 async def test_event_triggers_sync_of_its_pod_and_latency_is_measured(clock):
-    runtime, woken, before = FakeRuntime(clock, events=True), [], LATENCY.count()
+    runtime, triggered, before = FakeRuntime(clock, events=True), [], LATENCY.count()
     cache = PodCache(lambda: runtime, clock)
-    generic = GenericPleg(lambda: runtime, cache, clock, wake=lambda uid: None)
-    task = asyncio.create_task(EventedPleg(lambda: runtime, cache, generic, clock, wake=woken.append).run())
+    generic = GenericPleg(lambda: runtime, cache, clock, trigger_sync=lambda uid: None)
+    task = asyncio.create_task(EventedPleg(lambda: runtime, cache, generic, clock, trigger_sync=triggered.append).run())
     await clock.advance(0)
 
     runtime.start("main", make_pod("web"))
-    await eventually(lambda: woken)
+    await eventually(lambda: triggered)
     await clock.settle()
 
-    assert set(woken) == {"uid-web"}
-    assert LATENCY.count() == before + len(woken)
+    assert set(triggered) == {"uid-web"}
+    assert LATENCY.count() == before + len(triggered)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -28,8 +28,8 @@ async def test_event_triggers_sync_of_its_pod_and_latency_is_measured(clock):
 async def test_long_relist_interval_is_healthy_until_the_stream_breaks(clock):
     runtime = FakeRuntime(clock, events=True)
     cache = PodCache(lambda: runtime, clock)
-    generic = GenericPleg(lambda: runtime, cache, clock, wake=lambda uid: None)
-    task = asyncio.create_task(EventedPleg(lambda: runtime, cache, generic, clock, wake=lambda uid: None).run())
+    generic = GenericPleg(lambda: runtime, cache, clock, trigger_sync=lambda uid: None)
+    task = asyncio.create_task(EventedPleg(lambda: runtime, cache, generic, clock, trigger_sync=lambda uid: None).run())
     await clock.advance(0)
     runtime.start("main", make_pod("web"))
     await eventually(lambda: generic.period_seconds == 300)

@@ -7,33 +7,35 @@ from nodeagent.testing import FakeRuntime, make_pod
 
 
 def build(runtime, clock):
-    woken, recovered = [], []
+    triggered, recovered = [], []
     cache = PodCache(lambda: runtime, clock)
-    pleg = GenericPleg(lambda: runtime, cache, clock, wake=woken.append, recovered=lambda: recovered.append(1))
-    return pleg, cache, woken, recovered
+    pleg = GenericPleg(
+        lambda: runtime, cache, clock, trigger_sync=triggered.append, recovered=lambda: recovered.append(1)
+    )
+    return pleg, cache, triggered, recovered
 
 
 async def test_container_exit_triggers_one_sync_of_its_pod(clock):
     runtime = FakeRuntime(clock)
     pod = make_pod("web")
     container = runtime.start("main", pod)
-    pleg, cache, woken, _ = build(runtime, clock)
+    pleg, cache, triggered, _ = build(runtime, clock)
     await pleg.relist()
-    woken.clear()
+    triggered.clear()
 
     runtime.exit(container, 3)
     await clock.advance(1)
     await pleg.relist()
     await pleg.relist()
 
-    assert woken == [pod.uid]
+    assert triggered == [pod.uid]
     assert cache.get(pod.uid).containers[0].exit_code == 3
 
 
 async def test_change_already_refreshed_by_worker_triggers_no_sync(clock):
     runtime = FakeRuntime(clock)
     pod = make_pod("web")
-    pleg, cache, woken, _ = build(runtime, clock)
+    pleg, cache, triggered, _ = build(runtime, clock)
     await pleg.relist()
     runtime.start("main", pod)
     await cache.refresh(pod.uid)
@@ -41,7 +43,7 @@ async def test_change_already_refreshed_by_worker_triggers_no_sync(clock):
 
     await pleg.relist()
 
-    assert woken == []
+    assert triggered == []
 
 
 async def test_unchanged_listing_causes_no_status_requests(clock):
@@ -49,18 +51,18 @@ async def test_unchanged_listing_causes_no_status_requests(clock):
     runtime.start("main", make_pod("web"))
     pleg, _, _, _ = build(runtime, clock)
     await pleg.relist()
-    asked = len(runtime.called("container_status"))
+    requests = len(runtime.called("container_status"))
 
     for _ in range(5):
         await clock.advance(1)
         await pleg.relist()
 
-    assert len(runtime.called("container_status")) == asked
+    assert len(runtime.called("container_status")) == requests
 
 
 async def test_containers_are_not_listed_without_sandboxes(clock):
     runtime = FakeRuntime(clock)
-    pleg, _, woken, _ = build(runtime, clock)
+    pleg, _, triggered, _ = build(runtime, clock)
     for _ in range(5):
         await pleg.relist()
         await clock.advance(1)
@@ -71,27 +73,27 @@ async def test_containers_are_not_listed_without_sandboxes(clock):
     runtime.start("main", pod)
     await pleg.relist()
 
-    assert woken == [pod.uid]
+    assert triggered == [pod.uid]
 
 
 async def test_removed_pod_is_dropped_from_the_cache(clock):
     runtime = FakeRuntime(clock)
     pod = make_pod("web")
     container = runtime.start("main", pod)
-    pleg, cache, woken, _ = build(runtime, clock)
+    pleg, cache, triggered, _ = build(runtime, clock)
     await pleg.relist()
     sandbox = cache.get(pod.uid).sandboxes[0].id
     await runtime.stop_container(container, 0)
     await runtime.remove_container(container)
     await runtime.stop_sandbox(sandbox)
     await runtime.remove_sandbox(sandbox)
-    woken.clear()
+    triggered.clear()
     await clock.advance(1)
 
     await pleg.relist()
 
     assert cache.get(pod.uid) is None
-    assert woken == [pod.uid]
+    assert triggered == [pod.uid]
 
 
 async def test_runtime_outage_is_unhealthy_until_recovery(clock):
@@ -114,11 +116,11 @@ async def test_failed_status_request_does_not_affect_other_pods(clock):
     first, second = make_pod("first"), make_pod("second")
     runtime.start("main", first)
     runtime.start("main", second)
-    pleg, cache, woken, _ = build(runtime, clock)
+    pleg, cache, triggered, _ = build(runtime, clock)
     runtime.fail("sandbox_status", RuntimeUnavailable("slow"), times=1)
 
     await pleg.relist()
-    assert len(woken) == 1
+    assert len(triggered) == 1
     await clock.advance(1)
     await pleg.relist()
 

@@ -16,7 +16,7 @@ from nodeagent.contracts.runtime import (
 from nodeagent.pleg.termination_message import with_message
 
 
-async def last_words(tmp_path: Path, words: bytes, *, log: bytes = b"", exit_code: int = 1) -> str:
+async def message_of(tmp_path: Path, words: bytes, *, log: bytes = b"", exit_code: int = 1) -> str:
     file, log_file = tmp_path / "words", tmp_path / "0.log"
     file.write_bytes(words)
     log_file.write_bytes(log)
@@ -43,21 +43,21 @@ def line(text: str, tag: str = "F") -> bytes:
 
 
 async def test_long_message_is_truncated_to_its_end(tmp_path):
-    assert await last_words(tmp_path, b"x" * 5000 + b"cause") == "x" * 4091 + "cause"
+    assert await message_of(tmp_path, b"x" * 5000 + b"cause") == "x" * 4091 + "cause"
 
 
 async def test_log_tail_is_used_for_failed_container_without_message(tmp_path):
     log = line("one") + line("par", "P") + line("tial") + line("") + line("last words")
-    assert await last_words(tmp_path, b"", log=log) == "one\npartial\n\nlast words"
-    assert await last_words(tmp_path, b"said", log=log) == "said"
-    assert await last_words(tmp_path, b"", log=log, exit_code=0) == ""
+    assert await message_of(tmp_path, b"", log=log) == "one\npartial\n\nlast words"
+    assert await message_of(tmp_path, b"said", log=log) == "said"
+    assert await message_of(tmp_path, b"", log=log, exit_code=0) == ""
 
 
 @pytest.mark.parametrize("text", ["y" * 20_000, "word " * 4000])
 async def test_long_log_line_is_truncated_to_its_end(tmp_path, text):
-    assert await last_words(tmp_path, b"", log=line(text)) == text[-2048:]
+    assert await message_of(tmp_path, b"", log=line(text)) == text[-2048:]
 
 
 async def test_log_tail_is_limited_to_80_lines(tmp_path):
-    found = await last_words(tmp_path, b"", log=b"".join(line(str(number)) for number in range(100)))
+    found = await message_of(tmp_path, b"", log=b"".join(line(str(number)) for number in range(100)))
     assert found.split("\n") == [str(number) for number in range(20, 100)]

@@ -17,7 +17,7 @@ from nodeagent.contracts.images import PullInProgress
 from nodeagent.contracts.pods import Rejection, SyncOutcome, WaitingReason
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, RuntimePod, SandboxStatus
 from nodeagent.errors import RuntimeUnavailable, VolumeError
-from nodeagent.event_journal import EVENTS_OF_ONE, OBJECTS, EventJournal
+from nodeagent.event_journal import MAX_EVENTS_PER_POD, MAX_PODS, EventJournal
 from nodeagent.model.meta import ObjectReference
 from nodeagent.podworker.explain import LONG_SECONDS, Explainer
 from nodeagent.podworker.remedies import remedy
@@ -390,12 +390,12 @@ async def test_long_wait_appears_in_pod_conditions(clock, tmp_path):
         assert message() == "containers with unready status: [main]"
 
         await clock.advance(LONG_SECONDS + 20)
-        told = message()
+        reported = message()
         harness.syncer = Waits(VolumeError('configmap "site" not found at try 2'))
         await clock.advance(40)
 
-        assert told == 'containers with unready status: [main]; volumes: configmap "site" not found at try 1'
-        assert message() == told
+        assert reported == 'containers with unready status: [main]; volumes: configmap "site" not found at try 1'
+        assert message() == reported
 
         harness.syncer = Waits()
         observe(harness, pod, container())
@@ -419,13 +419,13 @@ async def test_blocked_pods_are_listed_first(clock, tmp_path):
 def test_event_journal_keeps_latest_events_of_latest_pods(clock):
     recorder = FakeRecorder()
     journal = EventJournal(recorder, clock)
-    for number in range(EVENTS_OF_ONE + 3):
+    for number in range(MAX_EVENTS_PER_POD + 3):
         journal.record(ObjectReference(kind="Pod", uid="a"), EventType.NORMAL, "R", f"note {number}")
     journal.record(ObjectReference(kind="Node", uid="n"), EventType.NORMAL, "R", "of the node")
-    for number in range(OBJECTS):
+    for number in range(MAX_PODS):
         journal.record(ObjectReference(kind="Pod", uid=f"p{number}"), EventType.NORMAL, "R", "note")
 
-    assert len(recorder.events) == EVENTS_OF_ONE + 4 + OBJECTS
+    assert len(recorder.events) == MAX_EVENTS_PER_POD + 4 + MAX_PODS
     assert not journal.of("n") and not journal.of("a")
     assert journal.of("p0")
 

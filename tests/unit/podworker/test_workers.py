@@ -84,7 +84,7 @@ class Harness:
             is_static=is_static,
             mirror_of=lambda pod: None,
             gates=build_gates({}),
-            wake=self.workers.trigger_sync,
+            trigger_sync=self.workers.trigger_sync,
         )
 
     def parts(self):
@@ -400,8 +400,8 @@ async def test_eviction_far_beyond_grace_period_records_one_event(harness):
     assert "ExceededGracePeriod" not in harness.recorder.reasons()
     await harness.clock.advance(100)
 
-    [told] = harness.recorder.of("ExceededGracePeriod")
-    assert told.note == "Container runtime did not kill the pod within specified grace period."
+    [event] = harness.recorder.of("ExceededGracePeriod")
+    assert event.note == "Container runtime did not kill the pod within specified grace period."
 
 
 async def test_orphaned_runtime_pod_is_terminated_once_sources_are_ready(harness):
@@ -423,9 +423,9 @@ async def test_orphaned_runtime_pod_is_terminated_once_sources_are_ready(harness
 async def test_duplicate_pod_name_records_an_event(harness):
     await harness.publish(make_pod("web", uid="1"), make_pod("web", uid="2"))
 
-    [told] = harness.recorder.of("FailedValidation")
-    assert told.regarding.uid == "2"
-    assert told.note == ('Error validating pod web_default(2) from file due to duplicate pod name "web", ignoring')
+    [event] = harness.recorder.of("FailedValidation")
+    assert event.regarding.uid == "2"
+    assert event.note == ('Error validating pod web_default(2) from file due to duplicate pod name "web", ignoring')
 
 
 async def test_static_pod_waits_for_termination_of_predecessor(harness):

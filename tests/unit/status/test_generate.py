@@ -1,4 +1,4 @@
-"""The reported status follows from what the runtime shows."""
+"""Tests for generating the pod status from the runtime state."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from nodeagent.contracts.pods import WaitingReason
 from nodeagent.contracts.probes import ProbeKind, ProbeResult
 from nodeagent.contracts.runtime import ContainerState
 from nodeagent.model.pod import Container, PodCondition, PodStatus
-from nodeagent.status.generate import Observation, generate_status, presentable
+from nodeagent.status.generate import PodStatusInputs, generate_status, presentable
 from nodeagent.testing import FakeRuntime, make_container, make_pod
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
@@ -17,14 +17,14 @@ NOW = datetime(2024, 1, 1, tzinfo=UTC)
 
 def observe(runtime, pod, before=None, **more):
     seen = runtime.pod(pod.uid) if runtime is not None else None
-    return Observation(runtime=seen, before=before or PodStatus(), now=NOW, host_ips=["192.0.2.1"], **more)
+    return PodStatusInputs(runtime=seen, before=before or PodStatus(), now=NOW, host_ips=["192.0.2.1"], **more)
 
 
 def condition(status, name):
     return next(c for c in status.conditions if c.type == name)
 
 
-def test_a_pod_nothing_is_known_of_is_pending_and_waits():
+def test_pod_without_runtime_state_is_pending_and_waiting():
     pod = make_pod("web")
 
     status = generate_status(pod, observe(None, pod))
@@ -35,7 +35,7 @@ def test_a_pod_nothing_is_known_of_is_pending_and_waits():
     assert condition(status, "ContainersReady").message == "containers with unready status: [main]"
 
 
-def test_a_running_pod_is_ready_and_shows_its_addresses():
+def test_running_pod_is_ready_and_has_addresses():
     pod, runtime = make_pod("web"), FakeRuntime()
     runtime.start("main", pod)
 
@@ -69,7 +69,7 @@ def test_container_without_result_of_its_startup_probe_is_not_ready():
         ("Always", 0, "Running"),
     ],
 )
-def test_the_phase_of_an_ended_container_follows_the_restart_policy(policy, code, phase):
+def test_phase_after_container_exit_follows_restart_policy(policy, code, phase):
     pod, runtime = make_pod("job", restart_policy=policy), FakeRuntime()
     runtime.exit(runtime.start("main", pod), code)
 
@@ -77,7 +77,7 @@ def test_the_phase_of_an_ended_container_follows_the_restart_policy(policy, code
 
 
 @pytest.mark.parametrize("shown", [True, False])
-def test_the_condition_of_the_sandbox_is_shown_unless_switched_off(shown):
+def test_sandbox_condition_is_reported_unless_disabled(shown):
     pod, runtime = make_pod("web"), FakeRuntime()
     runtime.start("main", pod)
 
@@ -86,7 +86,7 @@ def test_the_condition_of_the_sandbox_is_shown_unless_switched_off(shown):
     assert ("PodReadyToStartContainers" in [found.type for found in status.conditions]) is shown
 
 
-def test_a_final_phase_is_kept_for_ever():
+def test_terminal_phase_never_changes():
     pod, runtime = make_pod("job", restart_policy="Never"), FakeRuntime()
     runtime.start("main", pod)
 
@@ -95,7 +95,7 @@ def test_a_final_phase_is_kept_for_ever():
     assert (status.phase, status.reason) == ("Failed", "Evicted")
 
 
-def test_a_pod_ended_by_the_node_fails_only_when_nothing_runs():
+def test_pod_terminated_by_node_fails_only_without_running_containers():
     pod, runtime = make_pod("web"), FakeRuntime()
     container = runtime.start("main", pod)
     failed = ("Evicted", "node was low on memory")
@@ -110,7 +110,7 @@ def test_a_pod_ended_by_the_node_fails_only_when_nothing_runs():
     assert (last.reason, last.message) == failed
 
 
-def test_a_pod_ended_for_the_nodes_sake_says_so_and_keeps_saying_it():
+def test_disruption_condition_is_added_and_kept():
     pod, runtime = make_pod("web"), FakeRuntime()
     runtime.start("main", pod)
     failed = ("Terminated", "the node goes")
@@ -122,12 +122,12 @@ def test_a_pod_ended_for_the_nodes_sake_says_so_and_keeps_saying_it():
     again = generate_status(pod, observe(None, pod, last, failed=failed, ended=True, disrupted="it is drained"))
 
     assert last.phase == again.phase == "Failed"
-    told = condition(again, "DisruptionTarget")
-    assert (told.status, told.reason, told.message) == ("True", "TerminationByKubelet", "it is drained")
-    assert told == condition(first, "DisruptionTarget")
+    reported = condition(again, "DisruptionTarget")
+    assert (reported.status, reported.reason, reported.message) == ("True", "TerminationByKubelet", "it is drained")
+    assert reported == condition(first, "DisruptionTarget")
 
 
-def test_a_pod_that_had_finished_already_was_not_disrupted():
+def test_finished_pod_gets_no_disruption_condition():
     pod = make_pod("job", restart_policy="Never")
 
     status = generate_status(
@@ -138,7 +138,7 @@ def test_a_pod_that_had_finished_already_was_not_disrupted():
     assert "DisruptionTarget" not in [c.type for c in status.conditions]
 
 
-def test_a_restart_back_off_shows_as_waiting_with_the_last_end():
+def test_crash_loop_is_waiting_with_last_termination():
     pod, runtime = make_pod("web"), FakeRuntime()
     runtime.exit(runtime.start("main", pod), 5)
     waiting = {"main": WaitingReason("CrashLoopBackOff", "back-off 10s restarting failed container=main")}
@@ -151,7 +151,7 @@ def test_a_restart_back_off_shows_as_waiting_with_the_last_end():
     assert status.phase == "Running"
 
 
-def test_a_container_that_vanished_is_shown_as_lost():
+def test_missing_container_is_reported_as_lost():
     pod, runtime = make_pod("web"), FakeRuntime()
     runtime.start("main", pod)
     before = generate_status(pod, observe(runtime, pod))
@@ -169,7 +169,7 @@ def ends_by_name(status):
     }
 
 
-def test_a_container_whose_turn_never_came_is_not_lost():
+def test_container_not_due_to_start_is_not_lost():
     pod, runtime = make_pod("web", init_containers=["one", "two"], restart_policy="Never"), FakeRuntime()
     runtime.exit(runtime.start("one", pod), 3)
     before = generate_status(pod, observe(runtime, pod))
@@ -180,7 +180,7 @@ def test_a_container_whose_turn_never_came_is_not_lost():
     assert status.phase == "Failed"
 
 
-def test_a_container_whose_turn_had_come_is_lost():
+def test_container_due_to_start_is_lost():
     pod, runtime = make_pod("web", init_containers=["one", "two"]), FakeRuntime()
     runtime.exit(runtime.start("one", pod), 0)
     runtime.exit(runtime.start("two", pod), 0)
@@ -191,7 +191,7 @@ def test_a_container_whose_turn_had_come_is_lost():
     assert ends_by_name(status) == {"one": "Completed", "two": "Completed", "main": "ContainerStatusUnknown"}
 
 
-def test_a_run_that_is_never_repeated_is_not_its_own_predecessor():
+def test_final_termination_is_not_also_the_last_state():
     pod, runtime = make_pod("web", restart_policy="Never"), FakeRuntime()
     runtime.exit(runtime.start("main", pod), 137)
     waiting = {"main": WaitingReason("PostStartHookError", "why")}
@@ -203,7 +203,7 @@ def test_a_run_that_is_never_repeated_is_not_its_own_predecessor():
     assert status.state.terminated is not None and status.last_state.terminated is None
 
 
-def test_init_containers_hold_the_pod_pending():
+def test_unfinished_init_containers_keep_pod_pending():
     pod, runtime = make_pod("web", init_containers=["prepare"]), FakeRuntime()
     runtime.start("prepare", pod)
 
@@ -214,14 +214,14 @@ def test_init_containers_hold_the_pod_pending():
     assert condition(status, "Initialized").reason == "ContainersNotInitialized"
 
 
-def test_an_init_container_that_has_not_begun_is_part_of_initializing():
-    """Whoever shows pods in one word takes any other reason for what holds the pod up."""
+def test_init_container_not_started_waits_with_pod_initializing():
+    """Clients that summarize pods treat any other reason as the cause of a problem."""
     pod = make_pod("web", init_containers=["prepare"])
 
     assert set(ends_by_name(generate_status(pod, observe(None, pod))).values()) == {"PodInitializing"}
 
 
-def test_an_init_container_that_is_done_stays_so_while_the_pod_is_held_back():
+def test_completed_init_container_stays_completed_while_pod_is_blocked():
     pod, runtime = make_pod("web", init_containers=["first"]), FakeRuntime()
     runtime.exit(runtime.start("first", pod), 0)
     held_back = dict.fromkeys(("first", "main"), WaitingReason("Blocked"))
@@ -232,16 +232,16 @@ def test_an_init_container_that_is_done_stays_so_while_the_pod_is_held_back():
     assert status.container_statuses[0].state.waiting.reason == "Blocked"
 
 
-def test_a_container_of_which_the_runtime_can_tell_nothing_has_ended_if_it_ran():
+def test_running_container_in_unknown_state_is_terminated():
     pod, runtime = make_pod("job", restart_policy="Never"), FakeRuntime()
     runtime.start("main", pod)
     before = generate_status(pod, observe(runtime, pod))
     seen = runtime.pod(pod.uid)
     unknown = replace(seen, containers=[replace(seen.containers[0], state=ContainerState.UNKNOWN)])
 
-    found = generate_status(pod, Observation(runtime=unknown, before=before, now=NOW))
-    again = generate_status(pod, Observation(runtime=unknown, before=found, now=NOW))
-    never_ran = generate_status(pod, Observation(runtime=unknown, before=PodStatus(), now=NOW))
+    found = generate_status(pod, PodStatusInputs(runtime=unknown, before=before, now=NOW))
+    again = generate_status(pod, PodStatusInputs(runtime=unknown, before=found, now=NOW))
+    never_ran = generate_status(pod, PodStatusInputs(runtime=unknown, before=PodStatus(), now=NOW))
 
     end = found.container_statuses[0].state.terminated
     assert (found.phase, end.reason, end.exit_code) == ("Failed", "ContainerStatusUnknown", 137)
@@ -249,14 +249,14 @@ def test_a_container_of_which_the_runtime_can_tell_nothing_has_ended_if_it_ran()
     assert never_ran.phase == "Pending"
 
 
-def test_a_failed_init_container_fails_a_pod_that_never_restarts():
+def test_failed_init_container_fails_pod_with_policy_never():
     pod, runtime = make_pod("web", init_containers=["prepare"], restart_policy="Never"), FakeRuntime()
     runtime.exit(runtime.start("prepare", pod), 1)
 
     assert generate_status(pod, observe(runtime, pod)).phase == "Failed"
 
 
-def test_a_sidecar_counts_for_ready_but_not_for_the_end():
+def test_sidecar_counts_for_readiness_but_not_for_completion():
     sidecar = Container(name="proxy", image="proxy:1", restart_policy="Always")
     pod, runtime = make_pod("job", init_containers=[sidecar], restart_policy="Never"), FakeRuntime()
     runtime.start("proxy", pod)
@@ -265,7 +265,7 @@ def test_a_sidecar_counts_for_ready_but_not_for_the_end():
     assert generate_status(pod, observe(runtime, pod)).phase == "Succeeded"
 
 
-def test_readiness_follows_the_probe_and_the_gates():
+def test_readiness_follows_probe_and_readiness_gates():
     pod, runtime = make_pod("web", readiness_gates=[{"conditionType": "example.com/ok"}]), FakeRuntime()
     runtime.start("main", pod)
     probes = {ProbeKind.READINESS: ProbeResult.SUCCESS}
@@ -281,7 +281,7 @@ def test_readiness_follows_the_probe_and_the_gates():
     assert condition(failing, "Ready").reason == "ContainersNotReady"
 
 
-def test_termination_messages_of_a_pod_share_12_kib():
+def test_termination_messages_of_a_pod_are_limited_to_12_kib():
     pod, runtime = make_pod("job", containers=["a", "b", "c", "d"], restart_policy="Never"), FakeRuntime()
     for name in "abcd":
         runtime.exit(runtime.start(name, pod), 1, message="x" * 4096)
@@ -291,7 +291,7 @@ def test_termination_messages_of_a_pod_share_12_kib():
     assert [len(s.state.terminated.message) for s in status.container_statuses] == [3072] * 4
 
 
-def test_messages_of_init_containers_and_of_last_ends_have_part_in_the_12_kib():
+def test_message_limit_includes_init_containers_and_last_states():
     pod, runtime = make_pod("job", init_containers=["prepare"], containers=["a", "b", "c"]), FakeRuntime()
     runtime.exit(runtime.start("prepare", pod), 0, message="x" * 4096)
     for name in "abc":
@@ -305,7 +305,7 @@ def test_messages_of_init_containers_and_of_last_ends_have_part_in_the_12_kib():
     assert [len(end.terminated.message.encode()) for end in ends] == [3072] * 4
 
 
-def test_a_pod_that_succeeded_is_initialized_because_it_is_complete():
+def test_succeeded_pod_is_initialized_with_reason_pod_completed():
     pod, runtime = make_pod("job", restart_policy="Never"), FakeRuntime()
     runtime.exit(runtime.start("main", pod), 0)
 
@@ -318,16 +318,16 @@ def test_a_pod_that_succeeded_is_initialized_because_it_is_complete():
     }
 
 
-def test_nothing_is_known_of_the_init_containers_of_a_refused_pod():
+def test_rejected_pod_has_unknown_init_container_statuses():
     pod = make_pod("web", init_containers=["prepare"])
 
     status = generate_status(pod, observe(None, pod, failed=("NodeAffinity", "no"), ended=True))
 
-    told = condition(status, "Initialized")
-    assert (told.status, told.reason, told.message) == ("False", "UnknownContainerStatuses", "")
+    reported = condition(status, "Initialized")
+    assert (reported.status, reported.reason, reported.message) == ("False", "UnknownContainerStatuses", "")
 
 
-def test_a_final_phase_is_told_once_no_container_runs():
+def test_terminal_phase_is_reported_once_no_container_runs():
     sidecar = Container(name="proxy", image="proxy:1", restart_policy="Always")
     pod, runtime = make_pod("job", init_containers=[sidecar], restart_policy="Never"), FakeRuntime()
     proxy = runtime.start("proxy", pod)
@@ -341,10 +341,10 @@ def test_a_final_phase_is_told_once_no_container_runs():
     assert (early.phase, late.phase) == ("Running", "Succeeded")
 
 
-def test_transition_times_move_only_with_the_status():
+def test_transition_time_changes_only_with_the_status():
     pod, runtime = make_pod("web"), FakeRuntime()
     runtime.start("main", pod)
     before = generate_status(pod, observe(runtime, pod))
-    later = Observation(runtime=runtime.pod(pod.uid), before=before, now=datetime(2025, 1, 1, tzinfo=UTC))
+    later = PodStatusInputs(runtime=runtime.pod(pod.uid), before=before, now=datetime(2025, 1, 1, tzinfo=UTC))
 
     assert condition(generate_status(pod, later), "Ready").last_transition_time == NOW

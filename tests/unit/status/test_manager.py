@@ -1,4 +1,4 @@
-"""A status holds the conditions that gates leave on, is timed until it is sent, and sent again when overwritten."""
+"""Tests for the pod status manager."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from nodeagent.errors import ApiUnavailable
 from nodeagent.model.pod import Container, PodCondition
 from nodeagent.pluginmanager import PluginManager
 from nodeagent.podworker.desired import is_static
-from nodeagent.status.manager import DOUBT_SECONDS, PARALLEL_SENDS, RETRY_SECONDS, SYNC_DURATION, StatusManager
+from nodeagent.status.manager import (
+    OVERWRITE_CHECK_SECONDS,
+    PARALLEL_SENDS,
+    RETRY_SECONDS,
+    SYNC_DURATION,
+    StatusManager,
+)
 from nodeagent.testing import FakeApi, FakeRuntime, eventually, make_pod
 
 
@@ -22,7 +28,7 @@ def total():
     return next(value for suffix, _, value, _ in SYNC_DURATION.family().rows if suffix == "_sum")
 
 
-def make_manager(clock, api=None, wake=lambda uid: None, mirror_of=lambda pod: None, **gates):
+def make_manager(clock, api=None, trigger_sync=lambda uid: None, mirror_of=lambda pod: None, **gates):
     return StatusManager(
         api=lambda: api,
         clock=clock,
@@ -33,11 +39,11 @@ def make_manager(clock, api=None, wake=lambda uid: None, mirror_of=lambda pod: N
         is_static=is_static,
         mirror_of=mirror_of,
         gates=build_gates(gates),
-        wake=wake,
+        trigger_sync=trigger_sync,
     )
 
 
-async def test_the_time_of_a_change_is_kept_while_the_api_server_is_away(clock):
+async def test_sync_duration_includes_api_server_outage(clock):
     api, runtime, pod = FakeApi(), FakeRuntime(clock), make_pod("web")
     await api.create(PODS, {"metadata": {"name": "web", "uid": pod.uid}}, "default")
     manager = make_manager(clock, api)
@@ -139,26 +145,26 @@ def with_condition(pod, kind, state):
     return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, conditions=conditions))
 
 
-async def test_a_readiness_that_the_control_plane_took_is_sent_again(clock):
+async def test_readiness_overwritten_by_control_plane_is_sent_again(clock):
     api, runtime, pod = FakeApi(), FakeRuntime(clock), make_pod("web")
     await api.create(PODS, {"metadata": {"name": "web", "uid": pod.uid}}, "default")
-    woken = []
-    manager = make_manager(clock, api, woken.append)
+    triggered = []
+    manager = make_manager(clock, api, triggered.append)
     runtime.start("main", pod)
     sending = asyncio.create_task(manager.run())
     status = manager.update(pod, runtime.pod(pod.uid))
     await clock.settle()
     ours = msgspec.structs.replace(pod, status=status)
 
-    manager.shown(ours)
-    await clock.advance(DOUBT_SECONDS)
-    assert woken == []  # it is what was sent
+    manager.record_api_status(ours)
+    await clock.advance(OVERWRITE_CHECK_SECONDS)
+    assert triggered == []  # Equal to the sent status.
     lost = with_condition(ours, "Ready", "False")
-    manager.shown(lost)
-    await clock.advance(DOUBT_SECONDS - 1)
-    assert woken == []  # older news may still be on their way
+    manager.record_api_status(lost)
+    await clock.advance(OVERWRITE_CHECK_SECONDS - 1)
+    assert triggered == []  # older news may still be on their way
     await clock.advance(1)
-    assert woken == [pod.uid]
+    assert triggered == [pod.uid]
     manager.update(lost, runtime.pod(pod.uid))
     await eventually(lambda: len(api.made("patch")) == 2)
 
@@ -167,7 +173,7 @@ async def test_a_readiness_that_the_control_plane_took_is_sent_again(clock):
     await asyncio.gather(sending, return_exceptions=True)
 
 
-async def test_a_job_is_not_shown_as_finished_while_its_sidecar_runs(clock):
+async def test_job_is_not_reported_finished_while_sidecar_runs(clock):
     sidecar = Container(name="proxy", image="proxy:1", restart_policy="Always")
     pod, runtime = make_pod("job", init_containers=[sidecar], restart_policy="Never"), FakeRuntime(clock)
     manager = make_manager(clock)
@@ -175,7 +181,9 @@ async def test_a_job_is_not_shown_as_finished_while_its_sidecar_runs(clock):
     manager.update(pod, runtime.pod(pod.uid))
     runtime.exit(main, 0)
 
-    assert manager.update(pod, runtime.pod(pod.uid)).phase == "Succeeded"  # which tells the worker to end the rest
+    assert (
+        manager.update(pod, runtime.pod(pod.uid)).phase == "Succeeded"
+    )  # Lets the worker terminate the other containers.
     assert manager.get(pod.uid).phase == "Running"
     runtime.exit(proxy, 143)
     manager.update(pod, runtime.pod(pod.uid))
@@ -183,7 +191,7 @@ async def test_a_job_is_not_shown_as_finished_while_its_sidecar_runs(clock):
 
 
 @pytest.mark.parametrize("shown_first", [False, True])
-async def test_a_static_pod_keeps_its_times_over_a_restart_of_the_agent(clock, shown_first):
+async def test_static_pod_keeps_times_across_agent_restart(clock, shown_first):
     pod, runtime, mirrors = make_pod("web", annotations={"kubernetes.io/config.source": "file"}), FakeRuntime(clock), []
     runtime.start("main", pod)
     before = make_manager(clock).update(pod, runtime.pod(pod.uid))
@@ -199,16 +207,16 @@ async def test_a_static_pod_keeps_its_times_over_a_restart_of_the_agent(clock, s
     assert (after.start_time, after.conditions) == (before.start_time, before.conditions)
 
 
-async def test_a_readiness_gate_that_moves_has_its_pod_looked_at_at_once(clock):
-    pod, woken = make_pod("web", readiness_gates=[{"conditionType": "example.com/ok"}]), []
-    manager = make_manager(clock, wake=woken.append)
+async def test_readiness_gate_change_triggers_pod_sync(clock):
+    pod, triggered = make_pod("web", readiness_gates=[{"conditionType": "example.com/ok"}]), []
+    manager = make_manager(clock, trigger_sync=triggered.append)
     manager.update(pod, None)
 
-    manager.shown(with_condition(pod, "example.com/other", "True"))
-    assert woken == []
-    manager.shown(with_condition(pod, "example.com/ok", "True"))
+    manager.record_api_status(with_condition(pod, "example.com/other", "True"))
+    assert triggered == []
+    manager.record_api_status(with_condition(pod, "example.com/ok", "True"))
 
-    assert woken == [pod.uid]
+    assert triggered == [pod.uid]
 
 
 @pytest.mark.parametrize(
@@ -221,7 +229,7 @@ async def test_a_readiness_gate_that_moves_has_its_pod_looked_at_at_once(clock):
         )
     ],
 )
-async def test_conditions_that_gates_switch_are_there_unless_switched_off(clock, gate, type_):
+async def test_feature_gated_conditions_are_reported_unless_disabled(clock, gate, type_):
     runtime, pod = FakeRuntime(clock), make_pod("web")
     runtime.start("main", pod)
 

@@ -1,11 +1,11 @@
-"""Mirror pods are counted as the API server shows them."""
+"""Tests for the mirror pod metric."""
 
 from nodeagent.model.meta import ObjectReference
 from nodeagent.status.mirror import MIRRORS, MirrorPods
 from nodeagent.testing import FakeApi, make_pod
 
 
-def test_a_mirror_counts_while_the_api_server_has_it(clock):
+def test_mirror_pod_is_counted_while_it_exists_in_the_api(clock):
     mirrors = MirrorPods(
         api=FakeApi, clock=clock, static_pods=list, node=ObjectReference, appeared=lambda uid, mirror: None
     )
