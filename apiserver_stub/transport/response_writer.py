@@ -7,6 +7,7 @@ import zlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http.client import responses
+from unicodedata import category
 
 from aiohttp import HttpVersion11, web
 from aiohttp.helpers import rfc822_formatted_time
@@ -95,14 +96,18 @@ def wants_pretty(http: web.BaseRequest) -> bool:
 
 def warning(text: str) -> str:
     """Return the value of a ``Warning`` header."""
-    line = "".join(character if character.isprintable() else " " for character in text)
-    escaped = line.replace("\\", "\\\\").replace('"', '\\"')
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'299 - "{escaped}"'
+
+
+def _has_control(text: str) -> bool:
+    """Return whether *text* has control characters, which headers do not carry."""
+    return not text.isprintable() and any(category(character) == "Cc" for character in text)
 
 
 def fitting(warnings: Sequence[str]) -> list[str]:
     """Return what of *warnings* is told: each once, and where they are many their beginnings, the first ones."""
-    found = list(dict.fromkeys(warnings))[:_MOST_WARNINGS]
+    found = [text for text in dict.fromkeys(warnings) if text and not _has_control(text)][:_MOST_WARNINGS]
     if sum(map(len, found)) <= _WARNINGS_LENGTH:
         return found
     fits: list[str] = []

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from aiohttp.http import SERVER_SOFTWARE
 
-from apiserver_stub.transport.response_writer import ApiRequest
+from apiserver_stub.transport.response_writer import ApiRequest, fitting, warning
 
 
 @pytest.mark.parametrize(("given", "left"), [(SERVER_SOFTWARE, None), ("metrics-server", "metrics-server")])
@@ -18,3 +18,8 @@ async def test_the_name_of_the_library_is_taken_out_and_that_of_another_server_s
     await ApiRequest._prepare_hook(ApiRequest.__new__(ApiRequest), response)
 
     assert response.headers.get("Server") == left
+
+
+def test_warnings_with_control_characters_are_dropped() -> None:
+    assert fitting(["a\nb", "", 'é "c"', "c"]) == ['é "c"', "c"]
+    assert warning('a "b" \\') == '299 - "a \\"b\\" \\\\"'
