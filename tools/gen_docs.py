@@ -22,7 +22,6 @@ from nodeagent import hookspecs
 from nodeagent.config import features, types
 from nodeagent.config.fields import Field, Shape, all_fields, is_struct, members
 from nodeagent.config.types import ConfigStruct, CredentialProviderConfig, NodeAgentConfiguration
-from nodeagent.config.unimplemented import FIELDS as UNIMPLEMENTED
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
@@ -186,7 +185,6 @@ def configuration_page() -> str:
         "fields below. Every field may be left out; it then has the default. "
         "`nodeagent config explain FIELD` says the same on a terminal, `nodeagent config validate FILE` checks a file "
         "and names every problem at once.",
-        *(["A field marked ° is checked already and changes nothing yet."] if UNIMPLEMENTED else ()),
     ]
     for title, names in groups.items():
         lines += [f"## {title}", _table(top[name] for name in names)]
@@ -236,10 +234,10 @@ def _type_section(kind: type[ConfigStruct]) -> list[str]:
     )
     own = vars(kind).get("__doc__")
     text = [_code(inspect.cleandoc(own))] if own else []
-    return [f"### {kind.__name__}", *text, _table(fields, mark=False)]
+    return [f"### {kind.__name__}", *text, _table(fields)]
 
 
-def _table(fields: Any, *, mark: bool = True) -> str:
+def _table(fields: Any) -> str:
     rows = ["| field | type | default | meaning |", "|---|---|---|---|"]
     for field in fields:
         shape = field.member.shape
@@ -248,9 +246,8 @@ def _table(fields: Any, *, mark: bool = True) -> str:
         if is_struct(inner):
             target = inner.kind.__name__
             name = name.replace(target, f"[{target}](#{target.lower()})")
-        note = " °" if mark and field.path in UNIMPLEMENTED else ""
         meaning = field.member.doc.replace("|", "\\|").replace("<", "&lt;")
-        rows.append(f"| `{field.path}`{note} | {name} | {_default(field.default, shape)} | {meaning} |")
+        rows.append(f"| `{field.path}` | {name} | {_default(field.default, shape)} | {meaning} |")
     return "\n".join(rows)
 
 

@@ -20,8 +20,8 @@ from nodeagent.config.credentials import decode_source, load_credential_provider
 from nodeagent.config.fields import Field, all_fields
 from nodeagent.config.files import UnreadableFile, read_layer
 from nodeagent.config.flags import FlagParser, add_flags, field_flags, read_flags
+from nodeagent.config.gate_usage import all_ineffective_settings, ineffective_settings
 from nodeagent.config.load import Loaded, load, load_configuration, masked
-from nodeagent.config.unimplemented import FIELDS, all_unimplemented, unimplemented
 from nodeagent.errors import ConfigError
 
 
@@ -91,7 +91,7 @@ def _validate(arguments: argparse.Namespace) -> int:
 
 def _effective(arguments: argparse.Namespace) -> int:
     if arguments.unimplemented:
-        names_of = all_unimplemented()
+        names_of = all_ineffective_settings()
         if arguments.output == "json":
             print_json(names_of)
         else:
@@ -146,7 +146,7 @@ def describe(field: Field) -> dict[str, Any]:
         "rule": field.member.doc,
         "row": field.member.row,
         "flags": flags,
-        "effect": "none yet" if top in FIELDS else "none, deprecated" if top.startswith("iptables") else "yes",
+        "effect": "none, deprecated" if top.startswith("iptables") else "yes",
     }
 
 
@@ -160,7 +160,7 @@ def _load_file(path: str) -> Loaded:
 
 
 def _idle(loaded: Loaded) -> list[str]:
-    idle = unimplemented(loaded.config)
+    idle = ineffective_settings(loaded.config)
     return [f"no effect yet: {', '.join(idle)}"] if idle else []
 
 

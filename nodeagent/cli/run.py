@@ -19,9 +19,9 @@ from nodeagent.base.service_manager import ServiceManager
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_refusal
 from nodeagent.cli.reload import Prepared, Reload, prepare
+from nodeagent.config.gate_usage import ineffective_settings
 from nodeagent.config.load import masked
 from nodeagent.config.rules.node import logging_settings
-from nodeagent.config.unimplemented import unimplemented
 from nodeagent.errors import ConfigError, NodeAgentError, PluginError
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ def tell_of(loaded: Loaded) -> None:
     """Log what deserves a word about the configuration, and all of it from verbosity 5 on."""
     for warning in loaded.warnings:
         _log.warning(warning)
-    without_effect = unimplemented(loaded.config)
+    without_effect = ineffective_settings(loaded.config)
     if without_effect:
-        _log.warning("Some fields have no effect yet", extra={"fields": ", ".join(without_effect)})
+        _log.warning("Ignoring settings without effect", extra={"fields": ", ".join(without_effect)})
     if verbose(_log, 5):
         text = json.dumps(masked(loaded.config))
         _log.log(v_level(5), "Configuration in force", extra={"configuration": text})

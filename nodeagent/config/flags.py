@@ -17,7 +17,6 @@ from nodeagent.config.codec import nearest
 from nodeagent.config.fields import all_fields
 from nodeagent.config.nodeflags import IDENTITY_FLAGS, NODE_FLAGS, REFUSED_FLAGS, read_settings
 from nodeagent.config.settings import NodeSettings
-from nodeagent.config.unimplemented import FLAGS
 from nodeagent.errors import Problem
 
 _SPECIAL: dict[str, tuple[str, ...]] = {
@@ -181,8 +180,6 @@ def read_flags(namespace: argparse.Namespace) -> Flags:
             deprecated.append(f"--{flag.name} ({flag.path})")
     if deprecated:
         flags.warnings.append(f"deprecated flags, set the field in the configuration file: {', '.join(deprecated)}")
-    if idle := sorted(FLAGS & given.keys()):
-        flags.warnings.append(f"no effect yet: {', '.join(f'--{name}' for name in idle)}")
     return flags
 
 

@@ -128,13 +128,13 @@ def test_provenance_as_json(run, file):
     assert shown["configuration"]["port"] == 10250
 
 
-def test_what_has_no_effect_yet_is_listed_and_warned_about(run, file, monkeypatch):
-    monkeypatch.setattr("nodeagent.config.unimplemented.FIELDS", frozenset({"volumeStatsAggPeriod"}))
+def test_ineffective_gate_is_listed_and_warned_about(run, file, monkeypatch):
+    monkeypatch.setattr("nodeagent.config.gate_usage.GATES_IN_USE", frozenset())
 
-    assert "volumeStatsAggPeriod" in run("effective", "--unimplemented")[1].splitlines()
-    assert "volumeStatsAggPeriod" in json.loads(run("effective", "--unimplemented", "-o", "json")[1])
-    _, _, err = run("effective", f"--config={file(NATIVE + 'volumeStatsAggPeriod: 5s')}")
-    assert "no effect yet: volumeStatsAggPeriod" in err
+    assert "featureGates.MemoryQoS" in run("effective", "--unimplemented")[1].splitlines()
+    assert "featureGates.MemoryQoS" in json.loads(run("effective", "--unimplemented", "-o", "json")[1])
+    _, _, err = run("effective", f"--config={file(NATIVE + 'featureGates: {MemoryQoS: true}')}")
+    assert "no effect yet: featureGates.MemoryQoS" in err
 
 
 @pytest.mark.parametrize("name", ["maxPods", "max_pods", "--max-pods"])

@@ -1,0 +1,47 @@
+"""Tests for the detection of feature gates without an effect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nodeagent.config.features import KNOWN
+from nodeagent.config.gate_usage import GATES_IN_USE, all_ineffective_settings, ineffective_settings
+from nodeagent.config.types import NodeAgentConfiguration
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_gates_in_use_exist():
+    assert {gate.name for gate in KNOWN} >= GATES_IN_USE
+
+
+def test_gate_is_in_use_if_the_code_reads_it():
+    lists = {"features.py", "names.py", "gate_usage.py"}
+    texts = [
+        path.read_text()
+        for package in ("nodeagent", "plugins/nodeagent_plugins")
+        for path in (ROOT / package).rglob("*.py")
+        if path.name not in lists
+    ]
+
+    read = {gate.name for gate in KNOWN if any(f'"{gate.name}"' in text for text in texts)}
+
+    assert read == GATES_IN_USE
+
+
+def test_defaults_are_not_listed():
+    assert ineffective_settings(NodeAgentConfiguration()) == []
+
+
+def test_ineffective_gate_is_listed_if_changed(monkeypatch):
+    monkeypatch.setattr("nodeagent.config.gate_usage.GATES_IN_USE", frozenset({"NodeSwap"}))
+    config = NodeAgentConfiguration(feature_gates={"NodeSwap": True, "MemoryQoS": True, "AppArmor": True})
+
+    assert ineffective_settings(config) == ["featureGates.MemoryQoS"]
+
+
+def test_all_ineffective_settings_exclude_gates_in_use():
+    listed = all_ineffective_settings()
+
+    assert listed
+    assert not {f"featureGates.{name}" for name in GATES_IN_USE} & set(listed)
