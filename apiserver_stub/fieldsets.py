@@ -7,7 +7,7 @@ holds nothing but itself as ``{}``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -130,10 +130,11 @@ def paths(fields: FieldSet, path: str = "") -> Iterator[str]:
         if element == SELF:
             yield path
         else:
-            yield from paths(below, path + _shown(element))
+            yield from paths(below, path + shown_element(element))
 
 
-def _shown(element: str) -> str:
+def shown_element(element: str) -> str:
+    """Return a path element as messages show it: ``.name``, ``[key="value"]`` or ``[="value"]``."""
     kind, text = element[:1], element[2:]
     if kind == "f":
         return f".{text}"
@@ -264,54 +265,96 @@ def _is_leaf(shape: Shape, value: Any) -> bool:
     return shape.leaf or not isinstance(value, dict | list)
 
 
-def by_element(items: list[Any], shape: Shape) -> dict[str, Any]:
+def by_element(items: list[Any], shape: Shape, *, keeps_repeats: bool = False) -> dict[str, Any]:
     """Return the *items* of a list that merges by their path elements, in order.
 
+    :param keeps_repeats: return an item that comes twice once, as ``None``; no configuration merges with it.
     :raises Unmergeable: an item lacks its key or comes twice.
     """
     found: dict[str, Any] = {}
-    zeros: Mapping[str, Any] = shape.item.always if shape.item is not None else {}
     for index, item in enumerate(items):
-        if shape.is_set:
-            element = "v:" + _encode(item).decode()
-        elif isinstance(item, dict):
-            key = {name: item.get(name, KEY_DEFAULTS.get(name, zeros.get(name))) for name in shape.keys}
-            missing = next((name for name, value in key.items() if value is None and name not in item), None)
-            if missing is not None:
-                raise Unmergeable(
-                    f"element {index}: associative list with keys has an element that omits key field "
-                    f'"{missing}" (and doesn\'t have default value)'
-                )
-            element = "k:" + _encode(key).decode()
-        else:
-            raise Unmergeable(f"element {index}: expected a map")
+        element = _element_of(item, index, shape)
         if element in found:
-            raise Unmergeable(f"duplicate entries for key {_shown(element)}")
-        found[element] = item
+            if not keeps_repeats:
+                raise Unmergeable(f"duplicate entries for key {shown_element(element)}")
+            found[element] = None
+        else:
+            found[element] = item
     return found
+
+
+def _element_of(item: Any, index: int, shape: Shape) -> str:
+    if shape.is_set:
+        if item is None:
+            raise Unmergeable(f"element {index}: associative list without keys has an element that's an explicit null")
+        return "v:" + _encode(item).decode()
+    if not isinstance(item, dict):
+        what = "a null element" if item is None else "non-map elements"
+        raise Unmergeable(f"element {index}: associative list with keys may not have {what}")
+    defaults = shape.item.always if shape.item is not None else {}
+    key = {}
+    for name in shape.keys:
+        if name in item:
+            key[name] = item[name]
+        elif (default := defaults.get(name, KEY_DEFAULTS.get(name))) is not None:
+            key[name] = default
+        else:
+            raise Unmergeable(
+                f"element {index}: associative list with keys has an element that omits key field "
+                f'"{name}" (and doesn\'t have default value)'
+            )
+    return "k:" + _encode(key).decode()
 
 
 # Merging
 
 
 def merge(live: Any, config: Any, shape: Shape) -> Any:
-    """Return *live* with the values of *config*; lists that merge keep their order and get new items at the end.
-
-    A null leaves objects, maps and lists that merge as they are, and replaces everything else.
-    """
-    if config is None and live and not _is_leaf(shape, live):
-        return live
-    if config is None or live is None or _is_leaf(shape, config) or type(live) is not type(config):
+    """Return *live* with the values of *config*; null replaces only what has one owner."""
+    if live is None or _is_leaf(shape, live if config is None else config):
+        return config
+    if config is None:
+        return live or config
+    if type(live) is not type(config):
         return config
     if isinstance(config, dict):
         whole = dict(live)
         for name, value in config.items():
             whole[name] = merge(live[name], value, shape.child(name)) if name in live else value
         return whole
-    before, after = by_element(live, shape), by_element(config, shape)
+    return _merge_lists(live, config, shape)
+
+
+def _merge_lists(live: list[Any], config: list[Any], shape: Shape) -> list[Any]:
+    """Return the items of both: those of *config* in its order, those of only *live* as early as their own allows."""
+    before, after = by_element(live, shape, keeps_repeats=True), by_element(config, shape)
+    lefts, rights = [_element_of(item, index, shape) for index, item in enumerate(live)], list(after)
     item_shape = shape.item or shape
-    merged = {element: merge(item, after.get(element, item), item_shape) for element, item in before.items()}
-    return [*merged.values(), *(item for element, item in after.items() if element not in merged)]
+    shared = [element for element in reversed(rights) if element in before]
+    merged: set[str] = set()
+    result: list[Any] = []
+    left = right = 0
+    while left < len(lefts) or right < len(rights):
+        if left < len(lefts):
+            element = lefts[left]
+            if element not in after:
+                result.append(live[left])
+                left += 1
+                continue
+            is_next = right < len(rights) and element == rights[right]
+            if not is_next and right < len(rights) and shared and shared[-1] != element:
+                left += 1  # Another shared item comes first.
+                continue
+            if is_next or element in merged:
+                left += 1
+        if right < len(rights):
+            element = rights[right]
+            merged.add(element)
+            result.append(merge(before.get(element), after[element], item_shape))
+            right += 1
+            if shared and shared[-1] == element:
+                shared.pop()
+    return result
 
 
 def remove(obj: Any, fields: FieldSet, kept: FieldSet, shape: Shape) -> Any:

@@ -60,7 +60,7 @@ def validate_cluster_ips_update(spec: Object, before: Object) -> list[Cause]:
 def _validate_primary(primary: str, addresses: list[str]) -> list[Cause]:
     if primary and not addresses:
         return [required(_ADDRESSES)]
-    if not addresses or addresses[0] == primary:
+    if not addresses or (primary and addresses[0] == primary):
         return []
     detail = "first value must match `clusterIP`" if primary else "must be empty when `clusterIP` is not specified"
     return [invalid_value(_ADDRESSES, addresses, detail)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apiserver_stub import media, objects
+from apiserver_stub import media, objects, schema, typed
 from apiserver_stub.checking import Misfit
 from apiserver_stub.objects import Object
 from apiserver_stub.reply import Reply
@@ -52,7 +52,7 @@ async def apply(server: ApiServer, request: Request, resource: Resource) -> Repl
         merged, entries = apply_to(request, resource, kind, live, wanted, force=force)
         if current is not None:
             merged = objects.decode(objects.encode(merged))
-            check_types(merged)
+            _convert(request, resource, merged)
             _require_same_object(request, resource, merged["metadata"])
             return await plan_update(server, request, resource, merged, current, patched=True, entries=entries)
         if uid := wanted["metadata"].get("uid"):
@@ -61,7 +61,7 @@ async def apply(server: ApiServer, request: Request, resource: Resource) -> Repl
         settle_namespace(request, resource, wanted["metadata"])
         _require_same_object(request, resource, wanted["metadata"])
         version_of(wanted["metadata"])  # an invalid one is an error, a valid one is ignored
-        check_types(wanted)
+        _convert(request, resource, wanted)
         return decide_create(server, request, resource, await prepare_new(server, request, resource, wanted, entries))
 
     try:
@@ -81,18 +81,29 @@ def _read(request: Request, resource: Resource) -> Object:
     if (version, kind) != (resource.api_version, resource.kind):
         shown = f"{version}, Kind={kind}" if "/" in version else f"/{version}, Kind={kind}"
         raise bad_request(f"invalid object type: {shown}")
-    try:
-        found = check_types(config, complete=False, converts=True)
-    except Misfit as error:
-        raise _untyped(resource, request, _namespace(config), str(error)) from error
-    if found.unknown:
-        lines = [f".{path}: field not declared in schema" for path in found.unknown]
-        text = lines[0] if len(lines) == 1 else "errors:\n" + "\n".join(f"  {line}" for line in lines)
+    shape = schema.of(resource.api_version, resource.kind)
+    if shape is not None and (problems := typed.validate(config, shape)):
+        text = problems[0] if len(problems) == 1 else "errors:\n" + "\n".join(f"  {item}" for item in problems)
         raise _untyped(resource, request, _namespace(config), text)
+    if config.get("metadata") is None:
+        config["metadata"] = {}
     metadata = config["metadata"]
     if metadata.get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
     return config
+
+
+def _convert(request: Request, resource: Resource, obj: Object) -> None:
+    """Give the values of *obj*, which the schema allows, the types of the kind.
+
+    :raises ApiError: 500, a value cannot be converted.
+    """
+    try:
+        check_types(obj, converts=True)
+    except Misfit as error:
+        place = f"{obj['metadata'].get('namespace') or ''}/{request.info.name}"
+        text = f"failed to convert new object ({place}; {_full_kind(resource)}) to proper version: {error.converting}"
+        raise ApiError(500, "", text) from error
 
 
 def _require_same_object(request: Request, resource: Resource, metadata: Object) -> None:
@@ -117,6 +128,10 @@ def _namespace(config: Object) -> str:
 
 def _untyped(resource: Resource, request: Request, namespace: str, problem: str) -> ApiError:
     place = f"{namespace}/{request.info.name}"
-    version = resource.api_version if resource.group else f"/{resource.version}"
-    message = f"failed to create typed patch object ({place}; {version}, Kind={resource.kind}): {problem}"
+    message = f"failed to create typed patch object ({place}; {_full_kind(resource)}): {problem}"
     return ApiError(500, "", message)
+
+
+def _full_kind(resource: Resource) -> str:
+    version = resource.api_version if resource.group else f"/{resource.version}"
+    return f"{version}, Kind={resource.kind}"
