@@ -213,6 +213,10 @@ def too_long(field: str, limit_bytes: int) -> Cause:
     return Cause("FieldValueTooLong", f"Too long: must have at most {limit_bytes} bytes", field)
 
 
+def too_many(field: str, count: int, limit: int) -> Cause:
+    return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} items", field)
+
+
 def quote(value: object) -> str:
     """Return *value* as messages show it: text in quotes, other scalars bare, a list of texts as such, else JSON."""
     if isinstance(value, str):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from apiserver_stub.objects import Object
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Resource, Strategy
-from apiserver_stub.status import Cause, invalid_value
+from apiserver_stub.status import Cause
+from apiserver_stub.validation.leases import validate_lease
 from apiserver_stub.validation.metadata import MetadataRules
 from nodeagent.base import identity
 
@@ -16,16 +17,10 @@ if TYPE_CHECKING:
 
 
 class LeaseStrategy(Strategy):
-    """Durations are positive, transitions are counted up."""
+    """Leases: durations are positive, and transitions are counted."""
 
     def validate(self, new: Object) -> list[Cause]:
-        spec, causes = new.get("spec") or {}, []
-        duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
-        if duration is not None and duration <= 0:
-            causes.append(invalid_value("spec.leaseDurationSeconds", duration, "must be greater than 0"))
-        if transitions is not None and transitions < 0:
-            causes.append(invalid_value("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
-        return causes
+        return validate_lease(new)
 
 
 def resources(options: Options) -> list[Resource]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from apiserver_stub.defaulting import networking as defaulting
 from apiserver_stub.objects import Object
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Column, Resource, Strategy
-from apiserver_stub.status import Cause, duplicate, invalid_value, not_supported, required
+from apiserver_stub.status import Cause
+from apiserver_stub.validation.endpoint_slices import validate_slice, validate_slice_update
 from apiserver_stub.validation.metadata import MetadataRules
-from apiserver_stub.validation.names import label_problems
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
@@ -19,48 +19,41 @@ if TYPE_CHECKING:
 
 GROUP = identity.current().group("discovery")
 STORAGE = f"{GROUP}/endpointslices"
-_FAMILIES = {"IPv4": 4, "IPv6": 6}
-_ADDRESS_TYPES = ("FQDN", *_FAMILIES)
-_PROTOCOLS = ("SCTP", "TCP", "UDP")
-_MOST_ENDPOINTS, _MOST_ADDRESSES, _MOST_PORTS = 1000, 100, 20000
 _SHOWN = 3
 
 
 class EndpointSliceStrategy(Strategy):
-    """Addresses are of one type, which stays; ports without a protocol are of TCP."""
-
-    counted = ("endpoints", "ports")
+    """Endpoint slices: addresses of one type, which does not change."""
 
     def default(self, new: Object) -> None:
-        new["endpoints"] = new.get("endpoints") or []
-        new["ports"] = new.get("ports") or []
-        for port in new["ports"]:
-            port.setdefault("name", "")
-            port.setdefault("protocol", "TCP")
-        for endpoint in new["endpoints"]:
-            endpoint.pop("deprecatedTopology", None)  # only versions that are no longer served could write it
-            endpoint.setdefault("conditions", {})
+        defaulting.ENDPOINT_SLICE.apply(new)
+
+    def is_counted(self, new: Object, old: Object) -> bool:
+        names = (new.keys() | old.keys()) - {"metadata"}
+        return any((new.get(name) or None) != (old.get(name) or None) for name in names) or (
+            (new["metadata"].get("labels") or {}) != (old["metadata"].get("labels") or {})
+        )
+
+    def prepare_create(self, new: Object) -> None:
+        new["metadata"]["generation"] = 1
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
-        """All of it is for its writer."""
+        """Accept all fields; there is no status."""
 
     def validate(self, new: Object) -> list[Cause]:
-        kind = new.get("addressType") or ""
-        causes = [] if kind else [required("addressType")]
-        if kind and kind not in _ADDRESS_TYPES:
-            causes.append(not_supported("addressType", kind, _ADDRESS_TYPES))
-        for member, most in (("endpoints", _MOST_ENDPOINTS), ("ports", _MOST_PORTS)):
-            if len(new[member]) > most:
-                return [*causes, _too_many(member, len(new[member]), most)]
-        for index, endpoint in enumerate(new["endpoints"]):
-            causes += _endpoint_causes(f"endpoints[{index}]", endpoint, kind)
-        return causes + list(_port_causes(new["ports"]))
+        return validate_slice(new)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        causes = self.validate(new)
-        if new.get("addressType") != old.get("addressType"):
-            causes.append(invalid_value("addressType", new.get("addressType") or "", "field is immutable"))
-        return causes
+        return validate_slice_update(new, old)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        is_deprecated = old is None and new.get("addressType") == "FQDN"
+        return ["spec.addressType: FQDN endpoints are deprecated"] if is_deprecated else []
+
+    def canonicalize(self, new: Object) -> None:
+        """Drop the topology, which only versions wrote that are no longer served."""
+        for endpoint in new.get("endpoints") or ():
+            endpoint.pop("deprecatedTopology", None)
 
 
 def resources(options: Options) -> list[Resource]:
@@ -82,54 +75,6 @@ def resources(options: Options) -> list[Resource]:
             ),
         )
     ]
-
-
-def _endpoint_causes(field: str, endpoint: Object, kind: str) -> list[Cause]:
-    addresses = endpoint.get("addresses") or []
-    causes = [] if addresses else [required(f"{field}.addresses", "must contain at least 1 address")]
-    if len(addresses) > _MOST_ADDRESSES:
-        causes.append(_too_many(f"{field}.addresses", len(addresses), _MOST_ADDRESSES))
-    if kind in _FAMILIES:
-        for index, address in enumerate(addresses):
-            if problem := _address_problem(address, kind):
-                causes.append(invalid_value(f"{field}.addresses[{index}]", address, problem))
-    if (hostname := endpoint.get("hostname")) is not None:
-        causes += [invalid_value(f"{field}.hostname", hostname, problem) for problem in label_problems(hostname)]
-    return causes
-
-
-def _address_problem(text: str, kind: str) -> str:
-    """Return why an endpoint cannot be found at *text*, empty when it can."""
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        address = None
-    if address is None or address.version != _FAMILIES[kind]:
-        return f"must be a valid {kind} address"
-    if address.is_unspecified:
-        return f"may not be unspecified ({text})"
-    if address.is_loopback:
-        return "may not be in the loopback range (127.0.0.0/8, ::1/128)"
-    if address.is_link_local:
-        return "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
-    return ""
-
-
-def _port_causes(ports: Sequence[Object]) -> Iterator[Cause]:
-    names: set[str] = set()
-    for index, port in enumerate(ports):
-        field, name = f"ports[{index}]", port["name"]
-        if name:
-            yield from (invalid_value(f"{field}.name", name, problem) for problem in label_problems(name))
-        if name in names:
-            yield duplicate(f"{field}.name", name)
-        names.add(name)
-        if port["protocol"] not in _PROTOCOLS:
-            yield not_supported(f"{field}.protocol", port["protocol"], _PROTOCOLS)
-
-
-def _too_many(field: str, count: int, most: int) -> Cause:
-    return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {most} items", field)
 
 
 def _ports(obj: Object) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apiserver_stub.objects import Object
+from apiserver_stub.defaulting import namespaces as defaulting
+from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import STANDARD_VERBS, Resource, Strategy, Subresource
-from apiserver_stub.status import Cause, invalid_value
-from apiserver_stub.validation.names import finalizer_problems, label_problems
-from nodeagent.base import identity
+from apiserver_stub.status import Cause
+from apiserver_stub.validation.names import label_problems
+from apiserver_stub.validation.namespaces import validate_finalizers, validate_namespace, validate_phase
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options
@@ -18,44 +19,37 @@ if TYPE_CHECKING:
 class NamespaceStrategy(Strategy):
     """A namespace is Active until it is deleted, then Terminating until its finalizers are gone."""
 
+    def default(self, new: Object) -> None:
+        defaulting.NAMESPACE.apply(new)
+
+    def default_status(self, new: Object) -> None:
+        defaulting.NAMESPACE.apply(new)
+
     def prepare_create(self, new: Object) -> None:
-        labels = new["metadata"].get("labels") or {}
-        new["metadata"]["labels"] = {
-            **labels,
-            identity.current().label("metadata.name"): new["metadata"].get("name", ""),
-        }
         spec = new.setdefault("spec", {})
         if "kubernetes" not in (finalizers := spec.get("finalizers") or []):
             spec["finalizers"] = [*finalizers, "kubernetes"]
         new["status"] = {"phase": "Active"}
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
-        finalizers = (new.get("spec") or {}).get("finalizers")
-        super().prepare_update(new, old, subresource)
-        labels = new["metadata"].get("labels") or {}
-        new["metadata"]["labels"] = {**labels, identity.current().label("metadata.name"): old["metadata"]["name"]}
+        spec = old.get("spec") or {}
         if subresource == "finalize":
-            new["spec"] = {**old.get("spec", {}), "finalizers": finalizers or []}
-        else:
-            new["spec"] = old.get("spec", {})
+            spec = {**spec, "finalizers": dig(new, ("spec", "finalizers")) or []}
+        super().prepare_update(new, old, subresource)
+        new["spec"] = spec
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_namespace(new)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         if subresource == "finalize":
-            return [
-                invalid_value(f"spec.finalizers[{index}]", name, problem)
-                for index, name in enumerate(new["spec"]["finalizers"])
-                for problem in finalizer_problems(name)
-            ]
-        if subresource != "status":
-            return []
-        phase = (new.get("status") or {}).get("phase") or ""
-        ends = bool(new["metadata"].get("deletionTimestamp"))
-        if phase == ("Terminating" if ends else "Active"):
-            return []
-        detail = "may only be 'Active' if `deletionTimestamp` is empty"
-        if ends:
-            detail = "may only be 'Terminating' if `deletionTimestamp` is not empty"
-        return [invalid_value("status.Phase", phase, detail)]
+            return validate_finalizers(new["spec"]["finalizers"])
+        return validate_phase(new) if subresource == "status" else validate_namespace(new)
+
+    def canonicalize(self, new: Object) -> None:
+        """Label new namespaces with generated names too."""
+        labels = new["metadata"].get("labels") or {}
+        new["metadata"]["labels"] = {**labels, defaulting.NAME_LABEL: new["metadata"]["name"]}
 
     def lingers(self, obj: Object) -> bool:
         return bool((obj.get("spec") or {}).get("finalizers"))

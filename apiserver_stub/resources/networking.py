@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from apiserver_stub.defaulting import networking as defaulting
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import Column, Resource, Strategy, Subresource
-from apiserver_stub.status import Cause, invalid_value, not_supported, required
-from apiserver_stub.validation.names import subdomain_problems
+from apiserver_stub.status import Cause
+from apiserver_stub.validation.ingresses import (
+    CLASS_ANNOTATION,
+    validate_ingress,
+    validate_ingress_class,
+    validate_ingress_class_update,
+    validate_ingress_update,
+)
+from apiserver_stub.validation.services import validate_balancer_status
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options
 
 _GROUP = identity.current().group("networking")
-_PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
 
 
 class IngressStrategy(Strategy):
-    """Paths say how they match, and lead somewhere."""
+    """Ingresses; controllers report the addresses of load balancers in the status."""
 
     counted = ("spec",)
 
@@ -27,40 +34,33 @@ class IngressStrategy(Strategy):
         new["status"] = {"loadBalancer": {}}
 
     def validate(self, new: Object) -> list[Cause]:
-        spec = new.get("spec") or {}
-        causes = []
-        if not spec.get("rules") and not spec.get("defaultBackend"):
-            detail = "either `defaultBackend` or `rules` must be specified"
-            causes.append(invalid_value("spec", "", detail))
-        for index, rule in enumerate(spec.get("rules") or ()):
-            for number, path in enumerate(dig(rule, ("http", "paths")) or ()):
-                field = f"spec.rules[{index}].http.paths[{number}]"
-                kind = path.get("pathType")
-                if not kind:
-                    causes.append(required(f"{field}.pathType", "pathType must be specified"))
-                elif kind not in _PATH_TYPES:
-                    causes.append(not_supported(f"{field}.pathType", kind, _PATH_TYPES))
-                elif kind != "ImplementationSpecific" and not str(path.get("path") or "").startswith("/"):
-                    causes.append(invalid_value(f"{field}.path", path.get("path") or "", "must be an absolute path"))
-                if not path.get("backend"):
-                    causes.append(required(f"{field}.backend"))
-        name = spec.get("ingressClassName")
-        if name is not None:
-            causes += [invalid_value("spec.ingressClassName", name, problem) for problem in subdomain_problems(name)]
-        return causes
+        return validate_ingress(new)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        if subresource:
+            return validate_balancer_status(dig(new, ("status", "loadBalancer")) or {}, "status.loadBalancer")
+        return validate_ingress_update(new, old)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        annotations = new["metadata"].get("annotations") or {}
+        if old is not None or CLASS_ANNOTATION not in annotations or "ingressClassName" in new["spec"]:
+            return []
+        return [f"annotation \"{CLASS_ANNOTATION}\" is deprecated, please use 'spec.ingressClassName' instead"]
 
 
 class IngressClassStrategy(Strategy):
-    """The controller stays."""
+    """Ingress classes; their controller does not change."""
 
     counted = ("spec",)
 
+    def default(self, new: Object) -> None:
+        defaulting.INGRESS_CLASS.apply(new)
+
     def validate(self, new: Object) -> list[Cause]:
-        return []
+        return validate_ingress_class(new)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        after, before = (dig(item, ("spec", "controller")) for item in (new, old))
-        return [] if after == before else [invalid_value("spec.controller", after or "", "field is immutable")]
+        return validate_ingress_class_update(new, old)
 
 
 def resources(options: Options) -> list[Resource]:

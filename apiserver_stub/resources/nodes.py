@@ -4,53 +4,53 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apiserver_stub.defaulting import nodes as defaulting
 from apiserver_stub.nodes.proxy import proxy_node
 from apiserver_stub.objects import Object, dig
 from apiserver_stub.resources.columns import AGE, NAME, at
 from apiserver_stub.resources.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
-from apiserver_stub.status import Cause, forbidden_value
+from apiserver_stub.status import Cause
+from apiserver_stub.validation.nodes import validate_node, validate_node_update
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options
 
-_INFO = (
-    "machineID",
-    "systemUUID",
-    "bootID",
-    "kernelVersion",
-    "osImage",
-    "containerRuntimeVersion",
-    "kubeletVersion",
-    "kubeProxyVersion",
-    "operatingSystem",
-    "architecture",
-)
 _ROLE = identity.current().label("", "node-role")
 
 
 class NodeStrategy(Strategy):
-    """A node keeps the provider and pod CIDR it once had; its status comes through the subresource."""
+    """Nodes: what identifies them does not change; the status comes through the subresource, but for new ones."""
 
     def default(self, new: Object) -> None:
-        new.setdefault("spec", {})
-        spec = new["spec"]
-        if spec.get("podCIDR") and not spec.get("podCIDRs"):
-            spec["podCIDRs"] = [spec["podCIDR"]]
+        defaulting.default_node(new)
+
+    def default_status(self, new: Object) -> None:
+        defaulting.default_node(new)
 
     def prepare_create(self, new: Object) -> None:
-        """A new node may bring its status along, as agents register themselves with one."""
-        status = new.setdefault("status", {})
-        status.setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 0}})
-        status["nodeInfo"] = dict.fromkeys(_INFO, "") | (status.get("nodeInfo") or {})
+        _drop_configuration(new)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        super().prepare_update(new, old, subresource)
+        _drop_configuration(new)
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_node(new)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
-        after, before = new.get("spec") or {}, old.get("spec") or {}
-        return [
-            forbidden_value(f"spec.{name}", f'node updates may not change {told} except from "" to valid')
-            for name, told in (("podCIDRs", "podCIDR"), ("providerID", "providerID"))
-            if before.get(name) and after.get(name) != before[name]
-        ]
+        return validate_node_update(new, old) if subresource else validate_node(new) + validate_node_update(new, old)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        if not new["spec"].get("externalID"):
+            return []
+        return ["spec.externalID: this field is deprecated, and is unused by Kubernetes"]
+
+
+def _drop_configuration(node: Object) -> None:
+    """Drop the dynamic configuration of agents, which no agent has any more."""
+    node["spec"].pop("configSource", None)
+    (node.get("status") or {}).pop("config", None)
 
 
 def resources(options: Options) -> list[Resource]:

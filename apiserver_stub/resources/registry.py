@@ -99,6 +99,9 @@ class Strategy:
     def default(self, new: Object) -> None:
         """Fill in what a client may leave out; for every object that comes in."""
 
+    def default_status(self, new: Object) -> None:
+        """Fill in the status that an update through a subresource may leave out."""
+
     def prepare_create(self, new: Object) -> None:
         """Set what the server alone decides about a new object."""
 
@@ -125,6 +128,10 @@ class Strategy:
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         """Return what is wrong with the change from *old* to *new*."""
         return [] if subresource else self.validate(new)
+
+    def is_counted(self, new: Object, old: Object) -> bool:
+        """Return whether the generation counts the change from *old* to *new*."""
+        return any(new.get(name) != old.get(name) for name in self.counted)
 
     def canonicalize(self, new: Object) -> None:
         """Normalize a valid object before it is stored."""

@@ -283,7 +283,9 @@ async def plan_update(
     if not patched:
         _drop_repeated_owners(request, metadata)
     strategy = resource.strategy
-    if not info.subresource:
+    if info.subresource:
+        strategy.default_status(new)
+    else:
         strategy.default(new)
     if entries is None:
         track_update(request, resource, new, old)
@@ -296,9 +298,8 @@ async def plan_update(
     strategy.prepare_update(new, old, info.subresource)
     if new["metadata"].get("managedFields") is not owners:  # rules that begin with the old object
         new["metadata"] = {**new["metadata"], "managedFields": owners or []}
-    if strategy.counted:  # what admission changed counts too
-        changed = any(new.get(member) != old.get(member) for member in strategy.counted)
-        new["metadata"] = {**new["metadata"], "generation": (before.get("generation") or 0) + changed}
+    if strategy.is_counted(new, old):  # Changes by admission count too.
+        new["metadata"] = {**new["metadata"], "generation": (before.get("generation") or 0) + 1}
     if strategy.reserves:
         goes = finished(strategy, new, old)
         if goes or not info.subresource:

@@ -28,24 +28,33 @@ def test_ports_have_a_name_and_a_protocol() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "field"),
+    ("change", "is_counted"),
     [
-        (piece(kind=""), "addressType"),
-        (piece(kind="Other"), "addressType"),
-        (piece(()), "endpoints[0].addresses"),
-        (piece(["10.1.0.1"] * 101), "endpoints[0].addresses"),
-        (piece(["fd00::1"]), "endpoints[0].addresses[0]"),
-        (piece(["web"]), "endpoints[0].addresses[0]"),
-        (piece(["127.0.0.1"]), "endpoints[0].addresses[0]"),
-        (piece(["169.254.0.1"]), "endpoints[0].addresses[0]"),
-        (piece(["0.0.0.0"]), "endpoints[0].addresses[0]"),
-        (piece(ports=[{"port": 1}, {"port": 2}]), "ports[1].name"),
-        (piece(ports=[{"name": "A"}]), "ports[0].name"),
-        (piece(ports=[{"protocol": "X"}]), "ports[0].protocol"),
+        ({}, False),
+        ({"ports": [{"name": "a"}]}, True),
+        ({"endpoints": [{"addresses": ["10.1.0.1"], "deprecatedTopology": {"a": "b"}}]}, True),
+        ({"metadata": {"name": "s", "annotations": {"a": "b"}}}, False),
+        ({"metadata": {"name": "s", "labels": {"a": "b"}}}, True),
     ],
 )
-def test_what_cannot_be_forwarded_to_is_refused(made: dict[str, Any], field: str) -> None:
-    assert fields(made) == [field]
+def test_generation_counts_content_and_labels(change: dict[str, Any], is_counted: bool) -> None:
+    assert EndpointSliceStrategy().is_counted(piece() | change, piece()) is is_counted
+
+
+def test_topology_is_dropped() -> None:
+    made = piece()
+    made["endpoints"][0]["deprecatedTopology"] = {"a": "b"}
+
+    EndpointSliceStrategy().canonicalize(made)
+
+    assert made["endpoints"] == [{"addresses": ["10.1.0.1"]}]
+
+
+def test_host_names_have_a_warning_when_new() -> None:
+    made = piece(["web.example.com"], kind="FQDN")
+
+    assert EndpointSliceStrategy().warnings(made, None) == ["spec.addressType: FQDN endpoints are deprecated"]
+    assert EndpointSliceStrategy().warnings(made, made) == []
 
 
 def test_names_are_addresses_too_and_the_type_stays() -> None:

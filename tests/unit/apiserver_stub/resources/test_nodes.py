@@ -1,4 +1,4 @@
-"""A node keeps what it once was, and shows all of its facts before it has any."""
+"""Tests for nodes: immutable fields, columns, dropped fields."""
 
 from __future__ import annotations
 
@@ -18,14 +18,20 @@ def node(**spec: Any) -> dict[str, Any]:
     return made
 
 
-def test_facts_that_nobody_told_are_empty_and_others_kept() -> None:
-    info = node()["status"]["nodeInfo"]
-    assert len(info) == 10
-    assert set(info.values()) == {""}
+def test_dynamic_configuration_is_dropped() -> None:
+    made = node(configSource={"configMap": {}})
+    assert made["spec"] == {}
 
-    told = {"metadata": {"name": "n"}, "status": {"nodeInfo": {"osImage": "Debian"}}}
-    NodeStrategy().prepare_create(told)
-    assert (told["status"]["nodeInfo"]["osImage"], told["status"]["nodeInfo"]["bootID"]) == ("Debian", "")
+    new = {**made, "spec": {"configSource": {}}}
+    NodeStrategy().prepare_update(new, made, "")
+    assert new["spec"] == {}
+
+
+def test_external_id_has_a_warning() -> None:
+    assert NodeStrategy().warnings(node(externalID="a"), None) == [
+        "spec.externalID: this field is deprecated, and is unused by Kubernetes"
+    ]
+    assert NodeStrategy().warnings(node(), None) == []
 
 
 def test_a_fact_that_is_empty_is_shown_as_unknown() -> None:

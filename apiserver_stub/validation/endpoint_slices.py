@@ -1,0 +1,115 @@
+"""Validation of endpoint slices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from apiserver_stub.objects import Object
+from apiserver_stub.status import Cause, duplicate, invalid_each, invalid_value, not_supported, required, too_many
+from apiserver_stub.validation.addresses import family, parse_address, validate_remote_address
+from apiserver_stub.validation.container_ports import PROTOCOLS
+from apiserver_stub.validation.names import (
+    label_problems,
+    label_value_problems,
+    qualified_name_problems,
+    subdomain_problems,
+)
+
+_ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
+_MOST_ENDPOINTS, _MOST_ADDRESSES, _MOST_PORTS, _MOST_ZONES = 1000, 100, 20000, 8
+
+
+def validate_slice(endpoint_slice: Object) -> list[Cause]:
+    """Return the errors in an endpoint slice, metadata aside."""
+    kind = endpoint_slice.get("addressType") or ""
+    causes = []
+    if kind not in _ADDRESS_TYPES:
+        causes.append(not_supported("addressType", kind, _ADDRESS_TYPES) if kind else required("addressType"))
+    endpoints, ports = endpoint_slice.get("endpoints") or [], endpoint_slice.get("ports") or []
+    if len(endpoints) > _MOST_ENDPOINTS:
+        causes.append(too_many("endpoints", len(endpoints), _MOST_ENDPOINTS))
+    else:
+        for index, endpoint in enumerate(endpoints):
+            causes += _validate_endpoint(endpoint, f"endpoints[{index}]", kind)
+    if len(ports) > _MOST_PORTS:
+        return [*causes, too_many("ports", len(ports), _MOST_PORTS)]
+    return causes + list(_validate_ports(ports))
+
+
+def validate_slice_update(endpoint_slice: Object, old: Object) -> list[Cause]:
+    """Return the errors in a changed endpoint slice, metadata aside."""
+    kind = endpoint_slice.get("addressType") or ""
+    is_changed = kind != (old.get("addressType") or "")
+    changes = [invalid_value("addressType", kind, "field is immutable")] if is_changed else []
+    return validate_slice(endpoint_slice) + changes
+
+
+def _validate_endpoint(endpoint: Object, field: str, kind: str) -> list[Cause]:
+    addresses, path = endpoint.get("addresses") or [], f"{field}.addresses"
+    causes = [] if addresses else [required(path, "must contain at least 1 address")]
+    if len(addresses) > _MOST_ADDRESSES:
+        causes.append(too_many(path, len(addresses), _MOST_ADDRESSES))
+    for index, address in enumerate(addresses):
+        causes += _validate_address(address, f"{path}[{index}]", kind)
+    if (node := endpoint.get("nodeName")) is not None:
+        causes += invalid_each(f"{field}.nodeName", node, subdomain_problems(node))
+    if (host := endpoint.get("hostname")) is not None:
+        causes += invalid_each(f"{field}.hostname", host, label_problems(host))
+    zones = (endpoint.get("hints") or {}).get("forZones") or []
+    return causes + list(_validate_zones(zones, f"{field}.hints.forZones"))
+
+
+def _validate_address(text: str, field: str, kind: str) -> list[Cause]:
+    if kind == "FQDN":
+        return _validate_domain(text, field)
+    if kind not in _ADDRESS_TYPES:
+        return []
+    address = parse_address(text)
+    is_valid = address is not None and family(address) == kind
+    causes = [] if is_valid else [invalid_value(field, text, f"must be a valid {kind} address")]
+    return causes + validate_remote_address(text, field)
+
+
+def _validate_domain(text: str, field: str) -> list[Cause]:
+    if not text:
+        return [required(field)]
+    name = text.removesuffix(".")
+    if problems := subdomain_problems(name):
+        return [invalid_value(field, name, ",".join(problems))]
+    labels = name.split(".")
+    if len(labels) < 2:
+        return [invalid_value(field, name, "should be a domain with at least two segments separated by dots")]
+    for label in labels:
+        if problems := label_problems(label):
+            return [invalid_value(field, label, ",".join(problems))]
+    return []
+
+
+def _validate_zones(zones: Sequence[Object], field: str) -> Iterator[Cause]:
+    if len(zones) > _MOST_ZONES:
+        yield too_many(field, len(zones), _MOST_ZONES)
+        return
+    seen: set[str] = set()
+    for index, zone in enumerate(zones):
+        path, name = f"{field}[{index}].name", zone.get("name") or ""
+        if name in seen:
+            yield duplicate(path, name)
+        seen.add(name)
+        yield from invalid_each(path, name, label_value_problems(name))
+
+
+def _validate_ports(ports: Sequence[Object]) -> Iterator[Cause]:
+    names: set[str] = set()
+    for index, port in enumerate(ports):
+        field, name = f"ports[{index}]", port.get("name") or ""
+        if name:
+            yield from invalid_each(f"{field}.name", name, label_problems(name))
+        if name in names:
+            yield duplicate(f"{field}.name", name)
+        names.add(name)
+        protocol = port.get("protocol")
+        if protocol not in PROTOCOLS:
+            at = f"{field}.protocol"
+            yield required(at) if protocol is None else not_supported(at, protocol, PROTOCOLS)
+        if (application := port.get("appProtocol")) is not None:
+            yield from invalid_each(f"{field}.appProtocol", application, qualified_name_problems(application))

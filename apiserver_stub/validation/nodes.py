@@ -1,0 +1,143 @@
+"""Validation of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from apiserver_stub import objects
+from apiserver_stub.objects import Object
+from apiserver_stub.status import Cause, duplicate, forbidden_value, invalid_value, required
+from apiserver_stub.validation.addresses import family, parse_cidr
+from apiserver_stub.validation.labels import validate_label_name
+from apiserver_stub.validation.names import label_value_problems
+from apiserver_stub.validation.quantities import validate_amount
+from apiserver_stub.validation.tolerations import validate_taint_effect
+from nodeagent.base import identity
+
+_BLOCKS = "spec.podCIDRs"
+_TAINTS = identity.current().label("taints", "scheduler.alpha")
+_AVOID = identity.current().label("preferAvoidPods", "scheduler.alpha")
+
+
+def validate_node(node: Object) -> list[Cause]:
+    """Return the errors in a new node, metadata aside."""
+    causes = _validate_annotations(node) + _validate_taints(node["spec"].get("taints") or (), "metadata.taints")
+    return causes + _validate_resources(node) + _validate_blocks(node["spec"].get("podCIDRs") or [])
+
+
+def validate_node_update(node: Object, old: Object) -> list[Cause]:
+    """Return the errors in a changed node, metadata aside."""
+    spec, before = node["spec"], old.get("spec") or {}
+    causes = _validate_annotations(node) + _validate_resources(node)
+    seen: list[Object] = []
+    for index, address in enumerate((node.get("status") or {}).get("addresses") or ()):
+        if address in seen:
+            causes.append(duplicate(f"status.addresses[{index}]", address))
+        seen.append(address)
+    causes += _validate_blocks_update(spec.get("podCIDRs") or [], before.get("podCIDRs") or [])
+    if (known := before.get("providerID")) and spec.get("providerID") != known:
+        detail = 'node updates may not change providerID except from "" to valid'
+        causes.append(forbidden_value("spec.providerID", detail))
+    causes += _validate_taints(spec.get("taints") or (), "metadata.taints")
+    if (spec.get("externalID") or "") != (before.get("externalID") or ""):
+        causes.append(forbidden_value("spec.externalID", "may not be updated"))
+    return causes
+
+
+def _validate_annotations(node: Object) -> list[Cause]:
+    annotations = node["metadata"].get("annotations") or {}
+    causes: list[Cause] = []
+    if text := annotations.get(_TAINTS):
+        taints = _decoded(text, list)
+        if taints is None:
+            causes.append(invalid_value("metadata.annotations", _TAINTS, "invalid list of taints"))
+        else:
+            causes += _validate_taints(taints, f"metadata.annotations.{_TAINTS}")
+    if text := annotations.get(_AVOID):
+        avoided = _decoded(text, dict)
+        if avoided is None:
+            causes.append(invalid_value("metadata.annotations.AvoidPods", _AVOID, "invalid list of controllers"))
+        else:
+            causes += _validate_avoided(avoided.get("preferAvoidPods") or (), f"metadata.annotations.{_AVOID}")
+    return causes
+
+
+def _decoded(text: str, kind: type) -> Any:
+    """Return the value of JSON *text*, ``None`` for another kind of value."""
+    try:
+        value = objects.decode(text.encode())
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    items = value if isinstance(value, list) else []
+    return value if isinstance(value, kind) and all(isinstance(item, dict) for item in items) else None
+
+
+def _validate_avoided(entries: Sequence[Any], field: str) -> list[Cause]:
+    causes = []
+    for index, entry in enumerate(entries):
+        controller = ((entry or {}).get("podSignature") or {}).get("podController")
+        if controller is None:
+            causes.append(required(f"{field}[{index}].PodSignature"))
+        elif controller.get("controller") is not True:
+            detail = "must point to a controller"
+            causes.append(invalid_value(f"{field}[{index}].PodSignature.PodController", False, detail))
+    return causes
+
+
+def _validate_taints(taints: Sequence[Object], field: str) -> list[Cause]:
+    causes: list[Cause] = []
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(taints):
+        path = f"{field}[{index}]"
+        key, value, effect = (taint.get(name) or "" for name in ("key", "value", "effect"))
+        causes += validate_label_name(key, f"{path}.key")
+        if problems := label_value_problems(value):
+            causes.append(invalid_value(f"{path}.value", value, ";".join(problems)))
+        causes += validate_taint_effect(effect, f"{path}.effect")
+        if (key, effect) in seen:
+            shown = f'core.Taint{{Key:"{key}", Value:"{value}", Effect:"{effect}", TimeAdded:<nil>}}'
+            text = f"Duplicate value: {shown}: taints must be unique by key and effect pair"
+            causes.append(Cause("FieldValueDuplicate", text, path))
+        seen.add((key, effect))
+    return causes
+
+
+def _validate_resources(node: Object) -> list[Cause]:
+    status = node.get("status") or {}
+    return [
+        cause
+        for name in ("capacity", "allocatable")
+        for resource, amount in (status.get(name) or {}).items()
+        for cause in validate_amount(resource, amount, f"status.{name}.{resource}")
+    ]
+
+
+def _validate_blocks(blocks: list[str]) -> list[Cause]:
+    parsed = [parse_cidr(text) for text in blocks]
+    causes = [
+        invalid_value(f"{_BLOCKS}[{index}]", blocks, "must be valid CIDR")
+        for index, block in enumerate(parsed)
+        if block is None
+    ]
+    if len(blocks) < 2:
+        return causes
+    if causes:
+        text = "Internal error: invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR address"
+        causes.append(Cause("InternalError", text, _BLOCKS))
+    if causes or len(blocks) > 2 or len({family(block) for block in parsed if block is not None}) < 2:
+        causes.append(invalid_value(_BLOCKS, blocks, "may specify no more than one CIDR for each IP family"))
+    return causes + [
+        duplicate(f"{_BLOCKS}[{index}]", text) for index, text in enumerate(blocks) if text in blocks[:index]
+    ]
+
+
+def _validate_blocks_update(new: list[str], old: list[str]) -> list[Cause]:
+    cause = forbidden_value(_BLOCKS, 'node updates may not change podCIDR except from "" to valid')
+    if not old:
+        return []
+    if len(new) != len(old):
+        return [cause]
+    return [cause for one, other in zip(new, old, strict=True) if one != other]
