@@ -80,7 +80,7 @@ def test_ingress_has_causes(spec: dict[str, Any], expected: list[str]) -> None:
     assert _texts(validate_ingress(_ingress(**spec))) == expected
 
 
-def test_update_allows_what_is_stored() -> None:
+def test_update_allows_stored_errors() -> None:
     secret = {"tls": [{"secretName": "Bad"}]}
     wildcard = _with_path(host="*.example.com", backend={})
     path = _with_path(host="www.example.com", backend={})
