@@ -118,7 +118,7 @@ class Agent:
         self._explainer = Explainer(context, self._pods, context.recorder, plugins)
         self._node = NodeManager(context, plugins, self._problems)
         context.node, context.trigger_node_status = (lambda: self._node.node), self._node.wake
-        context.wait_for_node = self._node.known
+        context.wait_for_node = self._node.wait_for_node
         self._mirrors = MirrorPods(
             api=lambda: context.api,
             clock=clock,

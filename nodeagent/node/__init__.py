@@ -1,4 +1,4 @@
-"""The node's own object in the API: registration, status, lease."""
+"""Node object in the API: registration, status and lease."""
 
 from nodeagent.node.manager import NodeManager
 

@@ -1,4 +1,4 @@
-"""How much of the machine pods may have. Pure."""
+"""Node Allocatable. No I/O."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ _SOURCE = "configuration"
 
 
 def compute_allocatable(capacity: Mapping[str, str], config: NodeAgentConfiguration) -> dict[str, str]:
-    """Return *capacity* less what is reserved and what hard eviction keeps free; never below zero.
+    """Return *capacity* minus reservations and hard eviction thresholds, at least zero.
 
-    Huge pages are set aside from memory when the machine starts, so ordinary memory shrinks by them.
+    Preallocated huge pages are subtracted from memory.
     spec: config.systemReserved, config.platformReserved, config.reservedSystemCPUs
     """
     total = {name: parse_quantity(amount) for name, amount in capacity.items()}
-    kept = _kept_back(total, config)
+    reserved = _reserved(total, config)
     for name, amount in total.items():
         if name.startswith(HUGEPAGES_PREFIX):
-            add(kept, {MEMORY: amount})
-    nothing = Quantity()
-    return {name: str(max(amount - kept.get(name, nothing), nothing)) for name, amount in total.items()}
+            add(reserved, {MEMORY: amount})
+    zero = Quantity()
+    return {name: str(max(amount - reserved.get(name, zero), zero)) for name, amount in total.items()}
 
 
 def check_reservations(
     capacity: Mapping[str, str], config: NodeAgentConfiguration, online: Collection[int]
 ) -> list[Problem]:
-    """Return what is wrong with the reservations on this very machine.
+    """Return the errors of the configured reservations on this host.
 
-    :param online: the numbers of the CPUs that are online.
+    :param online: the IDs of the online CPUs.
     """
     problems = []
     cpus = parse_cpu_list(config.reserved_system_cpus)
     if not cpus <= set(online):
         missing = ", ".join(map(str, sorted(cpus - set(online))))
-        rule = f"must be among the CPUs that are online; these are not: {missing}"
+        rule = f"must contain only online CPUs; offline or missing: {missing}"
         problems.append(Problem(_SOURCE, "reservedSystemCPUs", config.reserved_system_cpus, rule))
     total = {name: parse_quantity(amount) for name, amount in capacity.items()}
-    for name, amount in _kept_back(total, config).items():
+    for name, amount in _reserved(total, config).items():
         if name in total and amount > total[name]:
             rule = (
-                f"invalid Node Allocatable configuration: systemReserved, platformReserved and evictionHard together "
-                f"keep back {amount} of {name}, and this machine has {total[name]}"
+                f"invalid Node Allocatable configuration: total of systemReserved, platformReserved and evictionHard "
+                f"is {amount} of {name}, but the node has {total[name]}"
             )
             problems.append(Problem(_SOURCE, "", None, rule))
     return problems
 
 
-def _kept_back(total: Amounts, config: NodeAgentConfiguration) -> Amounts:
-    kept = all_reserved(config)
-    add(kept, reserved_for_eviction(config.eviction_hard, total))
-    return kept
+def _reserved(total: Amounts, config: NodeAgentConfiguration) -> Amounts:
+    total_reserved = all_reserved(config)
+    add(total_reserved, reserved_for_eviction(config.eviction_hard, total))
+    return total_reserved

@@ -1,4 +1,4 @@
-"""The node's lease: the cheap proof that the node is alive."""
+"""Node lease: the node's heartbeat."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from nodeagent.model.meta import wire_micro_time
 
 RENEW_FRACTION = 0.25
 _JITTER = 0.04
-_TRIES = 5
+_ATTEMPTS = 5
 
 _log = logging.getLogger(__name__)
 
 
 class NodeLease:
-    """Renews the lease four times in its duration.
+    """Renews the lease at a quarter of its duration.
 
     spec: config.nodeLeaseDurationSeconds
 
-    :param api: a client without rate limit; a heartbeat must not wait behind other requests.
-    :param node_uid: returns the node's UID, empty until it is registered; then the node owns the lease.
+    :param api: a client without a rate limit, because heartbeats must not wait for other requests.
+    :param node_uid: returns the UID of the owning node, empty until it is registered.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class NodeLease:
             node_uid,
         )
         self._namespace = identity.current().node_lease_namespace
-        self._known: dict[str, Any] | None = None
+        self._lease: dict[str, Any] | None = None
         self._failing = False
 
     async def run(self) -> None:
-        """Renew until cancelled."""
+        """Renew the lease until cancelled."""
         period = self._duration * RENEW_FRACTION
         backoff = Backoff(0.1, 7.0, jitter=0)
         while True:
@@ -53,38 +53,38 @@ class NodeLease:
                 async with asyncio.timeout(self._duration):
                     await self._renew()
             except (ApiError, TimeoutError) as error:
-                self._note(error)
-                # Nobody can renew what was never there: the first time is worth a hurry.
-                await self._clock.sleep(period if self._known is not None else min(backoff.next(), period))
+                self._log_result(error)
+                # The lease may not exist yet, so retry sooner.
+                await self._clock.sleep(period if self._lease is not None else min(backoff.next(), period))
             else:
-                self._note(None)
+                self._log_result(None)
                 backoff.reset()
                 await self._clock.sleep(period * (1 + _JITTER * random.random()))  # noqa: S311  spreads load
 
     async def _renew(self) -> None:
-        """Write the lease; try again at once without an answer, and after a new look where somebody else wrote it.
+        """Write the lease; retry immediately if the server is unavailable, and after reading it again on a conflict.
 
-        :raises ApiError: the last try failed.
+        :raises ApiError: the last attempt failed.
         """
-        for tries_left in range(_TRIES - 1, -1, -1):
+        for attempts_left in range(_ATTEMPTS - 1, -1, -1):
             try:
-                if self._known is None:
-                    self._known = await self._find()
-                if self._known is None:
-                    self._known = await self._api.create(LEASES, self._renewed({}), self._namespace)
+                if self._lease is None:
+                    self._lease = await self._read()
+                if self._lease is None:
+                    self._lease = await self._api.create(LEASES, self._renewed({}), self._namespace)
                 else:
-                    renewed = self._renewed(self._known)
-                    self._known = await self._api.update(LEASES, self._name, renewed, self._namespace)
+                    renewed = self._renewed(self._lease)
+                    self._lease = await self._api.update(LEASES, self._name, renewed, self._namespace)
                 return
             except ApiUnavailable:
-                if not tries_left:
+                if not attempts_left:
                     raise
             except (ApiConflict, ApiNotFound):
-                self._known = None
-                if not tries_left:
+                self._lease = None
+                if not attempts_left:
                     raise
 
-    async def _find(self) -> dict[str, Any] | None:
+    async def _read(self) -> dict[str, Any] | None:
         try:
             return await self._api.get(LEASES, self._name, self._namespace, into=dict)
         except ApiNotFound:
@@ -103,11 +103,15 @@ class NodeLease:
         }
         return {**lease, "metadata": metadata, "spec": spec}
 
-    def _note(self, error: Exception | None) -> None:
-        """Log the first failure of a row and the recovery."""
+    def _log_result(self, error: Exception | None) -> None:
+        """Log the first of consecutive failures, and the recovery."""
         if error is not None and not self._failing:
-            text = str(error) or "no answer in time"
-            _log.error("Cannot renew the node's lease", extra={"node": self._name, "err": text})
+            fields = {"node": self._name, "err": str(error) or "timeout"}
+            if self._lease is None:
+                interval = self._duration * RENEW_FRACTION
+                _log.error("Failed to ensure lease exists, will retry", extra={**fields, "interval": interval})
+            else:
+                _log.error("Failed to update lease", extra=fields)
         elif error is None and self._failing:
-            _log.info("Renewing the node's lease again", extra={"node": self._name})
+            _log.info("Lease updates recovered", extra={"node": self._name})
         self._failing = error is not None

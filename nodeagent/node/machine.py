@@ -1,4 +1,4 @@
-"""What the machine is, as its own files say it."""
+"""Host identity and system information, read from the file system."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686"
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Names of the machine and its system; empty where it does not say."""
+    """Description of the host; unknown fields are empty."""
 
     machine_id: str
     system_uuid: str
@@ -23,11 +23,11 @@ class Machine:
     os_image: str
     architecture: str
     apparmor: bool
-    """Whether its kernel keeps containers to AppArmor profiles."""
+    """True if the kernel enforces AppArmor profiles."""
 
 
 def read_machine(root: Path = Path("/")) -> Machine:
-    """Read the files below *root*; reads the disk."""
+    """Read the files below *root*. Blocking."""
     machine_id = _first_line(root / "etc/machine-id") or _first_line(root / "var/lib/dbus/machine-id")
     return Machine(
         machine_id=machine_id,
@@ -41,7 +41,7 @@ def read_machine(root: Path = Path("/")) -> Machine:
 
 
 def online_cpus(root: Path = Path("/")) -> frozenset[int]:
-    """Return the numbers of the CPUs that are online; reads a file below *root*."""
+    """Return the IDs of the online CPUs, from a file below *root*."""
     try:
         return parse_cpu_list(_first_line(root / "sys/devices/system/cpu/online")) or frozenset(
             range(os.cpu_count() or 1)
@@ -54,7 +54,7 @@ def _first_line(path: Path) -> str:
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             return file.readline(256).strip()
-    except OSError:  # a container may lack any of them
+    except OSError:  # In a container, any of these files may be missing.
         return ""
 
 

@@ -1,4 +1,4 @@
-"""The node object: registered, reported, kept alive by its lease."""
+"""Node manager: registration, status reporting and lease of the node."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from nodeagent.model.meta import ObjectReference
 from nodeagent.model.node import NodeStatus
 from nodeagent.model.wire import to_wire
 from nodeagent.node.addresses import INTERNAL_IP
-from nodeagent.node.collect import Collector
 from nodeagent.node.lease import NodeLease
 from nodeagent.node.registration import Registration, initial_node
-from nodeagent.node.reporter import StatusReporter
+from nodeagent.node.reporter import NodeStatusReporter
 from nodeagent.node.runtime_health import RuntimeHealth
 from nodeagent.node.startup import NodeStartup
+from nodeagent.node.status_inputs import StatusInputCollector
 from nodeagent.node.watcher import NodeWatcher
 from nodeagent.pluginmanager import PluginManager
 
 
 class NodeManager:
-    """Owns the node's loops. Without an API server the status is computed and nothing is sent.
+    """Owns the loops of the node. Without an API server, the status is only computed.
 
-    :param problems: returns sentences of the core (PLEG, …) that keep the node from being Ready.
+    :param problems: returns the reasons of core components (PLEG, …) for a NotReady node.
     """
 
     def __init__(
@@ -35,19 +35,19 @@ class NodeManager:
         self._context = context
         clock = context.clock
         self._health = RuntimeHealth(lambda: context.runtime, clock, self.wake)
-        self._collector = Collector(context, plugins, self._health, problems)
+        self._collector = StatusInputCollector(context, plugins, self._health, problems)
         self._watcher = None if context.api is None else NodeWatcher(context.api, context.node_name, clock)
         self._heartbeat: Api | None = None
         self._startup = NodeStartup(clock)
-        self._reporter = StatusReporter(
+        self._reporter = NodeStatusReporter(
             context, plugins, self._collector, self._watcher, self._heartbeat_api, self._startup
         )
         self._architecture = ""
 
     async def run_status(self) -> None:
-        """Look at the runtime, follow the node's object, compute and report the status until cancelled.
+        """Check the runtime, watch the node object, and compute and report the status until cancelled.
 
-        :raises ConfigError: this machine has less than the configuration keeps back from pods.
+        :raises ConfigError: the configured reservations exceed the capacity.
         """
         await self._collector.check_reservations()
         self._architecture = (await self._collector.machine()).architecture
@@ -58,7 +58,7 @@ class NodeManager:
             loops.create_task(self._reporter.run(), name="node report")
 
     async def run_registration(self) -> None:
-        """Register the node, with its first status; returns when it is done.
+        """Register the node with its first status; return once it is registered.
 
         spec: config.registerNode
         """
@@ -72,7 +72,7 @@ class NodeManager:
         self.wake()
 
     async def run_lease(self) -> None:
-        """Renew the lease until cancelled; returns at once without an API server."""
+        """Renew the lease until cancelled; return immediately without an API server."""
         api = self._heartbeat_api()
         if api is None:
             return
@@ -80,18 +80,18 @@ class NodeManager:
         duration = config.node_lease_duration_seconds
         await NodeLease(api, self._context.node_name, duration, clock, lambda: self.owner_reference().uid).run()
 
-    async def known(self) -> None:
-        """Wait until the API server, if there is one, has told whether the node's object is there."""
+    async def wait_for_node(self) -> None:
+        """Wait until the node object has been read once; return immediately without an API server."""
         if self._watcher is not None:
             await self._watcher.synced()
 
     def wake(self) -> None:
-        """Compute the status again now, because something has changed."""
+        """Compute the status again now."""
         self._reporter.wake()
 
     @property
     def node(self) -> Mapping[str, Any] | None:
-        """The node as the server has it; before it is known, or without a server, as this node sees itself."""
+        """The node object from the API, or if it is unknown, as this agent would register it."""
         if self._watcher is not None and self._watcher.node is not None:
             return self._watcher.node
         status = self._reporter.status
@@ -105,37 +105,37 @@ class NodeManager:
 
     @property
     def status(self) -> NodeStatus | None:
-        """The status last computed."""
+        """The last computed status."""
         return self._reporter.status
 
     @property
     def report_problem(self) -> str:
-        """Why the API server does not get the node's status; empty when it does, or when there is none."""
+        """The error of the last status report; empty on success and without an API server."""
         return self._reporter.problem
 
     @property
     def runtime_version(self) -> str:
-        """Name and version of the runtime; empty until it has told them."""
+        """Name and version of the runtime; empty until known."""
         version = self._health.version
         return f"{version.name} {version.version}" if version is not None else ""
 
     def allocatable(self) -> dict[str, Quantity]:
-        """Return what pods may have, by resource; empty before the first computation."""
+        """Return the allocatable resources; empty before the first computation."""
         status = self._reporter.status
         return {name: parse_quantity(amount) for name, amount in status.allocatable.items()} if status else {}
 
     def owner_reference(self) -> ObjectReference:
-        """Return a reference to the registered node; its UID is empty until it is there."""
+        """Return a reference to the node; its UID is empty until it is registered."""
         node = self._watcher.node if self._watcher is not None else None
         uid = ((node or {}).get("metadata") or {}).get("uid", "")
         return ObjectReference(api_version="v1", kind="Node", name=self._context.node_name, uid=uid)
 
     @property
     def host_ips(self) -> list[str]:
-        """The node's IP addresses, the first of each family as pods see them."""
+        """The node's IP addresses, one per IP family, as reported to pods."""
         status = self._reporter.status
         addresses: Any = to_wire(status.addresses) if status is not None else None
-        if addresses is None and self._watcher is not None:  # an external provider has set them
+        if addresses is None and self._watcher is not None:  # Set by an external cloud provider.
             addresses = ((self._watcher.node or {}).get("status") or {}).get("addresses")
         found = [address["address"] for address in addresses or () if address["type"] == INTERNAL_IP]
         families = {":" in ip: ip for ip in reversed(found)}
@@ -143,18 +143,18 @@ class NodeManager:
 
     @property
     def runtime_name(self) -> str:
-        """What container ids are prefixed with."""
+        """The prefix of container IDs."""
         return self._health.version.name if self._health.version else "containerd"
 
     @property
     def network_problem(self) -> str:
-        """Why pods cannot get a network now; empty when they can."""
+        """The reason why the pod network is not ready; empty if it is."""
         return self._health.network_problem
 
     def _heartbeat_api(self) -> Api | None:
         if self._heartbeat is None and self._context.new_api is not None:
             config = self._context.config
-            # A connection that went dead unseen must be given up while there is time for another.
+            # The deadline must leave time for another attempt after a connection has silently failed.
             limit = min(config.node_status_update_frequency.seconds, config.node_lease_duration_seconds)
             self._heartbeat = self._context.new_api(0, 0, deadline_seconds=max(limit, 1.0))
         return self._heartbeat or self._context.api

@@ -1,4 +1,4 @@
-"""Answers how the node does at a glance: ``nodeagent status``."""
+"""Node overview for ``nodeagent status``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nodeagent.node.manager import NodeManager
 
 
 class Overview:
-    """Puts the node's state together, on demand.
+    """Collects the state of the node on request.
 
     :param pods: returns a line for each pod.
     :param loops: returns a line for each loop of the agent.
@@ -41,11 +41,11 @@ class Overview:
         self._started_at = context.clock.wall()
 
     def local_queries(self) -> Sequence[LocalQuery]:
-        """Return what commands may ask."""
-        return (LocalQuery(STATUS_QUERY, NoArguments, self.answer),)
+        """Return the local queries."""
+        return (LocalQuery(STATUS_QUERY, NoArguments, self.overview),)
 
-    async def answer(self, _: NoArguments) -> NodeOverview:
-        """Return the node as it is now; what cannot be measured is left out."""
+    async def overview(self, _: NoArguments) -> NodeOverview:
+        """Return the current state of the node; gauges that cannot be measured are omitted."""
         context = self._context
         try:
             gauges = gauges_of(await context.stats.node(), os.cpu_count() or 1)
@@ -89,28 +89,28 @@ class Overview:
 
 
 def gauges_of(usage: NodeUsage, cpus: int) -> list[GaugeLine]:
-    """Return what is used of what the node can run short of."""
-    found = []
+    """Return the usage of resources that can trigger node pressure."""
+    gauges = []
     if usage.cpu is not None and usage.cpu.usage_nanocores is not None:
-        found.append(GaugeLine(name="cpu", used=usage.cpu.usage_nanocores, capacity=cpus * 10**9))
+        gauges.append(GaugeLine(name="cpu", used=usage.cpu.usage_nanocores, capacity=cpus * 10**9))
     memory = usage.memory
     if memory is not None and memory.available_bytes is not None and memory.working_set_bytes is not None:
         capacity = memory.working_set_bytes + memory.available_bytes
-        found.append(GaugeLine(name="memory", used=memory.working_set_bytes, capacity=capacity))
+        gauges.append(GaugeLine(name="memory", used=memory.working_set_bytes, capacity=capacity))
     for name, disk in (("nodefs", usage.filesystem), ("imagefs", usage.image_filesystem)):
-        found += _disk(name, disk)
+        gauges += _disk(name, disk)
     if usage.max_pids and usage.current_pids is not None:
-        found.append(GaugeLine(name="pids", used=usage.current_pids, capacity=usage.max_pids))
-    return found
+        gauges.append(GaugeLine(name="pids", used=usage.current_pids, capacity=usage.max_pids))
+    return gauges
 
 
 def _disk(name: str, disk: FilesystemStats | None) -> list[GaugeLine]:
     if disk is None:
         return []
-    found = []
+    gauges = []
     if disk.capacity_bytes and disk.available_bytes is not None:
         used = disk.capacity_bytes - disk.available_bytes
-        found.append(GaugeLine(name=name, used=used, capacity=disk.capacity_bytes))
+        gauges.append(GaugeLine(name=name, used=used, capacity=disk.capacity_bytes))
     if disk.inodes and disk.inodes_free is not None:
-        found.append(GaugeLine(name=f"{name} inodes", used=disk.inodes - disk.inodes_free, capacity=disk.inodes))
-    return found
+        gauges.append(GaugeLine(name=f"{name} inodes", used=disk.inodes - disk.inodes_free, capacity=disk.inodes))
+    return gauges

@@ -1,4 +1,4 @@
-"""Putting the node into the API, or bringing the one that is there up to date."""
+"""Node registration: create the node object, or reconcile an existing one."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from nodeagent.model.node import NodeStatus
 from nodeagent.model.wire import to_wire
 from nodeagent.node.startup import NodeStartup
 
-_FIRST_PAUSE_SECONDS = 0.1
-_LONGEST_PAUSE_SECONDS = 7.0
+_INITIAL_BACKOFF_SECONDS = 0.1
+_MAX_BACKOFF_SECONDS = 7.0
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 def initial_node(
     config: NodeAgentConfiguration, settings: NodeSettings, architecture: str, status: NodeStatus | None = None
 ) -> dict[str, Any]:
-    """Return the node as it is first registered.
+    """Return the node object for a new registration.
 
     spec: config.registerWithTaints, config.providerID
     """
@@ -49,7 +49,7 @@ def initial_node(
 
 
 def default_labels(node_name: str, architecture: str) -> dict[str, str]:
-    """Return the labels that every node has."""
+    """Return the default labels of every node."""
     label = identity.current().label
     return {
         label("hostname"): node_name,
@@ -60,28 +60,28 @@ def default_labels(node_name: str, architecture: str) -> dict[str, str]:
     }
 
 
-def kept_labels(settings: NodeSettings, architecture: str) -> dict[str, str]:
-    """Return the labels that a node which is there already is given too: what it is and where it stands."""
+def reconciled_labels(settings: NodeSettings, architecture: str) -> dict[str, str]:
+    """Return the labels that are also reconciled on an existing node: defaults, instance type and topology."""
     label = identity.current().label
-    places = {
+    topology_labels = {
         *(label("instance-type", prefix) for prefix in ("node", "beta")),
         *(label(name, prefix) for name in ("zone", "region") for prefix in ("topology", "failure-domain.beta")),
     }
     defaults = default_labels(settings.node_name, architecture)
-    given = {key: value for key, value in settings.node_labels.items() if key in places | defaults.keys()}
-    return defaults | given
+    configured = {key: value for key, value in settings.node_labels.items() if key in topology_labels | defaults.keys()}
+    return defaults | configured
 
 
 def reconcile_patch(
     node: Mapping[str, Any], config: NodeAgentConfiguration, settings: NodeSettings, architecture: str
 ) -> dict[str, Any]:
-    """Return what brings an existing *node* up to date; its taints and other labels are left alone."""
+    """Return the patch that reconciles an existing *node*; taints and other labels are left unchanged."""
     metadata = node.get("metadata") or {}
     labels = metadata.get("labels") or {}
     annotations = metadata.get("annotations") or {}
     patch: dict[str, Any] = {}
-    wanted = kept_labels(settings, architecture)
-    if changed := {key: value or None for key, value in wanted.items() if labels.get(key, "") != value}:
+    desired = reconciled_labels(settings, architecture)
+    if changed := {key: value or None for key, value in desired.items() if labels.get(key, "") != value}:
         patch["labels"] = changed
     owned = dict.fromkeys(_annotation_keys(), None) | _annotations(config, settings)
     if moved := {key: value for key, value in owned.items() if annotations.get(key) != value}:
@@ -90,7 +90,7 @@ def reconcile_patch(
 
 
 class Registration:
-    """Registers the node; tries until it succeeds.
+    """Registers the node, retrying until it succeeds.
 
     spec: config.registerNode
     """
@@ -102,8 +102,8 @@ class Registration:
         self._startup = startup
 
     async def register(self, architecture: str, status: NodeStatus) -> dict[str, Any]:
-        """Return the node as the server has it, once it has it."""
-        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, jitter=0)
+        """Register the node and return the object from the API server."""
+        backoff = Backoff(_INITIAL_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS, jitter=0)
         failing = False
         self._startup.attempted()
         while True:
@@ -111,28 +111,31 @@ class Registration:
                 node = await self._attempt(architecture, status)
             except ApiError as error:
                 if not failing:
-                    _log.error("Cannot register the node", extra={"node": self._settings.node_name, "err": str(error)})
+                    fields = {"node": self._settings.node_name, "err": str(error)}
+                    _log.error("Unable to register node with API server", extra=fields)
                 failing = True
                 await self._clock.sleep(backoff.next())
             else:
-                _log.info("Node is registered", extra={"node": self._settings.node_name})
                 return node
 
     async def _attempt(self, architecture: str, status: NodeStatus) -> dict[str, Any]:
         name = self._settings.node_name
+        _log.info("Attempting to register node", extra={"node": name})
         try:
             node = await self._api.create(NODES, initial_node(self._config, self._settings, architecture, status))
         except ApiConflict:
-            known = await self._api.get(NODES, name, into=dict)
+            existing = await self._api.get(NODES, name, into=dict)
         else:
             self._startup.registered()
+            _log.info("Successfully registered node", extra={"node": name})
             return node
-        patch = reconcile_patch(known, self._config, self._settings, architecture)
-        return await self._api.patch(NODES, name, patch) if patch else known
+        _log.info("Node was previously registered", extra={"node": name})
+        patch = reconcile_patch(existing, self._config, self._settings, architecture)
+        return await self._api.patch(NODES, name, patch) if patch else existing
 
 
 def _taints(config: NodeAgentConfiguration, settings: NodeSettings) -> list[dict[str, str]]:
-    """Return the taints of a new node; of two with one key and effect the first counts."""
+    """Return the taints of a new node; for equal key and effect, the first one takes precedence."""
     label = identity.current().label
     taints = [{"key": t.key, "value": t.value, "effect": t.effect} for t in config.register_with_taints]
     if not settings.register_schedulable:
@@ -148,12 +151,12 @@ def _taints(config: NodeAgentConfiguration, settings: NodeSettings) -> list[dict
 
 def _annotations(config: NodeAgentConfiguration, settings: NodeSettings) -> dict[str, str]:
     managed, provided_ip = _annotation_keys()
-    found = {}
+    annotations = {}
     if config.enable_controller_attach_detach:
-        found[managed] = "true"
+        annotations[managed] = "true"
     if settings.cloud_provider == "external" and settings.node_ips:
-        found[provided_ip] = ",".join(settings.node_ips)
-    return found
+        annotations[provided_ip] = ",".join(settings.node_ips)
+    return annotations
 
 
 def _annotation_keys() -> tuple[str, str]:

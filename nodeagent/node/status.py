@@ -1,4 +1,4 @@
-"""The node's status, computed from what was found out. Pure."""
+"""Compute the node status from its inputs. No I/O."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _NO_NAME = "<none>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
-    """Everything the status is made of."""
+class NodeStatusInputs:
+    """Inputs of the node status."""
 
     info: NodeSystemInfo
     addresses: Sequence[NodeAddress] | None = ()
@@ -38,32 +38,32 @@ class Findings:
     images: Sequence[ContainerImage] = ()
     conditions: Sequence[NodeConditionReport] = ()
     problems: Sequence[str] = ()
-    """Sentences that keep the node from being Ready."""
+    """Reasons for a NotReady node."""
     remarks: Sequence[str] = ()
-    """What a Ready node says of itself besides."""
+    """Additional texts in the message of a Ready node."""
     port: int = 0
 
 
-def compute_status(findings: Findings, before: Sequence[Mapping[str, NodeCondition]], now: str) -> NodeStatus:
+def compute_status(inputs: NodeStatusInputs, before: Sequence[Mapping[str, NodeCondition]], now: str) -> NodeStatus:
     """Return the status at *now*.
 
-    :param before: conditions as known before, by type; one that keeps its status keeps the transition time of the
-        first of them that shows this status.
+    :param before: previous conditions by type; an unchanged status keeps the transition time of the first one that has
+        this status.
     """
-    port = findings.port
+    port = inputs.port
     return NodeStatus(
-        conditions=[_condition(report, before, now) for report in _reports(findings)],
-        capacity=dict(findings.capacity),
-        allocatable=dict(findings.allocatable),
-        node_info=findings.info,
-        images=list(findings.images),
+        conditions=[_condition(report, before, now) for report in _condition_reports(inputs)],
+        capacity=dict(inputs.capacity),
+        allocatable=dict(inputs.allocatable),
+        node_info=inputs.info,
+        images=list(inputs.images),
         daemon_endpoints=NodeDaemonEndpoints(agent_endpoint=DaemonEndpoint(port=port) if port else None),
-        addresses=None if findings.addresses is None else list(findings.addresses),
+        addresses=None if inputs.addresses is None else list(inputs.addresses),
     )
 
 
 def merge_reports(reports: Iterable[NodeReport]) -> NodeReport:
-    """Return all reports as one; later ones win where keys meet."""
+    """Merge reports; for equal keys, later ones take precedence."""
     capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}
     conditions: dict[str, NodeConditionReport] = {}
@@ -77,7 +77,7 @@ def merge_reports(reports: Iterable[NodeReport]) -> NodeReport:
 
 
 def missing_capacity(capacity: Mapping[str, str], *, isolation: bool = True) -> list[str]:
-    """Return the sentence about resources that nobody measured, if there are any.
+    """Return the error message about resources without a reported capacity, if any.
 
     :param isolation: ephemeral storage is counted (spec: config.localStorageCapacityIsolation).
     """
@@ -86,19 +86,19 @@ def missing_capacity(capacity: Mapping[str, str], *, isolation: bool = True) -> 
     return [f"missing node capacity for resources: {', '.join(missing)}"] if missing else []
 
 
-def report_images(images: Sequence[Image], most: int) -> list[ContainerImage]:
-    """Return the largest *most* images with up to five names each; -1 is all of them.
+def report_images(images: Sequence[Image], limit: int) -> list[ContainerImage]:
+    """Return the *limit* largest images with up to five names each; -1 means all.
 
     spec: config.nodeStatusMaxImages
     """
     ordered = sorted(images, key=lambda image: (-image.size_bytes, image.id))
-    kept = ordered if most < 0 else ordered[:most]
-    return [ContainerImage(names=_names(image), size_bytes=image.size_bytes) for image in kept]
+    selected = ordered if limit < 0 else ordered[:limit]
+    return [ContainerImage(names=_names(image), size_bytes=image.size_bytes) for image in selected]
 
 
 def conditions_of(node: Mapping[str, Any] | None) -> dict[str, NodeCondition]:
-    """Return the conditions that a node object shows, by type."""
-    shown = ((node or {}).get("status") or {}).get("conditions") or ()
+    """Return the conditions of a node object, by type."""
+    reported = ((node or {}).get("status") or {}).get("conditions") or ()
     return {
         condition["type"]: NodeCondition(
             type=condition["type"],
@@ -108,58 +108,62 @@ def conditions_of(node: Mapping[str, Any] | None) -> dict[str, NodeCondition]:
             last_heartbeat_time=condition.get("lastHeartbeatTime") or "",
             last_transition_time=condition.get("lastTransitionTime") or "",
         )
-        for condition in shown
+        for condition in reported
         if condition.get("type")
     }
 
 
-def status_patch(status: NodeStatus, shown: Mapping[str, Any], *, heartbeat: bool) -> dict[str, Any]:
-    """Return what turns the *shown* status of the server into *status*; empty when nothing has to be said.
+def status_patch(status: NodeStatus, reported: Mapping[str, Any], *, heartbeat: bool) -> dict[str, Any]:
+    """Return the patch from the *reported* status to *status*; empty if nothing differs.
 
-    Members and conditions of others are left alone. *heartbeat* sends the conditions for their times alone.
+    Fields and conditions of other owners are left unchanged. With *heartbeat*, the conditions are always included.
     """
-    wanted: dict[str, Any] = to_wire(status)
+    desired: dict[str, Any] = to_wire(status)
     patch: dict[str, Any] = {}
-    known = {condition.get("type"): condition for condition in shown.get("conditions") or ()}
-    changed = [c for c in wanted["conditions"] if _without_heartbeat(known.get(c["type"], {})) != _without_heartbeat(c)]
+    known = {condition.get("type"): condition for condition in reported.get("conditions") or ()}
+    changed = [
+        c for c in desired["conditions"] if _without_heartbeat(known.get(c["type"], {})) != _without_heartbeat(c)
+    ]
     if changed or heartbeat:
-        patch["conditions"] = wanted["conditions"]
-    announced = shown.get("capacity") or {}
-    wanted["allocatable"] = {name: announced[name] for name in announced if "/" in name} | wanted["allocatable"]
+        patch["conditions"] = desired["conditions"]
+    reported_capacity = reported.get("capacity") or {}
+    desired["allocatable"] = {name: reported_capacity[name] for name in reported_capacity if "/" in name} | desired[
+        "allocatable"
+    ]
     for name in ("capacity", "allocatable"):
-        if difference := _amounts_patch(wanted[name], shown.get(name) or {}):
+        if difference := _amounts_patch(desired[name], reported.get(name) or {}):
             patch[name] = difference
-    if differing := _differing(wanted["nodeInfo"], shown.get("nodeInfo") or {}):
+    if differing := _differing(desired["nodeInfo"], reported.get("nodeInfo") or {}):
         patch["nodeInfo"] = differing
     for name in ("daemonEndpoints", "images"):
-        if wanted[name] and wanted[name] != shown.get(name):
-            patch[name] = wanted[name]
-    if not wanted["images"] and shown.get("images"):
+        if desired[name] and desired[name] != reported.get(name):
+            patch[name] = desired[name]
+    if not desired["images"] and reported.get("images"):
         patch["images"] = None
-    if wanted.get("addresses") and wanted["addresses"] != shown.get("addresses"):
-        # Two addresses may have one type, which is the key by which this list would be merged.
-        patch["addresses"] = [*wanted["addresses"], {"$patch": "replace"}]
+    if desired.get("addresses") and desired["addresses"] != reported.get("addresses"):
+        # The merge key of this list is the type, which need not be unique.
+        patch["addresses"] = [*desired["addresses"], {"$patch": "replace"}]
     if patch and "conditions" not in patch:
-        patch["conditions"] = wanted["conditions"]
+        patch["conditions"] = desired["conditions"]
     return {"status": patch} if patch else {}
 
 
-def _reports(findings: Findings) -> list[NodeConditionReport]:
-    """Return what each condition says: the pressures nobody reports are absent, Ready comes last."""
-    own = {report.type: report for report in findings.conditions}
-    pressures = {report.type: report for report in _calm()}
-    return [*{**pressures, **own}.values(), _ready(findings.problems, findings.remarks)]
+def _condition_reports(inputs: NodeStatusInputs) -> list[NodeConditionReport]:
+    """Return all conditions: pressure conditions that no plugin reports are false, Ready is last."""
+    own = {report.type: report for report in inputs.conditions}
+    pressures = {report.type: report for report in _no_pressure()}
+    return [*{**pressures, **own}.values(), _ready(inputs.problems, inputs.remarks)]
 
 
-def _calm() -> list[NodeConditionReport]:
+def _no_pressure() -> list[NodeConditionReport]:
     name = identity.current().component
-    word = name.capitalize()
+    prefix = name.capitalize()
     return [
         NodeConditionReport(
-            "MemoryPressure", False, f"{word}HasSufficientMemory", f"{name} has sufficient memory available"
+            "MemoryPressure", False, f"{prefix}HasSufficientMemory", f"{name} has sufficient memory available"
         ),
-        NodeConditionReport("DiskPressure", False, f"{word}HasNoDiskPressure", f"{name} has no disk pressure"),
-        NodeConditionReport("PIDPressure", False, f"{word}HasSufficientPID", f"{name} has sufficient PID available"),
+        NodeConditionReport("DiskPressure", False, f"{prefix}HasNoDiskPressure", f"{name} has no disk pressure"),
+        NodeConditionReport("PIDPressure", False, f"{prefix}HasSufficientPID", f"{name} has sufficient PID available"),
     ]
 
 
@@ -191,15 +195,15 @@ def _names(image: Image) -> list[str]:
     return names[:_MAX_NAMES]
 
 
-def _amounts_patch(wanted: Mapping[str, str], shown: Mapping[str, str]) -> dict[str, str | None]:
-    """Return what changes; amounts under a domain (``example.com/dongle``) are others' to announce and to take back."""
-    gone = (name for name in shown if name not in wanted and "/" not in name)
-    return {**_differing(wanted, shown), **dict.fromkeys(gone, None)}
+def _amounts_patch(desired: Mapping[str, str], reported: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the changed quantities; other components own extended resources (``example.com/dongle``)."""
+    removed = (name for name in reported if name not in desired and "/" not in name)
+    return {**_differing(desired, reported), **dict.fromkeys(removed, None)}
 
 
-def _differing(wanted: Mapping[str, str], shown: Mapping[str, str]) -> dict[str, str]:
-    """Return the members that differ; an absent one is an empty one, as protobuf leaves those out."""
-    return {name: value for name, value in wanted.items() if shown.get(name, "") != value}
+def _differing(desired: Mapping[str, str], reported: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields that differ; a missing field equals an empty one, as protobuf omits those."""
+    return {name: value for name, value in desired.items() if reported.get(name, "") != value}
 
 
 def _without_heartbeat(condition: Mapping[str, Any]) -> dict[str, Any]:

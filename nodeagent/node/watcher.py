@@ -1,4 +1,4 @@
-"""The node's own object as the server has it, kept fresh by a watch: its labels, taints and addresses matter here."""
+"""Watch of the node object, for its labels, taints and addresses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class NodeWatcher:
-    """Follows one node."""
+    """Watches one node."""
 
     def __init__(self, api: Api, node_name: str, clock: Clock) -> None:
         self._api, self._name, self._clock = api, node_name, clock
@@ -26,17 +26,17 @@ class NodeWatcher:
         self._failing = False
         self._synced = asyncio.Event()
         self.node: dict[str, Any] | None = None
-        """The node, or ``None`` while none is known. Whoever changes it on the server may set what came back."""
+        """The node, or ``None`` if unknown. After an update, callers may set the returned object."""
 
     async def synced(self, seconds: float | None = None) -> None:
-        """Wait until the server has told once whether the node is there, at most *seconds* where they are given."""
+        """Wait until the node has been listed once, optionally for at most *seconds*."""
         if seconds is None:
             await self._synced.wait()
         else:
             await wait_for(self._synced, self._clock, seconds)
 
     async def run(self) -> None:
-        """Follow until cancelled."""
+        """Watch until cancelled."""
         backoff = Backoff(*_RETRY_SECONDS, jitter=1.0)
         while True:
             started = self._clock.now()
@@ -46,12 +46,12 @@ class NodeWatcher:
                     self._version = listing.resource_version
                     self.node = listing.items[0] if listing.items else None
                     self._synced.set()
-                    self._note(None)
+                    self._log_result(None)
                 await self._watch()
             except ApiGone:
                 self._version = ""
             except ApiError as error:
-                self._note(error)
+                self._log_result(error)
             if self._clock.now() - started > _RETRY_SECONDS[1]:
                 backoff.reset()
             await self._clock.sleep(backoff.next())
@@ -61,15 +61,15 @@ class NodeWatcher:
         async for event in events:
             self._version = event.resource_version or self._version
             if event.type is WatchType.DELETED:
-                _log.warning("The node's object was deleted; a restart registers it again", extra={"node": self._name})
+                _log.warning("Node object was deleted, restart to register it", extra={"node": self._name})
                 self.node = None
             elif event.type is not WatchType.BOOKMARK:
                 self.node = event.object
 
-    def _note(self, error: ApiError | None) -> None:
-        """Log the first failure of a row and the recovery."""
+    def _log_result(self, error: ApiError | None) -> None:
+        """Log the first of consecutive failures, and the recovery."""
         if error is not None and not self._failing:
-            _log.warning("Cannot follow the node's object", extra={"err": str(error)})
+            _log.warning("Failed to watch node", extra={"node": self._name, "err": str(error)})
         elif error is None and self._failing:
-            _log.info("Following the node's object again")
+            _log.info("Node watch recovered", extra={"node": self._name})
         self._failing = error is not None

@@ -1,4 +1,4 @@
-"""What every test of the node starts from."""
+"""Shared fixtures of node tests."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ CAPACITY = {"cpu": "2", "memory": "4Gi", "ephemeral-storage": "10Gi"}
 
 
 class Reporter:
-    """A plugin that reports what the test says."""
+    """Plugin that returns a configurable report."""
 
     def __init__(self) -> None:
         self.report = NodeReport(capacity=CAPACITY)
-        self.told: list[tuple[bool, str]] = []
+        self.ready_changes: list[tuple[bool, str]] = []
 
     @hookimpl
     async def nodeagent_report_node(self) -> NodeReport:
@@ -35,11 +35,11 @@ class Reporter:
 
     @hookimpl
     async def nodeagent_node_ready_changed(self, ready: bool, message: str) -> None:
-        self.told.append((ready, message))
+        self.ready_changes.append((ready, message))
 
 
 class Node:
-    """A node manager with everything around it."""
+    """Node manager with its dependencies."""
 
     def __init__(self, context: AgentContext, problems: list[str]) -> None:
         self.context = context
@@ -49,7 +49,7 @@ class Node:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[NodeManager]:
-        """Run as the agent does."""
+        """Run the loops as the agent does."""
         async with TaskOwner("node") as tasks:
             tasks.start(self.manager.run_status(), "status")
             tasks.start(self.manager.run_registration(), "registration")

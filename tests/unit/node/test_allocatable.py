@@ -1,4 +1,4 @@
-"""Pods get the machine less what is reserved, what eviction keeps free and what huge pages hold."""
+"""Tests for Node Allocatable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.node.conftest import MakeNode
 
 
 @pytest.mark.row("config.systemReserved", "config.platformReserved")
-def test_subtracts_reservations_and_eviction_thresholds() -> None:
+def test_allocatable_subtracts_reservations_and_thresholds() -> None:
     config = make_config(
         system_reserved={"cpu": "100m", "memory": "1Gi"},
         platform_reserved={"cpu": "400m", "ephemeral-storage": "1Gi"},
@@ -23,7 +23,7 @@ def test_subtracts_reservations_and_eviction_thresholds() -> None:
     assert found == {"cpu": "1500m", "memory": "18Gi", "ephemeral-storage": "89Gi", "pods": "5"}
 
 
-def test_huge_pages_are_taken_from_memory() -> None:
+def test_huge_pages_are_subtracted_from_memory() -> None:
     config = make_config(eviction_hard={})
 
     found = compute_allocatable({"memory": "4Gi", "hugepages-2Mi": "1Gi", "hugepages-1Gi": "2Gi"}, config)
@@ -31,14 +31,14 @@ def test_huge_pages_are_taken_from_memory() -> None:
     assert found == {"memory": "1Gi", "hugepages-2Mi": "1Gi", "hugepages-1Gi": "2Gi"}
 
 
-def test_nothing_goes_below_zero() -> None:
+def test_allocatable_is_never_negative() -> None:
     config = make_config(system_reserved={"memory": "8Gi"}, eviction_hard={})
 
     assert compute_allocatable({"memory": "4Gi"}, config) == {"memory": "0"}
 
 
 @pytest.mark.row("config.reservedSystemCPUs")
-def test_reserved_cpus_replace_the_amounts_of_both_reservations() -> None:
+def test_reserved_cpus_replace_both_cpu_reservations() -> None:
     config = make_config(
         system_reserved={"cpu": "100m", "memory": "1Gi"},
         platform_reserved={"cpu": "400m", "memory": "1Gi"},
@@ -50,18 +50,18 @@ def test_reserved_cpus_replace_the_amounts_of_both_reservations() -> None:
 
 
 @pytest.mark.row("config.reservedSystemCPUs")
-def test_reserved_cpus_have_to_be_online() -> None:
+def test_reserved_cpus_must_be_online() -> None:
     config = make_config(reserved_system_cpus="0,4-5")
 
     (problem,) = check_reservations({"cpu": "4"}, config, range(4))
 
     assert problem.path == "reservedSystemCPUs"
-    assert "these are not: 4, 5" in problem.rule
+    assert "offline or missing: 4, 5" in problem.rule
     assert check_reservations({"cpu": "8"}, config, range(8)) == []
 
 
 @pytest.mark.row("config.systemReserved", "config.platformReserved")
-def test_no_more_than_the_machine_has_can_be_kept_back() -> None:
+def test_reservations_above_capacity_are_rejected() -> None:
     config = make_config(
         system_reserved={"memory": "2Gi"},
         platform_reserved={"memory": "1Gi", "ephemeral-storage": "1Gi"},
@@ -70,11 +70,11 @@ def test_no_more_than_the_machine_has_can_be_kept_back() -> None:
 
     (problem,) = check_reservations({"memory": "4000Mi", "ephemeral-storage": "2Gi"}, config, range(1))
 
-    assert "keep back 4072Mi of memory, and this machine has 4000Mi" in str(problem)
+    assert "is 4072Mi of memory, but the node has 4000Mi" in str(problem)
     assert check_reservations({"memory": "4Gi"}, config, range(1)) == []
 
 
-async def test_the_node_does_not_start_when_more_is_kept_back_than_there_is(make_node: MakeNode) -> None:
+async def test_node_does_not_start_with_reservations_above_capacity(make_node: MakeNode) -> None:
     node = make_node(standalone=True, system_reserved={"memory": "1Ti"})
 
     with pytest.raises(ConfigError, match="invalid Node Allocatable"):

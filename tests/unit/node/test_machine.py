@@ -1,4 +1,4 @@
-"""What the machine's files say reaches the node's status."""
+"""Tests for the host description in the node status."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.node.conftest import MakeNode
 
 
 @pytest.mark.parametrize(("content", "enabled"), [("Y\n", True), ("N\n", False), (None, False)])
-def test_apparmor_is_there_when_the_kernel_says_so(tmp_path: Path, content: str | None, enabled: bool) -> None:
+def test_apparmor_state_is_read_from_the_kernel(tmp_path: Path, content: str | None, enabled: bool) -> None:
     file = tmp_path / "sys/module/apparmor/parameters/enabled"
     file.parent.mkdir(parents=True)
     if content is not None:
@@ -30,11 +30,11 @@ def test_apparmor_is_there_when_the_kernel_says_so(tmp_path: Path, content: str 
         (False, "kubelet is posting ready status"),
     ],
 )
-async def test_a_ready_node_says_whether_it_has_apparmor(
+async def test_ready_message_states_whether_apparmor_is_enabled(
     make_node: MakeNode, api: FakeApi, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, enabled: bool, message: str
 ) -> None:
     machine = replace(read_machine(), apparmor=enabled)
-    monkeypatch.setattr("nodeagent.node.collect.read_machine", lambda: machine)
+    monkeypatch.setattr("nodeagent.node.status_inputs.read_machine", lambda: machine)
 
     async with make_node().running():
         await clock.advance(2)

@@ -1,4 +1,4 @@
-"""The node is registered, reported when there is something to tell, and kept alive by its lease."""
+"""Tests for node registration, status reports and lease."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def seconds(amount: float) -> Duration:
 
 
 @pytest.mark.row("config.registerNode")
-async def test_registers_with_the_labels_every_node_has(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+async def test_node_is_registered_with_default_labels(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
     node = make_node(settings={"node_labels": {"example.com/rack": "r1"}})
 
     async with node.running():
@@ -46,20 +46,18 @@ async def test_registers_with_the_labels_every_node_has(make_node: Any, api: Fak
 
 
 @pytest.mark.row("config.registerNode")
-async def test_does_not_register_when_told_not_to(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+async def test_node_is_not_registered_if_disabled(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
     async with make_node(register_node=False).running():
         await clock.advance(30)
 
     assert api.find(NODES, "node-1", "") is None
 
 
-async def test_is_known_once_the_server_has_told_whether_the_node_is_there(
-    make_node: Any, api: FakeApi, clock: FakeClock
-) -> None:
-    await make_node(standalone=True).manager.known()
+async def test_wait_for_node_returns_once_the_node_was_read(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+    await make_node(standalone=True).manager.wait_for_node()
     api.outage = True
     async with make_node().running() as manager:
-        waiting = asyncio.ensure_future(manager.known())
+        waiting = asyncio.ensure_future(manager.wait_for_node())
         await clock.advance(60)
         assert not waiting.done()
         api.outage = False
@@ -69,7 +67,7 @@ async def test_is_known_once_the_server_has_told_whether_the_node_is_there(
 
 
 @pytest.mark.row("config.registerWithTaints")
-async def test_puts_taints_on_a_new_node_only(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+async def test_taints_are_set_only_on_a_new_node(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
     taint = Taint(key="example.com/gpu", value="yes", effect="NoSchedule")
     async with make_node(register_with_taints=(taint, taint)).running():
         await clock.advance(2)
@@ -84,14 +82,14 @@ async def test_puts_taints_on_a_new_node_only(make_node: Any, api: FakeApi, cloc
 
 
 @pytest.mark.row("config.providerID")
-async def test_registers_with_the_provider_id(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+async def test_node_is_registered_with_provider_id(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
     async with make_node(provider_id="cloud://1").running():
         await clock.advance(2)
 
     assert node_of(api)["spec"]["providerID"] == "cloud://1"
 
 
-async def test_a_node_registered_unschedulable_says_so(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+async def test_node_is_registered_unschedulable_if_configured(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
     async with make_node(settings={"register_schedulable": False, "cloud_provider": "external"}).running():
         await clock.advance(2)
 
@@ -103,7 +101,7 @@ async def test_a_node_registered_unschedulable_says_so(make_node: Any, api: Fake
     ]
 
 
-async def test_brings_an_existing_node_up_to_date(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+async def test_existing_node_is_reconciled(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
     labels = {"kubernetes.io/hostname": "old", "team": "a"}
     api.put(NODES, {"metadata": {"name": "node-1", "labels": labels}, "spec": {"taints": [{"key": "kept"}]}})
 
@@ -118,7 +116,9 @@ async def test_brings_an_existing_node_up_to_date(make_node: Any, api: FakeApi, 
     assert condition(api, "Ready")["status"] == "True"
 
 
-async def test_tries_until_the_server_is_there(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+async def test_registration_is_retried_until_the_server_responds(
+    make_node: Any, api: FakeApi, clock: FakeClock
+) -> None:
     api.outage = True
     node = make_node()
 
@@ -134,7 +134,7 @@ async def test_tries_until_the_server_is_there(make_node: Any, api: FakeApi, clo
 
 
 @pytest.mark.row("config.nodeStatusReportFrequency")
-async def test_reports_an_unchanged_status_seldom(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+async def test_unchanged_status_is_reported_at_long_intervals(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
     config = {"node_status_update_frequency": seconds(10), "node_status_report_frequency": seconds(100)}
     async with make_node(**config).running():
         await clock.advance(20)
@@ -147,7 +147,9 @@ async def test_reports_an_unchanged_status_seldom(make_node: Any, api: FakeApi, 
 
 
 @pytest.mark.row("config.nodeStatusUpdateFrequency")
-async def test_reports_a_change_at_the_next_computation(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+async def test_changed_status_is_reported_at_the_next_computation(
+    make_node: Any, api: FakeApi, clock: FakeClock
+) -> None:
     node = make_node(node_status_update_frequency=seconds(20))
     async with node.running():
         await clock.advance(30)
@@ -161,7 +163,9 @@ async def test_reports_a_change_at_the_next_computation(make_node: Any, api: Fak
     assert (late["status"], late["reason"], late["message"]) == ("False", "KubeletNotReady", "PLEG is not healthy")
 
 
-async def test_the_heartbeat_moves_and_the_transition_stays(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+async def test_heartbeat_time_changes_and_transition_time_is_kept(
+    make_node: Any, api: FakeApi, clock: FakeClock
+) -> None:
     async with make_node(node_status_report_frequency=seconds(60)).running():
         await clock.advance(15)
         before = condition(api, "Ready")
@@ -172,7 +176,7 @@ async def test_the_heartbeat_moves_and_the_transition_stays(make_node: Any, api:
     assert after["lastTransitionTime"] == before["lastTransitionTime"]
 
 
-async def test_a_restart_keeps_transition_times_and_repeats_no_event(
+async def test_restart_keeps_transition_times_and_repeats_no_event(
     make_node: Any, api: FakeApi, clock: FakeClock
 ) -> None:
     async with make_node().running():
@@ -186,7 +190,7 @@ async def test_a_restart_keeps_transition_times_and_repeats_no_event(
     assert again.context.recorder.events == []
 
 
-async def test_takes_back_what_another_wrote(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+async def test_overwritten_status_is_restored(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
     async with make_node().running():
         await clock.advance(15)
         unknown = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
@@ -196,7 +200,7 @@ async def test_takes_back_what_another_wrote(make_node: Any, api: FakeApi, clock
         assert condition(api, "Ready")["status"] == "True"
 
 
-async def test_leaves_others_conditions_and_resources_alone(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+async def test_external_conditions_and_resources_are_kept(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
     async with make_node().running():
         await clock.advance(15)
         foreign = {
@@ -211,7 +215,7 @@ async def test_leaves_others_conditions_and_resources_alone(make_node: Any, api:
     assert status["capacity"]["example.com/dongle"] == status["allocatable"]["example.com/dongle"] == "4"
 
 
-async def test_reports_what_the_node_is(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+async def test_node_info_is_reported(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
     async with make_node(node_status_report_frequency=seconds(10)).running():
         await clock.advance(30)
 
@@ -227,7 +231,7 @@ async def test_reports_what_the_node_is(make_node: Any, api: FakeApi, clock: Fak
     assert status["allocatable"] == {"cpu": "2", "memory": "3996Mi", "ephemeral-storage": "9Gi", "pods": "110"}
 
 
-async def test_a_node_without_measures_is_not_ready(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+async def test_node_without_capacity_is_not_ready(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
     node = make_node()
     node.plugin.report = NodeReport(capacity={"cpu": "1"}, not_ready=["node is shutting down"])
     async with node.running():
@@ -256,9 +260,7 @@ async def test_reports_the_largest_images(
 # --- the runtime ----------------------------------------------------------------------------------------------
 
 
-async def test_a_runtime_that_falls_silent_makes_the_node_not_ready(
-    make_node: Any, api: FakeApi, clock: FakeClock
-) -> None:
+async def test_unresponsive_runtime_makes_the_node_not_ready(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
     node = make_node()
     async with node.running() as manager:
         await clock.advance(10)
@@ -273,10 +275,10 @@ async def test_a_runtime_that_falls_silent_makes_the_node_not_ready(
         assert (early, late["status"], late["message"]) == (True, "False", "container runtime is down")
         assert condition(api, "Ready")["status"] == "True"
     assert node.context.recorder.reasons()[-2:] == ["NodeNotReady", "NodeReady"]
-    assert [ready for ready, _ in node.plugin.told][-3:] == [True, False, True]
+    assert [ready for ready, _ in node.plugin.ready_changes][-3:] == [True, False, True]
 
 
-async def test_a_network_that_is_not_ready_is_named(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+async def test_network_not_ready_is_reported(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
     from nodeagent.contracts.runtime import RuntimeCondition
 
     node = make_node()
@@ -293,7 +295,7 @@ async def test_a_network_that_is_not_ready_is_named(make_node: Any, api: FakeApi
     )
 
 
-async def test_start_is_told_in_events(make_node: Any, clock: FakeClock) -> None:
+async def test_startup_records_events(make_node: Any, clock: FakeClock) -> None:
     node = make_node()
     async with node.running():
         await clock.advance(5)
@@ -307,7 +309,7 @@ async def test_start_is_told_in_events(make_node: Any, clock: FakeClock) -> None
     assert "Node node-1 status is now: NodeReady" in [event.note for event in node.context.recorder.events]
 
 
-async def test_a_reboot_is_told_once(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+async def test_reboot_records_one_event(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
     api.put(NODES, {"metadata": {"name": "node-1"}, "status": {"nodeInfo": {"bootID": "another"}}})
     node = make_node()
     async with node.running():
@@ -316,7 +318,7 @@ async def test_a_reboot_is_told_once(make_node: Any, api: FakeApi, clock: FakeCl
     assert len(node.context.recorder.of("Rebooted")) == 1
 
 
-async def test_cordoning_is_told(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+async def test_cordon_and_uncordon_record_events(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
     node = make_node()
     async with node.running():
         await clock.advance(15)
@@ -330,7 +332,7 @@ async def test_cordoning_is_told(make_node: Any, api: FakeApi, clock: FakeClock)
 
 
 @pytest.mark.row("config.podCIDR")
-async def test_a_lone_node_gives_the_runtime_its_pod_cidr(make_node: Any, clock: FakeClock) -> None:
+async def test_standalone_node_passes_configured_pod_cidr_to_runtime(make_node: Any, clock: FakeClock) -> None:
     node = make_node(standalone=True, pod_cidr="10.9.0.0/24")
     async with node.running():
         await clock.advance(5)
@@ -338,7 +340,7 @@ async def test_a_lone_node_gives_the_runtime_its_pod_cidr(make_node: Any, clock:
     assert node.context.runtime.pod_cidr == "10.9.0.0/24"
 
 
-async def test_with_a_server_the_node_object_says_the_pod_cidr(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+async def test_pod_cidr_of_node_object_is_passed_to_runtime(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
     node = make_node(pod_cidr="10.9.0.0/24")
     async with node.running():
         await clock.advance(15)
@@ -353,7 +355,7 @@ async def test_with_a_server_the_node_object_says_the_pod_cidr(make_node: Any, a
 
 
 @pytest.mark.row("config.nodeLeaseDurationSeconds")
-async def test_renews_the_lease_four_times_in_its_duration(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+async def test_lease_is_renewed_four_times_per_duration(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
     async with make_node(node_lease_duration_seconds=80).running():
         await clock.advance(2)
         lease = api.find(LEASES, "node-1", "kube-node-lease")
@@ -370,7 +372,7 @@ async def test_renews_the_lease_four_times_in_its_duration(make_node: Any, api: 
     assert last["metadata"]["ownerReferences"][0]["uid"] == node_of(api)["metadata"]["uid"]
 
 
-async def test_a_lease_that_another_wrote_is_read_again(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+async def test_lease_conflict_is_resolved_by_reading_it_again(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
     async with make_node().running():
         await clock.advance(2)
         api.fail("update", ApiConflict("changed", code=409))
@@ -379,7 +381,7 @@ async def test_a_lease_that_another_wrote_is_read_again(make_node: Any, api: Fak
     assert len(api.made("get", LEASES)) == 2
 
 
-async def test_the_lease_is_renewed_soon_after_an_outage(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+async def test_lease_is_renewed_soon_after_an_outage(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
     async with make_node().running():
         await clock.advance(2)
         api.outage = True
@@ -392,9 +394,7 @@ async def test_the_lease_is_renewed_soon_after_an_outage(make_node: Any, api: Fa
     assert lease["spec"]["renewTime"] > "2024-01-02T15:04:35"
 
 
-async def test_a_renewal_without_an_answer_is_tried_again_at_once(
-    make_node: Any, api: FakeApi, clock: FakeClock
-) -> None:
+async def test_failed_lease_renewal_is_retried_immediately(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
     async with make_node().running():
         await clock.advance(2)
         before = len(api.made("update", LEASES))
@@ -405,25 +405,25 @@ async def test_a_renewal_without_an_answer_is_tried_again_at_once(
 
 
 @pytest.mark.parametrize(("frequency", "duration", "limit"), [(10, 40, 10), (60, 40, 40), (0.2, 40, 1)])
-async def test_heartbeats_give_up_a_dead_connection_in_time_for_another(
+async def test_heartbeat_deadline_leaves_time_for_another_attempt(
     make_node: Any, api: FakeApi, clock: FakeClock, frequency: float, duration: int, limit: float
 ) -> None:
-    asked: list[tuple[float, int, float | None]] = []
+    requested: list[tuple[float, int, float | None]] = []
     node = make_node(node_status_update_frequency=seconds(frequency), node_lease_duration_seconds=duration)
     node.context.new_api = lambda qps, burst, *, deadline_seconds=None: (
-        asked.append((qps, burst, deadline_seconds)) or api
+        requested.append((qps, burst, deadline_seconds)) or api
     )
 
     async with node.running():
         await clock.advance(2)
 
-    assert asked == [(0, 0, limit)]
+    assert requested == [(0, 0, limit)]
 
 
 # --- standalone -----------------------------------------------------------------------------------------------
 
 
-async def test_a_lone_node_knows_itself(make_node: Any, clock: FakeClock) -> None:
+async def test_standalone_node_returns_its_own_node_object(make_node: Any, clock: FakeClock) -> None:
     node = make_node(standalone=True)
     async with node.running() as manager:
         await clock.advance(5)
@@ -443,5 +443,5 @@ async def test_hook_node_ready_changed(make_node, clock):
         node.problems.append("pleg was last seen active 200s ago")
         await clock.advance(15)
 
-    assert [ready for ready, _ in node.plugin.told][-2:] == [True, False]
-    assert "pleg was last seen active" in node.plugin.told[-1][1]
+    assert [ready for ready, _ in node.plugin.ready_changes][-2:] == [True, False]
+    assert "pleg was last seen active" in node.plugin.ready_changes[-1][1]

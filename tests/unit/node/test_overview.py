@@ -1,4 +1,4 @@
-"""The node at a glance is put together from what the parts know."""
+"""Tests for the node overview."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nodeagent.pluginmanager import PluginManager
 from nodeagent.testing import make_context
 
 
-def test_what_the_node_can_run_short_of_is_measured():
+def test_gauges_cover_resources_of_node_pressure():
     usage = NodeUsage(
         start_time=0,
         cpu=CpuStats(time=0, usage_nanocores=5 * 10**8),
@@ -33,7 +33,7 @@ def test_what_the_node_can_run_short_of_is_measured():
     ]
 
 
-async def test_the_overview_does_without_what_does_not_answer(clock, tmp_path):
+async def test_overview_omits_unavailable_parts(clock, tmp_path):
     context = make_context(tmp_path, clock=clock)
     began = clock.now()
     context.puller.pulls = lambda: (PullInProgress("i", began, False, ("default/web",)),)
@@ -46,7 +46,7 @@ async def test_the_overview_does_without_what_does_not_answer(clock, tmp_path):
     overview = Overview(context, NodeManager(context, PluginManager()), list, lambda: [LoopLine(name="pleg")])
     await clock.advance(7)
 
-    found = await overview.answer(NoArguments())
+    found = await overview.overview(NoArguments())
 
     assert (found.node, found.ready, found.gauges, found.runtime) == ("node-1", False, [], "")
     assert [(pull.image, pull.seconds, pull.pods) for pull in found.pulls] == [("i", 7.0, ["default/web"])]

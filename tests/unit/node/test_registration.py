@@ -1,4 +1,4 @@
-"""What registering tells the node object."""
+"""Tests for the node object of a registration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEY = "volumes.kubernetes.io/controller-managed-attach-detach"
 @pytest.mark.parametrize(
     ("before", "enabled", "change"), [({}, True, {KEY: "true"}), ({KEY: "true"}, False, {KEY: None}), ({}, False, None)]
 )
-def test_the_controllers_mark_comes_and_goes_with_the_setting(
+def test_attach_detach_annotation_follows_the_setting(
     before: dict[str, str], enabled: bool, change: dict[str, str | None] | None
 ) -> None:
     node = {"metadata": {"annotations": before}}
@@ -28,9 +28,7 @@ def test_the_controllers_mark_comes_and_goes_with_the_setting(
     assert patch["metadata"].get("annotations") == change
 
 
-async def test_labels_given_by_flag_win_over_what_every_node_has(
-    make_node: MakeNode, api: FakeApi, clock: FakeClock
-) -> None:
+async def test_labels_of_the_flag_override_default_labels(make_node: MakeNode, api: FakeApi, clock: FakeClock) -> None:
     async with make_node(settings={"node_labels": {"kubernetes.io/hostname": "web"}}).running():
         await clock.advance(2)
 
@@ -39,16 +37,16 @@ async def test_labels_given_by_flag_win_over_what_every_node_has(
     assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "web"
 
 
-def test_a_node_that_is_there_gets_its_place_and_kind_by_flag_and_keeps_other_labels() -> None:
-    place, kind, region = (
+def test_topology_labels_are_reconciled_and_other_labels_kept() -> None:
+    zone, kind, region = (
         "topology.kubernetes.io/zone",
         "node.kubernetes.io/instance-type",
         "topology.kubernetes.io/region",
     )
-    given = {place: "b", kind: "", "example.com/rack": "r2", region: ""}
+    given = {zone: "b", kind: "", "example.com/rack": "r2", region: ""}
     settings = NodeSettings(node_name="n", root_dir="/r", cert_dir="/r", node_labels=given)
-    shown = default_labels("n", "amd64") | {place: "a", kind: "m5", "example.com/rack": "r1"}
+    shown = default_labels("n", "amd64") | {zone: "a", kind: "m5", "example.com/rack": "r1"}
 
     patch = reconcile_patch({"metadata": {"labels": shown}}, make_config(), settings, "amd64")
 
-    assert patch["metadata"]["labels"] == {place: "b", kind: None}
+    assert patch["metadata"]["labels"] == {zone: "b", kind: None}

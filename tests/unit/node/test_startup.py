@@ -1,4 +1,4 @@
-"""The start of a node that is new is measured in its parts, that of another not at all."""
+"""Tests for the node startup metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GAUGES = (
     startup.BEFORE_REGISTRATION,
     startup.REGISTRATION,
     startup.AFTER_REGISTRATION,
-    startup.WHOLE,
+    startup.TOTAL,
 )
 
 
@@ -30,7 +30,7 @@ def shown(*gauges: Gauge) -> list[float]:
     return [gauge.value() for gauge in gauges or GAUGES]
 
 
-async def test_each_part_is_measured_once(clock: FakeClock) -> None:
+async def test_each_startup_phase_is_measured_once(clock: FakeClock) -> None:
     start = NodeStartup(clock, lambda: (20.0, 21.0))
 
     await clock.advance(2)
@@ -40,35 +40,35 @@ async def test_each_part_is_measured_once(clock: FakeClock) -> None:
     start.registered()
     assert shown() == pytest.approx([20, 3, 3, 0, 0])
     await clock.advance(4)
-    start.told_ready()
+    start.reported_ready()
     await clock.advance(5)
     start.registered()
-    start.told_ready()
+    start.reported_ready()
 
     assert shown() == pytest.approx([20, 3, 3, 4, 30])
 
 
-async def test_a_node_that_was_there_before_has_no_start_to_measure(clock: FakeClock) -> None:
+async def test_existing_node_has_no_startup_metrics(clock: FakeClock) -> None:
     start = NodeStartup(clock, lambda: (20.0, 21.0))
 
     start.attempted()
     await clock.advance(3)
-    start.told_ready()
+    start.reported_ready()
 
     assert shown() == [0, 0, 0, 0, 0]
 
 
-def test_a_process_begins_after_the_machine_and_before_now() -> None:
+def test_process_start_is_between_boot_and_now() -> None:
     began, now = since_boot()
 
     assert 0 < began <= now
 
 
-async def test_the_agent_measures_its_own_start(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
+async def test_agent_measures_its_startup(make_node: Any, api: FakeApi, clock: FakeClock) -> None:
     async with make_node().running():
         await clock.advance(5)
 
-    assert 0 < startup.BEFORE_AGENT.value() <= startup.WHOLE.value()
+    assert 0 < startup.BEFORE_AGENT.value() <= startup.TOTAL.value()
     for gauge in GAUGES:
         gauge.set(0)
 

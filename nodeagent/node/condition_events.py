@@ -1,4 +1,4 @@
-"""Which events a change of the node's conditions is worth. Pure."""
+"""Events for changes of node conditions. No I/O."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _REASONS = {
 
 
 def event_reasons(before: Mapping[str, str], conditions: Iterable[NodeCondition]) -> list[str]:
-    """Return the reasons of events, in the order of *conditions*.
+    """Return the event reasons, in the order of *conditions*.
 
-    A node that is not ready when nothing was known before is merely starting.
+    No event is recorded for a node that is not ready at startup.
 
-    :param before: the status of each condition as last known, by type.
+    :param before: the last known condition statuses, by type.
     """
-    found = []
+    reasons = []
     for condition in conditions:
-        known = before.get(condition.type)
-        starting = known is None and condition.type == READY and condition.status == "False"
-        if known != condition.status and not starting and (condition.type, condition.status) in _REASONS:
-            found.append(_REASONS[condition.type, condition.status])
-    return found
+        previous = before.get(condition.type)
+        starting = previous is None and condition.type == READY and condition.status == "False"
+        if previous != condition.status and not starting and (condition.type, condition.status) in _REASONS:
+            reasons.append(_REASONS[condition.type, condition.status])
+    return reasons

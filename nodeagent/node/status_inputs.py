@@ -1,4 +1,4 @@
-"""Finds out what the node's status is made of."""
+"""Collect the inputs of the node status."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from nodeagent.node.addresses import HOSTNAME, INTERNAL_IP, NodeAddresses
 from nodeagent.node.allocatable import check_reservations, compute_allocatable
 from nodeagent.node.machine import Machine, online_cpus, read_machine
 from nodeagent.node.runtime_health import RuntimeHealth
-from nodeagent.node.status import Findings, merge_reports, missing_capacity, report_images
+from nodeagent.node.status import NodeStatusInputs, merge_reports, missing_capacity, report_images
 from nodeagent.pluginmanager import PluginManager
 
 _log = logging.getLogger(__name__)
 
 
-class Collector:
-    """Asks machine, runtime and plugins; whoever does not answer leaves the last answer in force.
+class StatusInputCollector:
+    """Queries the host, the runtime and plugins; if one does not respond, its last result is used.
 
-    :param problems: returns sentences of the core that keep the node from being Ready.
+    :param problems: returns the reasons of core components for a NotReady node.
     """
 
     def __init__(
@@ -45,34 +45,34 @@ class Collector:
         self._images: Sequence[ContainerImage] = ()
 
     async def machine(self) -> Machine:
-        """Return what the machine is; read once."""
+        """Return the description of the host, which is read once."""
         if self._machine is None:
             self._machine = await asyncio.to_thread(read_machine)
         return self._machine
 
     async def check_reservations(self) -> None:
-        """Make sure that what is reserved is there at all.
+        """Validate the configured reservations against the node's capacity.
 
-        :raises ConfigError: this machine has less than the configuration keeps back.
+        :raises ConfigError: the reservations exceed the capacity.
         """
-        report = merge_reports(answer.value for answer in await self._plugins.gather("nodeagent_report_node"))
+        report = merge_reports(result.value for result in await self._plugins.gather("nodeagent_report_node"))
         online = await asyncio.to_thread(online_cpus)
         if problems := check_reservations(report.capacity, self._context.config, online):
             raise ConfigError(problems)
 
-    async def collect(self, shown: Mapping[str, Any]) -> Findings:
-        """Return everything as it is now.
+    async def collect(self, reported: Mapping[str, Any]) -> NodeStatusInputs:
+        """Return the current inputs.
 
-        :param shown: the status that the server shows.
+        :param reported: the node status in the API.
         """
         config = self._context.config
-        answers = await self._plugins.gather("nodeagent_report_node")
-        report = merge_reports(answer.value for answer in answers)
+        results = await self._plugins.gather("nodeagent_report_node")
+        report = merge_reports(result.value for result in results)
         machine = await self.machine()
         capacity = {"pods": str(pod_capacity(config, os.cpu_count() or 1)), **report.capacity}
-        return Findings(
+        return NodeStatusInputs(
             info=self._info(machine),
-            addresses=await self._find_addresses(shown),
+            addresses=await self._find_addresses(reported),
             capacity=capacity,
             allocatable=compute_allocatable(capacity, config) | dict(report.allocatable),
             images=await self._list_images(),
@@ -101,25 +101,25 @@ class Collector:
             architecture=machine.architecture,
         )
 
-    async def _find_addresses(self, shown: Mapping[str, Any]) -> list[NodeAddress] | None:
-        """Return the addresses; ``None`` when an external cloud provider has set them."""
+    async def _find_addresses(self, reported: Mapping[str, Any]) -> list[NodeAddress] | None:
+        """Return the addresses; ``None`` if an external cloud provider has set them."""
         if not self._external:
             return await self._addresses.current()
-        if shown.get("addresses"):
+        if reported.get("addresses"):
             return None
         settings = self._context.settings
-        given = [text for text in settings.node_ips if not ip_address(text).is_unspecified]
+        configured = [text for text in settings.node_ips if not ip_address(text).is_unspecified]
         return [
-            *(NodeAddress(type=INTERNAL_IP, address=text) for text in given),
+            *(NodeAddress(type=INTERNAL_IP, address=text) for text in configured),
             NodeAddress(type=HOSTNAME, address=settings.node_name),
         ]
 
     async def _list_images(self) -> Sequence[ContainerImage]:
-        most = self._context.config.node_status_max_images
-        if most == 0:
+        limit = self._context.config.node_status_max_images
+        if limit == 0:
             return ()
         try:
-            self._images = report_images(await self._context.images.list_images(), most)
-        except RuntimeFailure as error:  # the condition Ready says it; here it only ages the list
-            _log.debug("Images of the node not listed", extra={"err": str(error)})
+            self._images = report_images(await self._context.images.list_images(), limit)
+        except RuntimeFailure as error:  # Reported in the condition Ready.
+            _log.debug("Failed to list images", extra={"err": str(error)})
         return self._images
