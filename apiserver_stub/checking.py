@@ -153,7 +153,9 @@ def _object_check(shape: Shape, complete: bool) -> Check:
                     kept = member(content, f"{path}{name}.", found)
                 except _Inner as error:
                     raise error.placed(f"{owner}|{path}{name}") from None
-                if kept is not content or (not kept and name in dropped):
+                if kept is None and name not in always:
+                    value[name] = None  # Go's zero time where a time may be absent.
+                elif kept is not content or (not kept and name in dropped):
                     changes.append((name, kept if kept or name not in dropped else None))
         for name, kept in changes:
             if kept is None:

@@ -65,7 +65,7 @@ async def bind(server: ApiServer, request: Request, resource: Resource) -> Reply
         pod: Object = objects.decode(current.data)
         for member, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
             if (wanted := binding["metadata"].get(member)) and wanted != pod["metadata"][member]:
-                raise precondition_failed(resource, current.key, name, label, wanted, pod["metadata"][member])
+                raise precondition_failed(request, resource, current.key, name, label, wanted, pod["metadata"][member])
         problem = ""
         if "deletionTimestamp" in pod["metadata"]:
             problem = f"pod {name} is being deleted, cannot be assigned to a host"

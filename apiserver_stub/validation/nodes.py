@@ -9,7 +9,7 @@ import msgspec
 
 from apiserver_stub import objects
 from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, duplicate, forbidden_value, invalid_value, required
+from apiserver_stub.status import Cause, duplicate, forbidden_value, internal_error, invalid_value, quote, required
 from apiserver_stub.validation.addresses import family, parse_cidr
 from apiserver_stub.validation.labels import validate_label_name
 from apiserver_stub.validation.names import label_value_problems
@@ -35,7 +35,9 @@ def validate_node_update(node: Object, old: Object) -> list[Cause]:
     seen: list[Object] = []
     for index, address in enumerate((node.get("status") or {}).get("addresses") or ()):
         if address in seen:
-            causes.append(duplicate(f"status.addresses[{index}]", address))
+            shown = (f"{name}:{quote(address.get(name.lower()) or '')}" for name in ("Type", "Address"))
+            text = f"Duplicate value: core.NodeAddress{{{', '.join(shown)}}}"
+            causes.append(Cause("FieldValueDuplicate", text, f"status.addresses[{index}]"))
         seen.append(address)
     causes += _validate_blocks_update(spec.get("podCIDRs") or [], before.get("podCIDRs") or [])
     if (known := before.get("providerID")) and spec.get("providerID") != known:
@@ -98,11 +100,21 @@ def _validate_taints(taints: Sequence[Object], field: str) -> list[Cause]:
             causes.append(invalid_value(f"{path}.value", value, ";".join(problems)))
         causes += validate_taint_effect(effect, f"{path}.effect")
         if (key, effect) in seen:
-            shown = f'core.Taint{{Key:"{key}", Value:"{value}", Effect:"{effect}", TimeAdded:<nil>}}'
+            added = _go_time(taint.get("timeAdded"))
+            shown = f"core.Taint{{Key:{quote(key)}, Value:{quote(value)}, Effect:{quote(effect)}, TimeAdded:{added}}}"
             text = f"Duplicate value: {shown}: taints must be unique by key and effect pair"
             causes.append(Cause("FieldValueDuplicate", text, path))
         seen.add((key, effect))
     return causes
+
+
+def _go_time(text: str | None) -> str:
+    """Return a time as Go prints the structure."""
+    moment = objects.parse_time(text)
+    if moment is None:
+        return "<nil>"
+    day = f"{moment.year}, time.{moment:%B}, {moment.day}"
+    return f"time.Date({day}, {moment.hour}, {moment.minute}, {moment.second}, 0, time.Local)"
 
 
 def _validate_resources(node: Object) -> list[Cause]:
@@ -125,8 +137,10 @@ def _validate_blocks(blocks: list[str]) -> list[Cause]:
     if len(blocks) < 2:
         return causes
     if causes:
-        text = "Internal error: invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR address"
-        causes.append(Cause("InternalError", text, _BLOCKS))
+        index = parsed.index(None)
+        reason = f"invalid CIDR[{index}]: <nil> (invalid CIDR address: {blocks[index]})"
+        detail = f"invalid PodCIDRs. failed to check with dual stack with error:{reason}"
+        causes.append(internal_error(_BLOCKS, detail))
     if causes or len(blocks) > 2 or len({family(block) for block in parsed if block is not None}) < 2:
         causes.append(invalid_value(_BLOCKS, blocks, "may specify no more than one CIDR for each IP family"))
     return causes + [

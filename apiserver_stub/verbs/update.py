@@ -55,7 +55,7 @@ async def update(server: ApiServer, request: Request, resource: Resource) -> Rep
             raise not_found(resource.group, resource.plural, info.name)
         if uid := new["metadata"].get("uid"):
             key = resource.key(info.namespace, info.name)
-            raise precondition_failed(resource, key, info.name, "UID", uid, "")
+            raise precondition_failed(request, resource, key, info.name, "UID", uid, "")
         version_of(new["metadata"])  # an invalid one is an error, a valid one is ignored
         settle_namespace(request, resource, new["metadata"])
         return decide_create(server, request, resource, await prepare_new(server, request, resource, new))

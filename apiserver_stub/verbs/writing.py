@@ -82,16 +82,15 @@ def _other_type(given_version: Any, given_kind: Any, api_version: str, kind: str
     return bad_request(f'{given_kind} in version "{version}" cannot be handled as a {kind}: {problem}')
 
 
-def check_types(obj: Object, *, complete: bool = True, converts: bool = False) -> Findings:
+def check_types(obj: Object, *, converts: bool = False) -> Findings:
     """Hold *obj* to the shape of its kind; what is stored can then be read by everyone and written in every encoding.
 
-    :param complete: give it the zero values of its kind; not for configurations to apply, which own what they name.
     :param converts: *obj* is made from values, as by strategic merge patches and server-side apply.
     :raises Misfit: a value has the wrong type.
     """
     shape = schema.of(obj["apiVersion"], obj["kind"])
     try:
-        found = check(obj, shape, complete=complete, converts=converts) if shape is not None else Findings()
+        found = check(obj, shape, complete=True, converts=converts) if shape is not None else Findings()
     except RecursionError:
         raise Misfit("json: exceeded max depth") from None
     if not isinstance(obj.setdefault("metadata", {}), dict):
@@ -270,7 +269,7 @@ async def plan_update(
         raise bad_request(f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})")
     uid = metadata.get("uid")
     if uid and uid != before["uid"] and not patched:
-        raise precondition_failed(resource, current.key, name, "UID", uid, before["uid"])
+        raise precondition_failed(request, resource, current.key, name, "UID", uid, before["uid"])
     if version := version_of(metadata):
         if version != int(before["resourceVersion"]):
             raise modified(resource.group, resource.plural, name)
@@ -348,10 +347,13 @@ def _is_held(strategy: Strategy, obj: Object) -> bool:
     return bool(obj["metadata"].get("finalizers")) or strategy.lingers(obj)
 
 
-def precondition_failed(resource: Resource, key: str, name: str, member: str, wanted: str, found: str) -> ApiError:
+def precondition_failed(
+    request: Request, resource: Resource, key: str, name: str, member: str, wanted: str, found: str
+) -> ApiError:
     """Return the 409 for a *member* of the metadata that is not as the write requires."""
+    root = "" if request.dry_run else "/registry"
     text = (
-        f"StorageError: invalid object, Code: 4, Key: /registry/{resource.storage_key or resource.plural}/{key}, "
+        f"StorageError: invalid object, Code: 4, Key: {root}/{resource.storage_key or resource.plural}/{key}, "
         f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {member} in precondition: {wanted}, "
         f"{member} in object meta: {found}"
     )

@@ -186,7 +186,9 @@ def test_nulls_in_lists_and_maps_are_zero_values() -> None:
 
 
 def test_zero_time_is_null_except_for_a_deletion() -> None:
-    metadata = {"creationTimestamp": "0001-01-01T00:00:00Z", "deletionTimestamp": "0001-01-01T00:00:00Z"}
-    pod, _ = checked({"metadata": metadata}, POD, "Pod")
+    zero = "0001-01-01T00:00:00Z"
+    metadata = {"creationTimestamp": zero, "deletionTimestamp": zero}
+    node, _ = checked({"metadata": metadata, "spec": {"taints": [{"timeAdded": zero}]}}, "v1", "Node")
 
-    assert pod == {"metadata": {"deletionTimestamp": "0001-01-01T00:00:00Z"}}
+    assert node["metadata"] == {"creationTimestamp": None, "deletionTimestamp": zero}
+    assert node["spec"] == {"taints": [{"timeAdded": None}]}

@@ -101,3 +101,14 @@ def test_allocatable_follows_capacity() -> None:
     default_node(node)
 
     assert node["status"] == {"capacity": {"cpu": "1"}, "allocatable": {"cpu": "1"}}
+
+
+def test_repeated_values_are_shown_as_go_structures() -> None:
+    taint = _TAINT | {"timeAdded": "2024-01-02T03:04:05Z"}
+    node = _node(taints=[taint, taint], status={"addresses": [_ADDRESS, _ADDRESS]})
+
+    assert [cause.message for cause in validate_node_update(node, _node())] == [
+        'Duplicate value: core.NodeAddress{Type:"InternalIP", Address:"192.0.2.1"}',
+        'Duplicate value: core.Taint{Key:"a", Value:"", Effect:"NoSchedule", TimeAdded:time.Date(2024, time.January, '
+        "2, 3, 4, 5, 0, time.Local)}: taints must be unique by key and effect pair",
+    ]
