@@ -182,7 +182,7 @@ class Agent:
             if config.healthz_port:
                 health = HealthServer(config.healthz_bind_address, config.healthz_port, self._checks(), self._clock)
                 self._start("health", health.run())
-            if self._server.wanted:
+            if self._server.enabled:
                 self._start("server", self._server.run())
             if context.api is not None:
                 self._start("status", self._status.run())

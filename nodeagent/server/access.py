@@ -1,4 +1,4 @@
-"""Who asks, and may they: what stands before every path of the secured port."""
+"""Authentication and authorization of requests to the secure port."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-TOKEN_PROTOCOL = "base64url.bearer.authorization.k8s.io."  # noqa: S105  the prefix of a sub-protocol
+TOKEN_PROTOCOL = "base64url.bearer.authorization.k8s.io."  # noqa: S105  the prefix of a subprotocol
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
 class Denied(Exception):
-    """A request that is not let through: its answer, and whose it is where that is known."""
+    """A rejected request: status and text of the response, and the user if authenticated."""
 
     def __init__(self, status: int, text: str, user: str = "") -> None:
         super().__init__(text)
@@ -43,10 +43,10 @@ class Denied(Exception):
 
 
 class Access:
-    """Lets a request through, or says why not.
+    """Authenticates and authorizes requests.
 
-    :param node: the name that rights are given on.
-    :param believes: whether what the TLS context of a connection verified still counts.
+    :param node: name of the node, the authorized resource.
+    :param is_trusted: returns whether client certificates that a TLS context verified are still trusted.
     """
 
     def __init__(
@@ -54,25 +54,26 @@ class Access:
         node: str,
         authenticators: Sequence[Authenticator],
         authorizer: Authorizer,
-        believes: Callable[[ssl.SSLContext], Awaitable[bool]],
+        is_trusted: Callable[[ssl.SSLContext], Awaitable[bool]],
     ) -> None:
         self._node, self._authenticators, self._authorizer = node, authenticators, authorizer
-        self._believes = believes
+        self._is_trusted = is_trusted
 
     async def check(self, request: web.Request, route: Route | None) -> User:
-        """Return who asks, once it is clear that they may.
+        """Return the user of an authorized request.
 
-        :param route: the path's route; ``None`` for a path that does not exist, which is guarded like the others.
-        :raises Denied: they may not, or nobody knows them.
+        :param route: the route; ``None`` for an unknown path, which is authorized like the others.
+        :raises Denied: authentication or authorization failed.
         """
-        user = await self._who(RequestCredentials(await self._certificate(request), _bearer(request)))
-        verb, subresources = demands(request.method, route)
+        user = await self._authenticate(RequestCredentials(await self._certificate(request), _bearer(request)))
+        verb, subresources = required_access(request.method, route)
         try:
             for subresource in subresources:
                 if await self._authorizer.allows(AuthorizationAttributes(user, verb, subresource, self._node)):
                     return user
         except AuthorizationFailed as error:
-            _log.error("Request cannot be authorized", extra={"user": user.name, "err": str(error)})
+            fields = {"user": user.name, "verb": verb, "resource": "nodes", "subresource": subresources[0]}
+            _log.error("Authorization error", extra={**fields, "err": str(error)})
             text = f"Authorization error (user={user.name}, verb={verb}, resource=nodes, subresource={subresources[0]})"
             raise Denied(500, text, user.name) from error
         _log.log(v_level(2), "Forbidden", extra={"user": user.name, "verb": verb, "subresource": subresources[0]})
@@ -80,29 +81,29 @@ class Access:
         raise Denied(403, text, user.name)
 
     async def _certificate(self, request: web.Request) -> Mapping[str, Any] | None:
-        """Return the client's certificate, believed only when this very connection's handshake proved it."""
+        """Return the client certificate if the handshake of this connection, not of a resumed session, verified it."""
         transport = request.transport
         tls = transport.get_extra_info("ssl_object") if transport is not None else None
         if tls is None or tls.session_reused:
             return None
         certificate: Mapping[str, Any] | None = tls.getpeercert() or None
-        if certificate is not None and not await self._believes(tls.context):
+        if certificate is not None and not await self._is_trusted(tls.context):
             raise Denied(401, "Unauthorized")
         return certificate
 
-    async def _who(self, shown: RequestCredentials) -> User:
+    async def _authenticate(self, credentials: RequestCredentials) -> User:
         try:
             for authenticator in self._authenticators:
-                user = await authenticator.authenticate(shown)
+                user = await authenticator.authenticate(credentials)
                 if user is not None:
                     return _with_group(user)
         except Unauthenticated as error:
-            _log.log(v_level(2), "Unauthorized", extra={"err": str(error)})
+            _log.log(v_level(2), "Unable to authenticate the request due to an error", extra={"err": str(error)})
         raise Denied(401, "Unauthorized")
 
 
-def demands(method: str, route: Route | None) -> tuple[str, Sequence[str]]:
-    """Return the verb and the subresources of which one is enough."""
+def required_access(method: str, route: Route | None) -> tuple[str, Sequence[str]]:
+    """Return the verb, and the subresources of which one must be authorized."""
     if route is None:
         return _VERBS.get(method, ""), ("proxy",)
     return route.verb or _VERBS.get(method, ""), route.subresources
@@ -120,7 +121,7 @@ def _bearer(request: web.Request) -> Secret[str] | None:
 
 
 def _from_protocol(text: str) -> Secret[str]:
-    """Return the token in a sub-protocol; one that is not encoded as it should be is a token nobody knows."""
+    """Return the token in a subprotocol; an invalid encoding is used unchanged, and fails authentication."""
     try:
         return Secret(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode())
     except (binascii.Error, UnicodeDecodeError):

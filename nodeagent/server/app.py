@@ -1,4 +1,4 @@
-"""One port's application: routes behind access control, with limits, counts and an access log."""
+"""Web application of one port: routes with access control, limits, metrics and an access log."""
 
 from __future__ import annotations
 
@@ -16,77 +16,77 @@ from nodeagent.contracts.server import SENT_BYTES, Exposure, Handler, Route, Sen
 from nodeagent.errors import NodeAgentError
 from nodeagent.server.access import Access, Denied
 from nodeagent.server.listener import Connection
-from nodeagent.server.statistics import Statistics
+from nodeagent.server.request_metrics import RequestMetrics
 
 _log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 1024 * 1024
 ACCESS_SECONDS = 20.0
-"""How long it may take to learn who asks and whether they may."""
+"""Time limit of authentication and authorization."""
 DEBUG_DISABLED = "Debug endpoints are disabled."
 
 
 def build_app(routes: Iterable[Route], *, access: Access | None, debugging: bool) -> web.Application:
-    """Return the application of the secured port, or, without *access*, of the read-only port.
+    """Return the application of the secure port, or without *access*, of the read-only port.
 
-    :param debugging: whether paths that reach into containers and logs are served
+    :param debugging: whether routes that access containers and logs are served
         (spec: config.enableDebuggingHandlers).
     """
     read_only = access is None
     by_route: dict[web.AbstractRoute, Route] = {}
-    statistics = Statistics("readonly" if read_only else "readwrite")
+    request_metrics = RequestMetrics("readonly" if read_only else "readwrite")
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         if isinstance(request.protocol, Connection):
-            request.protocol.request_came()
+            request.protocol.request_received()
         route = by_route.get(request.match_info.route)
         started = time.monotonic()
-        counted = statistics.begin(request.method, _first_segment(route), route is not None and route.streams)
-        user, answer, sent = "", None, SentBytes()
+        labels = request_metrics.begin(request.method, _first_segment(route), route is not None and route.streams)
+        user, response, sent = "", None, SentBytes()
         SENT_BYTES.set(sent)
         try:
             name = route.path if route is not None else "unknown"
             with tracing.span(name, lambda: _attributes(request), kind="server", caller=request.headers):
                 user = await _admit(request, route, access)
-                answer = await handler(request)
-            if not answer.prepared:
-                answer.headers.setdefault("X-Content-Type-Options", "nosniff")
-            return answer
+                response = await handler(request)
+            if not response.prepared:
+                response.headers.setdefault("X-Content-Type-Options", "nosniff")
+            return response
         except Denied as denied:
-            user, answer = denied.user, web.Response(status=denied.status, text=denied.text)
-            return answer
+            user, response = denied.user, web.Response(status=denied.status, text=denied.text)
+            return response
         except web.HTTPException as error:
             error.headers.setdefault("X-Content-Type-Options", "nosniff")
-            answer = error
+            response = error
             raise
         finally:
             seconds = time.monotonic() - started
-            statistics.end(counted, seconds)
+            request_metrics.end(labels, seconds)
             if route is not None and route.streams:
-                _log_access(request, user, answer, sent, seconds)
+                _log_access(request, user, response, sent, seconds)
 
     app = web.Application(
         middlewares=[guard],
         client_max_size=MAX_BODY_BYTES,
         logger=logging.getLogger("nodeagent.server"),
     )
-    refused: set[str] = set()
+    rejected: set[str] = set()
     for route in routes:
         served = _as_served(route, read_only=read_only, debugging=debugging)
-        if served is None or served.path in refused:
+        if served is None or served.path in rejected:
             continue
         if served.rejection:
-            refused.add(served.path)
+            rejected.add(served.path)
         method = "*" if served.rejection else served.method
         by_route[app.router.add_route(method, served.path, _handler(served))] = served
     return app
 
 
 async def _admit(request: web.Request, route: Route | None, access: Access | None) -> str:
-    """Return the user's name, empty where nobody is asked for it.
+    """Return the name of the authorized user, empty if the route requires no authentication.
 
-    :raises Denied: the request is not let through.
+    :raises Denied: authentication or authorization failed.
     """
     if access is None or (route is not None and route.exposure is Exposure.OPEN):
         return ""
@@ -94,13 +94,13 @@ async def _admit(request: web.Request, route: Route | None, access: Access | Non
         async with asyncio.timeout(ACCESS_SECONDS):
             user = (await access.check(request, route)).name
     except TimeoutError:
-        raise Denied(500, "Authorization error: nobody answered in time") from None
+        raise Denied(500, "Authorization error: timeout") from None
     _log.log(v_level(4), "Request", extra={"verb": request.method, "path": request.path, "user": user})
     return user
 
 
 def _as_served(route: Route, *, read_only: bool, debugging: bool) -> Route | None:
-    """Return the route as this port has it; ``None`` where the path does not exist."""
+    """Return the route as served on this port; ``None`` if the port does not serve it."""
     if route.exposure is Exposure.READ_ONLY:
         return route
     if route.exposure in (Exposure.SECURE, Exposure.OPEN):
@@ -115,20 +115,20 @@ def _handler(route: Route) -> Handler:
         if route.rejection:
             return web.Response(status=405, text=route.rejection + "\n")
         try:
-            answer = await route.handler(request)
+            response = await route.handler(request)
         except NodeAgentError as error:
             status = 404 if error.reason == "NotFound" else 500
             return web.Response(status=status, text=f"{error}\n")
-        if not isinstance(answer, web.StreamResponse):
+        if not isinstance(response, web.StreamResponse):
             name = getattr(route.handler, "__qualname__", route.handler)
-            raise TypeError(f"{name} of {route.path} answered {answer!r:.80}, which is no web.Response")
-        return answer
+            raise TypeError(f"{name} of {route.path} returned {response!r:.80}, expected web.Response")
+        return response
 
     return handle
 
 
 def _attributes(request: web.Request) -> dict[str, str]:
-    """Return what a span says about the request; the query stays out, because it may hold a command."""
+    """Return the span attributes of the request, without the query, which may contain a command."""
     return {
         "http.method": request.method,
         "http.target": request.path,
@@ -137,7 +137,7 @@ def _attributes(request: web.Request) -> dict[str, str]:
 
 
 def _first_segment(route: Route | None) -> str:
-    """Return the path as metrics name it, so that no client can make up new series."""
+    """Return the metric label of the path; unknown paths share one label to limit the number of series."""
     if route is None:
         return "other"
     segments = route.path.strip("/").split("/")
@@ -147,9 +147,9 @@ def _first_segment(route: Route | None) -> str:
 
 
 def _log_access(
-    request: web.Request, user: str, answer: web.StreamResponse | None, sent: SentBytes, seconds: float
+    request: web.Request, user: str, response: web.StreamResponse | None, sent: SentBytes, seconds: float
 ) -> None:
-    """Say who looked into a pod or a log, and how much; also of one that was cut off."""
+    """Log a request of a streaming route, also if it was aborted."""
     _log.info(
         "Served",
         extra={
@@ -157,8 +157,8 @@ def _log_access(
             "path": request.path,
             "user": user,
             "source": request.remote,
-            "status": answer.status if answer is not None else "cut off",
-            "bytes": sent.count or (answer.content_length or 0 if answer is not None else 0),
+            "status": response.status if response is not None else "aborted",
+            "bytes": sent.count or (response.content_length or 0 if response is not None else 0),
             "seconds": round(seconds, 3),
         },
     )

@@ -1,4 +1,4 @@
-"""The health port: health and nothing else, in plain HTTP, meant for this machine only.
+"""Health port: ``/healthz`` over plain HTTP, meant for clients on this host.
 
 spec: config.healthzPort, config.healthzBindAddress
 """
@@ -21,22 +21,22 @@ RETRY_SECONDS = 5.0
 PATHS = ("/healthz", "/healthz/ping")
 
 Check = Callable[[], str]
-"""Returns what is wrong, or an empty text."""
+"""Returns an error message, or an empty text."""
 
 
 class HealthServer:
-    """Answers ``/healthz`` with 200 ``ok``, or with 500 and the failing checks.
+    """Serves ``/healthz``: status 200 and ``ok``, or status 500 and the failed checks.
 
-    :param checks: by name, such as ``pleg``; asked at each request and cheap.
+    :param checks: checks by name, such as ``pleg``; called at each request, so they must be cheap.
     """
 
     def __init__(self, address: str, port: int, checks: Mapping[str, Check], clock: Clock) -> None:
         self._address, self._port, self._checks, self._clock = address, port, checks, clock
         self.port = 0
-        """The port in use, once :meth:`run` listens."""
+        """The bound port, once :meth:`run` listens."""
 
     async def run(self) -> None:
-        """Serve until cancelled; a port that is taken is tried again every 5 seconds."""
+        """Serve until cancelled; binding the port is retried every 5 seconds."""
         from aiohttp import web
 
         from nodeagent.server.listener import bind
@@ -55,7 +55,7 @@ class HealthServer:
                 except OSError as error:
                     if not failing:
                         failing = True
-                        _log.error("Health port cannot be opened, trying again", extra={"err": str(error)})
+                        _log.error("Failed to start healthz server", extra={"port": self._port, "err": str(error)})
                     await self._clock.sleep(RETRY_SECONDS)
             self.port = runner.addresses[0][1]
             await asyncio.Event().wait()
@@ -66,12 +66,12 @@ class HealthServer:
         from aiohttp import web
 
         results = {name: check() for name, check in self._checks.items()}
-        bad = [name for name, problem in results.items() if problem]
-        if not bad and "verbose" not in request.query:
+        failed = [name for name, problem in results.items() if problem]
+        if not failed and "verbose" not in request.query:
             return web.Response(text="ok")
         lines = [f"[-]{name} failed: {problem}" if problem else f"[+]{name} ok" for name, problem in results.items()]
-        lines.append("healthz check failed" if bad else "healthz check passed")
-        return web.Response(status=500 if bad else 200, text="\n".join(lines) + "\n")
+        lines.append("healthz check failed" if failed else "healthz check passed")
+        return web.Response(status=500 if failed else 200, text="\n".join(lines) + "\n")
 
 
 async def _ping(request: web.Request) -> web.Response:

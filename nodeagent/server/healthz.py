@@ -1,4 +1,4 @@
-"""``/healthz`` of the secured and the read-only port: every check, or one of them by its name."""
+"""``/healthz`` of the secure and the read-only port: all checks, or one of them by name."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _log = logging.getLogger(__name__)
 
 STATE = Gauge(
     "kubernetes_healthcheck",
-    "Whether a health check passes now.",
+    "This metric records the result of a single healthcheck.",
     ("name", "type"),
     prefixed=False,
     page="slis",
 )
 RESULTS = Counter(
     "kubernetes_healthchecks_total",
-    "Health checks that were made, by outcome.",
+    "This metric records the results of all healthcheck.",
     ("name", "type", "status"),
     prefixed=False,
     page="slis",
@@ -30,13 +30,13 @@ RESULTS = Counter(
 _TYPE = "healthz"
 
 Check = Callable[[], str]
-"""Returns what is wrong, or an empty text."""
+"""Returns an error message, or an empty text."""
 
 
 def health_routes(checks: Mapping[str, Check]) -> Sequence[Route]:
-    """Return the routes; the reason of a failure is in the log and under the check's own path.
+    """Return the routes; the cause of a failure is logged, and returned by the path of the check.
 
-    :param checks: asked after ``ping`` and ``log``, which are always there.
+    :param checks: checks in addition to ``ping`` and ``log``.
     """
     checks = {"ping": lambda: "", "log": _LogCheck(), **checks}
 
@@ -79,7 +79,7 @@ def _count(check: str, problem: str) -> None:
 
 
 class _LogCheck:
-    """Fails when lines of the log were lost since it was asked before."""
+    """Fails if log lines were dropped since the previous check."""
 
     def __init__(self) -> None:
         self._lost = 0
@@ -87,4 +87,4 @@ class _LogCheck:
     def __call__(self) -> str:
         log = active()
         before, self._lost = self._lost, log.dropped if log is not None else 0
-        return f"{self._lost - before} lines of the log were lost" if self._lost > before else ""
+        return f"{self._lost - before} log lines were dropped" if self._lost > before else ""

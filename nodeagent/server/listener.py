@@ -1,7 +1,6 @@
-"""Takes connections, within limits: how many, how many from one address, how long until the first request.
+"""Connection listener with limits: total connections, connections per address, time until the first request.
 
-A client that is slow or silent costs one place and nobody's time; see :mod:`nodeagent.server.app` for the limits of
-a request itself.
+A slow client occupies only one connection slot; for limits per request see :mod:`nodeagent.server.app`.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ BACKLOG = 128
 _PAUSE_SECONDS = 0.5
 
 MAX_LINE_BYTES = 128 * 1024
-"""A request line may carry a command."""
+"""Limit of the request line, which may contain a command."""
 MAX_HEADER_BYTES = 16 * 1024
 MAX_HEADERS = 64
 
@@ -37,11 +36,11 @@ MakeContext = Callable[[], Awaitable[ssl.SSLContext]]
 
 
 class Connection(web.RequestHandler):
-    """One connection; closed when its first request does not come in time."""
+    """One connection; closed if its first request does not arrive in time."""
 
-    __slots__ = ("_first_request", "_gone")
+    __slots__ = ("_first_request", "_on_close")
 
-    def __init__(self, server: web.Server, gone: Callable[[], None]) -> None:
+    def __init__(self, server: web.Server, on_close: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
         super().__init__(
             server,
@@ -53,31 +52,31 @@ class Connection(web.RequestHandler):
             max_field_size=MAX_HEADER_BYTES,
             max_headers=MAX_HEADERS,
         )
-        self._gone = gone
+        self._on_close = on_close
         self._first_request: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._first_request = asyncio.get_running_loop().call_later(FIRST_REQUEST_SECONDS, self.force_close)
 
-    def request_came(self) -> None:
-        """Learn that a whole request head is there."""
+    def request_received(self) -> None:
+        """Stop the timer of the first request, whose headers have been received."""
         if self._first_request is not None:
             self._first_request.cancel()
             self._first_request = None
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self.request_came()
+        self.request_received()
         super().connection_lost(exc)
-        gone, self._gone = self._gone, _nothing
-        gone()
+        on_close, self._on_close = self._on_close, _nothing
+        on_close()
 
 
 class Listener:
     """Listens on one address and port.
 
-    :param make: makes the protocol of a connection, given what to call when it is gone.
-    :param tls: gives the context of a connection; ``None`` is plain HTTP.
+    :param make: creates the protocol of a connection; its argument must be called when the connection is closed.
+    :param tls: returns the TLS context of a connection; ``None`` is plain HTTP.
     """
 
     def __init__(
@@ -86,74 +85,74 @@ class Listener:
         self._address, self._port, self._make, self._tls = address, port, make, tls
         self._socket: socket.socket | None = None
         self._by_address: Counter[str] = Counter()
-        self._refusing = False
+        self._rejecting = False
 
     def open(self) -> int:
         """Bind and listen; return the port.
 
-        :raises OSError: the port is taken, or the address is not of this machine.
+        :raises OSError: the port is in use, or the address is not assigned to this host.
         """
         self._socket = bind(self._address, self._port)
         return int(self._socket.getsockname()[1])
 
     async def run(self) -> None:
-        """Take connections until cancelled."""
+        """Accept connections until cancelled."""
         listening = self._socket
-        assert listening is not None, "open() comes first"
+        assert listening is not None, "open() must be called first"
         loop = asyncio.get_running_loop()
         try:
             async with TaskOwner("connections", close_seconds=2.0) as tasks:
                 while True:
                     try:
                         accepted, peer = await loop.sock_accept(listening)
-                    except OSError as error:  # out of file descriptors, or a client that left at once
-                        _log.log(v_level(2), "Connection cannot be taken", extra={"err": str(error)})
+                    except OSError as error:  # Out of file descriptors, or the client has disconnected.
+                        _log.log(v_level(2), "Failed to accept connection", extra={"err": str(error)})
                         await asyncio.sleep(_PAUSE_SECONDS)
                         continue
-                    if self._takes(str(peer[0])):
+                    if self._within_limits(str(peer[0])):
                         tasks.start(self._connect(accepted, str(peer[0])), "connect")
                     else:
                         accepted.close()
         finally:
             listening.close()
 
-    def _takes(self, address: str) -> bool:
+    def _within_limits(self, address: str) -> bool:
         full = self._by_address.total() >= MAX_CONNECTIONS
         if full or self._by_address[address] >= MAX_CONNECTIONS_PER_ADDRESS:
-            if not self._refusing:
-                self._refusing = True
-                _log.warning("Too many connections, new ones are refused", extra={"peer": address})
+            if not self._rejecting:
+                self._rejecting = True
+                _log.warning("Rejecting new connections, limit reached", extra={"peer": address})
             return False
-        self._refusing = False
+        self._rejecting = False
         self._by_address[address] += 1
         return True
 
     async def _connect(self, accepted: socket.socket, address: str) -> None:
-        """Shake hands, within a limit, and leave the connection to its protocol."""
+        """Perform the TLS handshake within a time limit and start the protocol."""
         accepted.setblocking(False)
         loop = asyncio.get_running_loop()
         connected = False
         try:
             context = await self._tls() if self._tls is not None else None
-            protocol = self._make(lambda: self._left(address))
+            protocol = self._make(lambda: self._release(address))
             limit = FIRST_REQUEST_SECONDS if context is not None else None
             await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=context, ssl_handshake_timeout=limit)
             connected = True
-        except (OSError, TlsError) as error:  # handshakes that fail are among OSError
-            _log.log(v_level(2), "Handshake failed", extra={"peer": address, "err": str(error)})
+        except (OSError, TlsError) as error:  # Failed handshakes raise OSError.
+            _log.log(v_level(2), "TLS handshake error", extra={"peer": address, "err": str(error)})
         finally:
             if not connected:
                 accepted.close()
-                self._left(address)
+                self._release(address)
 
-    def _left(self, address: str) -> None:
+    def _release(self, address: str) -> None:
         self._by_address[address] -= 1
         if self._by_address[address] <= 0:
             del self._by_address[address]
 
 
 def bind(address: str, port: int) -> socket.socket:
-    """Return a listening socket; the unspecified address takes every family that this machine has."""
+    """Return a listening socket; the unspecified address listens on all IP families of the host."""
     if address in ("0.0.0.0", "::") and socket.has_dualstack_ipv6():  # noqa: S104  compared, not bound
         bound = socket.create_server(
             ("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG, reuse_port=False

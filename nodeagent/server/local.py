@@ -1,4 +1,4 @@
-"""Answers commands on the same machine, on a socket that only root can use."""
+"""Server of local queries, on a Unix socket that only root can access."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from nodeagent.errors import NodeAgentError
 
 REQUEST_BYTES = 256 * 1024
 REQUEST_SECONDS = 30.0
-CONNECTIONS = 16
-"""How many are answered at once; one more is hung up on."""
+MAX_CONNECTIONS = 16
+"""Maximum number of concurrent connections; further ones are closed."""
 
 _log = logging.getLogger(__name__)
 
 
 class LocalServer:
-    """Answers questions, one a connection, for as long as the agent runs.
+    """Serves local queries, one per connection.
 
-    :param questions: of two with one name the later is used.
+    :param queries: for equal names, the last one takes precedence.
     """
 
-    def __init__(self, root: Path, questions: Iterable[LocalQuery]) -> None:
+    def __init__(self, root: Path, queries: Iterable[LocalQuery]) -> None:
         self._path = root / LOCAL_SOCKET
-        self._questions = {question.name: question for question in questions}
+        self._queries = {query.name: query for query in queries}
 
     async def run(self) -> None:
-        """Serve until cancelled; a place where no socket can be made is logged, and nothing is served."""
+        """Serve until cancelled; if the socket cannot be created, log the error and serve nothing."""
         async with TaskOwner("local") as tasks:
 
             def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                if len(tasks) >= CONNECTIONS:
+                if len(tasks) >= MAX_CONNECTIONS:
                     writer.close()
                 else:
-                    tasks.start(self._serve(reader, writer), "answer")
+                    tasks.start(self._serve(reader, writer), "local query")
 
             try:
                 listening = _listen(self._path)
             except OSError as error:
-                place = str(self._path)
-                _log.warning("Commands are not answered", extra={"socket": place, "err": error.strerror or str(error)})
+                fields = {"path": str(self._path), "err": error.strerror or str(error)}
+                _log.warning("Failed to serve local queries", extra=fields)
                 await asyncio.Event().wait()
                 return
             server = await asyncio.start_unix_server(connected, sock=listening, limit=REQUEST_BYTES)
@@ -64,45 +64,44 @@ class LocalServer:
             async with asyncio.timeout(REQUEST_SECONDS):
                 line = await reader.readline()
                 allowed = _peer(writer) in (0, os.geteuid())
-                answer = await self._answer(line) if allowed else LocalResponse(error="only root is answered")
-                writer.write(msgspec.json.encode(answer) + b"\n")
+                denied = LocalResponse(error="permission denied: only root has access")
+                response = await self._respond(line) if allowed else denied
+                writer.write(msgspec.json.encode(response) + b"\n")
                 await writer.drain()
         except (OSError, ValueError, TimeoutError) as error:
-            _log.debug("Command not answered", extra={"err": repr(error)})
+            _log.debug("Failed to respond to local query", extra={"err": repr(error)})
         finally:
             writer.close()
 
-    async def _answer(self, line: bytes) -> LocalResponse:
+    async def _respond(self, line: bytes) -> LocalResponse:
         try:
             request = msgspec.json.decode(line, type=LocalRequest)
-            question = self._questions.get(request.question)
-            if question is None:
-                known = ", ".join(sorted(self._questions))
-                return LocalResponse(
-                    error=f'this agent does not know the question "{request.question}" (it knows {known})'
-                )
-            arguments: Any = msgspec.json.decode(request.arguments, type=question.request)
-            return LocalResponse(answer=msgspec.Raw(msgspec.json.encode(await question.handler(arguments))))
+            query = self._queries.get(request.question)
+            if query is None:
+                known = ", ".join(sorted(self._queries))
+                return LocalResponse(error=f'unknown query "{request.question}" (supported: {known})')
+            arguments: Any = msgspec.json.decode(request.arguments, type=query.request)
+            return LocalResponse(answer=msgspec.Raw(msgspec.json.encode(await query.handler(arguments))))
         except (msgspec.DecodeError, ValueError, NodeAgentError) as error:
             return LocalResponse(error=str(error))
-        except Exception as error:  # a plugin's answer or our own slip: who asked shall not take it for a hanging agent
-            _log.exception("Command failed unexpectedly", extra={"err": str(error)})
-            return LocalResponse(error=f"the agent failed at it: {error!r}; its log tells where")
+        except Exception as error:  # Also errors of plugins; without a response, the client would wait for its timeout.
+            _log.exception("Failed to handle local query", extra={"err": str(error)})
+            return LocalResponse(error=f"internal error: {error!r}; see the agent's log")
 
 
 def _listen(path: Path) -> socket.socket:
-    """Return a socket at *path*; nobody else can connect at any moment, because it is named once its mode is right.
+    """Return a listening socket at *path*, which is renamed to *path* after its mode has been set.
 
-    :raises OSError: there can be none.
+    :raises OSError: the socket cannot be created.
     """
-    aside = path.with_name(f".{path.name}")
-    aside.unlink(missing_ok=True)
+    temporary = path.with_name(f".{path.name}")
+    temporary.unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        listening.bind(str(aside))
-        aside.chmod(0o600)
-        listening.listen(CONNECTIONS)
-        aside.replace(path)
+        listening.bind(str(temporary))
+        temporary.chmod(0o600)
+        listening.listen(MAX_CONNECTIONS)
+        temporary.replace(path)
         listening.setblocking(False)
     except BaseException:
         listening.close()
@@ -111,7 +110,7 @@ def _listen(path: Path) -> socket.socket:
 
 
 def _peer(writer: asyncio.StreamWriter) -> int:
-    """Return the user at the other end."""
+    """Return the user ID of the client."""
     connection = writer.get_extra_info("socket")
     _, user, _ = struct.unpack(
         "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))

@@ -1,4 +1,4 @@
-"""``/metrics``: what the agent knows of itself, under the names that dashboards of the field ask for."""
+"""``/metrics``: metrics of the agent under the kubelet's names."""
 
 from __future__ import annotations
 
@@ -24,18 +24,28 @@ from nodeagent.model.pod import ContainerKind, Pod
 _SOURCE = "config.source"
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
+_DESIRED_HELP = (
+    "The number of pods the kubelet is being instructed to run. static is true if the pod is not from the apiserver."
+)
+_ACTIVE_HELP = (
+    "The number of pods the kubelet considers active and which are being considered when admitting new pods. static is "
+    "true if the pod is not from the apiserver."
+)
+_FEATURE_HELP = "This metric records the data about the stage and enablement of a k8s feature."
+_CONTAINERS_HELP = "Number of containers currently running"
+_EPHEMERAL_HELP = "Current number of ephemeral containers in pods managed by this kubelet."
 _VOLUME_FIGURES = (
     ("capacity_bytes", "Capacity in bytes of the volume"),
-    ("available_bytes", "Bytes that a volume has left."),
+    ("available_bytes", "Number of available bytes in the volume"),
     ("used_bytes", "Number of used bytes in the volume"),
-    ("inodes", "Inodes that a volume can have."),
-    ("inodes_free", "Inodes that a volume has left."),
-    ("inodes_used", "Inodes that a volume has in use."),
+    ("inodes", "Maximum number of inodes in the volume"),
+    ("inodes_free", "Number of free inodes in the volume"),
+    ("inodes_used", "Number of used inodes in the volume"),
 )
 
 
 def metrics_routes(context: AgentContext) -> Sequence[Route]:
-    """Return the route; ``Accept`` chooses between the text format and OpenMetrics.
+    """Return the route; the ``Accept`` header selects the text format or OpenMetrics.
 
     spec: config.showHiddenMetricsForVersion
     """
@@ -46,8 +56,8 @@ def metrics_routes(context: AgentContext) -> Sequence[Route]:
         except NodeAgentError:
             usage = ()
         prefix = f"{identity.current().component}_"
-        families = [*_of_node(context, prefix), *_of_pods(context, prefix), *_of_disks(usage, prefix)]
-        families += [*instruments(prefix), *await asyncio.to_thread(lambda: list(_of_process()))]
+        families = [*_node_families(context, prefix), *_pod_families(context, prefix), *_volume_families(usage, prefix)]
+        families += [*instruments(prefix), *await asyncio.to_thread(lambda: list(_process_families()))]
         body, content_type = expose(
             sorted(families, key=lambda family: family.name),
             request.headers.get("Accept", ""),
@@ -58,48 +68,55 @@ def metrics_routes(context: AgentContext) -> Sequence[Route]:
     return (Route("GET", "/metrics", metrics, Exposure.READ_ONLY, subresources=("metrics",)),)
 
 
-def _of_node(context: AgentContext, prefix: str) -> Iterator[Family]:
-    node = Family(f"{prefix}node_name", "gauge", "Always 1; the label names the node.", ("node",))
+def _node_families(context: AgentContext, prefix: str) -> Iterator[Family]:
+    node = Family(f"{prefix}node_name", "gauge", "The node's name. The count is always 1.", ("node",))
     node.add(1, context.node_name)
     yield node
     domain = identity.current().media_domain
-    build = Family(f"{domain}_build_info", "gauge", "Version of this program.", ("git_version",))
+    build = Family(f"{domain}_build_info", "gauge", "Version of this binary.", ("git_version",))
     build.add(1, f"v{__version__}")
     yield build
     gates = Family(
-        f"{domain}_feature_enabled", "gauge", "Whether a feature is on, by name and stage.", ("name", "stage")
+        f"{domain}_feature_enabled",
+        "gauge",
+        _FEATURE_HELP,
+        ("name", "stage"),
     )
     for gate, on in context.gates:
         gates.add(int(on), gate.name, gate.stage.value)
     yield gates
 
 
-def _of_pods(context: AgentContext, prefix: str) -> Iterator[Family]:
+def _pod_families(context: AgentContext, prefix: str) -> Iterator[Family]:
     pods = context.pods
-    wanted, active = pods.all(), pods.active()
+    desired, active = pods.all(), pods.active()
     for name, found, text in (
-        ("desired_pods", wanted, "Pods that the sources want."),
-        ("active_pods", active, "Pods that were admitted and have not ended."),
+        ("desired_pods", desired, _DESIRED_HELP),
+        ("active_pods", active, _ACTIVE_HELP),
     ):
         family = Family(f"{prefix}{name}", "gauge", text, ("static",))
         for label, count in _by_static(found).items():
             family.add(count, label)
         yield family
-    observed = [seen for pod in wanted if (seen := pods.observed(pod.uid)) is not None]
-    running = Family(f"{prefix}running_pods", "gauge", "Pods that have a running sandbox.")
+    observed = [status for pod in desired if (status := pods.observed(pod.uid)) is not None]
+    running = Family(f"{prefix}running_pods", "gauge", "Number of pods that have a running pod sandbox")
     running.add(sum(any(sandbox.ready for sandbox in pod.sandboxes) for pod in observed))
     yield running
-    states = Family(f"{prefix}running_containers", "gauge", "Containers by state.", ("container_state",))
+    states = Family(f"{prefix}running_containers", "gauge", _CONTAINERS_HELP, ("container_state",))
     for state, count in _by_state(observed).items():
         states.add(count, state.name.lower())
     yield states
-    debugging = Family(f"{prefix}managed_ephemeral_containers", "gauge", "Ephemeral containers in active pods.")
+    debugging = Family(
+        f"{prefix}managed_ephemeral_containers",
+        "gauge",
+        _EPHEMERAL_HELP,
+    )
     debugging.add(sum(kind is ContainerKind.EPHEMERAL for pod in active for kind, _ in pod.containers()))
     yield debugging
 
 
-def _of_disks(usage: Iterable[PodUsage], prefix: str) -> Iterator[Family]:
-    """Return how full claimed volumes are, and how large the logs of containers."""
+def _volume_families(usage: Iterable[PodUsage], prefix: str) -> Iterator[Family]:
+    """Return the usage of volumes with a claim, and of container logs."""
     claimed = {volume.claim: volume.filesystem for pod in usage for volume in pod.volumes if volume.claim is not None}
     for figure, text in _VOLUME_FIGURES:
         family = Family(f"{prefix}volume_stats_{figure}", "gauge", text, ("namespace", "persistentvolumeclaim"))
@@ -111,7 +128,7 @@ def _of_disks(usage: Iterable[PodUsage], prefix: str) -> Iterator[Family]:
     logs = Family(
         f"{prefix}container_log_filesystem_used_bytes",
         "gauge",
-        "Bytes that logs of a container take.",
+        "Bytes used by the container's logs on the filesystem.",
         ("uid", "namespace", "pod", "container"),
     )
     for pod in usage:
@@ -121,8 +138,8 @@ def _of_disks(usage: Iterable[PodUsage], prefix: str) -> Iterator[Family]:
     yield logs
 
 
-def _of_process() -> Iterator[Family]:
-    """Return what the kernel tells of this process; reads ``/proc``."""
+def _process_families() -> Iterator[Family]:
+    """Return the metrics of this process, from ``/proc``. Blocking."""
     use = resource.getrusage(resource.RUSAGE_SELF)
     size, resident = Path("/proc/self/statm").read_text(encoding="ascii").split()[:2]
     started = int(Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]) / _TICKS
@@ -150,7 +167,7 @@ def _of_process() -> Iterator[Family]:
 
 
 def _by_static(pods: Iterable[Pod]) -> Counter[str]:
-    """Count pods by the label of the field: ``true`` for static ones, else empty."""
+    """Count pods by the upstream label: ``true`` for static pods, else empty."""
     key = identity.current().label(_SOURCE)
     counts = Counter({"": 0, "true": 0})
     counts.update("" if (pod.metadata.annotations or {}).get(key, "api") == "api" else "true" for pod in pods)

@@ -1,4 +1,4 @@
-"""The agent's own server: the secured port and the read-only port.
+"""The agent's HTTPS server (secure port) and the read-only port.
 
 spec: config.enableServer, config.address, config.port, config.readOnlyPort
 """
@@ -29,11 +29,11 @@ SHUTDOWN_SECONDS = 1.0
 
 
 class AgentServer:
-    """Serves what plugins provide, on the ports that the configuration names.
+    """Serves the routes of plugins on the configured ports.
 
-    :param checks: of ``/healthz``, by name; each returns what is wrong, or an empty text.
-    :param access: asks the plugins for authenticators and authorizer; may raise :class:`ServerConfigError`.
-    :param routes: asks the plugins for paths.
+    :param checks: the checks of ``/healthz`` by name; each returns an error message or an empty text.
+    :param access: returns authenticators and authorizer of the plugins; may raise :class:`ServerConfigError`.
+    :param routes: returns the routes of the plugins.
     """
 
     def __init__(
@@ -44,21 +44,21 @@ class AgentServer:
         routes: Callable[[], Sequence[Route]],
     ) -> None:
         self._context, self._checks = context, checks
-        self._ask_access, self._ask_routes = access, routes
+        self._provide_access, self._provide_routes = access, routes
         self.port = 0
-        """The secured port in use, once it listens."""
+        """The bound secure port, once the server listens."""
         self.read_only_port = 0
 
     @property
-    def wanted(self) -> bool:
-        """Whether the configuration asks for any port."""
+    def enabled(self) -> bool:
+        """True if the configuration enables a port."""
         config = self._context.config
         return bool(config.enable_server or config.read_only_port)
 
     async def run(self) -> None:
-        """Serve until cancelled; a port that is taken is tried again every 5 seconds.
+        """Serve until cancelled; binding a port is retried every 5 seconds.
 
-        A secured port that could not be guarded is not served: one log line says what to set, and the agent goes on.
+        Without working authentication and authorization, the secure port is not served; the error is logged.
         """
         from nodeagent.server.access import Access
         from nodeagent.server.healthz import health_routes
@@ -69,13 +69,13 @@ class AgentServer:
         tls = self._tls()
         if config.enable_server:
             try:
-                guard = Access(self._context.node_name, *self._ask_access(), tls.believes)
+                guard = Access(self._context.node_name, *self._provide_access(), tls.is_trusted)
             except ServerConfigError as error:
-                _log.error("Secured port is not served", extra={"err": str(error)})
-        routes = [*health_routes(self._checks), *metrics_routes(self._context), *self._ask_routes()]
+                _log.error("Failed to serve secure port", extra={"err": str(error)})
+        routes = [*health_routes(self._checks), *metrics_routes(self._context), *self._provide_routes()]
         async with asyncio.TaskGroup() as group:
             if guard is not None:
-                group.create_task(self._serve(routes, guard, tls), name="secured port")
+                group.create_task(self._serve(routes, guard, tls), name="secure port")
             if config.read_only_port:
                 group.create_task(self._serve(routes, None, None), name="read-only port")
             await asyncio.Event().wait()
@@ -103,7 +103,7 @@ class AgentServer:
             listener = Listener(
                 config.address,
                 port,
-                lambda gone: Connection(server, gone),
+                lambda on_close: Connection(server, on_close),
                 tls.context if tls is not None else None,
             )
             opened = await self._open(listener, tls)
@@ -111,8 +111,8 @@ class AgentServer:
                 self.port = opened
             else:
                 self.read_only_port = opened
-            kind = "Secured" if access is not None else "Read-only"
-            _log.info(f"{kind} port is served", extra={"address": config.address, "port": opened})
+            fields = {"address": config.address, "port": opened}
+            _log.info("Starting to listen" if access is not None else "Starting to listen read-only", extra=fields)
             await listener.run()
         finally:
             await runner.cleanup()
@@ -121,14 +121,14 @@ class AgentServer:
         failing = False
         while True:
             try:
-                # A certificate that is requested may come late; until then handshakes fail.
+                # A requested certificate may be issued later; until then, handshakes fail.
                 if tls is not None and not serving_is_requested(self._context.config, self._context.settings):
                     await tls.context()
                 return listener.open()
             except (OSError, TlsError) as error:
                 if not failing:
                     failing = True
-                    _log.error("Port cannot be served, trying again", extra={"err": str(error)})
+                    _log.error("Failed to listen and serve", extra={"err": str(error)})
                 await self._context.clock.sleep(RETRY_SECONDS)
 
     def _tls(self) -> TlsFiles:

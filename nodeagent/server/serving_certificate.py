@@ -1,4 +1,4 @@
-"""The agent's own serving certificate: a self-signed pair in the directory of ``--cert-dir``.
+"""Self-signed serving certificate in ``--cert-dir``.
 
 spec: flag.cert-dir, config.tlsCertFile
 """
@@ -23,22 +23,22 @@ GENERATE_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ServingPair:
-    """Where certificate and key lie."""
+    """Paths of certificate and key."""
 
     certificate: Path
     key: Path
 
 
 def self_signed_pair(cert_dir: Path) -> ServingPair:
-    """Return where the self-signed pair belongs, by the name that others know the agent by."""
+    """Return the paths of the self-signed certificate and key, named after the component."""
     name = identity.current().component
     return ServingPair(cert_dir / f"{name}.crt", cert_dir / f"{name}.key")
 
 
 async def ensure_self_signed(cert_dir: Path, names: Sequence[str]) -> ServingPair:
-    """Generate the pair unless a usable one is there; the key is readable by its owner alone.
+    """Generate certificate and key unless a valid pair exists; only the owner can read the key.
 
-    Generating loads libraries that the agent never needs again, so a child process does it.
+    A child process generates them, because the required libraries are not needed afterwards.
 
     :raises ConfigError: the directory cannot be written.
     """
@@ -64,20 +64,20 @@ async def ensure_self_signed(cert_dir: Path, names: Sequence[str]) -> ServingPai
         raise
     if child.returncode:
         reason = errors.decode(errors="replace").strip().splitlines()[-1:] or ["unknown"]
-        rule = f"cannot hold the self-signed serving certificate: {reason[0]}"
+        rule = f"failed to write the self-signed serving certificate: {reason[0]}"
         raise ConfigError([Problem("--cert-dir", "", str(cert_dir), rule)])
-    _log.info("Generated a self-signed serving certificate", extra={"file": str(pair.certificate)})
+    _log.info("Generated a self-signed serving certificate", extra={"path": str(pair.certificate)})
     return pair
 
 
 def _usable(pair: ServingPair) -> bool:
-    """Whether certificate and key are there and belong together."""
+    """Return whether certificate and key exist and match."""
     if not pair.certificate.is_file() or not pair.key.is_file():
         return False
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(pair.certificate, pair.key)
     except (OSError, ssl.SSLError) as error:
-        _log.warning("Serving certificate is of no use and is made anew", extra={"err": str(error)})
+        _log.warning("Replacing invalid serving certificate", extra={"err": str(error)})
         return False
     return True
 

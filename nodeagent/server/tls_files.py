@@ -1,4 +1,4 @@
-"""The TLS side of the secured port: contexts made from files, and made anew when a file changes.
+"""TLS contexts of the secure port, reloaded when their files change.
 
 spec: config.tlsCertFile, config.tlsPrivateKeyFile, config.tlsCipherSuites, config.tlsMinVersion,
 type.NodeAgentX509Authentication.clientCAFile
@@ -19,16 +19,15 @@ from nodeagent.base.tls import TlsError, server_context
 
 _log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 Signature = tuple[Stamp | None, ...]
 
 
 class TlsFiles:
-    """Gives each new connection a context from the files as they are now.
+    """Provides the TLS context for each new connection, from the current files.
 
-    Nothing watches the files: they are looked at when a client connects, at most once a second. What cannot be used
-    is logged once and the context before it stays in force. A fresh context knows no sessions, so a client whose CA
-    was taken away cannot come back on an old one.
+    The files are checked when a client connects, at most once per second. Invalid files are logged once, and the
+    previous context remains active. A new context has no sessions, so a client whose CA was removed cannot resume one.
     """
 
     def __init__(
@@ -45,10 +44,10 @@ class TlsFiles:
         self._min_version, self._cipher_suites = min_version, tuple(cipher_suites)
         self._clock = clock
         self._context: ssl.SSLContext | None = None
-        self._made_of: Signature = ()
-        self._looked_at = 0.0
-        self._turn = asyncio.Lock()
-        self._of_present_ca: WeakSet[ssl.SSLContext] = WeakSet()
+        self._loaded_signature: Signature = ()
+        self._checked_at = 0.0
+        self._lock = asyncio.Lock()
+        self._with_current_ca: WeakSet[ssl.SSLContext] = WeakSet()
         self._ca: Signature = ()
 
     async def context(self) -> ssl.SSLContext:
@@ -56,42 +55,42 @@ class TlsFiles:
 
         :raises TlsError: the files have never been usable.
         """
-        async with self._turn:
-            if self._context is not None and self._clock.now() < self._looked_at + LOOK_SECONDS:
+        async with self._lock:
+            if self._context is not None and self._clock.now() < self._checked_at + CHECK_SECONDS:
                 return self._context
-            self._looked_at = self._clock.now()
+            self._checked_at = self._clock.now()
             signature = await asyncio.to_thread(self._signature)
-            if self._context is None or signature != self._made_of:
-                await self._renew(signature)
+            if self._context is None or signature != self._loaded_signature:
+                await self._reload(signature)
             assert self._context is not None
             return self._context
 
-    async def believes(self, context: ssl.SSLContext) -> bool:
-        """Whether the client certificates that *context* verified were signed by who is in the bundle now.
+    async def is_trusted(self, context: ssl.SSLContext) -> bool:
+        """Return whether the client certificates that *context* verified were signed by the current CA bundle.
 
-        A connection may outlive the bundle that it was verified with.
+        A connection may outlive the bundle with which it was verified.
         """
         await self.context()
-        return context in self._of_present_ca
+        return context in self._with_current_ca
 
-    async def _renew(self, signature: Signature) -> None:
-        again = self._context is not None
+    async def _reload(self, signature: Signature) -> None:
+        is_reload = self._context is not None
         try:
-            self._context = await asyncio.to_thread(self._make)
+            self._context = await asyncio.to_thread(self._create)
         except TlsError as error:
-            if not again:
+            if not is_reload:
                 raise
-            _log.error("Changed TLS files are of no use, the ones before stay in force", extra={"err": str(error)})
+            _log.error("Failed to reload TLS files, keeping the previous ones", extra={"err": str(error)})
         else:
-            if again:
-                _log.info("TLS files changed and are in force", extra={"file": str(self._certificate)})
+            if is_reload:
+                _log.info("Reloaded TLS files", extra={"path": str(self._certificate)})
             if self._client_ca is not None and self._ca != signature[2:]:
-                self._of_present_ca.clear()
+                self._with_current_ca.clear()
                 self._ca = signature[2:]
-            self._of_present_ca.add(self._context)
-        self._made_of = signature
+            self._with_current_ca.add(self._context)
+        self._loaded_signature = signature
 
-    def _make(self) -> ssl.SSLContext:
+    def _create(self) -> ssl.SSLContext:
         context = server_context(
             self._certificate,
             self._key,
@@ -99,7 +98,7 @@ class TlsFiles:
             min_version=self._min_version,
             cipher_suites=self._cipher_suites,
         )
-        # An intermediate in the bundle is trusted as it stands, as in the field.
+        # Trust intermediate certificates in the bundle without their root, as the kubelet does.
         context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
         context.set_alpn_protocols(["http/1.1"])

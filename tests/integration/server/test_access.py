@@ -308,7 +308,7 @@ async def test_a_handler_that_answers_nothing_is_named_in_the_log(pki, tmp_path,
         status, *_ = await node.ask("/hello", token="admin-token")
 
     assert status == 500
-    assert "forgot of /hello answered None, which is no web.Response" in caplog.text
+    assert "forgot of /hello returned None, expected web.Response" in caplog.text
 
 
 @pytest.mark.row("config.enableServer")
@@ -317,5 +317,5 @@ async def test_a_lone_node_does_not_serve_what_it_cannot_guard_and_says_what_to_
         await asyncio.sleep(0.05)
         assert node.server.port == 0
 
-    (record,) = [record for record in caplog.records if record.message == "Secured port is not served"]
+    (record,) = [record for record in caplog.records if record.message == "Failed to serve secure port"]
     assert "authentication.webhook.enabled" in record.err

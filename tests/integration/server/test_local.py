@@ -51,9 +51,9 @@ async def test_what_cannot_be_answered_is_said(tmp_path: Path):
     async with serving(tmp_path):
         for question, arguments, text in (
             ("greet", Greeting("nobody"), "is nobody"),
-            ("greet", Greeting("everybody"), r"the agent failed at it: RuntimeError\('too many'\)"),
+            ("greet", Greeting("everybody"), r"internal error: RuntimeError\('too many'\)"),
             ("greet", {"name": 7}, "Expected `str`"),
-            ("dance", {}, r'does not know the question "dance" \(it knows greet\)'),
+            ("dance", {}, r'unknown query "dance" \(supported: greet\)'),
         ):
             with pytest.raises(local.NotAnswered, match=text):
                 await ask(tmp_path, question, arguments)
@@ -77,7 +77,7 @@ async def test_other_users_are_not_answered(tmp_path: Path, monkeypatch: pytest.
     async with serving(tmp_path):
         monkeypatch.setattr("nodeagent.server.local._peer", lambda writer: 1234)
 
-        with pytest.raises(local.NotAnswered, match="only root is answered"):
+        with pytest.raises(local.NotAnswered, match="only root has access"):
             await ask(tmp_path, "greet", Greeting("world"))
 
 
@@ -85,5 +85,5 @@ async def test_a_path_too_long_for_a_socket_costs_only_the_answers(tmp_path: Pat
     async with TaskOwner("test") as tasks:
         task = tasks.start(LocalServer(tmp_path / ("x" * 120), []).run(), "local")
 
-        await eventually(lambda: "Commands are not answered" in caplog.text)
+        await eventually(lambda: "Failed to serve local queries" in caplog.text)
         assert not task.done()

@@ -16,8 +16,8 @@ from nodeagent.contracts.stats import ContainerUsage, FilesystemStats, PodUsage,
 from nodeagent.model.pod import PodStatus
 from nodeagent.server import listener
 from nodeagent.server.app import MAX_BODY_BYTES
+from nodeagent.server.request_metrics import REQUESTS
 from nodeagent.server.serving_certificate import ensure_self_signed
-from nodeagent.server.statistics import REQUESTS
 from nodeagent.testing import FakePodDirectory, FakeRuntime, FakeStats, make_pod
 from tests.integration.server.conftest import ALWAYS_ALLOW, problems, serving
 
@@ -190,7 +190,7 @@ def listener_port():
 @pytest.mark.row("config.enableServer")
 async def test_no_port_is_served_when_none_is_wanted(pki, tmp_path):
     async with serving(pki, tmp_path, enable_server=False) as node:
-        assert not node.server.wanted
+        assert not node.server.enabled
         assert (node.server.port, node.server.read_only_port) == (0, 0)
 
 
