@@ -26,6 +26,7 @@ from apiserver_stub.admission.pod_choices import (
 from apiserver_stub.admission.pod_restrictions import PodNodeSelector, PodTolerationRestriction
 from apiserver_stub.admission.pod_security import PodSecurity
 from apiserver_stub.admission.policies import ValidatingAdmissionPolicy
+from apiserver_stub.admission.policy_rights import PolicyParameterRight
 from apiserver_stub.admission.priority import Priority
 from apiserver_stub.admission.quota import ResourceQuota
 from apiserver_stub.admission.quota.ledger import Ledger
@@ -50,6 +51,7 @@ from apiserver_stub.admission.tolerations import DefaultTolerationSeconds, Exten
 from apiserver_stub.admission.webhooks import MutatingAdmissionWebhook, ValidatingAdmissionWebhook
 from apiserver_stub.admission.webhooks.client import WebhookClient
 from apiserver_stub.aggregation.proxy_client_cert import ClientPair
+from apiserver_stub.cel.authorization import Decide
 from apiserver_stub.controllers.namespaces import provide_namespace
 from apiserver_stub.controllers.node_taints import keep_taints
 from apiserver_stub.controllers.quotas import keep_quotas
@@ -84,7 +86,8 @@ async def build_admission(
     client = WebhookClient(Reader(server.store), pair)
     stack.push_async_callback(client.close)
     makers = _makers(server, configs, ledger, client)
-    plugins: list[AdmissionPlugin] = [SigningRequestIdentity(), *more]
+    rights = PolicyParameterRight(Reader(server.store), server.registry, _deciding(server))
+    plugins: list[AdmissionPlugin] = [SigningRequestIdentity(), rights, *more]
     problems: list[str] = []
     for name in options.admission_plugins:
         gate = _GATED.get(name)
@@ -123,15 +126,21 @@ async def _image_policy(config_file: Path | None, config: Object | None, stack: 
     return ImagePolicyWebhook(await stack.enter_async_context(webhook), settings, SystemClock())
 
 
+def _deciding(server: ApiServer) -> Decide:
+    async def decide(user: User, info: RequestInfo) -> tuple[bool, str]:
+        verdict = await server.authorizer.authorize(user, info)
+        return verdict.allowed, verdict.reason
+
+    return decide
+
+
 def _makers(
     server: ApiServer, configs: dict[str, Object], ledger: Ledger, client: WebhookClient
 ) -> dict[str, Callable[[], AdmissionPlugin]]:
     options, store = server.options, server.store
     reader = Reader(store)
 
-    async def ask(user: User, info: RequestInfo) -> tuple[bool, str]:
-        verdict = await server.authorizer.authorize(user, info)
-        return verdict.allowed, verdict.reason
+    ask = _deciding(server)
 
     async def provide(namespace: str) -> None:
         await provide_namespace(server, namespace)
@@ -144,7 +153,7 @@ def _makers(
             raise AdmissionError(
                 f"{plugin.name}: kubeConfigFile is not supported: webhooks are called without credentials"
             )
-        return plugin(reader, server.registry, client)
+        return plugin(reader, server.registry, client, ask)
 
     return {
         "AlwaysAdmit": AlwaysAdmit,
@@ -180,7 +189,7 @@ def _makers(
         "DefaultIngressClass": lambda: DefaultIngressClass(reader),
         "DenyServiceExternalIPs": DenyServiceExternalIPs,
         "MutatingAdmissionWebhook": lambda: webhooks(MutatingAdmissionWebhook),
-        "ValidatingAdmissionPolicy": lambda: ValidatingAdmissionPolicy(reader, server.registry),
+        "ValidatingAdmissionPolicy": lambda: ValidatingAdmissionPolicy(reader, server.registry, ask),
         "ValidatingAdmissionWebhook": lambda: webhooks(ValidatingAdmissionWebhook),
         "ResourceQuota": lambda: ResourceQuota(ledger, config("ResourceQuota")),
         "AlwaysDeny": AlwaysDeny,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from apiserver_stub import objects
@@ -18,6 +18,7 @@ from apiserver_stub.admission.webhooks.matching import (
     read_selector,
 )
 from apiserver_stub.cel import CelError
+from apiserver_stub.cel.authorization import Authorizer, Decide
 from apiserver_stub.objects import Object
 from apiserver_stub.resources.registry import Registry, Resource
 from nodeagent.base import identity
@@ -37,8 +38,8 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
     name = "ValidatingAdmissionPolicy"
     operations = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 
-    def __init__(self, reader: Reader, registry: Registry) -> None:
-        self._reader, self._registry = reader, registry
+    def __init__(self, reader: Reader, registry: Registry, decide: Decide) -> None:
+        self._reader, self._registry, self._decide = reader, registry, decide
         self._served = registry.find(_GROUP, "v1beta1", "validatingadmissionpolicies") is not None
         self._policies: tuple[list[Object], dict[str, Policy]] = ([], {})
 
@@ -49,9 +50,27 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
         policies = self._current()
         if not policies:
             return
+        authorizer, request = Authorizer(call.request.user, self._decide), call.request
+        warnings, annotations = [*request.warnings], {**request.annotations}
+        while True:
+            with authorizer.during():
+                refusals = self._refusals(policies.values(), call)
+            if not await authorizer.settle():
+                break
+            request.warnings[:] = warnings
+            request.annotations.clear()
+            request.annotations.update(annotations)
+        for text, failure in refusals:
+            error = call.refuse(text)
+            error.code, error.reason = _CODES.get(failure.reason, 422), failure.reason
+            error.details = {**(error.details or {}), "causes": [{"message": text}]}
+            raise error
+
+    def _refusals(self, policies: Iterable[Policy], call: Call) -> list[tuple[str, Failure]]:
+        """Return what is to be refused; warn and annotate the request otherwise."""
         namespace = self._reader.namespace(call.namespace) if call.resource.namespaced else {}
         refusals: list[tuple[str, Failure]] = []
-        for policy in policies.values():
+        for policy in policies:
             if (seen_as := self._match(policy.match, call, namespace)) is None:
                 continue
             annotations: dict[str, list[str]] = {}
@@ -63,11 +82,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
                     refusals += self._apply(policy, binding, call, seen_as, namespace, annotations)
             for key, values in annotations.items():
                 call.request.annotations[f"{policy.name}/{key}"] = ", ".join(dict.fromkeys(values))
-        for text, failure in refusals:
-            error = call.refuse(text)
-            error.code, error.reason = _CODES.get(failure.reason, 422), failure.reason
-            error.details = {**(error.details or {}), "causes": [{"message": text}]}
-            raise error
+        return refusals
 
     def _apply(
         self,

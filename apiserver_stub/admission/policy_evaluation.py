@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from apiserver_stub.admission.webhooks import CONDITION_VARIABLES
 from apiserver_stub.cel import CelError, Expression
+from apiserver_stub.cel.admission import AdmissionExpression
 from apiserver_stub.objects import Object
 
-_VARIABLES = (*CONDITION_VARIABLES, "params", "namespaceObject", "variables")
 _REFERENCE = re.compile(r"""\bvariables\s*(?:\.\s*(\w+)|\[\s*(?:'(\w+)'|"(\w+)")\s*\])""")
 _MISSING = re.compile(r"no such key: (\w+)")
 _MESSAGE_BYTES = 5 * 1024
@@ -41,20 +40,18 @@ class Policy:
         self.fails_closed = spec.get("failurePolicy") != "Ignore"
         self.match: Object = spec.get("matchConstraints") or {}
         self.param_kind: Object = spec.get("paramKind") or {}
-        self.conditions = [
-            _compiled(item["expression"], CONDITION_VARIABLES) for item in spec.get("matchConditions") or ()
-        ]
-        self.variables = {item["name"]: _compiled(item["expression"]) for item in spec.get("variables") or ()}
+        self.conditions = [AdmissionExpression(item["expression"]) for item in spec.get("matchConditions") or ()]
+        self.variables = {item["name"]: AdmissionExpression(item["expression"]) for item in spec.get("variables") or ()}
         self.validations = [
             (
                 item,
-                _compiled(item["expression"]),
-                _compiled(item["messageExpression"]) if item.get("messageExpression") else None,
+                AdmissionExpression(item["expression"]),
+                AdmissionExpression(item["messageExpression"]) if item.get("messageExpression") else None,
             )
             for item in spec.get("validations") or ()
         ]
         self.annotations = [
-            (item["key"], _compiled(item["valueExpression"])) for item in spec.get("auditAnnotations") or ()
+            (item["key"], AdmissionExpression(item["valueExpression"])) for item in spec.get("auditAnnotations") or ()
         ]
 
 
@@ -138,10 +135,6 @@ class Evaluation:
             self._values[name] = self._value(self._policy.variables[name])
         except CelError as error:
             self._errors[name] = error
-
-
-def _compiled(text: str, variables: tuple[str, ...] = _VARIABLES) -> Expression:
-    return Expression(text, variables, nullable=True)
 
 
 def _without_value(expression: Expression, error: CelError) -> str:

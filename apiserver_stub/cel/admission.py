@@ -1,18 +1,53 @@
-"""Type checks of the expressions in webhook configurations and admission policies."""
+"""Expressions in webhook configurations and admission policies: type checks, and evaluation."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from apiserver_stub.cel import BOOL, DYN, NULL, CelError, first_line, types
+from apiserver_stub.cel import BOOL, DYN, NULL, CelError, Expression, authorization, first_line, library, types
+from apiserver_stub.cel.literals import Literals
+from apiserver_stub.cel.signatures import AUTHORIZER, RESOURCE_CHECK, evaluated, type_named, typed
 
 if TYPE_CHECKING:
     from cel_expr_python import cel
 
-_STRINGS_VERSION = 0
-"""Version of the string functions; later ones are not available to new expressions."""
+VARIABLES = (
+    "object",
+    "oldObject",
+    "request",
+    "params",
+    "namespaceObject",
+    "variables",
+    "authorizer",
+)
+_FUNCTIONS = (*library.FUNCTIONS, *authorization.FUNCTIONS)
+_ERROR = re.compile(r"^(?:INVALID_ARGUMENT: )?ERROR: .*$", re.MULTILINE)
+_NUMBERS = re.compile(
+    r"no matching overload for '_(<|<=|>|>=)_' applied to '\((int|uint|double), (int|uint|double)\)'$"
+)
+
+
+class InstantiationError(CelError):
+    """An expression compiles, but a literal in it has no value."""
+
+
+class AdmissionExpression(Expression):
+    """An expression of a stored webhook configuration or policy, to be evaluated."""
+
+    def __init__(self, text: str) -> None:
+        """Compile *text*, whose types were checked when it was stored.
+
+        :raises CelError: it does not compile.
+        """
+        self.text = text
+        environment, self._error = _evaluation()
+        try:
+            self._program = environment.compile(text, disable_check=True)
+        except RuntimeError as error:
+            raise CelError(f"compilation failed: {first_line(error)}") from None
 
 
 class Checker:
@@ -25,8 +60,8 @@ class Checker:
         :param authorizer: expressions may use ``authorizer``.
         :param composed: expressions may use ``variables``, see :meth:`define`.
         """
-        self._names = _names(params=params, authorizer=authorizer, composed=composed)
-        self._params = params
+        optional = (("params", params), ("authorizer", authorizer), (types.VARIABLES, composed))
+        self._names = frozenset(name for name, given in optional if given)
         self._variables: dict[str, str] = {}
 
     def check(self, text: str, returns: Sequence[str] = (BOOL,)) -> None:
@@ -38,6 +73,7 @@ class Checker:
         if found not in returns:
             expected = returns[0] if len(returns) == 1 else f"one of [{' '.join(returns)}]"
             raise CelError(f"must evaluate to {expected}")
+        _check_conversions(self._literals(text))
 
     def define(self, name: str, text: str) -> None:
         """Compile *text* and declare its value as ``variables.name``, unless *name* is empty.
@@ -47,53 +83,95 @@ class Checker:
         kind = DYN
         try:
             kind = types.field_type(self._compile(text))
+            _check_conversions(self._literals(text))
         finally:
             if name:
                 self._variables[name] = kind
 
     def without_authorizer(self) -> Checker:
         """Return a checker with the same variables except ``authorizer``."""
-        composed = types.VARIABLES in self._names
-        found = Checker(params=self._params, authorizer=False, composed=composed)
-        found._variables = self._variables
+        found = Checker(params=False)
+        found._names, found._variables = self._names - {"authorizer"}, self._variables
         return found
 
     def _compile(self, text: str) -> str:
-        environment = _environment(self._names, tuple(self._variables.items()))
+        """Return the type of *text*."""
         try:
-            name = str(environment.compile(text).return_type().name()).lower()
+            compiled = self._environment.compile(text)
         except RuntimeError as error:
+            # Numbers of different types are comparable, which this type checker does not support.
+            if all(_NUMBERS.search(line) for line in _ERROR.findall(str(error))):
+                return BOOL
             raise CelError(f"compilation failed: {first_line(error)}") from None
+        if Literals(compiled.serialize()).mixed():
+            raise CelError("compilation failed: ERROR: items of a list or map literal have different types")
+        name = str(compiled.return_type().name()).lower()
         return NULL if name == "null" else name
 
+    def _literals(self, text: str) -> Literals | None:
+        try:
+            return Literals(self._environment.compile(text).serialize())
+        except RuntimeError:
+            return None
 
-def _names(*, params: bool, authorizer: bool, composed: bool) -> tuple[str, ...]:
-    optional = (("params", params), ("authorizer", authorizer), (types.VARIABLES, composed))
-    return tuple(name for name, given in optional if given)
+    @property
+    def _environment(self) -> cel.Env:
+        return _checking(self._names, tuple(self._variables.items()))
+
+
+def _check_conversions(literals: Literals | None) -> None:
+    """Check the literal texts that are converted before the evaluation.
+
+    :raises InstantiationError: one is invalid.
+    """
+    for name, text in literals.conversions() if literals is not None else ():
+        call = f"{name}(object)" if name in ("duration", "timestamp") else "''.matches(object)"
+        try:
+            AdmissionExpression(call).evaluate({"object": text})
+        except CelError as error:
+            raise InstantiationError(f"program instantiation failed: {error}") from None  # wording: ok
 
 
 @cache
-def _plain_environment(names: tuple[str, ...]) -> cel.Env:
-    return _new_environment(names, {})
-
-
-def _environment(names: tuple[str, ...], variables: tuple[tuple[str, str], ...]) -> cel.Env:
-    return _new_environment(names, dict(variables)) if variables else _plain_environment(names)
-
-
-def _new_environment(names: tuple[str, ...], variables: dict[str, str]) -> cel.Env:
+def _evaluation() -> tuple[cel.Env, cel.Type]:
+    """Return the environment for evaluation, and the type of errors."""
     from cel_expr_python import cel
-    from cel_expr_python.ext import ext_optional, ext_strings
+    from cel_expr_python.ext import ext_optional
+
+    environment = cel.NewEnv(
+        variables=dict.fromkeys(VARIABLES, cel.Type.DYN),
+        extensions=[ext_optional.ExtOptional()],
+        functions=evaluated(_FUNCTIONS),
+    )
+    return environment, cel.Type.ERROR
+
+
+@cache
+def _plain_checking(names: frozenset[str]) -> cel.Env:
+    return _new_checking(names, {})
+
+
+def _checking(names: frozenset[str], variables: tuple[tuple[str, str], ...]) -> cel.Env:
+    return _new_checking(names, dict(variables)) if variables else _plain_checking(names)
+
+
+def _new_checking(names: frozenset[str], variables: dict[str, str]) -> cel.Env:
+    from cel_expr_python import cel
+    from cel_expr_python.ext import ext_optional
 
     declared: dict[str, Any] = {"object": cel.Type.DYN, "oldObject": cel.Type.DYN}
     declared["request"] = cel.Type(f"{types.PACKAGE}.{types.REQUEST}")
     declared["namespaceObject"] = cel.Type(f"{types.PACKAGE}.{types.NAMESPACE}")
     if "params" in names:
         declared["params"] = cel.Type.DYN
+    if "authorizer" in names:
+        declared["authorizer"] = type_named(AUTHORIZER)
+        declared["authorizer.requestResource"] = type_named(RESOURCE_CHECK)
     if types.VARIABLES in names:
         declared[types.VARIABLES] = cel.Type(f"{types.PACKAGE}.{types.VARIABLES}")
     return cel.NewEnv(
         descriptor_pool=types.pool(variables),
         variables=declared,
-        extensions=[ext_strings.ExtStrings(_STRINGS_VERSION), ext_optional.ExtOptional()],
+        extensions=[ext_optional.ExtOptional()],
+        functions=typed(_FUNCTIONS),
     )

@@ -19,7 +19,7 @@ from apiserver_stub.status import (
 )
 from apiserver_stub.validation.admission_rules import FAILURE_POLICIES, validate_choice, validate_match_resources
 from apiserver_stub.validation.conditions import validate_conditions
-from apiserver_stub.validation.expressions import validate_expression, validate_match_conditions
+from apiserver_stub.validation.expressions import expression_error, validate_expression, validate_match_conditions
 from apiserver_stub.validation.jsonpath import jsonpath_problem
 from apiserver_stub.validation.labels import validate_selector
 from apiserver_stub.validation.names import (
@@ -165,7 +165,7 @@ def _validate_variable(checker: Checker, variable: Object, field: str) -> Iterab
     try:
         checker.define(name if is_identifier else "", text)
     except CelError as error:
-        yield invalid_value(f"{field}.expression", text, str(error))
+        yield expression_error(text, error, f"{field}.expression")
 
 
 def _validate_validation(checker: Checker, item: Object, field: str) -> Iterable[Cause]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from apiserver_stub.cel import BOOL, CelError
-from apiserver_stub.cel.admission import Checker
+from apiserver_stub.cel.admission import Checker, InstantiationError
 from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, duplicate, invalid_each, invalid_value, required
+from apiserver_stub.status import Cause, duplicate, internal_error, invalid_each, invalid_value, required
 from apiserver_stub.validation.names import qualified_name_problems
 
 _CONDITIONS_LIMIT = 64
@@ -44,8 +44,15 @@ def validate_expression(checker: Checker, text: str, field: str, returns: Sequen
     try:
         checker.check(text, returns)
     except CelError as error:
-        return [invalid_value(field, text, str(error))]
+        return [expression_error(text, error, field)]
     return []
+
+
+def expression_error(text: str, error: CelError, field: str) -> Cause:
+    """Return the error of the expression *text*, as the compiler reports it."""
+    if isinstance(error, InstantiationError):
+        return internal_error(field, str(error))
+    return invalid_value(field, text, str(error))
 
 
 def too_many(field: str, count: int, limit: int) -> Cause:

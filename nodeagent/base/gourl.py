@@ -44,12 +44,31 @@ def parse(text: str) -> Url:
     try:
         return _parse(text)
     except InvalidUrl as error:
-        shown = text.replace("\\", "\\\\").replace('"', '\\"')
-        raise InvalidUrl(f'parse "{shown}": {error}') from None
+        raise _named(text, error) from None
 
 
-def _parse(text: str) -> Url:
-    rest, _, fragment = text.partition("#")
+def parse_request(text: str) -> Url:
+    """Return the parts of *text*, an absolute URL or an absolute path, which has no fragment.
+
+    :raises InvalidUrl: Go's ``ParseRequestURI`` rejects it.
+    """
+    try:
+        if not text:
+            raise InvalidUrl("empty url")
+        if not text.startswith("/") and not _SCHEME.match(text) and not text.startswith(":") and text != "*":
+            raise InvalidUrl("invalid URI for request")
+        return _parse(text, fragments=False)
+    except InvalidUrl as error:
+        raise _named(text, error) from None
+
+
+def _named(text: str, error: InvalidUrl) -> InvalidUrl:
+    shown = text.replace("\\", "\\\\").replace('"', '\\"')
+    return InvalidUrl(f'parse "{shown}": {error}')
+
+
+def _parse(text: str, *, fragments: bool = True) -> Url:
+    rest, _, fragment = text.partition("#") if fragments else (text, "", "")
     if _CONTROL.search(rest):
         raise InvalidUrl("net/url: invalid control character in URL")
     scheme = ""

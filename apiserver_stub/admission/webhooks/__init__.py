@@ -21,6 +21,8 @@ from apiserver_stub.admission.webhooks.matching import (
 )
 from apiserver_stub.admission.webhooks.review import VERSIONS, AdmissionResponse, denial, read_answer, request_body
 from apiserver_stub.cel import CelError, Expression
+from apiserver_stub.cel.admission import AdmissionExpression
+from apiserver_stub.cel.authorization import Authorizer, Decide, authorizer_value
 from apiserver_stub.checking import Misfit
 from apiserver_stub.objects import Object
 from apiserver_stub.patch import apply_json_patch
@@ -36,7 +38,6 @@ _GROUP = identity.current().group("admissionregistration")
 _MUTATION = identity.current().group("mutation.webhook.admission")
 _FAILED_OPEN = identity.current().group("failed-open.validation.webhook.admission")
 _SAFE = ("None", "NoneOnDryRun")
-CONDITION_VARIABLES = ("object", "oldObject", "request")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,8 @@ class _Webhooks(AdmissionPlugin):
     plural = ""
     operations = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 
-    def __init__(self, reader: Reader, registry: Registry, client: WebhookClient) -> None:
-        self._reader, self._registry, self._client = reader, registry, client
+    def __init__(self, reader: Reader, registry: Registry, client: WebhookClient, decide: Decide) -> None:
+        self._reader, self._registry, self._client, self._decide = reader, registry, client, decide
         self._collection = reader.store.collection(f"{_GROUP}/{self.plural}")
         self._seen_end = -1
         self._hooks: list[Hook] = []
@@ -73,11 +74,27 @@ class _Webhooks(AdmissionPlugin):
     def concerns(self, resource: Resource, operation: Operation, subresource: str) -> bool:
         return not never_asked(resource)
 
-    def matching(self, call: Call) -> Iterator[tuple[Hook, Resource]]:
-        """Yield the webhooks that want to see the request, and the version in which they do.
+    async def matching(self, call: Call) -> list[tuple[Hook, Resource]]:
+        """Return the webhooks to call, and the version in which each receives the request.
 
-        :raises ApiError: a condition has no value and the webhook must not be passed by.
+        :raises ApiError: a condition has no value and the webhook must not be skipped.
         """
+        authorizer = Authorizer(call.request.user, self._decide)
+        while True:
+            found: list[tuple[Hook, Resource]] = []
+            failure: ApiError | None = None
+            with authorizer.during():
+                try:
+                    found = list(self._matching(call))
+                except ApiError as error:
+                    failure = error
+            if await authorizer.settle():
+                continue
+            if failure is not None:
+                raise failure
+            return found
+
+    def _matching(self, call: Call) -> Iterator[tuple[Hook, Resource]]:
         hooks = self._current()
         if not hooks:
             return
@@ -147,7 +164,7 @@ class MutatingAdmissionWebhook(_Webhooks):
     async def admit(self, call: Call) -> None:
         if not self._current():
             return
-        for index, (hook, seen_as) in enumerate(list(self.matching(call))):
+        for index, (hook, seen_as) in enumerate(await self.matching(call)):
             if call.reinvoking:
                 again = hook.spec.get("reinvocationPolicy") == "IfNeeded"
                 if not again or call.seen.get(hook.key) in (None, objects.encode(call.new)):
@@ -192,7 +209,7 @@ class ValidatingAdmissionWebhook(_Webhooks):
     async def validate(self, call: Call) -> None:
         if not self._current():
             return
-        matching = list(self.matching(call))
+        matching = await self.matching(call)
         asked = (self.ask(call, hook, seen_as, may_patch=False) for hook, seen_as in matching)
         results = await asyncio.gather(*asked, return_exceptions=True)
         for result in results:
@@ -209,7 +226,13 @@ def condition_data(call: Call, seen_as: Resource) -> dict[str, Any]:
     new, old = _in_version(call.new, seen_as), _in_version(call.old, seen_as)
     request = request_body(call, seen_as, VERSIONS[0], None, None)["request"]
     del request["object"], request["oldObject"]
-    return {"object": new, "oldObject": old, "request": request}
+    return {
+        "object": new,
+        "oldObject": old,
+        "request": request,
+        "namespaceObject": None,
+        "authorizer": authorizer_value(call.request.info),
+    }
 
 
 def _hooks_of(configuration: Object) -> Iterator[Hook]:
@@ -219,10 +242,7 @@ def _hooks_of(configuration: Object) -> Iterator[Hook]:
             spec,
             read_selector(spec.get("namespaceSelector")),
             read_selector(spec.get("objectSelector")),
-            tuple(
-                Expression(item["expression"], CONDITION_VARIABLES, nullable=True)
-                for item in spec.get("matchConditions") or ()
-            ),
+            tuple(AdmissionExpression(item["expression"]) for item in spec.get("matchConditions") or ()),
         )
 
 

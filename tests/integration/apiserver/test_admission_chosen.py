@@ -390,6 +390,24 @@ def test_requests_for_a_deprecated_version_are_answered_with_a_warning(api: Api,
 
 
 @pytest.mark.row("admission.ValidatingAdmissionPolicy")
+def test_policy_asks_the_authorizer_about_the_user(api: Api, limited: Api, namespace: str) -> None:
+    rule = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
+    expression = "authorizer.requestResource.check('create').allowed() && [1, 2].sum() == 3"
+    expression += " && authorizer.path('/never').check('delete').allowed()"
+    spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": expression}]}
+    api.ok("POST", f"{POLICY}/validatingadmissionpolicies", {"metadata": {"name": "masters"}, "spec": spec})
+    chosen = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
+    binding = {"policyName": "masters", "matchResources": chosen, "validationActions": ["Deny"]}
+    api.ok("POST", f"{POLICY}/validatingadmissionpolicybindings", {"metadata": {"name": "masters"}, "spec": binding})
+    maps = f"/api/v1/namespaces/{namespace}/configmaps"
+
+    api.ok("POST", maps, {"metadata": {"name": "allowed"}})
+    text = refused(limited, "POST", maps, {"metadata": {"name": "denied"}}, code=422)
+
+    assert "ValidatingAdmissionPolicy 'masters' with binding 'masters' denied request: failed expression" in text
+
+
+@pytest.mark.row("admission.ValidatingAdmissionPolicy")
 def test_policies_judge_by_expressions(api: Api, namespace: str) -> None:
     rule = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
     validation = {

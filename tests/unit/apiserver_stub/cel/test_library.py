@@ -1,0 +1,80 @@
+"""Functions of the Kubernetes CEL libraries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver_stub.cel import CelError
+from apiserver_stub.cel.admission import AdmissionExpression, Checker
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("'abc'.charAt(1) + 'abc'.charAt(3)", "b"),
+        (
+            "['abc'.indexOf('c'), 'abc'.indexOf('a', 1), 'aba'.lastIndexOf('a'), 'aba'.lastIndexOf('a', 1)]",
+            [2, -1, 2, 0],
+        ),
+        ("['a', 'b'].join() + ['a', 'b'].join('-')", "aba-b"),
+        ("'Éa'.upperAscii() + 'ÉA'.lowerAscii()", "ÉAÉa"),
+        ("'aaa'.replace('a', 'b') + 'aaa'.replace('a', 'b', 1)", "bbbbaa"),
+        ("'a b c'.split(' ') + 'a b c'.split(' ', 2)", ["a", "b", "c", "a", "b c"]),
+        ("'abc'.substring(1) + 'abc'.substring(0, 1) + ' a '.trim()", "bcaa"),
+        ("'a1b22'.find('[0-9]+') + 'a'.find('[0-9]')", "1"),
+        ("'a1b22'.findAll('[0-9]+') + 'a1b22'.findAll('[0-9]+', 1)", ["1", "22", "1"]),
+        ("[[1, 2].isSorted(), ['b', 'a'].isSorted(), [].isSorted()]", [True, False, True]),
+        ("[[1, 2].sum(), [3, 1].min(), [3, 1].max(), [1, 2, 1].indexOf(1), [1, 2, 1].lastIndexOf(1)]", [3, 1, 3, 0, 2]),
+        ("object.list.sum() + object.list.max()", 8),
+        ("[object.list.indexOf('a'), object.list.indexOf(true), object.mixed.indexOf(null)]", [-1, -1, 1]),
+        ("[isURL('https://a/b'), isURL('../a'), isURL('/a')]", [True, False, True]),
+        (
+            "[url('https://a:80/b%20c?d=e&d=f')].map(u, [u.getScheme(), u.getHost(), u.getHostname(), u.getPort(), "
+            "u.getEscapedPath(), u.getQuery()['d'][1]])[0]",
+            ["https", "a:80", "a", "80", "/b%20c", "f"],
+        ),
+        ("[url('https://[::1]/').getHostname(), url('https://[::1]/').getPort()]", ["::1", ""]),
+        ("[isQuantity('1Gi'), isQuantity('x'), quantity('1Ki') == quantity('1024')]", [True, False, True]),
+        ("quantity('1').isGreaterThan(quantity('500m')) && quantity('1').isLessThan(quantity('2'))", True),
+        ("[quantity('1').compareTo(quantity('2')), sign(quantity('-1')), quantity('2k').asInteger()]", [-1, -1, 2000]),
+        ("[quantity('1').add(quantity('500m')), quantity('2').sub(1)].map(q, q.asApproximateFloat())", [1.5, 1.0]),
+        ("quantity('1.5').isInteger()", False),
+        ("1 < 2.0 && 1.5 > 1u", True),
+    ],
+)
+def test_value_of_an_expression_is_that_of_upstream(text: str, value: Any) -> None:
+    assert AdmissionExpression(text).evaluate({"object": {"list": [1, 3, 1], "mixed": ["a", None]}}) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "'a'.charAt(2)",
+        "'a'.substring(2)",
+        "[].min()",
+        "url('a b')",
+        "quantity('x')",
+        "quantity('1.5').asInteger()",
+        "object.x.sum()",
+    ],
+)
+def test_evaluation_outside_the_domain_of_a_function_fails(text: str) -> None:
+    with pytest.raises(CelError):
+        AdmissionExpression(text).evaluate({"object": {"x": 1}})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "['a'].sum() == 'a'",
+        "'a'.sum() == 1",
+        "url(1).getHost() == 'a'",
+        "quantity('1') < quantity('2')",
+        "authorizer.check('get').allowed()",
+    ],
+)
+def test_function_with_wrong_arguments_does_not_compile(text: str) -> None:
+    with pytest.raises(CelError, match="no matching overload"):
+        Checker(params=False).check(text)
