@@ -1,21 +1,21 @@
-"""The errors of the agent::
+"""Exception hierarchy of the agent::
 
-    NodeAgentError                 every error that this project raises on purpose
-    ├── ConfigError                the configuration, a flag or a plugin's settings are wrong; carries all problems
-    ├── PluginError                a plugin cannot be loaded, or broke the rules of a hook
-    ├── RuntimeFailure             the container runtime refused or failed a call
+    NodeAgentError                 base class of all errors below
+    ├── ConfigError                invalid configuration, flags or plugin settings; contains all errors
+    ├── PluginError                a plugin cannot be loaded, or violated the contract of a hook
+    ├── RuntimeFailure             the container runtime returned an error
     │   ├── RuntimeUnavailable     the runtime cannot be reached (transient)
-    │   └── NotFound               the runtime does not know that sandbox, container or image
-    ├── ImageError                 an image cannot be had; ``reason`` is the waiting reason users see
-    ├── ContainerError             a container cannot be made; ``reason`` is the waiting reason users see
-    ├── VolumeError                a volume cannot be prepared (transient)
-    └── ApiError                   the API server answered with an error status
+    │   └── NotFound               the sandbox, container or image does not exist in the runtime
+    ├── ImageError                 an image is unavailable; ``reason`` is the waiting reason in the pod status
+    ├── ContainerError             a container cannot be created; ``reason`` is the waiting reason in the pod status
+    ├── VolumeError                a volume cannot be set up (transient)
+    └── ApiError                   the API server returned an error status
         ├── ApiUnavailable         the API server cannot be reached (transient)
         ├── ApiNotFound            404
         ├── ApiConflict            409
         └── ApiGone                410: the resource version is too old, list again
 
-``transient`` says whether the same call may succeed later; ``reason`` is the CamelCase word users see.
+``transient`` is true if the same call may succeed later; ``reason`` is the CamelCase reason for users.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 
 class NodeAgentError(Exception):
-    """Base of every error that this project raises on purpose."""
+    """Base class of the agent's errors."""
 
     transient: bool = False
     reason: str = "Error"
@@ -40,24 +40,24 @@ class NodeAgentError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with a piece of input."""
+    """A validation error of an input."""
 
     source: str
-    """The file or flag it stands in."""
+    """The file or flag that contains the error."""
     path: str
-    """The field path inside it, such as ``authentication.x509.clientCAFile`` or ``registerWithTaints[0].key``."""
+    """The field path, such as ``authentication.x509.clientCAFile`` or ``registerWithTaints[0].key``."""
     value: object
     rule: str
-    """The rule it breaks, as a sentence part: ``must be between 1 and 65535``."""
+    """The violated rule, without a subject: ``must be between 1 and 65535``."""
 
     def __str__(self) -> str:
-        where = f"{self.source}: {self.path}" if self.path else self.source
-        shown = "" if self.value is None else f" {self.value!r}"
-        return f"{where}:{shown} {self.rule}" if shown else f"{where}: {self.rule}"
+        location = f"{self.source}: {self.path}" if self.path else self.source
+        value = "" if self.value is None else f" {self.value!r}"
+        return f"{location}:{value} {self.rule}" if value else f"{location}: {self.rule}"
 
 
 class ConfigError(NodeAgentError):
-    """The input is wrong; ``problems`` holds every problem found, not just the first."""
+    """Invalid input; ``problems`` contains all validation errors, not only the first."""
 
     reason = "InvalidConfiguration"
 
@@ -67,7 +67,7 @@ class ConfigError(NodeAgentError):
 
 
 class PluginError(NodeAgentError):
-    """A plugin cannot be loaded, or broke the rules of a hook."""
+    """A plugin cannot be loaded, or violated the contract of a hook."""
 
     reason = "PluginError"
 
@@ -77,47 +77,47 @@ class PluginError(NodeAgentError):
 
 
 class RuntimeFailure(NodeAgentError):
-    """The container runtime refused or failed a call."""
+    """The container runtime returned an error."""
 
     reason = "RuntimeError"
 
 
 class RuntimeUnavailable(RuntimeFailure):
-    """The container runtime cannot be reached, or did not answer in time."""
+    """The container runtime cannot be reached, or did not respond in time."""
 
     transient = True
     reason = "RuntimeUnavailable"
 
 
 class NotFound(RuntimeFailure):
-    """The container runtime does not know that sandbox, container or image."""
+    """The sandbox, container or image does not exist in the runtime."""
 
     reason = "NotFound"
 
 
 class ImageError(NodeAgentError):
-    """An image cannot be had; ``reason`` is the waiting reason users see (``ErrImagePull``, …)."""
+    """An image is unavailable; ``reason`` is the waiting reason in the pod status (``ErrImagePull``, …)."""
 
     reason = "ErrImagePull"
     transient = True
 
 
 class ContainerError(NodeAgentError):
-    """A container cannot be made or started; ``reason`` is the waiting reason users see."""
+    """A container cannot be created or started; ``reason`` is the waiting reason in the pod status."""
 
     reason = "CreateContainerError"
     transient = True
 
 
 class VolumeError(NodeAgentError):
-    """A volume cannot be prepared or removed."""
+    """A volume cannot be set up or removed."""
 
     reason = "FailedMount"
     transient = True
 
 
 class ApiError(NodeAgentError):
-    """The API server answered with an error status; ``code`` is the HTTP status."""
+    """The API server returned an error status; ``code`` is the HTTP status."""
 
     reason = "ApiError"
 
@@ -129,7 +129,7 @@ class ApiError(NodeAgentError):
 
 
 class ApiUnavailable(ApiError):
-    """The API server cannot be reached, or did not answer in time."""
+    """The API server cannot be reached, or did not respond in time."""
 
     transient = True
     reason = "ApiUnavailable"
@@ -142,7 +142,7 @@ class ApiNotFound(ApiError):
 
 
 class ApiConflict(ApiError):
-    """409: the object changed meanwhile, or exists already."""
+    """409: the object was modified concurrently, or already exists."""
 
     reason = "Conflict"
 

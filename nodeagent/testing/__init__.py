@@ -1,10 +1,10 @@
-"""What a plugin author tests with: fakes that keep the contracts, a stepped clock, builders, contract suites.
+"""Test support for plugin authors: fakes that implement the contracts, a stepped clock, builders and contract suites.
 
-Public, and imported by tests alone. Nothing here needs root, a network or a cluster::
+Public, and imported only by tests. It needs no root privileges, network or cluster::
 
     from nodeagent.testing import FakeClock, FakeRuntime, make_pod
 
-The suites of ``nodeagent.testing.contracts`` prove an implementation of one's own; see their docstrings.
+The suites of ``nodeagent.testing.contracts`` test third-party implementations; see their docstrings.
 """
 
 from nodeagent.contracts.events import RecordedEvent

@@ -1,4 +1,4 @@
-"""An agent's context made of fakes."""
+"""Agent context with fake components."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def make_context(
     clock: FakeClock | None = None,
     api: FakeApi | None = None,
     node: dict[str, Any] | None = None,
-    **parts: Any,
+    **components: Any,
 ) -> AgentContext:
-    """Return a context whose parts are fakes, except those given in *parts* by their names in ``AgentContext``.
+    """Return a context with fake components, except those in *components*, named as in ``AgentContext``.
 
-    :param tmp_path: becomes the root directory.
-    :param config: the configuration; defaults when not given. Further fields of it go with ``msgspec.structs.replace``.
-    :param api: a fake API server; without one the node is standalone.
-    :param node: the node object that the agent last saw.
+    :param tmp_path: the root directory.
+    :param config: the configuration; see :func:`make_config` to change fields of the default.
+    :param api: a fake API client; without it, the node is standalone.
+    :param node: the last known node object.
     """
     config = config or NodeAgentConfiguration()
     clock = clock or FakeClock()
     settings = NodeSettings(node_name=node_name, root_dir=str(tmp_path), cert_dir=str(tmp_path / "pki"))
-    direct = {field for field in ("gates", "settings", "tasks", "plugin_settings", "new_api") if field in parts}
+    direct = {field for field in ("gates", "settings", "tasks", "plugin_settings", "new_api") if field in components}
     context = AgentContext(
         config=config,
         clock=clock,
@@ -61,10 +61,10 @@ def make_context(
             "settings": settings,
             "tasks": TaskOwner("test"),
             "new_api": (lambda _qps, _burst, *, deadline_seconds=None: api) if api is not None else None,
-            **{field: parts.pop(field) for field in direct},
+            **{field: components.pop(field) for field in direct},
         },
     )
-    images = parts.get("images") or FakeImages()
+    images = components.get("images") or FakeImages()
     fakes: dict[str, Any] = {
         "recorder": FakeRecorder(),
         "runtime": FakeRuntime(clock),
@@ -77,11 +77,11 @@ def make_context(
         "prober": FakeProber(),
         "stats": FakeStats(),
     }
-    for name, part in {**fakes, **parts}.items():
-        setattr(context, name, part)
+    for name, component in {**fakes, **components}.items():
+        setattr(context, name, component)
     return context
 
 
 def make_config(**fields: Any) -> NodeAgentConfiguration:
-    """Return the default configuration with *fields* changed, by their Python names."""
+    """Return the default configuration with *fields*, by their Python names."""
     return msgspec.structs.replace(NodeAgentConfiguration(), **fields)

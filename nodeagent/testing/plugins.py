@@ -1,4 +1,4 @@
-"""A plugin on its own in a real plugin manager."""
+"""Helpers that load a plugin into a real plugin manager."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from nodeagent.pluginmanager import PluginManager
 
 
 def load_plugin(plugin: object, *, name: str = "plugin", context: AgentContext | None = None) -> PluginManager:
-    """Register *plugin*, a module or object with hooks, as the agent would, and configure it when a context is given.
+    """Register *plugin*, a module or object with hooks, as the agent does; with *context*, also configure it.
 
-    :raises PluginError: a hook is unknown, or takes arguments that the hook does not have.
+    :raises PluginError: a hook is unknown, or accepts arguments that the hook does not have.
     """
     manager = PluginManager()
     manager.register(plugin, name=name, origin="test")
@@ -23,10 +23,10 @@ def load_plugin(plugin: object, *, name: str = "plugin", context: AgentContext |
 
 
 async def admit(manager: PluginManager, pod: Pod, *active: Pod) -> Rejection | None:
-    """Ask whether *pod* may run beside *active*; return the first rejection."""
-    answer = await manager.call_first("nodeagent_admit_pod", subject=pod.full_name, pod=pod, active=list(active))
-    if answer is None:
+    """Call the admission hook for *pod*, given the *active* pods; return the first rejection."""
+    result = await manager.call_first("nodeagent_admit_pod", subject=pod.full_name, pod=pod, active=list(active))
+    if result is None:
         return None
-    rejection: Any = answer.value
-    assert isinstance(rejection, Rejection), f"{answer.plugin} answered {rejection!r}"
+    rejection: Any = result.value
+    assert isinstance(rejection, Rejection), f"{result.plugin} returned {rejection!r}"
     return rejection
