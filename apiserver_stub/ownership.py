@@ -102,7 +102,7 @@ def updated(kind: Kind, live: Object, new: Object, entries: list[Entry], who: En
     """Return the entries after *who* wrote *new* where *live* was."""
     changed, removed = (_without(fields, kind.ignored) for fields in fieldsets.added(new, live, kind.shape))
     if not changed and not removed:
-        return entries
+        return [entry for entry in entries if entry.fields]
     own = next((entry for entry in entries if entry.same_manager(who)), None)
     rest = _taken_away(kind, [entry for entry in entries if entry is not own], changed, removed)
     fields = union(difference(own.fields, removed) if own is not None else {}, changed)

@@ -92,6 +92,12 @@ def test_nothing_changed_is_nothing_owned() -> None:
     assert ownership.updated(POD, old, old, before, who("two")) == before
 
 
+def test_managers_without_fields_are_dropped_when_nothing_changes() -> None:
+    old = pod({"name": "c"})
+
+    assert ownership.updated(POD, old, old, [who("one")], who("two")) == []
+
+
 def test_applying_again_without_a_field_removes_it() -> None:
     first, entries = applied(POD.blank, pod({"name": "c", "image": "i", "tty": True}, a="1", b="1"), [], "a")
     second, entries = applied(first, pod({"name": "c", "image": "i"}, a="1"), entries, "a")
