@@ -7,7 +7,7 @@ One tree of shapes serves all that must know the kinds: the check of what comes 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -69,6 +69,8 @@ class Shape:
     """A list of different scalars that merges."""
     atomic: bool = False
     """Owned and replaced as a whole."""
+    granular: bool = False
+    """This field of an atomic type has fields with owners nevertheless."""
     patch_strategy: str = ""
     """How strategic merge patches treat the list; empty replaces it."""
     patch_merge_key: str = ""
@@ -87,7 +89,7 @@ class Shape:
         """Whether it has one owner: scalars, atomic objects and maps, lists that do not merge."""
         if self.form is Form.LIST:
             return not self.keys and not self.is_set
-        return self.atomic or self.form not in (Form.OBJECT, Form.MAP)
+        return (self.atomic and not self.granular) or self.form not in (Form.OBJECT, Form.MAP)
 
     def child(self, name: str) -> Shape:
         """Return the shape of member *name*; of an unknown one nothing is known."""
@@ -177,6 +179,8 @@ _REPLACED = frozenset(["PodDisruptionBudgetSpec.selector"])
 _RETAIN_KEYS = frozenset(["PodSpec.resourceClaims", "PodSpec.volumes", "PodStatus.resourceClaimStatuses"])
 _ATOMIC_MAPS = frozenset(["PodSpec.nodeSelector", "Scheduling.nodeSelector", "ServiceSpec.selector"])
 _EXACT_MAPS = frozenset(["Overhead.podFixed"])
+_GRANULAR = frozenset(["PersistentVolumeSpec.claimRef"])
+"""Fields of an atomic type whose own fields have owners nevertheless."""
 _ATOMIC = frozenset(
     [
         "ConfigMapKeySelector",
@@ -280,6 +284,8 @@ def _member(owner: str, member: FieldDescriptor) -> Shape:
         item = _value(message.fields_by_name["value"])
         return Shape(Form.MAP, item=item, atomic=place in _ATOMIC_MAPS, exact=place in _EXACT_MAPS)
     value = _value(member)
+    if place in _GRANULAR:
+        return replace(value, granular=True)
     if not member.is_repeated:
         return value
     shape = Shape(Form.LIST, item=value, keys=_KEYS.get(place, ()), is_set=place in _SETS)

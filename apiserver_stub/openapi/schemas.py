@@ -116,15 +116,15 @@ class Schemas:
 
     def _value(self, shape: Shape) -> Object:
         if shape.form is Form.OBJECT:
-            return (
-                {"allOf": [self.refer(_name(shape))]} if "components" in self._reference else self.refer(_name(shape))
-            )
+            reference = self.refer(_name(shape))
+            found: Object = {"allOf": [reference]} if "components" in self._reference else reference
+            return found | {"x-kubernetes-map-type": "granular"} if shape.granular else found
         if shape.form in _NAMED:
             name, content = _NAMED[shape.form]
             self.found.setdefault(name, content)
             return self.refer(name)
         if shape.form is Form.MAP:
-            found: Object = {"type": "object", "additionalProperties": self._value(shape.child(""))}
+            found = {"type": "object", "additionalProperties": self._value(shape.child(""))}
             return found | {"x-kubernetes-map-type": "atomic"} if shape.atomic else found
         if shape.form is Form.LIST:
             return {"type": "array", "items": self._value(shape.item or schema.UNKNOWN), **_merging(shape)}

@@ -54,13 +54,14 @@ class VolumeStrategy(Strategy):
         """Set or keep the time of the last change of the phase."""
         status["phase"] = status.get("phase") or "Pending"
         time, kept = status.get(_TRANSITION_TIME), before.get(_TRANSITION_TIME)
+        is_set = _TRANSITION_TIME in status  # The zero time is null, and set.
         if not self._has_transition_time:
-            if time and not kept:
+            if is_set and not kept:
                 del status[_TRANSITION_TIME]
         elif status["phase"] != before.get("phase"):
-            if not time or time == kept:
+            if not is_set or time == kept:
                 status[_TRANSITION_TIME] = objects.now()
-        elif not time and kept:
+        elif not is_set and kept:
             status[_TRANSITION_TIME] = kept
 
     def validate(self, new: Object) -> list[Cause]:

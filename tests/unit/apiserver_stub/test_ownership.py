@@ -27,6 +27,15 @@ def who(name: str, operation: str = UPDATE, time: str = "2026-11-21T00:00:00Z", 
     return Entry(name, operation, version, "", time, {})
 
 
+def test_fields_of_a_granular_reference_have_owners() -> None:
+    volume = kind("v1", "PersistentVolume", blank={"metadata": {}, "spec": {}, "status": {}})
+    config = {"metadata": {"name": "v"}, "spec": {"claimRef": {"name": "a"}}}
+
+    _, (entry,) = ownership.applied(volume, volume.blank, config, [], who("a", APPLY), force=False)
+
+    assert list(fieldsets.paths(entry.fields)) == [".spec.claimRef.name"]
+
+
 def test_reset_fields_are_neither_owned_nor_in_conflict() -> None:
     reset = kind("v1", "Pod", ignored=(("status",), ("spec", "nodeName")))
     live = {**pod(), "spec": {"nodeName": "a", "hostname": "h"}, "status": {"phase": "Running"}}

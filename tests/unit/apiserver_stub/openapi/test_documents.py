@@ -82,6 +82,8 @@ def test_lists_say_how_they_merge() -> None:
     assert tolerations["x-kubernetes-list-type"] == "atomic"
     assert "x-kubernetes-patch-strategy" not in tolerations
     assert schemas["io.k8s.api.core.v1.ObjectReference"]["x-kubernetes-map-type"] == "atomic"
+    claim = schemas["io.k8s.api.core.v1.PersistentVolumeSpec"]["properties"]["claimRef"]
+    assert claim["x-kubernetes-map-type"] == "granular"
 
 
 async def test_what_is_asked_for_by_its_hash_may_be_kept() -> None:

@@ -62,6 +62,15 @@ def test_status_of_a_claim_has_the_fields_of_enabled_features() -> None:
     assert new["status"] == {"phase": "Bound", "allocatedResources": {"storage": "1"}}
 
 
+def test_zero_time_of_an_unchanged_phase_is_kept() -> None:
+    volume = claim({}, {"phase": "Bound", "lastPhaseTransitionTime": None})
+    before = claim({}, {"phase": "Bound", "lastPhaseTransitionTime": THEN})
+
+    VolumeStrategy(build_gates({})).prepare_update(volume, before, "status")
+
+    assert volume["status"]["lastPhaseTransitionTime"] is None
+
+
 @pytest.mark.parametrize(
     ("new", "old", "stored"),
     [
