@@ -126,12 +126,12 @@ def test_a_pod_that_serves_is_told_as_such(node: Node) -> None:
     assert " + ready    done" in done.stdout
 
 
-def test_a_pod_that_is_not_there_and_an_agent_that_is_not_are_told(node: Node, tmp_path) -> None:
+def test_missing_pod_and_missing_agent_are_reported(node: Node, tmp_path) -> None:
     unknown = node.run("why", "pod/default/nobody", "--root-dir", str(node.agent.root))
     nowhere = node.run("why", "pod/default/well", "--root-dir", str(tmp_path))
 
     assert (unknown.returncode, nowhere.returncode) == (1, 3)
-    assert "no source wants the pod" in unknown.stderr
+    assert 'pod "default/nobody" not found on this node' in unknown.stderr
     assert "start it, or name its directory with --root-dir" in nowhere.stderr
 
 
