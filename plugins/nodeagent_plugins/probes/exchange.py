@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,8 +13,10 @@ from nodeagent_plugins.probes.tcp import Connection
 
 Header = tuple[str, str]
 
+_MAX_HEADERS = 200
 _MAX_HEADER_BYTES = 1 << 16
 _READ_BYTES = 1 << 14
+_SWITCHED = re.compile(rb"HTTP/1\.[01] 101\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +31,14 @@ class Response:
 async def exchange(connection: Connection, target: str, headers: Sequence[Header]) -> Response:
     """Send a GET request for *target* and return the response; informational responses are skipped.
 
-    :raises ValueError: the server's response is not HTTP.
+    :raises ValueError: a header is invalid, or the server's response is not HTTP.
     :raises EOFError: the connection was closed before a response.
     """
     http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEADER_BYTES)
-    request = h11.Request(method="GET", target=target.encode(), headers=_encoded(headers))
+    try:
+        request = h11.Request(method="GET", target=target.encode(), headers=_encoded(headers))
+    except h11.LocalProtocolError as error:
+        raise ValueError(f"invalid request: {error}") from error
     connection.writer.write((http.send(request) or b"") + (http.send(h11.EndOfMessage()) or b""))
     status, location, body, first = 0, "", b"", b""
     try:
@@ -40,11 +46,13 @@ async def exchange(connection: Connection, target: str, headers: Sequence[Header
             event = http.next_event()
             if event is h11.NEED_DATA:
                 data = await connection.reader.read(_READ_BYTES)
-                if not data and not status:
+                if not data and not status and (not first or first.startswith(b"HTTP/")):
                     raise EOFError("EOF")
                 first = first or data
                 http.receive_data(data)
             elif isinstance(event, h11.Response):
+                if len(event.headers) > _MAX_HEADERS:
+                    raise ValueError(f"more than {_MAX_HEADERS} response headers")
                 status = event.status_code
                 location = next((value.decode("latin-1") for name, value in event.headers if name == b"location"), "")
             elif isinstance(event, h11.Data):
@@ -52,6 +60,8 @@ async def exchange(connection: Connection, target: str, headers: Sequence[Header
             elif not isinstance(event, h11.InformationalResponse):
                 break
     except h11.RemoteProtocolError as error:
+        if not status and _SWITCHED.match(first):  # h11 permits this status only after an upgrade request.
+            status = 101
         if not status:  # The status of a response with an invalid body counts.
             line = first.partition(b"\r\n")[0].decode("latin-1")
             raise ValueError(f'malformed HTTP response "{line[:100]}"') from error

@@ -76,7 +76,7 @@ async def _request(url: str, headers: Sequence[Header], connect: Connect) -> Res
         given = {name.lower() for name, _ in headers}
         host = [] if "host" in given else [("Host", parts.netloc)]
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        response = await exchange(connection, target, (*host, *headers))
+        response = await exchange(connection, target, (*host, *headers, ("Connection", "close")))
     except BaseException:
         connection.abort()
         raise

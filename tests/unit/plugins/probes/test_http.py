@@ -109,6 +109,14 @@ def test_a_header_cannot_break_out_of_its_line(header: tuple[str, str]) -> None:
         request_headers([header])
 
 
+async def test_header_name_that_is_not_a_token_fails_the_probe() -> None:
+    outcome, server = await probe(answer(200), **{"X(1)": "a"})
+
+    assert outcome.verdict is Verdict.FAILURE
+    assert "invalid request" in outcome.output
+    assert not server.sent
+
+
 async def test_https_is_spoken_without_checking_the_certificate() -> None:
     _, server = await probe(answer(200), url="https://10.0.0.1:8443/")
 
