@@ -75,6 +75,18 @@ def test_update_of_ephemeral_containers_changes_nothing_else() -> None:
     assert [item["name"] for item in added] == ["debug"]
 
 
+def test_pod_stored_by_an_earlier_release_can_be_updated() -> None:
+    new = pod(serviceAccountName="default")
+    old = copy.deepcopy(new)
+    del old["spec"]["enableServiceLinks"], old["spec"]["containers"][0]["resources"]
+    old["spec"] |= {"hostIPC": False, "restartPolicy": ""}
+
+    assert STRATEGY.validate_update(new, old, "") == []
+    assert [
+        cause.field for cause in STRATEGY.validate_update({**new, "spec": {**new["spec"], "hostPID": True}}, old, "")
+    ] == ["spec"]
+
+
 def test_name_that_is_no_label_is_warned_about() -> None:
     made = pod(metadata={"name": "a.b"})
 
