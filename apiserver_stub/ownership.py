@@ -146,7 +146,10 @@ def applied(
     if conflicts and not force:
         raise _conflict(conflicts)
     rest = _taken_away(kind, others, changed, removed)
-    return merged, _with_own(rest, own, replace(who, fields=wanted))
+    new = replace(who, fields=wanted)
+    if not changed and not removed:  # The time is that of the last change of the object, as upstream.
+        new = replace(new, time=own.time if own is not None else "")
+    return merged, _with_own(rest, own, new)
 
 
 def write(entries: Sequence[Entry]) -> list[Object]:

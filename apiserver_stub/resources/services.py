@@ -134,9 +134,14 @@ def resources(options: Options) -> list[Resource]:
 
 
 def _external(service: Object) -> str:
-    if dig(service, ("spec", "type")) == "ExternalName":
+    kind, addresses = dig(service, ("spec", "type")), list(dig(service, ("spec", "externalIPs")) or ())
+    if kind == "ExternalName":
         return str(dig(service, ("spec", "externalName")) or "<none>")
-    return ",".join(dig(service, ("spec", "externalIPs")) or ()) or "<none>"
+    if kind == "LoadBalancer":
+        points = dig(service, ("status", "loadBalancer", "ingress")) or ()
+        assigned = [point.get("ip") or point.get("hostname") or "" for point in points]
+        return ",".join([*filter(None, assigned), *addresses]) or "<pending>"
+    return ",".join(addresses) or "<none>"
 
 
 def _ports(service: Object) -> str:

@@ -94,6 +94,16 @@ def test_a_change_moves_the_field_to_who_made_it() -> None:
     assert "f:image" not in fields(entries, "one")["f:spec"]["f:containers"]['k:{"name":"c"}']
 
 
+def test_apply_without_effect_by_a_new_manager_has_no_time() -> None:
+    live = pod(a="1")
+    entries = [ownership.before_first_apply(POD, live)]
+
+    _, found = applied(live, pod(a="1"), entries, "new")
+    (mine,) = [entry for entry in found if entry.manager == "new"]
+
+    assert mine.time == ""
+
+
 def test_nothing_changed_is_nothing_owned() -> None:
     old = pod({"name": "c"})
     before = ownership.updated(POD, POD.blank, old, [], who("one"))
