@@ -57,6 +57,7 @@ _WITH_STATUS = frozenset(
         "pods",
         "resourcequotas",
         "services",
+        "validatingadmissionpolicies",
         "volumeattachments",
     )
 )
