@@ -1,0 +1,48 @@
+"""Tests that the bundled API server answers recorded requests as kube-apiserver 1.29 did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodeagent.testing.apiserver import started_apiserver
+from tests.differential.cases import recordings
+from tests.differential.compare import Accepted, accepted
+from tests.differential.replay import OPTIONS, replay
+from tests.differential.runner import Target
+
+_SHOWN = 10
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[Target]:
+    with started_apiserver(*OPTIONS) as server:
+        yield Target(server.url, str(server.ca_file), server.token)
+
+
+@pytest.fixture(scope="module")
+def used() -> set[Accepted]:
+    """Accepted differences that occurred in the tests so far."""
+    return set()
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("path", recordings(), ids=lambda path: path.stem)
+async def test_recorded_requests_get_upstream_answers(target: Target, used: set[Accepted], path: Path) -> None:
+    (result,) = await replay(target, [path])
+
+    used.update(result.rules)
+    shown = [f"{item.case.to_json()}: {', '.join(item.found)}" for item in result.unexplained[:_SHOWN]]
+    assert not shown, f"{len(result.unexplained)} of {result.count} cases differ:\n" + "\n".join(shown)
+
+
+def test_every_accepted_difference_still_occurs(used: set[Accepted], request: pytest.FixtureRequest) -> None:
+    replayed = sum(
+        item.nodeid.startswith(f"{request.node.parent.nodeid}::test_recorded") for item in request.session.items
+    )
+    if replayed < len(recordings()):
+        return  # Only some of the recordings were replayed.
+
+    assert [rule for rule in accepted() if rule not in used] == []
