@@ -147,7 +147,7 @@ async def test_tasks_threads_and_memory_have_profiles(node):
     _, threads, _ = await node.ask("/debug/pprof/threadcreate?debug=1", tls=node.pki.client("admin"))
     _, types, _ = await node.ask("/debug/pprof/heap?debug=1", tls=node.pki.client("admin"))
 
-    assert "secured port" in text
+    assert "secure port" in text
     assert "Listener.run" in text
     assert "MainThread" in threads
     assert "builtins.dict" in types
