@@ -189,10 +189,11 @@ def _map_check(shape: Shape, complete: bool) -> Check:
     is_rounded = item.form is Form.QUANTITY and not shape.exact
     check_item = _resource_quantity if is_rounded else _check_of(item, complete)
     zero = _ZEROS.get(item.form)
+    go_type = "v1.ResourceList" if item.form is Form.QUANTITY else f"map[string]{item.form.value}"
 
     def run(value: Any, path: str, found: Findings) -> Any:
         if value.__class__ is not dict:
-            raise _Inner(value, f"map[string]{item.form.value}")
+            raise _Inner(value, go_type)
         found.members += len(value)
         for name, content in value.items():
             if content is None and (zero is not None or item.form is Form.LIST):

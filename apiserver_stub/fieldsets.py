@@ -1,43 +1,28 @@
-"""Sets of fields as ``metadata.managedFields`` writes them, and how objects differ in terms of such sets. Pure.
+"""Sets of fields as ``metadata.managedFields`` writes them. No I/O.
 
-A set is a tree of path elements: ``f:name`` for members, ``k:{...}`` for items told apart by keys, ``v:...`` for items
-of a set of scalars; ``.`` in a node says that the place itself belongs to the set. The wire form writes a node that
-holds nothing but itself as ``{}``.
+A set is a tree of path elements: ``f:name`` for fields and map entries, ``k:{...}`` for list items with keys, ``v:...``
+for items of a set of scalars; ``.`` in a node makes the field itself part of the set. No node is empty. The wire form
+writes a node that holds only itself as ``{}``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
+from apiserver_stub.go_format import escape_json
 from apiserver_stub.objects import Object
-from apiserver_stub.schema import KEY_DEFAULTS, Form, Shape
+from apiserver_stub.schema import Form, Shape
 
 FieldSet = dict[str, "FieldSet"]
 
 SELF = "."
-_ELEMENTS = frozenset(["f:", "k:", "v:", "i:"])
 LEAF: FieldSet = {SELF: {}}
-"""A place without anything below; shared, so never changed."""
-_UNOWNED = frozenset(
-    [
-        "creationTimestamp",
-        "generation",
-        "managedFields",
-        "name",
-        "namespace",
-        "resourceVersion",
-        "selfLink",
-        "uid",
-    ]
-)
+"""A field without fields in it; shared, so never changed."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
-
-
-class Unmergeable(ValueError):
-    """An item of a list that merges cannot be told apart from the others."""
 
 
 # The wire
@@ -51,33 +36,44 @@ def decode(wire: Any) -> FieldSet:
     if not isinstance(wire, dict):
         raise ValueError("a set of fields is an object")  # noqa: TRY004 - the caller handles one kind of error
     found: FieldSet = {}
-    for element, below in wire.items():
-        if element == SELF:
+    for text, below in wire.items():
+        if text == SELF:
             found[SELF] = {}
-        elif element[:2] in _ELEMENTS:
-            if element[0] != "f":
-                _check_item(element)
-            found[element] = decode(below) if below else LEAF
-        else:
-            raise ValueError(f"{element} is no path element")
+        elif (element := _element(text)) and (fields := decode(below) if below else LEAF):
+            found[element] = fields
     return found
 
 
-def _check_item(element: str) -> None:
+@lru_cache(maxsize=4096)
+def _element(text: str) -> str:
+    """Return a path element as this package writes it, empty for one of an unknown type.
+
+    :raises ValueError: it is none.
+    """
+    if text[1:2] != ":":
+        raise ValueError(f"invalid path element {text}")
+    if text[0] not in "kvi":
+        return text if text[0] == "f" else ""
     try:
-        value = msgspec.json.decode(element[2:])
+        value = msgspec.json.decode(text[2:])
     except msgspec.DecodeError as error:
-        raise ValueError(f"{element} is no path element") from error
-    if (element[0] == "k") is not isinstance(value, dict):
-        raise ValueError(f"{element} is no path element")
+        raise ValueError(f"invalid path element {text}") from error
+    if (text[0] == "k") is not isinstance(value, dict) or (text[0] == "i") > isinstance(value, int):
+        raise ValueError(f"invalid path element {text}")
+    return text[:2] + _encode(value).decode()
 
 
 def encode(fields: FieldSet) -> Object:
     """Return *fields* as the wire has them, sorted."""
     return {
-        element: {} if element == SELF or (len(below) == 1 and SELF in below) else encode(below)
+        _wire_form(element): {} if element == SELF or (len(below) == 1 and SELF in below) else encode(below)
         for element, below in sorted(fields.items())
     }
+
+
+@lru_cache(maxsize=4096)
+def _wire_form(element: str) -> str:
+    return escape_json(element) if element[0] in "kv" else element
 
 
 # Sets
@@ -111,6 +107,20 @@ def difference(one: FieldSet, other: FieldSet) -> FieldSet:
     return found
 
 
+def recursive_difference(one: FieldSet, other: FieldSet) -> FieldSet:
+    """Return the fields of *one* without those of *other* and all fields in those."""
+    if not other:
+        return one
+    left: FieldSet = {}
+    for element, below in one.items():
+        excluded = other.get(element)
+        if not excluded:
+            left[element] = below
+        elif SELF not in excluded and (rest := recursive_difference(below, excluded)):
+            left[element] = rest
+    return left
+
+
 def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
     """Return what is in both."""
     found: FieldSet = {}
@@ -124,13 +134,47 @@ def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
     return found
 
 
-def paths(fields: FieldSet, path: str = "") -> Iterator[str]:
-    """Yield every place in *fields* as messages write it: ``.spec.containers[name="c"].image``."""
-    for element, below in sorted(fields.items()):
+def with_struct_fields(fields: FieldSet, shape: Shape) -> FieldSet:
+    """Return *fields* with the fields of structs that hold them; entries of maps and list items are not added."""
+    whole: FieldSet = {}
+    for element, below in fields.items():
         if element == SELF:
-            yield path
-        else:
-            yield from paths(below, path + shown_element(element))
+            whole[element] = below
+            continue
+        content = shape.child(element[2:]) if element[0] == "f" else shape.item
+        whole[element] = with_struct_fields(below, content) if content is not None else below
+        if element[0] == "f" and shape.form is Form.OBJECT and element[2:] in shape.members:
+            whole[element] = {SELF: {}, **whole[element]}
+    return whole
+
+
+def paths(fields: FieldSet, path: str = "") -> Iterator[str]:
+    """Yield the path of every field in *fields* as messages write it: ``.spec.containers[name="c"].image``.
+
+    Those of one parent come before those in them.
+    """
+    elements = [(path + shown_element(name), fields[name]) for name in sorted(fields, key=_order) if name != SELF]
+    for place, below in elements:
+        if SELF in below:
+            yield place
+    for place, below in elements:
+        if len(below) > 1 or SELF not in below:
+            yield from paths(below, place)
+
+
+@lru_cache(maxsize=4096)
+def _order(element: str) -> tuple[Any, ...]:
+    """Return the sort key of a path element: fields first, then list items by key or value."""
+    kind, text = element[:1], element[2:]
+    if kind == "k":
+        return kind, sorted((name, _value_order(value)) for name, value in msgspec.json.decode(text).items())
+    return (kind, _value_order(msgspec.json.decode(text))) if kind in "vi" else (kind, text)
+
+
+def _value_order(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return 0, value
+    return (1, value) if isinstance(value, str) else (2, _encode(value))
 
 
 def shown_element(element: str) -> str:
@@ -142,246 +186,3 @@ def shown_element(element: str) -> str:
         pairs = sorted(msgspec.json.decode(text).items())
         return "[" + ",".join(f"{name}={_encode(value).decode()}" for name, value in pairs) + "]"
     return f"[={text}]" if kind == "v" else f"[{text}]"
-
-
-# Objects
-
-
-def owned(obj: Object, shape: Shape) -> FieldSet:
-    """Return the fields that applying *obj* takes: its leaves, and the items of lists that merge.
-
-    :raises Unmergeable: an item lacks its key or comes twice.
-    """
-    return _owned_members(_claimable(obj), shape)
-
-
-def added(obj: Object, old: Object, shape: Shape) -> tuple[FieldSet, FieldSet]:
-    """Return the fields of *obj* that *old* lacks or has otherwise, and those of *old* that *obj* lacks."""
-    return _compare_members(_claimable(old), _claimable(obj), shape)
-
-
-def _claimable(obj: Object) -> Object:
-    """Return *obj* without what nobody can own."""
-    metadata = {name: value for name, value in (obj.get("metadata") or {}).items() if name not in _UNOWNED}
-    rest = {name: value for name, value in obj.items() if name not in ("kind", "apiVersion")}
-    rest["metadata"] = metadata
-    return rest
-
-
-def _owned_members(obj: Object, shape: Shape) -> FieldSet:
-    found: FieldSet = {}
-    is_map = shape.form is not Form.OBJECT
-    for name, value in obj.items():
-        member = shape.child(name)
-        if value is None or value == {} or _is_leaf(member, value):
-            if not (name == "metadata" and value == {}):
-                found["f:" + name] = LEAF
-            continue
-        below = _owned_members(value, member) if isinstance(value, dict) else _owned_items(value, member)
-        if is_map:
-            below = {**below, SELF: {}}
-        if below:
-            found["f:" + name] = below
-    return found
-
-
-def _owned_items(items: list[Any], shape: Shape) -> FieldSet:
-    found: FieldSet = {}
-    item_shape = shape.item
-    for element, item in by_element(items, shape).items():
-        if shape.is_set or item_shape is None or not isinstance(item, dict):
-            found[element] = LEAF
-        else:
-            found[element] = {SELF: {}, **({} if item_shape.leaf else _owned_members(item, item_shape))}
-    return found
-
-
-def _compare_members(old: Object, new: Object, shape: Shape) -> tuple[FieldSet, FieldSet]:
-    changed: FieldSet = {}
-    removed: FieldSet = {}
-    for name, value in new.items():
-        if name not in old:
-            changed["f:" + name] = _everything(value, shape.child(name))
-        elif old[name] != value:
-            more, less = _compare(old[name], value, shape.child(name))
-            if more:
-                changed["f:" + name] = more
-            if less:
-                removed["f:" + name] = less
-    for name in old.keys() - new.keys():
-        removed["f:" + name] = _everything(old[name], shape.child(name))
-    return changed, removed
-
-
-def _compare(old: Any, new: Any, shape: Shape) -> tuple[FieldSet, FieldSet]:
-    if old is None and not _is_leaf(shape, new):
-        return {element: below for element, below in _everything(new, shape).items() if element != SELF}, {}
-    if _is_leaf(shape, new) or _is_leaf(shape, old) or type(old) is not type(new):
-        return LEAF, {}
-    if isinstance(new, dict):
-        return _compare_members(old, new, shape)
-    changed: FieldSet = {}
-    removed: FieldSet = {}
-    try:
-        before, after = by_element(old, shape), by_element(new, shape)
-    except Unmergeable:
-        return LEAF, {}
-    item_shape = shape.item or shape
-    for element, item in after.items():
-        if element not in before:
-            changed[element] = _everything(item, item_shape)
-        elif before[element] != item:
-            more, less = _compare(before[element], item, item_shape)
-            if more:
-                changed[element] = more
-            if less:
-                removed[element] = less
-    for element in before.keys() - after.keys():
-        removed[element] = _everything(before[element], item_shape)
-    return changed, removed
-
-
-def _everything(value: Any, shape: Shape) -> FieldSet:
-    """Return *value* and all that is in it."""
-    if not value or _is_leaf(shape, value):
-        return LEAF
-    found: FieldSet = {SELF: {}}
-    if isinstance(value, dict):
-        for name, content in value.items():
-            found["f:" + name] = _everything(content, shape.child(name))
-        return found
-    try:
-        items = by_element(value, shape)
-    except Unmergeable:
-        return LEAF
-    for element, item in items.items():
-        found[element] = _everything(item, shape.item or shape)
-    return found
-
-
-def _is_leaf(shape: Shape, value: Any) -> bool:
-    if shape.form is Form.ANY:
-        return not isinstance(value, dict)
-    return shape.leaf or not isinstance(value, dict | list)
-
-
-def by_element(items: list[Any], shape: Shape, *, keeps_repeats: bool = False) -> dict[str, Any]:
-    """Return the *items* of a list that merges by their path elements, in order.
-
-    :param keeps_repeats: return an item that comes twice once, as ``None``; no configuration merges with it.
-    :raises Unmergeable: an item lacks its key or comes twice.
-    """
-    found: dict[str, Any] = {}
-    for index, item in enumerate(items):
-        element = _element_of(item, index, shape)
-        if element in found:
-            if not keeps_repeats:
-                raise Unmergeable(f"duplicate entries for key {shown_element(element)}")
-            found[element] = None
-        else:
-            found[element] = item
-    return found
-
-
-def _element_of(item: Any, index: int, shape: Shape) -> str:
-    if shape.is_set:
-        if item is None:
-            raise Unmergeable(f"element {index}: associative list without keys has an element that's an explicit null")
-        return "v:" + _encode(item).decode()
-    if not isinstance(item, dict):
-        what = "a null element" if item is None else "non-map elements"
-        raise Unmergeable(f"element {index}: associative list with keys may not have {what}")
-    defaults = shape.item.always if shape.item is not None else {}
-    key = {}
-    for name in shape.keys:
-        if name in item:
-            key[name] = item[name]
-        elif (default := defaults.get(name, KEY_DEFAULTS.get(name))) is not None:
-            key[name] = default
-        else:
-            raise Unmergeable(
-                f"element {index}: associative list with keys has an element that omits key field "
-                f'"{name}" (and doesn\'t have default value)'
-            )
-    return "k:" + _encode(key).decode()
-
-
-# Merging
-
-
-def merge(live: Any, config: Any, shape: Shape) -> Any:
-    """Return *live* with the values of *config*; null replaces only what has one owner."""
-    if live is None or _is_leaf(shape, live if config is None else config):
-        return config
-    if config is None:
-        return live or config
-    if type(live) is not type(config):
-        return config
-    if isinstance(config, dict):
-        whole = dict(live)
-        for name, value in config.items():
-            whole[name] = merge(live[name], value, shape.child(name)) if name in live else value
-        return whole
-    return _merge_lists(live, config, shape)
-
-
-def _merge_lists(live: list[Any], config: list[Any], shape: Shape) -> list[Any]:
-    """Return the items of both: those of *config* in its order, those of only *live* as early as their own allows."""
-    before, after = by_element(live, shape, keeps_repeats=True), by_element(config, shape)
-    lefts, rights = [_element_of(item, index, shape) for index, item in enumerate(live)], list(after)
-    item_shape = shape.item or shape
-    shared = [element for element in reversed(rights) if element in before]
-    merged: set[str] = set()
-    result: list[Any] = []
-    left = right = 0
-    while left < len(lefts) or right < len(rights):
-        if left < len(lefts):
-            element = lefts[left]
-            if element not in after:
-                result.append(live[left])
-                left += 1
-                continue
-            is_next = right < len(rights) and element == rights[right]
-            if not is_next and right < len(rights) and shared and shared[-1] != element:
-                left += 1  # Another shared item comes first.
-                continue
-            if is_next or element in merged:
-                left += 1
-        if right < len(rights):
-            element = rights[right]
-            merged.add(element)
-            result.append(merge(before.get(element), after[element], item_shape))
-            right += 1
-            if shared and shared[-1] == element:
-                shared.pop()
-    return result
-
-
-def remove(obj: Any, fields: FieldSet, kept: FieldSet, shape: Shape) -> Any:
-    """Return *obj* without the places in *fields*, except those above something in *kept*; emptied ones go too."""
-    if isinstance(obj, dict):
-        left: Object = {}
-        for name, value in obj.items():
-            element = "f:" + name
-            if element not in fields:
-                left[name] = value
-                continue
-            below, stays = fields[element], kept.get(element, {})
-            if SELF in below and not stays:
-                continue
-            content = remove(value, below, stays, shape.child(name)) if isinstance(value, dict | list) else value
-            if content or not isinstance(value, dict | list) or not value or SELF in stays:
-                left[name] = content
-        return left
-    if not isinstance(obj, list):
-        return obj
-    items = []
-    for element, item in by_element(obj, shape).items():
-        if element not in fields:
-            items.append(item)
-            continue
-        below, stays = fields[element], kept.get(element, {})
-        if SELF in below and not stays:
-            continue
-        items.append(remove(item, below, stays, shape.item or shape))
-    return items

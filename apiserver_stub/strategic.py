@@ -11,6 +11,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+from apiserver_stub.go_format import go_value
 from apiserver_stub.objects import Object
 from apiserver_stub.schema import UNKNOWN, Form, Shape
 from apiserver_stub.status import ApiError, bad_request, unprocessable
@@ -41,15 +42,6 @@ def apply_strategic_patch(document: Object, patch: Any, shape: Shape) -> Object:
             "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
         )
     return _merge_object(copy.deepcopy(document), copy.deepcopy(patch), shape)
-
-
-def go_value(value: Any) -> str:
-    """Return *value* as Go prints it in messages: ``map[a:1 b:[x y]]``."""
-    if isinstance(value, dict):
-        return f"map[{' '.join(f'{name}:{go_value(content)}' for name, content in sorted(value.items()))}]"
-    if isinstance(value, list):
-        return f"[{' '.join(map(go_value, value))}]"
-    return "<nil>" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 # Objects

@@ -122,7 +122,7 @@ class EventStrategy(Strategy):
 
 def resources(options: Options) -> list[Resource]:
     def declare(group: str, strategy: Strategy, fields: dict[str, tuple[str, ...]], view: Any) -> Resource:
-        names = _CORE_FROM_NEW if group else _NEW_FROM_CORE
+        renamed = {"v1": _CORE_FROM_NEW} if group else {f"{GROUP}/v1": _NEW_FROM_CORE}
         return Resource(
             group,
             "v1",
@@ -135,7 +135,7 @@ def resources(options: Options) -> list[Resource]:
             other_places={} if group else {"source": ("reportingComponent",)},
             storage=_STORAGE,
             convert=view,
-            member_names=names,
+            renamed_fields=renamed,
             create_on_update=True,
             metadata_rules=_NEW_RULES if group else _CORE_RULES,
             name_problems=subdomain_problems if group else path_problems,

@@ -192,8 +192,8 @@ class Resource:
     """Collection in the store; ``group/plural`` unless several resources show the same objects."""
     convert: Callable[[Object], Object] | None = None
     """Turns an object stored in another version into this one; ``None`` where there is one version."""
-    member_names: Mapping[str, str] = field(default_factory=dict)
-    """Members of the other version of the same objects → members of this one, for the owners of fields."""
+    renamed_fields: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Other API versions of the same objects: their fields → those of this version."""
     storage_key: str = ""
     """Last part of the reference's key, where it is not the plural."""
     hashed_version: str = ""

@@ -8,13 +8,14 @@ import msgspec
 
 from apiserver_stub import objects, schema
 from apiserver_stub.checking import Misfit, count_members, repeated, type_name
+from apiserver_stub.go_format import go_value
 from apiserver_stub.media import APPLY_PATCH
 from apiserver_stub.objects import Object
 from apiserver_stub.patch import apply_json_patch, apply_merge_patch
 from apiserver_stub.reply import Reply
 from apiserver_stub.status import ApiError, bad_request, invalid_value, not_found
 from apiserver_stub.store import Outcome, Record
-from apiserver_stub.strategic import apply_strategic_patch, go_value
+from apiserver_stub.strategic import apply_strategic_patch
 from apiserver_stub.verbs.apply import apply
 from apiserver_stub.verbs.planned import write
 from apiserver_stub.verbs.writing import (

@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING, Any
 from apiserver_stub import media, objects, schema
 from apiserver_stub.admission import Call
 from apiserver_stub.checking import Findings, Misfit, check, repeated, type_name
+from apiserver_stub.managed_fields import same_but_times
 from apiserver_stub.objects import Object
 from apiserver_stub.resources.registry import any_name_problems
 from apiserver_stub.status import ApiError, Cause, bad_request, conflict, invalid, modified
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.validation.metadata import validate_field_manager, validate_metadata, validate_metadata_update
 from apiserver_stub.validation.names import path_problems
+from apiserver_stub.verbs.field_manager import put, track_create, track_update
 from apiserver_stub.verbs.reserving import reserve
 from apiserver_stub.verbs.revisions import version_of
-from apiserver_stub.verbs.tracking import put, track_create, track_update
 from nodeagent.base import identity, yamlsafe
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
-    from apiserver_stub.ownership import Entry
+    from apiserver_stub.managed_fields import ManagedFieldsEntry
     from apiserver_stub.request import Request
     from apiserver_stub.resources.registry import Resource, Strategy
 
@@ -147,7 +148,11 @@ def settle_namespace(request: Request, resource: Resource, metadata: Object) -> 
 
 
 async def prepare_new(
-    server: ApiServer, request: Request, resource: Resource, obj: Object, entries: list[Entry] | None = None
+    server: ApiServer,
+    request: Request,
+    resource: Resource,
+    obj: Object,
+    entries: list[ManagedFieldsEntry] | None = None,
 ) -> Object:
     """Make *obj*, fresh from a client, a complete new object; *entries* say who owns its fields where that is known.
 
@@ -250,7 +255,7 @@ async def plan_update(
     current: Record,
     *,
     patched: bool = False,
-    entries: list[Entry] | None = None,
+    entries: list[ManagedFieldsEntry] | None = None,
 ) -> Outcome:
     """Return the write that replaces *current* by *new*, after the rules of the kind.
 
@@ -313,6 +318,7 @@ async def plan_update(
     strategy.canonicalize(new)
     await server.admission.validate(call)
     new["metadata"]["resourceVersion"] = before["resourceVersion"]
+    _restore_times(new, old)
     if request.dry_run:
         raise DryRun(new)
     if new == old:
@@ -321,6 +327,16 @@ async def plan_update(
     if finished(strategy, new, old):
         return Remove(data)
     return Put(data, server.ttl_of(resource))
+
+
+def _restore_times(new: Object, old: Object) -> None:
+    """Give *new* the managed fields of *old* if nothing but their times differs, so that nothing is written."""
+    metadata, before = new["metadata"], old["metadata"]
+    entries, entries_before = metadata.get("managedFields"), before.get("managedFields")
+    if entries == entries_before or not same_but_times(entries, entries_before):
+        return
+    if {**new, "metadata": {**metadata, "managedFields": entries_before}} == old:
+        metadata["managedFields"] = entries_before
 
 
 def _restore_system_fields(metadata: Object, before: Object) -> None:

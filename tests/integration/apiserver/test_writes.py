@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from typing import Any
 
 import pytest
@@ -178,3 +180,90 @@ def test_empty_managed_fields_forget_all_owners(api: Api, namespace: str, reset:
     changed = api.ok("PATCH", f"{path}/c", {"metadata": {"managedFields": reset}}, content_type=MERGE)
 
     assert "managedFields" not in changed["metadata"]
+
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def test_kubectl_migrates_from_client_side_apply_and_back(api: Api, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    config = config_map("c", kept="1", changed="2")
+    client_side = {**config, "metadata": {"name": "c", "annotations": {LAST_APPLIED: json.dumps(config)}}}
+    api.ok("POST", f"{path}?fieldManager=kubectl-client-side-apply", client_side)
+
+    code, _ = api.call("PATCH", f"{path}/c?fieldManager=m", config_map("c", changed="3"), content_type=APPLY)
+    assert code == 409
+    applied = api.ok("PATCH", f"{path}/c?fieldManager=kubectl", config_map("c", changed="3"), content_type=APPLY)
+
+    assert applied["data"] == {"kept": "1", "changed": "3"}
+    assert applied["metadata"]["annotations"][LAST_APPLIED] == (
+        '{"apiVersion":"v1","data":{"changed":"3"},"kind":"ConfigMap","metadata":{"name":"c"}}\n'
+    )
+
+
+def test_apply_without_change_has_no_time(api: Api, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    api.ok("PATCH", f"{path}/c?fieldManager=one", config_map("c", k="1"), content_type=APPLY)
+
+    applied = api.ok("PATCH", f"{path}/c?fieldManager=two", config_map("c", k="1"), content_type=APPLY)
+
+    assert [(entry["manager"], "time" in entry) for entry in applied["metadata"]["managedFields"]] == [
+        ("two", False),
+        ("one", True),
+    ]
+
+
+def test_repeated_apply_of_an_uncanonical_value_writes_nothing(api: Api, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/limitranges/l?fieldManager=m"
+    spec = {"limits": [{"type": "Container", "max": {"cpu": "1000m"}}]}
+    limits = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": spec}
+    first = api.ok("PATCH", path, limits, content_type=APPLY)
+    time.sleep(1.1)  # Times of managers have seconds.
+
+    second = api.ok("PATCH", path, limits, content_type=APPLY)
+
+    assert second == first
+    assert second["spec"]["limits"][0]["max"] == {"cpu": "1"}
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        (
+            "[]",
+            400,
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go "
+            "value of type map[string]interface {}",
+        ),
+        ("", 400, "invalid object type: /, Kind="),
+        ("kind: Secret\napiVersion: v1", 400, "invalid object type: /v1, Kind=Secret"),
+        (
+            "kind: ConfigMap\napiVersion: v1\nmetadata: {managedFields: []}\nx: 1",
+            400,
+            "metadata.managedFields must be nil",
+        ),
+        (
+            "kind: ConfigMap\napiVersion: v1\nmetadata: {name: z}\nx: 1",
+            500,
+            "failed to create typed patch object (/z; /v1, Kind=ConfigMap): .x: field not declared in schema",
+        ),
+        (
+            "kind: ConfigMap\napiVersion: v1\nbinaryData: {a: '*'}",
+            500,
+            "failed to convert new object (/; /v1, Kind=ConfigMap) to proper version: unable to convert unstructured "
+            "object to /v1, Kind=ConfigMap: error decoding from json: illegal base64 data at input byte 0",
+        ),
+        (
+            "kind: ConfigMap\napiVersion: v1\ndata:\n  a: b\n  a: c",
+            400,
+            "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n"
+            '  line 5: key "a" already set in map',
+        ),
+    ],
+)
+def test_invalid_configuration_is_rejected(api: Api, namespace: str, body: str, code: int, message: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/configmaps/c?fieldManager=m&fieldValidation=Strict"
+
+    status, found = api.call("PATCH", path, body.encode(), content_type=APPLY)
+
+    assert (status, found["message"]) == (code, message)

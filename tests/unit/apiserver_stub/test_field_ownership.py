@@ -1,48 +1,51 @@
-"""Fields have owners: what writes take, what applying takes and leaves, who is in whose way."""
+"""Tests for the ownership of fields after updates and applied configurations."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apiserver_stub import fieldsets, ownership, schema
-from apiserver_stub.ownership import APPLY, UPDATE, Entry, Kind
-from apiserver_stub.status import ApiError
+from apiserver_stub import field_ownership, fieldsets, managed_fields, schema
+from apiserver_stub.field_ownership import Conflicts, Kind
+from apiserver_stub.managed_fields import APPLY, UPDATE, ManagedFieldsEntry
 
 
 def kind(version: str, name: str, **changes: Any) -> Kind:
     shape = schema.of(version, name)
     assert shape is not None
     blank: dict[str, Any] = {"metadata": {}, "spec": {"containers": None}, "status": {}}
-    return Kind(shape, version, **{"member_names": {}, "blank": blank, **changes})
+    return Kind(shape, version, **{"renamed": {}, "blank": blank, "reset": {}, **changes})
 
 
-POD = kind("v1", "Pod", ignored=(("status",),))
+POD = kind("v1", "Pod", reset={"f:status": fieldsets.LEAF})
 
 
-def who(name: str, operation: str = UPDATE, time: str = "2026-11-21T00:00:00Z", version: str = "v1") -> Entry:
-    return Entry(name, operation, version, "", time, {})
+def who(
+    name: str, operation: str = UPDATE, time: str = "2026-11-21T00:00:00Z", version: str = "v1"
+) -> ManagedFieldsEntry:
+    return ManagedFieldsEntry(name, operation, version, "", time, {})
 
 
 def test_fields_of_a_granular_reference_have_owners() -> None:
     volume = kind("v1", "PersistentVolume", blank={"metadata": {}, "spec": {}, "status": {}})
     config = {"metadata": {"name": "v"}, "spec": {"claimRef": {"name": "a"}}}
 
-    _, (entry,) = ownership.applied(volume, volume.blank, config, [], who("a", APPLY), force=False)
+    _, (entry,) = field_ownership.applied(volume, volume.blank, config, [], who("a", APPLY), force=False)
 
     assert list(fieldsets.paths(entry.fields)) == [".spec.claimRef.name"]
 
 
 def test_reset_fields_are_neither_owned_nor_in_conflict() -> None:
-    reset = kind("v1", "Pod", ignored=(("status",), ("spec", "nodeName")))
+    reset = kind("v1", "Pod", reset={"f:status": fieldsets.LEAF, "f:spec": {"f:nodeName": fieldsets.LEAF}})
     live = {**pod(), "spec": {"nodeName": "a", "hostname": "h"}, "status": {"phase": "Running"}}
     config = {**pod(), "spec": {"nodeName": "b", "subdomain": "s"}, "status": {"phase": "Failed"}}
-    entries = [ownership.before_first_apply(reset, live)]
+    entries = [field_ownership.before_first_apply(reset, live)]
 
-    _, found = ownership.applied(reset, live, config, entries, who("a", APPLY), force=False)
+    _, found = field_ownership.applied(reset, live, config, entries, who("a", APPLY), force=False)
 
     assert found[-1].fields == {"f:spec": {"f:subdomain": fieldsets.LEAF}}
 
@@ -53,12 +56,12 @@ def pod(*containers: dict[str, Any], **labels: str) -> dict[str, Any]:
 
 
 def applied(
-    live: dict[str, Any], config: dict[str, Any], entries: list[Entry], name: str, *, force: bool = False
-) -> tuple[dict[str, Any], list[Entry]]:
-    return ownership.applied(POD, live, config, entries, who(name, APPLY), force=force)
+    live: dict[str, Any], config: dict[str, Any], entries: list[ManagedFieldsEntry], name: str, *, force: bool = False
+) -> tuple[dict[str, Any], list[ManagedFieldsEntry]]:
+    return field_ownership.applied(POD, live, config, entries, who(name, APPLY), force=force)
 
 
-def fields(entries: list[Entry], name: str) -> Any:
+def fields(entries: list[ManagedFieldsEntry], name: str) -> Any:
     return fieldsets.encode(next(entry.fields for entry in entries if entry.manager == name))
 
 
@@ -66,7 +69,7 @@ def test_a_creator_owns_what_it_set() -> None:
     new = pod({"name": "c", "image": "i", "ports": [{"containerPort": 80}]}, app="web")
     new["status"] = {"phase": "Pending"}
 
-    entries = ownership.updated(POD, POD.blank, new, [], who("creator"))
+    entries = field_ownership.updated(POD, POD.blank, new, [], who("creator"))
 
     assert fields(entries, "creator") == {
         "f:metadata": {"f:labels": {".": {}, "f:app": {}}},
@@ -85,9 +88,9 @@ def test_a_creator_owns_what_it_set() -> None:
 
 def test_a_change_moves_the_field_to_who_made_it() -> None:
     old, new = pod({"name": "c", "image": "1"}, a="1", b="1"), pod({"name": "c", "image": "2"}, a="1")
-    before = ownership.updated(POD, POD.blank, old, [], who("one"))
+    before = field_ownership.updated(POD, POD.blank, old, [], who("one"))
 
-    entries = ownership.updated(POD, old, new, before, who("two", time="2026-11-21T00:00:09Z"))
+    entries = field_ownership.updated(POD, old, new, before, who("two", time="2026-11-21T00:00:09Z"))
 
     assert fields(entries, "two") == {"f:spec": {"f:containers": {'k:{"name":"c"}': {"f:image": {}}}}}
     assert fields(entries, "one")["f:metadata"] == {"f:labels": {".": {}, "f:a": {}}}
@@ -96,7 +99,7 @@ def test_a_change_moves_the_field_to_who_made_it() -> None:
 
 def test_apply_without_effect_by_a_new_manager_has_no_time() -> None:
     live = pod(a="1")
-    entries = [ownership.before_first_apply(POD, live)]
+    entries = [field_ownership.before_first_apply(POD, live)]
 
     _, found = applied(live, pod(a="1"), entries, "new")
     (mine,) = [entry for entry in found if entry.manager == "new"]
@@ -106,15 +109,15 @@ def test_apply_without_effect_by_a_new_manager_has_no_time() -> None:
 
 def test_nothing_changed_is_nothing_owned() -> None:
     old = pod({"name": "c"})
-    before = ownership.updated(POD, POD.blank, old, [], who("one"))
+    before = field_ownership.updated(POD, POD.blank, old, [], who("one"))
 
-    assert ownership.updated(POD, old, old, before, who("two")) == before
+    assert field_ownership.updated(POD, old, old, before, who("two")) == before
 
 
 def test_managers_without_fields_are_dropped_when_nothing_changes() -> None:
     old = pod({"name": "c"})
 
-    assert ownership.updated(POD, old, old, [who("one")], who("two")) == []
+    assert field_ownership.updated(POD, old, old, [who("one")], who("two")) == []
 
 
 def test_applying_again_without_a_field_removes_it() -> None:
@@ -140,11 +143,13 @@ def test_another_owner_is_in_the_way_until_forced() -> None:
     live, entries = applied(POD.blank, pod({"name": "c", "image": "1"}), [], "x")
     mine = pod({"name": "c", "image": "2"})
 
-    with pytest.raises(ApiError) as raised:
+    with pytest.raises(Conflicts) as raised:
         applied(live, mine, entries, "y")
-    assert raised.value.code == 409
-    assert raised.value.message == ('Apply failed with 1 conflict: conflict with "x": .spec.containers[name="c"].image')
-    assert raised.value.details == {
+    assert raised.value.error().code == 409
+    assert raised.value.error().message == (
+        'Apply failed with 1 conflict: conflict with "x": .spec.containers[name="c"].image'
+    )
+    assert raised.value.error().details == {
         "causes": [
             {
                 "reason": "FieldManagerConflict",
@@ -168,74 +173,31 @@ def test_equal_values_are_shared_without_conflict() -> None:
 
 
 def test_several_conflicts_are_listed_by_manager() -> None:
-    live, entries = pod(a="1", b="1"), []
-    entries = ownership.updated(POD, POD.blank, live, entries, who("x"))
+    live = pod(a="1", b="1")
+    entries = field_ownership.updated(POD, POD.blank, live, [], who("x"))
 
-    with pytest.raises(ApiError) as raised:
+    with pytest.raises(Conflicts) as raised:
         applied(live, pod(a="2", b="2"), entries, "y")
 
-    assert raised.value.message == (
+    assert raised.value.error().message == (
         'Apply failed with 2 conflicts: conflicts with "x" using v1:\n- .metadata.labels.a\n- .metadata.labels.b'
     )
 
 
 def test_entries_of_the_other_version_keep_its_names() -> None:
-    event = kind("events.k8s.io/v1", "Event", member_names={"message": "note"}, blank={"metadata": {}})
+    event = kind("events.k8s.io/v1", "Event", renamed={"v1": {"message": "note"}}, blank={"metadata": {}})
     live = {"metadata": {}, "note": "a", "reason": "r"}
-    core = Entry("x", UPDATE, "v1", "", "", fieldsets.decode({"f:message": {}, "f:reason": {}}))
+    core = ManagedFieldsEntry("x", UPDATE, "v1", "", "", fieldsets.decode({"f:message": {}, "f:reason": {}}))
 
-    with pytest.raises(ApiError) as raised:
-        ownership.applied(
+    with pytest.raises(Conflicts) as raised:
+        field_ownership.applied(
             event, live, {"metadata": {}, "note": "b"}, [core], who("y", APPLY, version="events.k8s.io/v1"), force=False
         )
-    assert ".note" in raised.value.message
-    entries = ownership.updated(event, live, {**live, "reason": "s"}, [core], who("z", version="events.k8s.io/v1"))
+    assert ".note" in raised.value.error().message
+    entries = field_ownership.updated(
+        event, live, {**live, "reason": "s"}, [core], who("z", version="events.k8s.io/v1")
+    )
     assert fields(entries, "x") == {"f:message": {}}
-
-
-def test_the_oldest_of_many_updaters_are_merged() -> None:
-    entries: list[Entry] = []
-    live = pod()
-    for number in range(15):
-        new = pod(**{f"l{index}": "v" for index in range(number + 1)})
-        entries = ownership.updated(POD, live, new, entries, who(f"m{number}", time=f"2026-11-21T00:00:{number:02}Z"))
-        live = new
-
-    names = [entry["manager"] for entry in ownership.write(entries)]
-    assert len(names) == ownership.MAX_UPDATERS
-    assert names[0] == "ancient-changes"
-    assert names[-1] == "m14"
-
-
-@pytest.mark.parametrize("entries", [[{"manager": "x"}], [{"operation": "Apply", "fieldsV1": {"x": {}}}], ["x"], [{}]])
-def test_entries_without_sense_are_as_none(entries: Any) -> None:
-    assert ownership.read(entries) is None
-
-
-def test_one_empty_entry_forgets_all() -> None:
-    live = pod(a="1")
-    live["metadata"]["managedFields"] = ownership.write(ownership.updated(POD, POD.blank, pod(a="1"), [], who("x")))
-
-    assert ownership.current({"metadata": {"managedFields": [{}]}}, live, whole=True) == []
-    assert [entry.manager for entry in ownership.current({"metadata": {}}, live, whole=True)] == ["x"]
-
-
-_names = st.sampled_from(["f:a", "f:b", 'k:{"name":"c"}', 'v:"d"'])
-_sets = st.recursive(
-    st.just({}), lambda below: st.dictionaries(_names | st.just("."), below, max_size=3), max_leaves=8
-).map(lambda wire: fieldsets.decode({name: value for name, value in wire.items() if name != "."}))
-
-
-@given(_sets, _sets)
-def test_sets_follow_the_laws_of_sets(one: Any, other: Any) -> None:
-    encode = fieldsets.encode
-    both, either = fieldsets.intersection(one, other), fieldsets.union(one, other)
-
-    assert encode(fieldsets.union(other, one)) == encode(either)
-    assert encode(fieldsets.union(fieldsets.difference(one, other), both)) == encode(one)
-    assert fieldsets.difference(one, either) == {}
-    assert encode(fieldsets.difference(either, other)) == encode(fieldsets.difference(one, other))
-    assert encode(fieldsets.decode(encode(either))) == encode(either)
 
 
 _containers = st.lists(
@@ -276,7 +238,7 @@ def test_what_is_applied_with_force_is_there_and_applying_it_again_changes_nothi
     again, same = applied(live, second, entries, "two")
 
     assert again == live
-    assert ownership.write(same) == ownership.write(entries)
+    assert managed_fields.write(same) == managed_fields.write(entries)
     assert labels(live).items() >= labels(second).items()
     for name, wanted in containers(second).items():
         there = containers(live)[name]
@@ -301,9 +263,8 @@ def test_appliers_are_in_each_others_way_only_where_they_differ(first: Any, seco
 
     try:
         after, _ = applied(live, second, entries, "two")
-    except ApiError as error:
-        assert error.code == 409
-        assert error.details["causes"]
+    except Conflicts as conflicts:
+        assert (conflicts.error().details or {})["causes"]
     else:
         assert labels(after).items() >= labels(first).items()
 
@@ -329,3 +290,73 @@ def test_missing_key_of_an_item_is_its_zero_value() -> None:
     _, entries = applied(pod(), config, [], "applier")
 
     assert fields(entries, "applier")["f:metadata"] == {"f:ownerReferences": {'k:{"uid":""}': {}}}
+
+
+def test_apply_without_change_gives_no_time() -> None:
+    live = pod(a="1")
+
+    _, first = applied(live, pod(a="1"), [], "one")
+    _, second = applied(live, pod(a="1"), [replace(first[0], time="2020-01-01T00:00:00Z")], "one")
+    _, third = applied(live, pod(a="2"), second, "one")
+
+    assert [entries[0].time for entries in (first, second, third)] == [
+        "",
+        "2020-01-01T00:00:00Z",
+        "2026-11-21T00:00:00Z",
+    ]
+
+
+def test_update_of_own_field_renews_the_time() -> None:
+    old, new = pod(a="1", b="1"), pod(a="2", b="1")
+    before = field_ownership.updated(POD, POD.blank, old, [], who("one", time="2020-01-01T00:00:00Z"))
+
+    entries = field_ownership.updated(POD, old, new, before, who("one"))
+    removed = field_ownership.updated(POD, new, pod(a="2"), entries, who("one", time="2030-01-01T00:00:00Z"))
+
+    assert [entry.time for entry in entries] == ["2026-11-21T00:00:00Z"]
+    assert [entry.time for entry in removed] == ["2026-11-21T00:00:00Z"]
+    assert fields(removed, "one")["f:metadata"]["f:labels"] == {".": {}, "f:a": {}}
+
+
+def test_entries_of_unserved_versions_are_dropped() -> None:
+    entries = [replace(who("old", version="v1beta1"), fields={"f:spec": {"f:hostname": fieldsets.LEAF}})]
+
+    assert field_ownership.updated(POD, pod(), pod(), entries, who("one")) == []
+    _, found = applied(pod(), pod(a="1"), entries, "one")
+    assert [entry.manager for entry in found] == ["one"]
+
+
+def test_fields_in_a_removed_struct_stay_for_their_owner() -> None:
+    first = {**pod(), "spec": {"containers": [], "securityContext": {"runAsUser": 1}}}
+    second = {**pod(), "spec": {"containers": [], "securityContext": {"runAsGroup": 2}}}
+    live, entries = applied(POD.blank, first, [], "one")
+    live, entries = applied(live, second, entries, "two")
+
+    live, entries = applied(live, pod(), entries, "one")
+
+    assert live["spec"]["securityContext"] == {"runAsGroup": 2}
+
+
+def test_removed_annotations_leave_the_name() -> None:
+    config = pod()
+    config["metadata"] = {"name": "p", "annotations": {}}
+    live, entries = applied({**pod(), "metadata": {"name": "p", "uid": "u"}}, config, [], "one")
+
+    live, _ = applied(live, pod(), entries, "one")
+
+    assert live["metadata"] == {"name": "p", "uid": "u"}
+
+
+def test_conflicts_without_allowed_fields_are_the_others() -> None:
+    entries = field_ownership.updated(POD, POD.blank, pod(a="1", b="1"), [], who("x"))
+    with pytest.raises(Conflicts) as raised:
+        applied(pod(a="1", b="1"), pod(a="2", b="2"), entries, "y")
+
+    def labels_of(*names: str) -> fieldsets.FieldSet:
+        return {"f:metadata": {"f:labels": {f"f:{name}": fieldsets.LEAF for name in names}}}
+
+    left = raised.value.without(labels_of("a"))
+
+    assert left is not None
+    assert left.error().message == 'Apply failed with 1 conflict: conflict with "x" using v1: .metadata.labels.b'
+    assert raised.value.without(labels_of("a", "b")) is None

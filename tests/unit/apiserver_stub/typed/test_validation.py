@@ -1,4 +1,4 @@
-"""Tests for configurations to apply: their validation against the schema, and the merge of lists with keys."""
+"""Tests for the validation of configurations against the schema."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub import fieldsets, schema, typed
+from apiserver_stub import schema
+from apiserver_stub.typed.validation import summary, validate
 
 
 def _shape(kind: str = "Service") -> schema.Shape:
@@ -35,56 +36,37 @@ def _shape(kind: str = "Service") -> schema.Shape:
         ({"ports": [None]}, [".spec.ports: element 0: associative list with keys may not have a null element"]),
         ({"ports": ["a"]}, [".spec.ports: element 0: associative list with keys may not have non-map elements"]),
         ({"ports": [{"port": 1}, {"port": 1}]}, ['.spec.ports: duplicate entries for key [port=1,protocol="TCP"]']),
-        (
-            {"ports": [{"port": 1, "targetPort": {}}]},
-            ['.spec.ports[port=1,protocol="TCP"].targetPort: expected any scalar, got &{map[]}'],
-        ),
+        ({"ports": [{"port": 1, "targetPort": {}}]}, []),
+        ({"selector": {"a": 1.5}}, [".spec.selector.a: expected string, got &value.valueUnstructured{Value:1.5}"]),
     ],
 )
 def test_configuration_follows_the_schema(spec: dict[str, Any], problems: list[str]) -> None:
-    assert typed.validate({"apiVersion": "v1", "kind": "Service", "spec": spec}, _shape()) == problems
+    assert validate({"apiVersion": "v1", "kind": "Service", "spec": spec}, _shape()) == problems
 
 
 def test_key_without_default_is_required() -> None:
     config: dict[str, Any] = {"spec": {"containers": [{}], "imagePullSecrets": [{}]}}
 
-    assert typed.validate(config, _shape("Pod")) == [
+    assert validate(config, _shape("Pod")) == [
         ".spec.imagePullSecrets: element 0: associative list with keys has an element that omits key field "
         '"name" (and doesn\'t have default value)'
     ]
 
 
-def _merged(live: list[str], config: list[str]) -> list[str]:
-    ports = _shape().child("spec").child("ports")
-    before, after = ([{"port": ord(name), "protocol": "TCP"} for name in names] for names in (live, config))
-    return [chr(item["port"]) for item in fieldsets.merge(before, after, ports)]
+def test_stored_objects_may_repeat_items() -> None:
+    config = {"spec": {"ports": [{"port": 1}, {"port": 1}, {"port": "a"}]}}
+
+    assert validate(config, _shape(), repeats=True) == [
+        '.spec.ports[port="a",protocol="TCP"].port: expected numeric (int or float), got string'
+    ]
 
 
-@pytest.mark.parametrize(
-    ("live", "config", "merged"),
-    [
-        ("ab", "", "ab"),
-        ("", "ab", "ab"),
-        ("ab", "c", "abc"),
-        ("ab", "ca", "cab"),
-        ("abc", "cxa", "bcxa"),
-        ("abcd", "dxb", "acdxb"),
-        ("aab", "bx", "aabx"),
-    ],
-)
-def test_items_of_a_configuration_keep_their_order(live: str, config: str, merged: str) -> None:
-    assert "".join(_merged([*live], [*config])) == merged
+def test_items_of_a_set_are_scalars() -> None:
+    for item, problem in (({}, "a map type"), (None, "an explicit null")):
+        text = f"element 0: associative list without keys has an element that's {problem}"
+        assert validate({"metadata": {"finalizers": [item]}}, _shape()) == [f".metadata.finalizers: {text}"]
 
 
-@pytest.mark.parametrize(
-    ("config", "merged"),
-    [
-        ({"type": None}, {"type": None, "ports": [{"port": 80}], "selector": {"a": "b"}}),
-        ({"ports": None}, {"type": "ClusterIP", "ports": [{"port": 80}], "selector": {"a": "b"}}),
-        ({"selector": None}, {"type": "ClusterIP", "ports": [{"port": 80}], "selector": None}),
-    ],
-)
-def test_null_replaces_values_with_one_owner(config: dict[str, Any], merged: dict[str, Any]) -> None:
-    live = {"type": "ClusterIP", "ports": [{"port": 80}], "selector": {"a": "b"}}
-
-    assert fieldsets.merge(live, config, _shape().child("spec")) == merged
+def test_errors_are_listed_below_each_other() -> None:
+    assert summary(["a"]) == "a"
+    assert summary(["a", "b"]) == "errors:\n  a\n  b"

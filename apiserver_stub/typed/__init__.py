@@ -1,0 +1,1 @@
+"""Values with a schema: validation, fields, comparison and merge for server-side apply."""

@@ -1,0 +1,169 @@
+"""The field manager of a request, and the entries in ``metadata.managedFields`` after its write."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from apiserver_stub import field_ownership, fieldsets, managed_fields, objects, schema
+from apiserver_stub.field_ownership import Conflicts, Kind
+from apiserver_stub.fieldsets import LEAF, FieldSet, union
+from apiserver_stub.managed_fields import APPLY, UPDATE, ManagedFieldsEntry
+from apiserver_stub.objects import Object
+from apiserver_stub.status import ApiError
+from apiserver_stub.typed.elements import InvalidElement
+from apiserver_stub.typed.identity import identity_of
+from apiserver_stub.typed.validation import summary, validate
+from apiserver_stub.verbs import last_applied
+
+if TYPE_CHECKING:
+    from apiserver_stub.request import Request
+    from apiserver_stub.resources.registry import Resource
+
+_MANAGER_LIMIT = 128
+_FLAT_LIMIT = 4096
+_NOTHING = msgspec.Raw(b"{}")
+_flat: dict[tuple[Resource, tuple[str | tuple[str, ...] | None, ...]], msgspec.Raw] = {}
+
+
+def writer(request: Request, resource: Resource, operation: str = UPDATE) -> ManagedFieldsEntry:
+    """Return the entry for the sender of *request*, still without fields."""
+    name = request.query.get("fieldManager") or _from_agent(request.headers.get("User-Agent", ""))
+    return ManagedFieldsEntry(name, operation, resource.api_version, request.info.subresource, objects.now(), {})
+
+
+def track_create(request: Request, resource: Resource, obj: Object) -> None:
+    """Record that the sender owns what is set in the new *obj*."""
+    kind = kind_of(resource, "")
+    if kind is None:
+        return
+    who = writer(request, resource)
+    if not request.dry_run and (fields := _fields_of_flat(kind, resource, obj)) is not None:
+        if fields == _NOTHING:
+            return
+        head = {"manager": who.manager, "operation": who.operation, "apiVersion": who.api_version, "time": who.time}
+        obj["metadata"]["managedFields"] = [{**head, "fieldsType": "FieldsV1", "fieldsV1": fields}]
+        return
+    entries = managed_fields.current(obj, kind.blank, writable=True)
+    _put_updated(kind, kind.blank, obj, entries, who)
+
+
+def _fields_of_flat(kind: Kind, resource: Resource, obj: Object) -> msgspec.Raw | None:
+    """Return what the creator of *obj* owns, as JSON, if the object is flat: nothing in it is owned in parts.
+
+    Events come by the thousand and in few forms, so this is remembered by the names that are set.
+    """
+    metadata = obj["metadata"]
+    if "managedFields" in metadata or "ownerReferences" in metadata or "finalizers" in metadata:
+        return None
+    parted = _parted(resource)
+    if not parted.isdisjoint(obj) and any(obj.get(name) for name in parted):
+        return None
+    blank = kind.blank
+    names = tuple([name for name, value in obj.items() if value or name not in blank])
+    form = (names, *metadata, None, *(metadata.get("labels") or ()), None, *(metadata.get("annotations") or ()))
+    known = _flat.get((resource, form))
+    if known is None:
+        if len(_flat) >= _FLAT_LIMIT:
+            _flat.clear()
+        entry = field_ownership.before_first_apply(kind, obj)
+        known = _flat[resource, form] = msgspec.Raw(objects.encode(fieldsets.encode(entry.fields)))
+    return known
+
+
+@lru_cache(maxsize=256)
+def _parted(resource: Resource) -> frozenset[str]:
+    """Return the members of *resource* whose parts may have different owners, metadata aside."""
+    shape = schema.of(resource.api_version, resource.kind)
+    members = shape.members.items() if shape is not None else ()
+    return frozenset(name for name, member in members if not member.leaf and name != "metadata")
+
+
+def track_update(request: Request, resource: Resource, new: Object, old: Object) -> None:
+    """Record that the sender owns what differs between *old* and *new*."""
+    subresource = request.info.subresource
+    kind = kind_of(resource, subresource)
+    if kind is None:
+        return
+    entries = managed_fields.current(new, old, writable=not subresource)
+    if not entries:  # Managers are recorded from the creation on, or from the first apply.
+        put(new, [])
+        return
+    _put_updated(kind, old, new, entries, writer(request, resource))
+
+
+def _put_updated(
+    kind: Kind, old: Object, new: Object, entries: list[ManagedFieldsEntry], who: ManagedFieldsEntry
+) -> None:
+    """Write the entries after *who* replaced *old* by *new* into *new*; none if items of lists lack their keys."""
+    try:
+        put(new, field_ownership.updated(kind, old, new, entries, who))
+    except InvalidElement:
+        put(new, [])
+
+
+def put(obj: Object, entries: list[ManagedFieldsEntry]) -> None:
+    """Write *entries* into *obj*."""
+    metadata = obj["metadata"]
+    metadata.pop("managedFields", None)
+    if entries:
+        metadata["managedFields"] = managed_fields.write(entries)
+
+
+def apply_to(
+    request: Request, resource: Resource, kind: Kind, live: Object, config: Object, *, force: bool
+) -> tuple[Object, list[ManagedFieldsEntry]]:
+    """Return *live* with *config* applied by the sender, and the entries after that.
+
+    :raises ApiError: 409, other managers own fields that would change; 500, items of lists of *live* lack their keys.
+    """
+    who = writer(request, resource, APPLY)
+    entries = managed_fields.current(live, live, writable=True)
+    try:
+        if not entries and live is not kind.blank:
+            entries = [field_ownership.before_first_apply(kind, live)]
+        merged, entries = field_ownership.applied(kind, live, config, entries, who, force=force)
+    except Conflicts as conflicts:
+        allowed = last_applied.undisputed(kind.shape, live) if who.manager == last_applied.MANAGER else None
+        left = conflicts.without(allowed) if allowed is not None else conflicts
+        if left is not None:
+            raise left.error() from conflicts
+        merged, entries = field_ownership.applied(kind, live, config, entries, who, force=True)
+    except InvalidElement as error:
+        identity, problems = identity_of(live), summary(validate(live, kind.shape, repeats=True))
+        if entries:
+            raise ApiError(500, "", f"failed to create typed live object ({identity}): {problems}") from error
+        text = f"failed to convert new object ({identity}) to smd typed: {problems}"
+        raise ApiError(500, "", f"failed to create manager for existing fields: {text}") from error
+    if who.manager == last_applied.MANAGER:
+        last_applied.refresh(merged, config)
+    return merged, entries
+
+
+@lru_cache(maxsize=256)
+def kind_of(resource: Resource, subresource: str) -> Kind | None:
+    """Return what ownership must know about *resource* as seen through *subresource*."""
+    shape = schema.of(resource.api_version, resource.kind)
+    if shape is None:
+        return None
+    blank: Object = {"metadata": {}, **shape.blank()}
+    usual: tuple[str, ...] = ()
+    if resource.subresource("status") is not None:
+        usual = ("spec",) if subresource == "status" else ("status",)
+    reset: FieldSet = {}
+    for path in resource.reset_fields.get(subresource, usual):
+        fields = LEAF
+        for name in reversed(path.split(".")):
+            fields = {f"f:{name}": fields}
+        reset = union(reset, fields)
+    return Kind(shape, resource.api_version, resource.renamed_fields, blank, reset)
+
+
+@lru_cache(maxsize=512)
+def _from_agent(agent: str) -> str:
+    name = "".join(character for character in agent.partition("/")[0] if character.isprintable())
+    while len(name.encode()) > _MANAGER_LIMIT:
+        name = name[:-1]
+    return name or "unknown"

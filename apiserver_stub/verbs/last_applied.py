@@ -1,0 +1,58 @@
+"""The annotation of client-side ``kubectl apply``: migration to server-side apply, and back. No I/O."""
+
+from __future__ import annotations
+
+import msgspec
+
+from apiserver_stub import objects
+from apiserver_stub.fieldsets import FieldSet, difference
+from apiserver_stub.go_format import escape_json
+from apiserver_stub.objects import Object
+from apiserver_stub.schema import Shape
+from apiserver_stub.typed.comparison import compare, fields_of
+from apiserver_stub.typed.validation import validate
+from apiserver_stub.validation.metadata import ANNOTATIONS_LIMIT_BYTES
+from nodeagent.base import identity
+
+MANAGER = "kubectl"
+"""Field manager whose applies keep the annotation up to date."""
+_ANNOTATION = identity.current().label("last-applied-configuration", "kubectl")
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def undisputed(shape: Shape, live: Object) -> FieldSet | None:
+    """Return the fields in the annotation of *live* that still have these values; applying them is no conflict.
+
+    ``None`` without an annotation that is valid for the API version of *live*.
+    """
+    text = (live["metadata"].get("annotations") or {}).get(_ANNOTATION)
+    try:
+        config = objects.decode(text.encode()) if text else None
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if not isinstance(config, dict) or not config.get("kind") or config.get("apiVersion") != live["apiVersion"]:
+        return None
+    if validate(config, shape):
+        return None
+    fields = fields_of(config, shape)
+    for changed in compare(config, live, shape):
+        fields = difference(fields, changed)
+    return fields
+
+
+def refresh(obj: Object, config: Object) -> None:
+    """Set the annotation of *obj*, if it has one, to the applied *config*."""
+    annotations = obj["metadata"].get("annotations")
+    if not annotations or not annotations.get(_ANNOTATION):
+        return
+    applied = dict(config)
+    metadata = applied.get("metadata")
+    if isinstance(metadata, dict) and "annotations" in metadata:
+        kept = metadata["annotations"]
+        metadata = applied["metadata"] = {name: value for name, value in metadata.items() if name != "annotations"}
+        if isinstance(kept, dict) and None not in kept.values():
+            metadata["annotations"] = {name: value for name, value in kept.items() if name != _ANNOTATION}
+    annotations = {**annotations, _ANNOTATION: escape_json(_encode(applied).decode()) + "\n"}
+    if sum(len(name.encode()) + len(value.encode()) for name, value in annotations.items()) > ANNOTATIONS_LIMIT_BYTES:
+        del annotations[_ANNOTATION]
+    obj["metadata"] = {**obj["metadata"], "annotations": annotations}
