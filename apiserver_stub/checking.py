@@ -21,6 +21,7 @@ _INDEX = re.compile(r"\[\d+\]")
 _SPACED_COLON = re.compile(rb'"\s+:')
 _GO_KINDS = {bool: "bool", int: "int64", float: "float64", list: "slice", dict: "map"}
 _WITH_ZERO = frozenset((Form.TEXT, Form.BOOL, Form.INT32, Form.INT64, Form.FLOAT, Form.LIST, Form.MAP, Form.BYTES))
+_COLLECTIONS = (Form.LIST, Form.MAP)
 _RANGES = {Form.INT32: 1 << 31, Form.INT64: 1 << 63}
 
 
@@ -120,7 +121,12 @@ def _object_check(shape: Shape, complete: bool) -> Check:
         forms = {name: member.form for name, member in shape.members.items() if name not in shape.tracked}
         if owner == "ObjectMeta":
             del forms["managedFields"]  # An empty list asks to forget the owners of fields.
-        dropped = frozenset(name for name, form in forms.items() if form in _WITH_ZERO and always.get(name) is None)
+        # An empty list that is always present stays until it is known whose it is, see stored_form.
+        dropped = frozenset(
+            name
+            for name, form in forms.items()
+            if form in _WITH_ZERO and always.get(name) is None and not (name in always and form in _COLLECTIONS)
+        )
 
     def run(value: Any, path: str, found: Findings) -> Any:
         if value.__class__ is not dict:

@@ -14,7 +14,7 @@ from apiserver_stub.status import ApiError, bad_request, done, forbidden, not_fo
 from apiserver_stub.store import Keep, Outcome, Put, Record
 from apiserver_stub.validation.disruption_budgets import ALWAYS
 from apiserver_stub.verbs.delete import check_preconditions, remove, validate_options
-from apiserver_stub.verbs.writing import DryRun, check_options, read_object
+from apiserver_stub.verbs.writing import DryRun, check_options, read_object, settle_namespace
 
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
@@ -38,6 +38,7 @@ async def evict(server: ApiServer, request: Request, resource: Resource) -> Repl
     info = request.info
     check_options(request, "CreateOptions")
     eviction = _read(request)
+    settle_namespace(request, resource, eviction["metadata"])
     if (eviction["metadata"].get("name") or "") != info.name:
         raise bad_request("name in URL does not match name in Eviction object")
     await server.admission.check(Call("CREATE", request, resource, eviction, name=info.name, dry_run=request.dry_run))

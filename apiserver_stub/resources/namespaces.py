@@ -34,7 +34,9 @@ class NamespaceStrategy(Strategy):
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         spec = old.get("spec") or {}
         if subresource == "finalize":
-            spec = {**spec, "finalizers": dig(new, ("spec", "finalizers")) or []}
+            spec = {name: value for name, value in spec.items() if name != "finalizers"}
+            if finalizers := dig(new, ("spec", "finalizers")):
+                spec["finalizers"] = finalizers
         super().prepare_update(new, old, subresource)
         new["spec"] = spec
 
@@ -43,7 +45,7 @@ class NamespaceStrategy(Strategy):
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
         if subresource == "finalize":
-            return validate_finalizers(new["spec"]["finalizers"])
+            return validate_finalizers(new["spec"].get("finalizers") or ())
         return validate_phase(new) if subresource == "status" else validate_namespace(new)
 
     def canonicalize(self, new: Object) -> None:
@@ -52,7 +54,8 @@ class NamespaceStrategy(Strategy):
         new["metadata"]["labels"] = {**labels, defaulting.NAME_LABEL: new["metadata"]["name"]}
 
     def lingers(self, obj: Object) -> bool:
-        return bool((obj.get("spec") or {}).get("finalizers"))
+        """Also hold a namespace that is not being deleted yet: the first deletion always ends its use only."""
+        return "deletionTimestamp" not in obj["metadata"] or bool((obj.get("spec") or {}).get("finalizers"))
 
     def prepare_delete(self, obj: Object) -> None:
         obj["metadata"].pop("deletionGracePeriodSeconds", None)

@@ -38,11 +38,21 @@ def bound(pod: Object, node: str) -> Object:
 
 async def bind(server: ApiServer, request: Request, resource: Resource) -> Reply:
     """Assign a pod to the node that the Binding of the body names."""
-    from apiserver_stub.verbs.writing import DryRun, check_options, precondition_failed, read_object
+    from apiserver_stub.verbs.writing import (
+        DryRun,
+        check_options,
+        clean_metadata,
+        precondition_failed,
+        read_object,
+        settle_namespace,
+    )
 
     check_options(request, "CreateOptions")
     info = request.info
     binding = read_object(request, "Binding", "v1")
+    if not info.subresource:
+        clean_metadata(request, binding["metadata"])
+    settle_namespace(request, resource, binding["metadata"])
     target = binding.get("target") or {}
     node, name = target.get("name") or "", info.name or binding["metadata"].get("name") or ""
     if name != (binding["metadata"].get("name") or ""):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from apiserver_stub.options import Options
     from nodeagent.base.gates import FeatureGates
 
-_IDENTITY = ("uid", "resourceVersion", "managedFields")
+_IDENTITY = ("uid", "resourceVersion")
 _FINISHED = ("Succeeded", "Failed")
 _GATED = {
     "type": "PodScheduled",
@@ -70,6 +70,9 @@ class PodStrategy(Strategy):
     def default(self, new: Object) -> None:
         POD.apply(new)
 
+    def default_status(self, new: Object) -> None:
+        POD_STATUS.apply(new.setdefault("status", {}))
+
     def prepare_create(self, new: Object) -> None:
         spec = new["spec"]
         new["status"] = {"phase": "Pending", "qosClass": dig(new, ("status", "qosClass")) or qos_class(spec)}
@@ -97,9 +100,7 @@ class PodStrategy(Strategy):
             drop_from_pod(self._gates, new, old)
             return
         super().prepare_update(new, old, subresource)
-        if subresource == "status":
-            POD_STATUS.apply(new.setdefault("status", {}))
-        else:
+        if subresource != "status":
             drop_from_pod(self._gates, new, old)
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:

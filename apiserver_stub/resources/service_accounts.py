@@ -65,6 +65,7 @@ def resources(options: Options) -> list[Resource]:
 
 async def create_token(server: ApiServer, request: Request, resource: Resource) -> Reply:
     """Answer a TokenRequest with a token for the account, bound to the object it names."""
+    from apiserver_stub.verbs.field_manager import track_action
     from apiserver_stub.verbs.writing import check_options, clean_metadata, read_object, settle_namespace
 
     info = request.info
@@ -73,6 +74,9 @@ async def create_token(server: ApiServer, request: Request, resource: Resource) 
     metadata = asked["metadata"]
     clean_metadata(request, metadata)
     settle_namespace(request, resource, metadata)
+    spec = asked.setdefault("spec", {})
+    spec.setdefault("expirationSeconds", _DEFAULT_SECONDS)
+    track_action(request, resource, asked)
     call = Call("CREATE", request, resource, asked, name=info.name, dry_run=request.dry_run)
     await server.admission.admit(call)
     if (name := metadata.get("name") or info.name) != info.name:
@@ -82,8 +86,6 @@ async def create_token(server: ApiServer, request: Request, resource: Resource) 
     if record is None:
         raise not_found("", "serviceaccounts", info.name)
     account: Object = objects.decode(record.data)
-    spec = asked.setdefault("spec", {})
-    spec.setdefault("expirationSeconds", _DEFAULT_SECONDS)
     if causes := validate_token_request(spec):
         raise invalid(_GROUP, "TokenRequest", "", causes)
     await server.admission.validate(call)

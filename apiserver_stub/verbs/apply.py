@@ -44,7 +44,7 @@ async def apply(server: ApiServer, request: Request, resource: Resource) -> Repl
     async def plan(current: Record | None) -> Outcome:
         nonlocal created, config
         created = current is None
-        if current is None and info.subresource:
+        if current is None and info.subresource and not resource.create_on_update:
             raise not_found(resource.group, resource.plural, info.name)
         if config is None:
             config = read_configuration(request, resource, kind.shape)

@@ -21,7 +21,7 @@ from apiserver_stub.verbs.writing import DryRun, invalid_options
 if TYPE_CHECKING:
     from apiserver_stub.app import ApiServer
     from apiserver_stub.request import Request
-    from apiserver_stub.resources.registry import Resource
+    from apiserver_stub.resources.registry import Resource, Strategy
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 """Finalizers by which an object waits until the garbage collector has seen to its dependents."""
@@ -115,30 +115,22 @@ async def remove(
         obj = outcome_object = resource.read(current)
         metadata = obj["metadata"]
         check_preconditions(resource, options, metadata)
-        requested = options["gracePeriodSeconds"]
-        grace = strategy.grace_seconds(obj, requested)
-        before = list(metadata.get("finalizers") or [])
-        finalizers = _finalizers(server, resource, before, options.get("propagationPolicy"))
-        if finalizers != before:
-            metadata["finalizers"] = finalizers
-            if not finalizers:
-                del metadata["finalizers"]
-        lingers = grace > 0 or finalizers or strategy.lingers(obj)
-        already = "deletionTimestamp" in metadata
-        if already and lingers and finalizers == before and grace >= (metadata.get("deletionGracePeriodSeconds") or 0):
+        before = objects.encode(obj)
+        grace = _begin_grace(strategy, obj, options["gracePeriodSeconds"])
+        if grace is None:
             return Keep()
-        moment = datetime.now(UTC)
-        if already and (started := objects.parse_time(metadata["deletionTimestamp"])):
-            moment = started - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
-        if lingers or strategy.graceful:
-            metadata["deletionTimestamp"] = objects.format_time(moment + timedelta(seconds=grace))
-            metadata["deletionGracePeriodSeconds"] = grace
-        if lingers:
+        _set_finalizers(server, resource, metadata, options)
+        waits = bool(metadata.get("finalizers")) or strategy.lingers(obj)
+        if waits and not grace and not strategy.graceful:
+            _mark(metadata)
+        gone = not waits and not grace
+        if not gone:
             strategy.prepare_delete(obj)
+            if objects.encode(obj) == before:
+                return Keep()
         if options["dryRun"]:
             raise DryRun(obj)
         data = objects.encode_for_store(obj)
-        gone = not lingers
         return Remove(data) if gone else Put(data, server.ttl_of(resource))
 
     record = await server.store.update(resource.storage, key, decide)
@@ -148,13 +140,63 @@ async def remove(
     return record, outcome_object
 
 
-def _finalizers(server: ApiServer, resource: Resource, before: list[str], policy: str | None) -> list[str]:
-    """Return the finalizers that a deletion with *policy* leaves an object that had those *before*."""
-    if not policy or resource.ttl or not server.options.enable_garbage_collector:
-        return before
-    wanted = {"Foreground": FOREGROUND, "Orphan": ORPHAN}.get(policy)
-    kept = [name for name in before if name not in (FOREGROUND, ORPHAN) or name == wanted]
-    return kept if wanted is None or wanted in kept else [*kept, wanted]
+def _begin_grace(strategy: Strategy, obj: Object, requested: int | None) -> int | None:
+    """Set the end of the grace period in the metadata of *obj* and return its length in seconds.
+
+    An object that is being deleted keeps its grace period, unless a shorter one is requested.
+
+    :returns: ``None`` where the deletion is pending and stays as it is.
+    """
+    metadata = obj["metadata"]
+    if "deletionTimestamp" in metadata:
+        if not (pending := metadata.get("deletionGracePeriodSeconds")):
+            return 0
+        if requested is None or requested >= pending:
+            return None
+        grace, change = requested, timedelta(seconds=requested - pending)
+        ends = (objects.parse_time(metadata["deletionTimestamp"]) or datetime.now(UTC)) + change
+    elif strategy.graceful:
+        grace = strategy.grace_seconds(obj, requested)
+        ends = datetime.now(UTC) + timedelta(seconds=grace)
+        _count(metadata)
+    else:
+        return 0
+    metadata["deletionTimestamp"], metadata["deletionGracePeriodSeconds"] = objects.format_time(ends), grace
+    return grace
+
+
+def _mark(metadata: Object) -> None:
+    """Set the time of deletion of an object without a grace period."""
+    now = objects.now()
+    if "deletionTimestamp" not in metadata:
+        _count(metadata)
+    if metadata.get("deletionTimestamp", now) >= now:
+        metadata["deletionTimestamp"] = now
+    metadata["deletionGracePeriodSeconds"] = 0
+
+
+def _count(metadata: Object) -> None:
+    """Count the deletion as a change."""
+    if metadata.get("generation"):
+        metadata["generation"] += 1
+
+
+def _set_finalizers(server: ApiServer, resource: Resource, metadata: Object, options: Object) -> None:
+    """Set the finalizers of the garbage collector by the policy of a deletion, or by the finalizers themselves."""
+    if resource.ttl or not server.options.enable_garbage_collector:
+        return
+    before: list[str] = metadata.get("finalizers") or []
+    wanted = {"Foreground": FOREGROUND, "Orphan": ORPHAN, "Background": ""}.get(options["propagationPolicy"] or "")
+    if wanted is None:
+        wanted = next((name for name in before if name in (FOREGROUND, ORPHAN)), "")
+    kept = [name for name in before if name not in (FOREGROUND, ORPHAN)]
+    after = [*kept, wanted] if wanted else kept
+    if set(after) == set(before):
+        return
+    if after:
+        metadata["finalizers"] = after
+    else:
+        del metadata["finalizers"]
 
 
 def read_options(request: Request) -> Object:

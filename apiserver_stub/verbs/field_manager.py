@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -102,6 +103,15 @@ def _put_updated(
         put(new, field_ownership.updated(kind, old, new, entries, who))
     except InvalidElement:
         put(new, [])
+
+
+def track_action(request: Request, resource: Resource, obj: Object) -> None:
+    """Record that the sender owns the fields of *obj*, which a subresource of *resource* does not store."""
+    shape = schema.of(obj["apiVersion"], obj["kind"])
+    if shape is not None:
+        kind = Kind(shape, obj["apiVersion"], {}, {"metadata": {}, **shape.blank()}, {})
+        who = replace(writer(request, resource), api_version=obj["apiVersion"])
+        put(obj, field_ownership.updated(kind, kind.blank, obj, [], who))
 
 
 def put(obj: Object, entries: list[ManagedFieldsEntry]) -> None:

@@ -229,27 +229,30 @@ def check_list_options(request: Request) -> None:
 
 
 def _page(found: Sequence[Record], chosen: Selection, revision: int, limit: int, prefix_length: int) -> Page:
+    """Return the first *limit* selected records; like upstream, a page that is full continues if any record follows."""
     metadata: Object = {"resourceVersion": str(revision)}
-    selected: Sequence[Record] = found if chosen.everything else _filter(found, chosen.matches, limit)
-    if limit and len(selected) > limit:
-        last = selected[limit - 1].key[prefix_length:]
-        metadata["continue"] = _token(revision, last + "\0")
+    if chosen.everything:
+        selected, end = list(found[:limit] if limit else found), limit or len(found)
+    else:
+        selected, end = _filter(found, chosen.matches, limit)
+    if limit and len(selected) == limit and end < len(found):
+        metadata["continue"] = _token(revision, selected[-1].key[prefix_length:] + "\0")
         if chosen.everything:
-            metadata["remainingItemCount"] = len(selected) - limit
-        selected = selected[:limit]
-    return Page(list(selected), metadata)
+            metadata["remainingItemCount"] = len(found) - limit
+    return Page(selected, metadata)
 
 
-def _filter(found: Sequence[Record], matches: Callable[[Record], bool], limit: int) -> list[Record]:
+def _filter(found: Sequence[Record], matches: Callable[[Record], bool], limit: int) -> tuple[list[Record], int]:
+    """Return the matching records, at most *limit* unless it is 0, and the position behind the last one examined."""
     if not limit:
-        return [record for record in found if matches(record)]
+        return [record for record in found if matches(record)], len(found)
     selected = []
-    for record in found:
+    for position, record in enumerate(found, 1):
         if matches(record):
             selected.append(record)
-            if len(selected) > limit:
-                break
-    return selected
+            if len(selected) == limit:
+                return selected, position
+    return selected, len(found)
 
 
 def _token(revision: int, start: str) -> str:

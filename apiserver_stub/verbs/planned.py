@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from apiserver_stub.store import Outcome, Record, Store
+from apiserver_stub.store import Outcome, Record, Remove, Store
+from apiserver_stub.store.record import with_revision
 
 Plan = Callable[[Record | None], Awaitable[Outcome]]
 
@@ -18,9 +19,10 @@ class _Moved(Exception):
 
 
 async def write(store: Store, collection: str, key: str, plan: Plan) -> Record:
-    """Carry out what *plan* makes of the current record and return the record once it is durable.
+    """Apply the outcome of *plan* for the current record and return the record once it is durable.
 
-    A record that changed while the plan was made is planned for again; what the plan raises is passed on.
+    A record that changed concurrently is planned for again; exceptions of the plan are propagated. A record that the
+    plan removes keeps its revision, as clients expect an updated object.
 
     :raises StoreUnavailable: the write could not be made durable.
     """
@@ -28,9 +30,13 @@ async def write(store: Store, collection: str, key: str, plan: Plan) -> Record:
     while True:
         outcome = await plan(current)
         try:
-            return await store.update(collection, key, _only_for(current, outcome))
+            record = await store.update(collection, key, _only_for(current, outcome))
         except _Moved as moved:
             current = moved.current
+            continue
+        if isinstance(outcome, Remove) and current is not None:
+            return Record(key, current.revision, with_revision(outcome.data, current.revision))
+        return record
 
 
 async def _look(store: Store, collection: str, key: str) -> Record | None:

@@ -51,7 +51,7 @@ async def update(server: ApiServer, request: Request, resource: Resource) -> Rep
         created = current is None
         if current is not None:
             return await plan_update(server, request, resource, new, current)
-        if not resource.create_on_update or info.subresource:
+        if not resource.create_on_update or info.subresource not in ("", "status"):
             raise not_found(resource.group, resource.plural, info.name)
         if uid := new["metadata"].get("uid"):
             key = resource.key(info.namespace, info.name)

@@ -13,6 +13,7 @@ from apiserver_stub.objects import Object
 from apiserver_stub.resources.registry import any_name_problems
 from apiserver_stub.status import ApiError, Cause, bad_request, conflict, invalid, modified
 from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
+from apiserver_stub.stored_form import settle
 from apiserver_stub.validation.metadata import validate_field_manager, validate_metadata, validate_metadata_update
 from apiserver_stub.validation.names import path_problems
 from apiserver_stub.verbs.field_manager import put, track_create, track_update
@@ -175,6 +176,7 @@ async def prepare_new(
         put(obj, entries)
     call = Call("CREATE", request, resource, obj, name=metadata.get("name") or "", dry_run=request.dry_run)
     await server.admission.admit(call)
+    settle(obj, schema.of(resource.api_version, resource.kind))
     metadata = obj["metadata"]
     _drop_repeated_owners(request, metadata, " after mutating admission happens")
     strategy.prepare_create(obj)
@@ -297,10 +299,12 @@ async def plan_update(
         put(new, entries)
     call = Call("UPDATE", request, resource, new, old, name, dry_run=request.dry_run)
     await server.admission.admit(call)
+    settle(new, schema.of(resource.api_version, resource.kind))
     _drop_repeated_owners(request, new["metadata"], " after mutating admission happens")
     owners = new["metadata"].get("managedFields")
     strategy.prepare_update(new, old, info.subresource)
-    if new["metadata"].get("managedFields") is not owners:  # rules that begin with the old object
+    if new["metadata"].get("managedFields") is not owners and info.subresource != "ephemeralcontainers":
+        # Rules that begin with the old object; upstream loses who owns ephemeral containers.
         new["metadata"] = {**new["metadata"], "managedFields": owners or []}
     if strategy.is_counted(new, old):  # Changes by admission count too.
         new["metadata"] = {**new["metadata"], "generation": (before.get("generation") or 0) + 1}

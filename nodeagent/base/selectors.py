@@ -101,9 +101,12 @@ def parse_label_selector(text: str) -> LabelSelector:
 def parse_field_selector(text: str) -> FieldSelector:
     r"""Parse ``a=b,c==d,e!=f``; a backslash escapes ``,``, ``=`` and itself.
 
+    Like upstream, a term without field and value selects everything.
+
     :raises SelectorError: *text* does not follow the grammar.
     """
-    return FieldSelector(tuple(_field_term(part) for part in _split_escaped(text) if part))
+    terms = (_field_term(part) for part in _split_escaped(text) if part)
+    return FieldSelector(tuple(term for term in terms if term.field or term.value))
 
 
 class _LabelParser:

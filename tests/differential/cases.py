@@ -16,6 +16,8 @@ from typing import Any
 from tests.differential.edits import Edit, Json
 
 RECORDINGS = Path(__file__).parent / "recordings"
+SCENARIOS = "scenarios"
+"""Name of the recording of scenarios, which are not about one resource."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,8 @@ class Recording:
 def recordings(names: Iterable[str] = ()) -> list[Path]:
     """Return the files of the named resources, of all without names."""
     selected = {name.replace("/", "_") for name in names}
-    return [path for path in sorted(RECORDINGS.glob("*.jsonl")) if not selected or path.stem in selected]
+    paths = (path for path in sorted(RECORDINGS.glob("*.jsonl")) if path.stem != SCENARIOS)
+    return [path for path in paths if not selected or path.stem in selected]
 
 
 def _edit_json(edit: Edit, changed: str, removed: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ NAMESPACE = "differential"
 SERVER_OPTIONS = (
     "--runtime-config=api/all=true",
     "--feature-gates=ValidatingAdmissionPolicy=true,ClusterTrustBundle=true",
+    "--enable-garbage-collector=false",
 )
 """Options of both servers, so that they serve the same group versions."""
 

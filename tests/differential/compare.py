@@ -8,13 +8,20 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import yaml
 
-from tests.differential.cases import Case, Outcome
+from tests.differential.cases import Outcome
 from tests.differential.edits import difference
 
 ACCEPTED = Path(__file__).parent / "accepted.yaml"
+
+
+class Request(Protocol):
+    """A case of a resource, or a step of a scenario."""
+
+    def to_json(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -27,7 +34,7 @@ class Accepted:
     case: str = ""
     """Expression that is searched for in the JSON text of the case."""
 
-    def applies(self, resource: str, case: Case) -> bool:
+    def applies(self, resource: str, case: Request) -> bool:
         """Return whether differences of *case* can be of this kind."""
         if not re.fullmatch(self.resource, resource):
             return False
@@ -43,7 +50,7 @@ class Difference:
     """One case with another response of the bundled server."""
 
     resource: str
-    case: Case
+    case: Request
     recorded: Outcome
     ours: Outcome
     found: tuple[str, ...]
@@ -68,7 +75,7 @@ def covering(rules: Sequence[Accepted], difference: Difference) -> set[Accepted]
     return found
 
 
-def compare(resource: str, case: Case, recorded: Outcome, ours: Outcome) -> Difference | None:
+def compare(resource: str, case: Request, recorded: Outcome, ours: Outcome) -> Difference | None:
     """Return the difference of two outcomes, ``None`` where they are equal."""
     found = []
     if recorded.code != ours.code:

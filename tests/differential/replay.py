@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.differential.cases import Case, Outcome, Recording
+from tests.differential import scenarios
+from tests.differential.cases import SCENARIOS, Case, Outcome, Recording
 from tests.differential.catalog import SERVER_OPTIONS, Resource, resources
 from tests.differential.compare import Accepted, Difference, accepted, compare, covering
 from tests.differential.runner import Runner, Target, set_up
@@ -17,7 +18,6 @@ OPTIONS = (
     "--allow-privileged=true",
     "--enable-admission-plugins=NodeRestriction",
     "--disable-admission-plugins=ResourceQuota",  # its controller writes the status of quotas
-    "--enable-garbage-collector=false",
     "--bind-pods-to-single-node=false",  # the recorded servers have no scheduler
 )
 
@@ -32,6 +32,14 @@ class Result:
     accepted: list[Difference] = field(default_factory=list)
     rules: set[Accepted] = field(default_factory=set)
     """Rules that cover the accepted differences."""
+
+    def add(self, difference: Difference | None, rules: Sequence[Accepted]) -> None:
+        """Count a case and its *difference*."""
+        self.count += 1
+        if difference is not None:
+            found = covering(rules, difference)
+            self.rules |= found
+            (self.accepted if found else self.unexplained).append(difference)
 
 
 async def replay(target: Target, paths: Sequence[Path]) -> list[Result]:
@@ -55,9 +63,19 @@ async def _replay(target: Target, known: dict[str, Resource], recording: Recordi
     outcomes = [*bases, *await run.run([case for case, _ in recording.cases])]
     rules = accepted()
     for (case, recorded), ours in zip(pairs, outcomes, strict=True):
-        result.count += 1
-        if (difference := compare(resource.name, case, recorded, ours)) is not None:
-            found = covering(rules, difference)
-            result.rules |= found
-            (result.accepted if found else result.unexplained).append(difference)
+        result.add(compare(resource.name, case, recorded, ours), rules)
+    return result
+
+
+async def replay_scenarios(target: Target) -> Result:
+    """Run every recorded scenario on *target* and return the differences.
+
+    Steps that kube-apiserver fails, without a response or with code 500, are defects and not compared.
+    """
+    recorded, rules, result = scenarios.read(), accepted(), Result(SCENARIOS)
+    for scenario, outcomes in zip(recorded, await scenarios.run(target, recorded), strict=True):
+        name = f"{SCENARIOS}/{scenario.name}"
+        for step, expected, ours in zip(scenario.steps, scenario.outcomes, outcomes, strict=True):
+            if expected.code not in (0, 500):
+                result.add(compare(name, step, expected, ours), rules)
     return result

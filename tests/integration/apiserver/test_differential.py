@@ -10,7 +10,7 @@ import pytest
 from nodeagent.testing.apiserver import started_apiserver
 from tests.differential.cases import recordings
 from tests.differential.compare import Accepted, accepted
-from tests.differential.replay import OPTIONS, replay
+from tests.differential.replay import OPTIONS, Result, replay, replay_scenarios
 from tests.differential.runner import Target
 
 _SHOWN = 10
@@ -34,7 +34,19 @@ async def test_recorded_requests_get_upstream_answers(target: Target, used: set[
     (result,) = await replay(target, [path])
 
     used.update(result.rules)
-    shown = [f"{item.case.to_json()}: {', '.join(item.found)}" for item in result.unexplained[:_SHOWN]]
+    _require_no_differences(result)
+
+
+@pytest.mark.timeout(900)
+async def test_recorded_scenarios_get_upstream_answers(target: Target, used: set[Accepted]) -> None:
+    result = await replay_scenarios(target)
+
+    used.update(result.rules)
+    _require_no_differences(result)
+
+
+def _require_no_differences(result: Result) -> None:
+    shown = [f"{item.resource} {item.case.to_json()}: {', '.join(item.found)}" for item in result.unexplained[:_SHOWN]]
     assert not shown, f"{len(result.unexplained)} of {result.count} cases differ:\n" + "\n".join(shown)
 
 

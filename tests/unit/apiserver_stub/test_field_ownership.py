@@ -360,3 +360,30 @@ def test_conflicts_without_allowed_fields_are_the_others() -> None:
     assert left is not None
     assert left.error().message == 'Apply failed with 1 conflict: conflict with "x" using v1: .metadata.labels.b'
     assert raised.value.without(labels_of("a", "b")) is None
+
+
+def test_item_without_an_owner_is_removed_with_fields_of_others() -> None:
+    _, entries = applied(POD.blank, pod({"name": "c", "image": "i"}), [], "one")
+    live = pod({"name": "c", "image": "other"})
+    entries = field_ownership.updated(POD, pod({"name": "c", "image": "i"}), live, entries, who("two"))
+
+    merged, entries = applied(live, pod(), entries, "one", force=True)
+
+    assert not merged.get("spec", {}).get("containers")
+
+
+def test_item_that_comes_twice_is_owned_as_a_whole() -> None:
+    new = pod()
+    new["metadata"]["finalizers"] = ["example.com/a", "example.com/a"]
+
+    entries = field_ownership.updated(POD, POD.blank, new, [], who("one"))
+
+    assert fields(entries, "one")["f:metadata"] == {"f:finalizers": {".": {}, 'v:"example.com/a"': {}}}
+
+
+def test_oldest_updaters_of_the_same_second_are_merged_by_name() -> None:
+    entries = [replace(who(f"m{number}"), fields={"f:spec": {f"f:{number}": {}}}) for number in range(12)]
+
+    found = field_ownership.updated(POD, pod(), pod(app="web"), entries, who("z"))
+
+    assert fields(found, "ancient-changes") == {"f:spec": {"f:0": {}, "f:1": {}, "f:10": {}, "f:11": {}}}

@@ -55,6 +55,7 @@ def test_status_update_keeps_spec_and_owners() -> None:
     new["spec"]["nodeName"] = "node-2"
     new["status"] = {"podIP": "10.0.0.1"}
 
+    STRATEGY.default_status(new)
     STRATEGY.prepare_update(new, old, "status")
 
     assert new["spec"] == old["spec"]
