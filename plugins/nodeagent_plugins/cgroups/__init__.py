@@ -17,17 +17,17 @@ from nodeagent.contracts.cgroups import CgroupManager
 from nodeagent.contracts.context import AgentContext
 from nodeagent.errors import ConfigError, Problem
 from nodeagent.model.resources import MEMORY
-from nodeagent_plugins.cgroups.driver import CgroupDriver, FileDriver
+from nodeagent_plugins.cgroups.cgroupfs_driver import CgroupDriver, CgroupfsDriver
 from nodeagent_plugins.cgroups.enforcement import Enforcement
 from nodeagent_plugins.cgroups.files import CgroupFiles
 from nodeagent_plugins.cgroups.hierarchy import Hierarchy, find_hierarchy
 from nodeagent_plugins.cgroups.machine import Machine, read_machine
-from nodeagent_plugins.cgroups.manager import PlainCgroups, TreeCgroups, TreeUpkeep
+from nodeagent_plugins.cgroups.manager import NoopCgroupManager, QosCgroupManager, QosCgroupReconciler
 from nodeagent_plugins.cgroups.names import POD_ROOT, CgroupName, Driver, parse_name, parse_slice
-from nodeagent_plugins.cgroups.own_places import OwnPlaces
 from nodeagent_plugins.cgroups.resources import Policy, Swap
-from nodeagent_plugins.cgroups.slices import SliceDriver
+from nodeagent_plugins.cgroups.system_cgroups import SystemCgroups
 from nodeagent_plugins.cgroups.systemd_bus import SystemdBus
+from nodeagent_plugins.cgroups.systemd_driver import SystemdDriver
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
 _SYSTEMD = Path("/run/systemd/system")
@@ -43,11 +43,11 @@ def nodeagent_provide_cgroups(context: AgentContext) -> CgroupManager | None:
     root = _root(context, driver)
     ask = context.runtime.cgroup_driver if gates.enabled("NodeAgentCgroupDriverFromCRI") else None
     if not config.cgroups_per_qos:
-        return PlainCgroups(policy, driver, root, ask)
+        return NoopCgroupManager(policy, driver, root, ask)
     files = CgroupFiles(_needed(hierarchy, "cgroupsPerQOS", True), str(context.root_dir))
     percent = config.qos_reserved.get(MEMORY) if gates.enabled("QOSReserved") else None
     memory_qos = policy.unified and policy.memory_factor is not None
-    return TreeCgroups(
+    return QosCgroupManager(
         policy,
         driver,
         root,
@@ -64,8 +64,8 @@ def nodeagent_provide_cgroups(context: AgentContext) -> CgroupManager | None:
 def nodeagent_provide_background_loops(context: AgentContext) -> Sequence[BackgroundLoop]:
     config, settings = context.config, context.settings
     loops: list[BackgroundLoop] = []
-    if isinstance(context.cgroups, TreeCgroups):
-        loops.append(TreeUpkeep(context.cgroups, context.clock.sleep))
+    if isinstance(context.cgroups, QosCgroupManager):
+        loops.append(QosCgroupReconciler(context.cgroups, context.clock.sleep))
     named = {
         "nodeagentCgroups": config.nodeagent_cgroups,
         "systemCgroups": config.system_cgroups,
@@ -76,7 +76,7 @@ def nodeagent_provide_background_loops(context: AgentContext) -> Sequence[Backgr
         hierarchy = _needed(find_hierarchy(_MOUNTINFO.read_text()), *used)
         files = CgroupFiles(hierarchy, str(context.root_dir))
         agent, system, runtime = map(parse_name, named.values())
-        loops.append(OwnPlaces(files, context.clock.sleep, agent=agent, system=system, runtime=runtime))
+        loops.append(SystemCgroups(files, context.clock.sleep, agent=agent, system=system, runtime=runtime))
     return loops
 
 
@@ -121,10 +121,10 @@ def _drive(driver: Driver, files: CgroupFiles, context: AgentContext) -> CgroupD
     :raises ConfigError: systemd is asked for and does not run this machine.
     """
     if driver is Driver.CGROUPFS:
-        return FileDriver(files)
+        return CgroupfsDriver(files)
     if not _SYSTEMD.is_dir():
         rule = "needs a machine that is run by systemd; set cgroupfs here and in the runtime"
         raise ConfigError([Problem("configuration", "cgroupDriver", "systemd", rule)])
     bus = SystemdBus()
     context.cleanup.push_async_callback(bus.close)
-    return SliceDriver(files, bus)
+    return SystemdDriver(files, bus)

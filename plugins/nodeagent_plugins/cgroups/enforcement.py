@@ -12,7 +12,7 @@ from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
 from nodeagent.errors import ConfigError, Problem
 from nodeagent.model.resources import CPU, MEMORY, Amounts
-from nodeagent_plugins.cgroups.driver import CgroupDriver
+from nodeagent_plugins.cgroups.cgroupfs_driver import CgroupDriver
 from nodeagent_plugins.cgroups.files import CgroupError
 from nodeagent_plugins.cgroups.formulas import cpu_shares
 from nodeagent_plugins.cgroups.limits import HUGEPAGES_UNLIMITED, UNLIMITED, CgroupLimits
@@ -51,7 +51,7 @@ class Enforcement:
         self._reservations = reservations(context.config, memory_qos=memory_qos)
         self._enforced = False
 
-    async def hold_reserved(self, driver: CgroupDriver) -> None:
+    async def enforce_reserved_limits(self, driver: CgroupDriver) -> None:
         """Hold the reserved cgroups to their reservations.
 
         :raises ConfigError: one of them does not exist.
@@ -72,7 +72,7 @@ class Enforcement:
                 raise
             self._done(f"Updated limits on {each.kind} reserved cgroup {each.path}")
 
-    async def hold_pods(self, driver: CgroupDriver) -> None:
+    async def enforce_pods_limit(self, driver: CgroupDriver) -> None:
         """Hold all pods together to what is left for them; does nothing once that is done.
 
         While they use more than that, the limit cannot be set: eviction brings the use down, and this is called again.

@@ -14,7 +14,7 @@ from nodeagent.errors import ConfigError, NodeAgentError, Problem
 from nodeagent.model.pod import Container, Pod
 from nodeagent.model.qos import QosClass, qos_class
 from nodeagent_plugins.cgroups import names, resources
-from nodeagent_plugins.cgroups.driver import CgroupDriver
+from nodeagent_plugins.cgroups.cgroupfs_driver import CgroupDriver
 from nodeagent_plugins.cgroups.enforcement import Enforcement
 from nodeagent_plugins.cgroups.files import CgroupBusy
 from nodeagent_plugins.cgroups.hierarchy import REQUIRED_CONTROLLERS
@@ -32,7 +32,7 @@ _DURATIONS = Histogram(
 )
 
 
-class PlainCgroups:
+class NoopCgroupManager:
     """Makes nothing: pods live below *root*, or where the runtime puts them when that is empty.
 
     A :class:`~nodeagent.contracts.cgroups.CgroupManager` and the base of the other, which shares its limits.
@@ -79,7 +79,7 @@ class PlainCgroups:
         return names.slice_name(name) if self._driver is Driver.SYSTEMD else names.cgroupfs_path(name)
 
 
-class TreeCgroups(PlainCgroups):
+class QosCgroupManager(NoopCgroupManager):
     """Keeps a tree of cgroups: all pods, in it the QoS classes, in those the pods.
 
     spec: config.cgroupsPerQOS, config.cgroupRoot, config.podPidsLimit, config.qosReserved
@@ -123,7 +123,7 @@ class TreeCgroups(PlainCgroups):
         if missing:
             rule = f"must exist; there is none for {', '.join(missing)}"
             raise ConfigError([Problem("configuration", "cgroupRoot", names.cgroupfs_path(self._root), rule)])
-        await self._enforcement.hold_reserved(driver)
+        await self._enforcement.enforce_reserved_limits(driver)
         async with self._turn:
             await driver.make(names.class_name(self._root, QosClass.GUARANTEED))
         await self.update()
@@ -134,7 +134,7 @@ class TreeCgroups(PlainCgroups):
         :raises CgroupError: the kernel refuses.
         """
         driver = self._cgroups()
-        await self._enforcement.hold_pods(driver)
+        await self._enforcement.enforce_pods_limit(driver)
         async with self._turn:
             self._classes.clear()
             await self._limit_classes()
@@ -218,12 +218,12 @@ class TreeCgroups(PlainCgroups):
             await driver.limit(name, replace(limits, memory_bytes=await driver.memory_usage(name)))
 
 
-class TreeUpkeep:
+class QosCgroupReconciler:
     """Keeps the limits of the classes in force, whoever else may change them."""
 
     name = "qos"
 
-    def __init__(self, cgroups: TreeCgroups, sleep: Callable[[float], Awaitable[None]]) -> None:
+    def __init__(self, cgroups: QosCgroupManager, sleep: Callable[[float], Awaitable[None]]) -> None:
         self._cgroups, self._sleep = cgroups, sleep
         self._failing = False
 

@@ -17,7 +17,7 @@ _ZERO = Quantity()
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ResourceRequests:
     """What one pod, or the pods of a class in sum, request."""
 
     milli_cpu: int = 0
@@ -28,12 +28,12 @@ class ClassSums:
     """Adds up what pods request, by class; what was found out about a pod is kept while the pod stays the same."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Pod, QosClass, Asked]] = {}
+        self._known: dict[str, tuple[Pod, QosClass, ResourceRequests]] = {}
 
-    def of(self, pods: Iterable[Pod]) -> dict[QosClass, Asked]:
+    def of(self, pods: Iterable[Pod]) -> dict[QosClass, ResourceRequests]:
         """Return the sum of each class."""
-        sums = dict.fromkeys(QosClass, Asked())
-        current: dict[str, tuple[Pod, QosClass, Asked]] = {}
+        sums = dict.fromkeys(QosClass, ResourceRequests())
+        current: dict[str, tuple[Pod, QosClass, ResourceRequests]] = {}
         for pod in pods:
             known = self._known.get(pod.uid)
             if known is None or known[0] is not pod:
@@ -42,12 +42,12 @@ class ClassSums:
         self._known = current
         for _, qos, asked in current.values():
             total = sums[qos]
-            sums[qos] = Asked(total.milli_cpu + asked.milli_cpu, total.memory_bytes + asked.memory_bytes)
+            sums[qos] = ResourceRequests(total.milli_cpu + asked.milli_cpu, total.memory_bytes + asked.memory_bytes)
         return sums
 
 
 def class_limits(
-    sums: Mapping[QosClass, Asked], policy: Policy, memory_percent: int | None = None
+    sums: Mapping[QosClass, ResourceRequests], policy: Policy, memory_percent: int | None = None
 ) -> dict[QosClass, CgroupLimits]:
     """Return the limits of each class's cgroup; that of Guaranteed holds all others.
 
@@ -78,9 +78,9 @@ def class_limits(
     }
 
 
-def _asked(pod: Pod) -> Asked:
+def _asked(pod: Pod) -> ResourceRequests:
     try:
         requests = pod_requests(pod)
     except ValueError:  # one that cannot be read must not hold up all others
-        return Asked()
-    return Asked(requests.get(CPU, _ZERO).milli_value(), requests.get(MEMORY, _ZERO).value())
+        return ResourceRequests()
+    return ResourceRequests(requests.get(CPU, _ZERO).milli_value(), requests.get(MEMORY, _ZERO).value())

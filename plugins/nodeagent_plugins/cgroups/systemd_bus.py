@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nodeagent_plugins.cgroups.files import CgroupError
-from nodeagent_plugins.cgroups.slices import Property
+from nodeagent_plugins.cgroups.systemd_driver import Property
 
 if TYPE_CHECKING:
     from dbus_fast import Message

@@ -15,8 +15,8 @@ from nodeagent.contracts.events import EventType
 from nodeagent.contracts.eviction import Reclaimed
 from nodeagent.contracts.runtime import ContainerInfo, ContainerState, RuntimeContainerStatus
 from nodeagent.errors import NodeAgentError, NotFound
-from nodeagent_plugins.container_gc.choice import (
-    Fate,
+from nodeagent_plugins.container_gc.selection import (
+    PodGcState,
     Policy,
     names,
     reclaimable_containers,
@@ -80,7 +80,7 @@ class ContainerCollector:
             await self._remove(surplus_containers(containers, fates, self._policy, now))
             await self._remove_sandboxes(fates)
 
-    def _fates(self) -> dict[str, Fate]:
+    def _fates(self) -> dict[str, PodGcState]:
         """Return what may be taken from the pods of this node."""
         pods = self._context.pods
         active = {pod.uid for pod in pods.active()}
@@ -89,7 +89,7 @@ class ContainerCollector:
             status = pods.status(pod.uid)
             ended = pod.uid not in active and status is not None and status.phase in _ENDED
             evicted = ended and status is not None and status.reason == "Evicted"
-            fates[pod.uid] = Fate.EVICTED if evicted else Fate.ENDED if ended else Fate.LIVES
+            fates[pod.uid] = PodGcState.EVICTED if evicted else PodGcState.ENDED if ended else PodGcState.LIVES
         return fates
 
     async def _remove(self, found: Iterable[ContainerInfo], until: float = math.inf) -> Reclaimed:
@@ -128,7 +128,7 @@ class ContainerCollector:
         directory = self._context.root_dir / "pods"
         return await asyncio.to_thread(_remove_files, directory, status)
 
-    async def _remove_sandboxes(self, fates: dict[str, Fate]) -> None:
+    async def _remove_sandboxes(self, fates: dict[str, PodGcState]) -> None:
         runtime = self._context.runtime
         containers = await runtime.list_containers()
         for sandbox in surplus_sandboxes(await runtime.list_sandboxes(), containers, fates):

@@ -25,7 +25,7 @@ from nodeagent.contracts.runtime import (
     SandboxStatus,
 )
 from nodeagent.errors import NotFound
-from nodeagent_plugins.cri import answers, requests
+from nodeagent_plugins.cri import requests, responses
 from nodeagent_plugins.cri.connection import Connection
 from nodeagent_plugins.cri.errors import DeadlineError, UnimplementedError
 from nodeagent_plugins.cri.listing import Listing
@@ -48,8 +48,8 @@ class CriRuntime:
 
     def __init__(self, connection: Connection, clock: Clock, *, ipv6_first: bool = False) -> None:
         self.connection, self._clock, self._ipv6_first = connection, clock, ipv6_first
-        self._sandboxes: Listing[SandboxInfo] = Listing(answers.sandbox_info)
-        self._containers: Listing[ContainerInfo] = Listing(answers.container_info)
+        self._sandboxes: Listing[SandboxInfo] = Listing(responses.sandbox_info)
+        self._containers: Listing[ContainerInfo] = Listing(responses.container_info)
 
     async def close(self) -> None:
         """Close the connection, also under an image service that shares it."""
@@ -111,7 +111,7 @@ class CriRuntime:
     async def sandbox_status(self, sandbox_id: str) -> SandboxStatus:
         request = cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id)
         answer = await self.connection.call("PodSandboxStatus", request, f"look at sandbox {sandbox_id}")
-        return answers.sandbox_status(answer.status, ipv6_first=self._ipv6_first)
+        return responses.sandbox_status(answer.status, ipv6_first=self._ipv6_first)
 
     # --- containers -------------------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class CriRuntime:
     async def container_status(self, container_id: str) -> RuntimeContainerStatus:
         request = cri.ContainerStatusRequest(container_id=container_id)
         answer = await self.connection.call("ContainerStatus", request, f"look at container {container_id}")
-        return answers.container_status(answer.status)
+        return responses.container_status(answer.status)
 
     async def update_resources(self, container_id: str, resources: LinuxResources) -> None:
         request = cri.UpdateContainerResourcesRequest(container_id=container_id, linux=requests.resources(resources))
@@ -211,7 +211,7 @@ class CriRuntime:
         answer = await self.connection.call(
             "ListContainerStats", cri.ListContainerStatsRequest(), "ask for the usage of containers"
         )
-        return tuple(map(answers.container_stats, answer.stats))
+        return tuple(map(responses.container_stats, answer.stats))
 
     async def sandbox_stats(self) -> Sequence[SandboxStats]:
         request = cri.ListPodSandboxStatsRequest()
@@ -219,7 +219,7 @@ class CriRuntime:
             answer = await self.connection.call("ListPodSandboxStats", request, "ask for the usage of sandboxes")
         except UnimplementedError as error:
             raise NotImplementedError(str(error)) from error
-        return tuple(map(answers.sandbox_stats, answer.stats))
+        return tuple(map(responses.sandbox_stats, answer.stats))
 
     async def events(self) -> AsyncIterator[RuntimeEvent]:
         """Give the runtime's events as they come.
@@ -230,7 +230,7 @@ class CriRuntime:
         try:
             async with contextlib.aclosing(stream):
                 async for answer in stream:
-                    yield answers.event(answer)
+                    yield responses.event(answer)
         except UnimplementedError as error:
             raise NotImplementedError(str(error)) from error
 

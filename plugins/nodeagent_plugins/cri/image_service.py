@@ -8,7 +8,7 @@ from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.base.criproto import content
 from nodeagent.contracts.runtime import Credentials, FilesystemUsage, Image, SandboxConfig, Transfer
 from nodeagent.errors import NotFound
-from nodeagent_plugins.cri import answers, requests
+from nodeagent_plugins.cri import requests, responses
 from nodeagent_plugins.cri.connection import Connection
 from nodeagent_plugins.cri.errors import UnimplementedError
 
@@ -31,7 +31,7 @@ class CriImageService:
 
     async def list_images(self) -> Sequence[Image]:
         answer = await self.connection.call("ListImages", cri.ListImagesRequest(), "list images")
-        return tuple(map(answers.image, answer.images))
+        return tuple(map(responses.image, answer.images))
 
     async def image_status(self, image: str) -> Image | None:
         request = cri.ImageStatusRequest(image=cri.ImageSpec(image=image))
@@ -39,7 +39,7 @@ class CriImageService:
             answer = await self.connection.call("ImageStatus", request, f'look at image "{image}"')
         except NotFound:
             return None
-        return answers.image(answer.image) if answer.HasField("image") else None
+        return responses.image(answer.image) if answer.HasField("image") else None
 
     async def pull_image(
         self, image: str, credentials: Credentials | None = None, sandbox: SandboxConfig | None = None
@@ -60,7 +60,7 @@ class CriImageService:
     async def filesystem_usage(self) -> Sequence[FilesystemUsage]:
         request = cri.ImageFsInfoRequest()
         answer = await self.connection.call("ImageFsInfo", request, "ask for the usage of the image file system")
-        return tuple(map(answers.filesystem_usage, answer.image_filesystems))
+        return tuple(map(responses.filesystem_usage, answer.image_filesystems))
 
     async def transfers(self) -> Sequence[Transfer] | None:
         """Return the parts of images that are under way; ``None`` once the runtime has said that it has no such call.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nodeagent_plugins.embedded_runtime.errors import BadRequest
-from nodeagent_plugins.embedded_runtime.small.capability_names import NAMES
+from nodeagent_plugins.embedded_runtime.errors import InvalidArgument
+from nodeagent_plugins.embedded_runtime.helpers.capability_names import NAMES
 
 DEFAULT = frozenset(
     (
@@ -22,11 +22,11 @@ def compute_capabilities(
     """Return the capabilities of a container, with their prefix, in the kernel's order.
 
     :param held: what the runtime has itself; nobody can be given more.
-    :raises BadRequest: there is no capability of that name.
+    :raises InvalidArgument: there is no capability of that name.
     """
     wanted_add, wanted_drop, ours = set(map(_plain, add)), set(map(_plain, drop)), set(held)
     if unknown := sorted((wanted_add | wanted_drop) - {*NAMES, "ALL"}):
-        raise BadRequest(f"unknown capability {', '.join(unknown)}")
+        raise InvalidArgument(f"unknown capability {', '.join(unknown)}")
     if privileged:
         granted = set(NAMES)
     else:

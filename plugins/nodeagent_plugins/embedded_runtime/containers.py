@@ -14,18 +14,18 @@ import msgspec
 
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime import cgroups, commands, mounts
-from nodeagent_plugins.embedded_runtime.control import command_shim
-from nodeagent_plugins.embedded_runtime.errors import BadRequest, CallError, Refused, Taken
+from nodeagent_plugins.embedded_runtime.errors import AlreadyExists, CallError, FailedPrecondition, InvalidArgument
+from nodeagent_plugins.embedded_runtime.helpers import launch
 from nodeagent_plugins.embedded_runtime.host import Host
 from nodeagent_plugins.embedded_runtime.images.store import Image, ImageStore
-from nodeagent_plugins.embedded_runtime.oci_spec import Spec, Surroundings, compute_resources, make_spec
+from nodeagent_plugins.embedded_runtime.oci_runtimes import Runner
+from nodeagent_plugins.embedded_runtime.oci_spec import ContainerEnvironment, Spec, compute_resources, make_spec
 from nodeagent_plugins.embedded_runtime.processes import Process
 from nodeagent_plugins.embedded_runtime.profiles import seccomp_profile
 from nodeagent_plugins.embedded_runtime.records import Container, Records, Sandbox, new_id
 from nodeagent_plugins.embedded_runtime.rootfs import RootFileSystems
-from nodeagent_plugins.embedded_runtime.runners import Runner
 from nodeagent_plugins.embedded_runtime.sandboxes import Sandboxes
-from nodeagent_plugins.embedded_runtime.small import launch
+from nodeagent_plugins.embedded_runtime.shim_client import command_shim
 from nodeagent_plugins.embedded_runtime.users import User, resolve_user
 
 _log = logging.getLogger(__name__)
@@ -85,13 +85,13 @@ class Containers:
     async def create(self, sandbox: Sandbox, config: cri.ContainerConfig) -> str:
         """Prepare a container and return its id.
 
-        :raises Refused: the sandbox has ended, or the machine cannot give what is asked for.
-        :raises Taken: the sandbox has a container of that name and attempt.
+        :raises FailedPrecondition: the sandbox has ended, or the machine cannot give what is asked for.
+        :raises AlreadyExists: the sandbox has a container of that name and attempt.
         """
         if not sandbox.ready:
-            raise Refused(f"sandbox {sandbox.id} is not ready")
+            raise FailedPrecondition(f"sandbox {sandbox.id} is not ready")
         if not config.metadata.name:
-            raise BadRequest("a container needs a name")
+            raise InvalidArgument("a container needs a name")
         image = self._images.get(config.image.image)
         container = Container(new_id(), sandbox.id, config, image.id, image.reference, time.time_ns())
         container.layers = list(image.layers)
@@ -99,7 +99,7 @@ class Containers:
             container.log_path = str(Path(sandbox.config.log_directory, config.log_path))
         container.stop_signal = str(image.config.get("StopSignal") or "SIGTERM")
         if (known := self._names.get(_name(container))) is not None:
-            raise Taken(f"container {config.metadata.name}, attempt {config.metadata.attempt}, exists: {known}")
+            raise AlreadyExists(f"container {config.metadata.name}, attempt {config.metadata.attempt}, exists: {known}")
         self._names[_name(container)] = container.id
         try:
             await asyncio.to_thread(self._prepare, container, sandbox, image)
@@ -119,9 +119,9 @@ class Containers:
         """
         async with self._lock(container):
             if container.started_at or container.finished_at:
-                raise Refused(f"container {container.id} was started before")
+                raise FailedPrecondition(f"container {container.id} was started before")
             if not self._sandboxes.records.get(container.sandbox_id).ready:
-                raise Refused(f"the sandbox of container {container.id} is not ready")
+                raise FailedPrecondition(f"the sandbox of container {container.id} is not ready")
             try:
                 await self._start(container)
             except BaseException as error:
@@ -196,18 +196,18 @@ class Containers:
     async def reopen_log(self, container: Container) -> None:
         """Let the container's log go on in a new file."""
         if not container.running:
-            raise Refused(f"container {container.id} does not run")
+            raise FailedPrecondition(f"container {container.id} does not run")
         await command_shim(self.records.directory(container.id), "reopen")
 
     async def update(self, container: Container, wanted: cri.LinuxContainerResources) -> None:
         """Change the limits of a container; one that was not started yet gets them when it is.
 
-        :raises Refused: there are no control groups here, or the container has ended.
+        :raises FailedPrecondition: there are no control groups here, or the container has ended.
         """
         if not self._host.cgroup_version:
-            raise Refused("limits cannot be changed: this runtime may not make control groups here")
+            raise FailedPrecondition("limits cannot be changed: this runtime may not make control groups here")
         if container.finished_at:
-            raise Refused(f"container {container.id} has ended")
+            raise FailedPrecondition(f"container {container.id} has ended")
         limits = compute_resources(wanted, self._host.cgroup_version)
         async with self._lock(container):
             if container.running:
@@ -235,7 +235,7 @@ class Containers:
         rootfs = self._roots.make(directory, [self._images.layer(name) for name in image.layers])
         mounts.check(container.config.mounts)
         user = self._user(container.config, image, rootfs)
-        around = Surroundings(
+        around = ContainerEnvironment(
             host=self._host,
             user=user,
             image_config=image.config,
@@ -258,7 +258,7 @@ class Containers:
         elif security.run_as_username:
             wanted = security.run_as_username
         elif group is not None:
-            raise BadRequest("a group is given to run as, but no user")
+            raise InvalidArgument("a group is given to run as, but no user")
         else:
             wanted = str(image.config.get("User") or "")
         user = resolve_user(rootfs, wanted, group, tuple(security.supplemental_groups))
@@ -280,7 +280,7 @@ class Containers:
         elif options.pid == cri.TARGET:
             target = self.records.get(options.target_id)
             if target.sandbox_id != sandbox.id or not target.running or target.process is None:
-                raise Refused(f"target container {options.target_id} does not run in this pod")
+                raise FailedPrecondition(f"target container {options.target_id} does not run in this pod")
             found["pid"] = f"/proc/{target.process.pid}/ns/pid"
         if self._host.cgroup_version == 2 and not container.config.linux.security_context.privileged:
             found["cgroup"] = ""

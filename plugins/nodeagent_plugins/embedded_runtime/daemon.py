@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from nodeagent.base.criproto import api_pb2 as cri
-from nodeagent_plugins.embedded_runtime import answers
+from nodeagent_plugins.embedded_runtime import cri_responses
 from nodeagent_plugins.embedded_runtime.containers import Containers
 from nodeagent_plugins.embedded_runtime.events import Events
 from nodeagent_plugins.embedded_runtime.execution import Execution
@@ -32,9 +32,9 @@ from nodeagent_plugins.embedded_runtime.network import (
     HostNetwork,
     Network,
 )
+from nodeagent_plugins.embedded_runtime.oci_runtimes import choose_runner
 from nodeagent_plugins.embedded_runtime.records import Container, Records, Sandbox
 from nodeagent_plugins.embedded_runtime.rootfs import RootFileSystems
-from nodeagent_plugins.embedded_runtime.runners import choose_runner
 from nodeagent_plugins.embedded_runtime.runtime_service import RuntimeService
 from nodeagent_plugins.embedded_runtime.sandboxes import Sandboxes
 from nodeagent_plugins.embedded_runtime.server import (
@@ -168,8 +168,8 @@ class Daemon:
                 container_id=changed_id,
                 container_event_type=kind,
                 created_at=time.time_ns(),
-                pod_sandbox_status=answers.sandbox_status(sandbox),
-                containers_statuses=map(answers.container_status, self._containers.of(sandbox.id)),
+                pod_sandbox_status=cri_responses.sandbox_status(sandbox),
+                containers_statuses=map(cri_responses.container_status, self._containers.of(sandbox.id)),
             )
         )
 

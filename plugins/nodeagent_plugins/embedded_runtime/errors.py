@@ -11,37 +11,37 @@ class CallError(Exception):
     code = StatusCode.UNKNOWN
 
 
-class NotKnown(CallError):
+class NotFound(CallError):
     """There is no such sandbox, container or image."""
 
     code = StatusCode.NOT_FOUND
 
 
-class Refused(CallError):
+class FailedPrecondition(CallError):
     """What is asked for makes no sense, or not in this state."""
 
     code = StatusCode.FAILED_PRECONDITION
 
 
-class BadRequest(CallError):
+class InvalidArgument(CallError):
     """The request itself is wrong."""
 
     code = StatusCode.INVALID_ARGUMENT
 
 
-class Taken(CallError):
+class AlreadyExists(CallError):
     """The name is in use."""
 
     code = StatusCode.ALREADY_EXISTS
 
 
-class NotOffered(CallError):
+class Unimplemented(CallError):
     """This runtime does not do that."""
 
     code = StatusCode.UNIMPLEMENTED
 
 
-class TooSlow(CallError):
+class DeadlineExceeded(CallError):
     """The time that the caller gave is over."""
 
     code = StatusCode.DEADLINE_EXCEEDED

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from nodeagent_plugins.embedded_runtime.containers import Containers
-from nodeagent_plugins.embedded_runtime.errors import BadRequest, CallError, Refused, TooSlow
+from nodeagent_plugins.embedded_runtime.errors import CallError, DeadlineExceeded, FailedPrecondition, InvalidArgument
 from nodeagent_plugins.embedded_runtime.processes import Process
 from nodeagent_plugins.embedded_runtime.records import Container, new_id
 
@@ -24,7 +24,7 @@ NOTE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ExecOutcome:
     """How a command ended."""
 
     exit_code: int
@@ -38,12 +38,12 @@ class Execution:
     def __init__(self, containers: Containers) -> None:
         self._containers = containers
 
-    async def run(self, container: Container, command: Sequence[str], timeout_seconds: float) -> Done:
+    async def run(self, container: Container, command: Sequence[str], timeout_seconds: float) -> ExecOutcome:
         """Run *command* to its end.
 
         :param timeout_seconds: after that it is killed; 0 is no limit.
-        :raises Refused: the container does not run.
-        :raises TooSlow: it was killed.
+        :raises FailedPrecondition: the container does not run.
+        :raises DeadlineExceeded: it was killed.
         """
         with self.prepared(container, command, terminal=False) as prepared:
             runner = await asyncio.create_subprocess_exec(
@@ -64,12 +64,12 @@ class Execution:
                     # What it left behind may keep its output open for ever.
                     await asyncio.wait(readers, timeout=DRAIN_SECONDS)
             except TimeoutError as error:
-                raise TooSlow(f"command {command[0]} was not done within {timeout_seconds:g} s") from error
+                raise DeadlineExceeded(f"command {command[0]} was not done within {timeout_seconds:g} s") from error
             finally:
                 await asyncio.shield(self._end(runner, prepared, readers))
             if (complaint := prepared.complaint()) is not None:
                 raise CallError(f"run {command[0]}: {complaint}")
-        return Done(code if code >= 0 else 128 - code, bytes(output.data), bytes(errors.data))
+        return ExecOutcome(code if code >= 0 else 128 - code, bytes(output.data), bytes(errors.data))
 
     async def _end(
         self, runner: asyncio.subprocess.Process, prepared: Prepared, readers: list[asyncio.Task[None]]
@@ -84,9 +84,9 @@ class Execution:
     def prepared(self, container: Container, command: Sequence[str], *, terminal: bool) -> Iterator[Prepared]:
         """Give the command line that runs *command* in *container*."""
         if not command:
-            raise BadRequest("no command to run")
+            raise InvalidArgument("no command to run")
         if not container.running:
-            raise Refused(f"container {container.id} does not run")
+            raise FailedPrecondition(f"container {container.id} does not run")
         directory = self._containers.records.directory(container.id)
         # Two small files in memory (tmpfs or page cache): quicker than a thread.
         spec = (directory / "config.json").read_bytes()  # nodeagent: ignore[blocking-call]

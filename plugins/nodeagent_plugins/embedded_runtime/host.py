@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodeagent_plugins.embedded_runtime.capabilities import from_mask
-from nodeagent_plugins.embedded_runtime.small.oci_root import is_chroot
+from nodeagent_plugins.embedded_runtime.helpers.oci_root import is_chroot
 
 CGROUPS = Path("/sys/fs/cgroup")
 SEARCH = os.pathsep.join(("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"))

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from nodeagent.base.criproto import api_pb2 as cri
-from nodeagent_plugins.embedded_runtime import answers
+from nodeagent_plugins.embedded_runtime import cri_responses
 from nodeagent_plugins.embedded_runtime.images.pull import Puller
 from nodeagent_plugins.embedded_runtime.images.store import ImageStore
 
@@ -25,12 +25,12 @@ class ImageService:
         wanted = request.filter.image.image
         if wanted:
             found = self._images.find(wanted)
-            return cri.ListImagesResponse(images=[answers.image(found)] if found is not None else [])
-        return cri.ListImagesResponse(images=map(answers.image, self._images.all()))
+            return cri.ListImagesResponse(images=[cri_responses.image(found)] if found is not None else [])
+        return cri.ListImagesResponse(images=map(cri_responses.image, self._images.all()))
 
     async def image_status(self, request: cri.ImageStatusRequest) -> cri.ImageStatusResponse:
         found = self._images.find(request.image.image)
-        return cri.ImageStatusResponse(image=None if found is None else answers.image(found))
+        return cri.ImageStatusResponse(image=None if found is None else cri_responses.image(found))
 
     async def pull_image(self, request: cri.PullImageRequest) -> cri.PullImageResponse:
         image = await self._puller.pull(request.image.image, request.auth)

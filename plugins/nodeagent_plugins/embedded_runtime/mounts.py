@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nodeagent.base.criproto import api_pb2 as cri
-from nodeagent_plugins.embedded_runtime.errors import BadRequest, Refused
+from nodeagent_plugins.embedded_runtime.errors import FailedPrecondition, InvalidArgument
 from nodeagent_plugins.embedded_runtime.users import User
 
 _NEEDED = {cri.PROPAGATION_BIDIRECTIONAL: ("shared:",), cri.PROPAGATION_HOST_TO_CONTAINER: ("shared:", "master:")}
@@ -15,19 +15,19 @@ _NEEDED = {cri.PROPAGATION_BIDIRECTIONAL: ("shared:",), cri.PROPAGATION_HOST_TO_
 def check(wanted: Iterable[cri.Mount]) -> None:
     """Make sure that each mount has a source, made as a folder if it is not there, and can be propagated as asked.
 
-    :raises Refused: the source lies on a mount that is not shared.
+    :raises FailedPrecondition: the source lies on a mount that is not shared.
     """
     for mount in wanted:
         if not mount.host_path or not mount.container_path:
-            raise BadRequest("a mount needs a path on both sides")
+            raise InvalidArgument("a mount needs a path on both sides")
         if mount.uidMappings or mount.gidMappings:
-            raise Refused(f"mount {mount.container_path}: mapping of users is not offered")
+            raise FailedPrecondition(f"mount {mount.container_path}: mapping of users is not offered")
         source = Path(mount.host_path)
         if not source.exists():
             source.mkdir(parents=True, exist_ok=True)
         needed = _NEEDED.get(mount.propagation)
         if needed and not any(kind in _propagation(source.resolve()) for kind in needed):
-            raise Refused(
+            raise FailedPrecondition(
                 f"mount {mount.container_path}: {source} does not lie on a {needed[0][:-1]} mount of the node"
             )
 
@@ -35,13 +35,13 @@ def check(wanted: Iterable[cri.Mount]) -> None:
 def check_mapped(user: User) -> User:
     """Return *user* as far as our user namespace knows its numbers.
 
-    :raises Refused: a container cannot run as that user or group.
+    :raises FailedPrecondition: a container cannot run as that user or group.
     """
     users, groups = _mapped("uid"), _mapped("gid")
     if not _has(users, user.uid):
-        raise Refused(f"user {user.uid} has no number in this user namespace; it knows {_text(users)}")
+        raise FailedPrecondition(f"user {user.uid} has no number in this user namespace; it knows {_text(users)}")
     if not _has(groups, user.gid):
-        raise Refused(f"group {user.gid} has no number in this user namespace; it knows {_text(groups)}")
+        raise FailedPrecondition(f"group {user.gid} has no number in this user namespace; it knows {_text(groups)}")
     return User(user.uid, user.gid, tuple(gid for gid in user.groups if _has(groups, gid)), user.home)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime import commands, hairpin
-from nodeagent_plugins.embedded_runtime.errors import BadRequest, CallError, Refused
+from nodeagent_plugins.embedded_runtime.errors import CallError, FailedPrecondition, InvalidArgument
 from nodeagent_plugins.embedded_runtime.host import find_program
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class HostNetwork:
         """Return the node's address; ports of containers are ports of the node already."""
         for port in ports:
             if port.host_port and port.host_port != port.container_port:
-                raise Refused(
+                raise FailedPrecondition(
                     f"host port {port.host_port} cannot lead to port {port.container_port}:"
                     " pods share the node's network here"
                 )
@@ -96,7 +96,7 @@ class BridgeNetwork:
         try:
             wanted = ipaddress.ip_network(subnet.partition(",")[0])
         except ValueError as error:
-            raise BadRequest(f'pod network "{subnet}": {error}') from error
+            raise InvalidArgument(f'pod network "{subnet}": {error}') from error
         if isinstance(wanted, ipaddress.IPv4Network) and not self._taken and wanted != self._subnet:
             self._keep_subnet(wanted)
             self._subnet, self._prepared = wanted, None
@@ -129,11 +129,11 @@ class BridgeNetwork:
     async def set_hairpin_mode(self, mode: str) -> None:
         """Change the mode, for pods that run too.
 
-        :raises BadRequest: there is no such mode.
+        :raises InvalidArgument: there is no such mode.
         :raises CallError: the links cannot be changed.
         """
         if mode not in hairpin.MODES:
-            raise BadRequest(f'hairpin mode "{mode}": it is one of {", ".join(hairpin.MODES)}')
+            raise InvalidArgument(f'hairpin mode "{mode}": it is one of {", ".join(hairpin.MODES)}')
         if mode == self._hairpin_mode:
             return
         _log.info("Hairpin mode changes", extra={"mode": mode, "before": self._hairpin_mode})
@@ -329,9 +329,9 @@ class BridgeNetwork:
             if not port.host_port:
                 continue
             if port.protocol not in _PROTOCOLS:
-                raise Refused(f"host port {port.host_port}: only TCP and UDP can be led to a pod")
+                raise FailedPrecondition(f"host port {port.host_port}: only TCP and UDP can be led to a pod")
             if port.host_ip not in ("", "0.0.0.0", "::"):  # noqa: S104
-                raise Refused(
+                raise FailedPrecondition(
                     f"host port {port.host_port}: leading one address of the node, {port.host_ip}, is not offered"
                 )
             element = f"{_PROTOCOLS[port.protocol]} . {port.host_port} : {address} . {port.container_port}"

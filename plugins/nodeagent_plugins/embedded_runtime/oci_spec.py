@@ -10,7 +10,7 @@ from typing import Any
 
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime.capabilities import compute_capabilities
-from nodeagent_plugins.embedded_runtime.errors import BadRequest
+from nodeagent_plugins.embedded_runtime.errors import InvalidArgument
 from nodeagent_plugins.embedded_runtime.host import Host
 from nodeagent_plugins.embedded_runtime.users import User
 
@@ -26,7 +26,7 @@ Spec = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ContainerEnvironment:
     """What a container finds around it: its image, its sandbox, its machine."""
 
     host: Host
@@ -44,10 +44,10 @@ class Surroundings:
     seccomp: Mapping[str, Any] | None = None
 
 
-def make_spec(config: cri.ContainerConfig, around: Surroundings) -> Spec:
+def make_spec(config: cri.ContainerConfig, around: ContainerEnvironment) -> Spec:
     """Return the OCI configuration of the container *config*.
 
-    :raises BadRequest: it asks for what does not exist.
+    :raises InvalidArgument: it asks for what does not exist.
     """
     security, host = config.linux.security_context, around.host
     wanted = security.capabilities
@@ -106,18 +106,18 @@ def make_spec(config: cri.ContainerConfig, around: Surroundings) -> Spec:
 def compute_args(config: cri.ContainerConfig, image: Mapping[str, Any]) -> list[str]:
     """Return the command line: a command replaces the image's entry point and arguments, arguments only the latter.
 
-    :raises BadRequest: neither says what to run.
+    :raises InvalidArgument: neither says what to run.
     """
     args = list(config.args)
     if not config.command:
         args = [*(image.get("Entrypoint") or ()), *(args or image.get("Cmd") or ())]
     args = [*config.command, *args]
     if not args:
-        raise BadRequest("neither the container nor its image names a command")
+        raise InvalidArgument("neither the container nor its image names a command")
     return args
 
 
-def compute_environment(config: cri.ContainerConfig, around: Surroundings) -> list[str]:
+def compute_environment(config: cri.ContainerConfig, around: ContainerEnvironment) -> list[str]:
     """Return the environment: the image's, then the container's; of two values of one name the later one."""
     entries = [DEFAULT_PATH, f"HOSTNAME={around.hostname}", f"HOME={around.user.home}"]
     if config.tty:
@@ -141,7 +141,7 @@ def compute_resources(wanted: cri.LinuxContainerResources, cgroup_version: int) 
     return {name: value for name, value in limits.items() if value}
 
 
-def compute_mounts(config: cri.ContainerConfig, around: Surroundings) -> list[Spec]:
+def compute_mounts(config: cri.ContainerConfig, around: ContainerEnvironment) -> list[Spec]:
     """Return all mounts, in the order to make them."""
     security = config.linux.security_context
     writable = [] if security.privileged else ["ro"]
@@ -188,7 +188,7 @@ def add_devices(spec: Spec, config: cri.ContainerConfig, host: Host) -> None:
         try:
             about = Path(source).stat()
         except OSError as error:
-            raise BadRequest(f"device {source}: {error.strerror}") from error
+            raise InvalidArgument(f"device {source}: {error.strerror}") from error
         if stat.S_ISDIR(about.st_mode):
             wanted.extend(
                 (str(path), f"{place.rstrip('/')}/{path.relative_to(source)}", access)
@@ -196,7 +196,7 @@ def add_devices(spec: Spec, config: cri.ContainerConfig, host: Host) -> None:
             )
             continue
         if not stat.S_ISCHR(about.st_mode) and not stat.S_ISBLK(about.st_mode):
-            raise BadRequest(f"device {source}: is none")
+            raise InvalidArgument(f"device {source}: is none")
         _add_device(spec, host, place, about.st_rdev, about.st_mode, (about.st_uid, about.st_gid), access, source)
 
 

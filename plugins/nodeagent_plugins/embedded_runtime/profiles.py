@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from nodeagent.base.criproto import api_pb2 as cri
-from nodeagent_plugins.embedded_runtime.errors import BadRequest, Refused
-from nodeagent_plugins.embedded_runtime.runners import Runner
+from nodeagent_plugins.embedded_runtime.errors import FailedPrecondition, InvalidArgument
+from nodeagent_plugins.embedded_runtime.oci_runtimes import Runner
 
 # Calls that reach the machine rather than the container; each fails with EPERM, everything else is allowed.
 FORBIDDEN = (
@@ -34,12 +34,12 @@ def seccomp_profile(security: cri.LinuxContainerSecurityContext, runner: Runner)
 
     Also refuses AppArmor profiles on a machine without AppArmor, which would otherwise be left out unseen.
 
-    :raises Refused: the machine cannot apply the profile.
+    :raises FailedPrecondition: the machine cannot apply the profile.
     """
     apparmor = security.apparmor.localhost_ref if security.HasField("apparmor") else ""
     if apparmor or security.apparmor_profile.startswith("localhost/"):
         enabled = _APPARMOR.exists() and _APPARMOR.read_text().startswith("Y")
-        raise Refused(
+        raise FailedPrecondition(
             f"AppArmor profile: {'not offered by this runtime' if enabled else 'this machine has no AppArmor'}"
         )
     wanted = security.seccomp
@@ -48,13 +48,15 @@ def seccomp_profile(security: cri.LinuxContainerSecurityContext, runner: Runner)
     if wanted.profile_type == cri.SecurityProfile.Unconfined:
         return None
     if not runner.filters_calls:
-        raise Refused("a seccomp profile needs crun or runc; install one of them, or leave the profile Unconfined")
+        raise FailedPrecondition(
+            "a seccomp profile needs crun or runc; install one of them, or leave the profile Unconfined"
+        )
     if wanted.profile_type == cri.SecurityProfile.RuntimeDefault:
         return DEFAULT
     try:
         profile = msgspec.json.decode(Path(wanted.localhost_ref).read_bytes(), type=dict[str, Any])
     except OSError as error:
-        raise BadRequest(f"seccomp profile {wanted.localhost_ref}: {error.strerror}") from error
+        raise InvalidArgument(f"seccomp profile {wanted.localhost_ref}: {error.strerror}") from error
     except ValueError as error:
-        raise BadRequest(f"seccomp profile {wanted.localhost_ref}: {error}") from error
+        raise InvalidArgument(f"seccomp profile {wanted.localhost_ref}: {error}") from error
     return profile

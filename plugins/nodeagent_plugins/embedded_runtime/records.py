@@ -17,7 +17,7 @@ import msgspec
 from google.protobuf import json_format
 
 from nodeagent.base.criproto import api_pb2 as cri
-from nodeagent_plugins.embedded_runtime.errors import NotKnown
+from nodeagent_plugins.embedded_runtime.errors import NotFound
 from nodeagent_plugins.embedded_runtime.processes import Process
 
 _log = logging.getLogger(__name__)
@@ -145,11 +145,11 @@ class Records(Generic[Record]):
     def get(self, record_id: str) -> Record:
         """Return the record.
 
-        :raises NotKnown: there is none, or several.
+        :raises NotFound: there is none, or several.
         """
         if (known := self.find(record_id)) is not None:
             return known
-        raise NotKnown(f'{self._noun} "{record_id}" is not known')
+        raise NotFound(f'{self._noun} "{record_id}" is not known')
 
     def all(self) -> list[Record]:
         return list(self._records.values())

@@ -11,8 +11,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from nodeagent_plugins.embedded_runtime.helpers import syscalls
 from nodeagent_plugins.embedded_runtime.images.store import tree_usage
-from nodeagent_plugins.embedded_runtime.small import syscalls
 
 _log = logging.getLogger(__name__)
 MAX_OPTIONS_BYTES = 4000  # the kernel takes a page

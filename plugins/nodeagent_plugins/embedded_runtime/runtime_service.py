@@ -12,10 +12,10 @@ from typing import Any
 from nodeagent import __version__
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime import __name__ as _package
-from nodeagent_plugins.embedded_runtime import answers
+from nodeagent_plugins.embedded_runtime import cri_responses
 from nodeagent_plugins.embedded_runtime.cgroups import Usage
 from nodeagent_plugins.embedded_runtime.containers import Containers
-from nodeagent_plugins.embedded_runtime.errors import NotOffered, Refused
+from nodeagent_plugins.embedded_runtime.errors import FailedPrecondition, Unimplemented
 from nodeagent_plugins.embedded_runtime.events import Events
 from nodeagent_plugins.embedded_runtime.execution import Execution
 from nodeagent_plugins.embedded_runtime.network import Network
@@ -94,14 +94,17 @@ class RuntimeService:
         info = {}
         if request.verbose and sandbox.holder is not None:
             info = {"pid": str(sandbox.holder.pid), "namespaces": ",".join(sandbox.namespaces)}
-        statuses = map(answers.container_status, self._containers.of(sandbox.id))
+        statuses = map(cri_responses.container_status, self._containers.of(sandbox.id))
         return cri.PodSandboxStatusResponse(
-            status=answers.sandbox_status(sandbox), info=info, containers_statuses=statuses, timestamp=time.time_ns()
+            status=cri_responses.sandbox_status(sandbox),
+            info=info,
+            containers_statuses=statuses,
+            timestamp=time.time_ns(),
         )
 
     async def list_pod_sandbox(self, request: cri.ListPodSandboxRequest) -> cri.ListPodSandboxResponse:
         items = [
-            answers.sandbox(sandbox)
+            cri_responses.sandbox(sandbox)
             for sandbox in self._sandboxes.records.all()
             if sandbox.id.startswith(request.filter.id)
             and _has_labels(sandbox.config.labels, request.filter.label_selector)
@@ -133,7 +136,7 @@ class RuntimeService:
     async def list_containers(self, request: cri.ListContainersRequest) -> cri.ListContainersResponse:
         wanted = request.filter
         containers = [
-            answers.container(container)
+            cri_responses.container(container)
             for container in self._containers.records.all()
             if container.id.startswith(wanted.id)
             and container.sandbox_id.startswith(wanted.pod_sandbox_id)
@@ -147,7 +150,7 @@ class RuntimeService:
         info = {}
         if request.verbose and container.process is not None:
             info = {"pid": str(container.process.pid), "runner": self._containers.runner.name}
-        return cri.ContainerStatusResponse(status=answers.container_status(container), info=info)
+        return cri.ContainerStatusResponse(status=cri_responses.container_status(container), info=info)
 
     async def update_container_resources(
         self, request: cri.UpdateContainerResourcesRequest
@@ -175,11 +178,11 @@ class RuntimeService:
 
     async def port_forward(self, request: cri.PortForwardRequest) -> cri.PortForwardResponse:
         if not self._sandboxes.records.get(request.pod_sandbox_id).ready:
-            raise Refused(f"sandbox {request.pod_sandbox_id} is not ready")
+            raise FailedPrecondition(f"sandbox {request.pod_sandbox_id} is not ready")
         return cri.PortForwardResponse(url=await self._streaming.offer("portforward", request))
 
     async def checkpoint_container(self, _request: cri.CheckpointContainerRequest) -> None:
-        raise NotOffered("checkpoints of containers are not offered by this runtime")
+        raise Unimplemented("checkpoints of containers are not offered by this runtime")
 
     # --- usage ------------------------------------------------------------------------------------------------
 
@@ -236,13 +239,13 @@ class RuntimeService:
     def _running(self, request: Any) -> Container:
         container = self._container(request)
         if not container.running:
-            raise Refused(f"container {container.id} does not run")
+            raise FailedPrecondition(f"container {container.id} does not run")
         return container
 
     def _stats(self, container: Container) -> cri.ContainerStats:
         usage = self._containers.usage(container) if container.running else Usage()
         folder = self._containers.records.directory(container.id)
-        return answers.container_stats(container, usage, self._containers.written(container), str(folder))
+        return cri_responses.container_stats(container, usage, self._containers.written(container), str(folder))
 
     def _sandbox_stats(self, sandbox: Sandbox) -> cri.PodSandboxStats:
         containers = [container for container in self._containers.of(sandbox.id) if container.running]
@@ -251,7 +254,9 @@ class RuntimeService:
         network = {}
         if sandbox.holder is not None and "net" in sandbox.namespaces:
             network = read_interfaces(sandbox.holder.pid)
-        return answers.sandbox_stats(sandbox, total, [self._stats(container) for container in containers], network)
+        return cri_responses.sandbox_stats(
+            sandbox, total, [self._stats(container) for container in containers], network
+        )
 
 
 def read_interfaces(pid: int) -> dict[str, tuple[int, int, int, int]]:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent_plugins.embedded_runtime import commands
-from nodeagent_plugins.embedded_runtime.errors import BadRequest, CallError, Refused, Taken
+from nodeagent_plugins.embedded_runtime.errors import AlreadyExists, CallError, FailedPrecondition, InvalidArgument
+from nodeagent_plugins.embedded_runtime.helpers import launch, syscalls
 from nodeagent_plugins.embedded_runtime.network import Network
 from nodeagent_plugins.embedded_runtime.processes import Process
 from nodeagent_plugins.embedded_runtime.records import Records, Sandbox, new_id
-from nodeagent_plugins.embedded_runtime.small import launch, syscalls
 
 _log = logging.getLogger(__name__)
 SHM_BYTES = 64 << 20
@@ -61,20 +61,20 @@ class Sandboxes:
     async def run(self, config: cri.PodSandboxConfig, runtime_handler: str) -> str:
         """Make a sandbox and return its id.
 
-        :raises Taken: the same attempt at the same pod has one.
+        :raises AlreadyExists: the same attempt at the same pod has one.
         :raises CallError: it cannot be made; nothing is left of it.
         """
         meta = config.metadata
         if not meta.name or not meta.namespace or not meta.uid:
-            raise BadRequest("a sandbox needs name, namespace and uid")
+            raise InvalidArgument("a sandbox needs name, namespace and uid")
         if runtime_handler:
-            raise BadRequest(f'no runtime handler "{runtime_handler}": this runtime has only the default one')
+            raise InvalidArgument(f'no runtime handler "{runtime_handler}": this runtime has only the default one')
         if config.linux.cgroup_parent.endswith(".slice"):
-            raise Refused(
+            raise FailedPrecondition(
                 f"cgroup parent {config.linux.cgroup_parent} is one of systemd; the cgroup driver is cgroupfs"
             )
         if (known := self._names.get(_name(config))) is not None:
-            raise Taken(f"sandbox of {meta.namespace}/{meta.name}, attempt {meta.attempt}, exists: {known}")
+            raise AlreadyExists(f"sandbox of {meta.namespace}/{meta.name}, attempt {meta.attempt}, exists: {known}")
         sandbox = Sandbox(new_id(), config, time.time_ns(), runtime_handler)
         self._names[_name(config)] = sandbox.id
         try:
@@ -134,7 +134,7 @@ class Sandboxes:
         await asyncio.to_thread(self._prepare_files, folder, sandbox)
         if config.log_directory:
             await asyncio.to_thread(os.makedirs, config.log_directory, 0o755, True)
-        command = launch.command("holder", config.hostname, ",".join(sorted(kinds)), *parameters)
+        command = launch.command("pause", config.hostname, ",".join(sorted(kinds)), *parameters)
         try:
             said = await commands.run(command, "hold the sandbox", timeout_seconds=HOLDER_SECONDS)
         except CallError as error:
@@ -186,12 +186,12 @@ class Sandboxes:
 def compute_parameters(wanted: dict[str, str], kinds: set[str]) -> list[str]:
     """Return the kernel parameters *wanted* as ``NAME=VALUE``.
 
-    :raises BadRequest: one belongs to the node, not to a namespace that the sandbox has.
+    :raises InvalidArgument: one belongs to the node, not to a namespace that the sandbox has.
     """
     for name in wanted:
         has_own = (name.startswith("net.") and "net" in kinds) or (name.startswith(_IPC_PARAMETERS) and "ipc" in kinds)
         if not has_own or ".." in name or "/" in name:
-            raise BadRequest(f"kernel parameter {name} is not one of a namespace of this pod")
+            raise InvalidArgument(f"kernel parameter {name} is not one of a namespace of this pod")
     return [f"{name}={value}" for name, value in sorted(wanted.items())]
 
 

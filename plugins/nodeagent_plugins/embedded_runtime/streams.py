@@ -17,11 +17,11 @@ import msgspec
 
 from nodeagent_plugins.embedded_runtime.channels import CLOSE, RESIZE, STDERR, STDIN, STDOUT, Feed, Session
 from nodeagent_plugins.embedded_runtime.containers import Containers
-from nodeagent_plugins.embedded_runtime.control import open_shim
 from nodeagent_plugins.embedded_runtime.errors import CallError
 from nodeagent_plugins.embedded_runtime.execution import Execution, Prepared
+from nodeagent_plugins.embedded_runtime.helpers import syscalls
 from nodeagent_plugins.embedded_runtime.sandboxes import Sandboxes
-from nodeagent_plugins.embedded_runtime.small import syscalls
+from nodeagent_plugins.embedded_runtime.shim_client import open_shim
 from nodeagent_plugins.embedded_runtime.spdy_session import SpdySession
 
 READ_BYTES = 32 * 1024

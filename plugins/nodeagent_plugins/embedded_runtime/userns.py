@@ -9,11 +9,11 @@ import signal
 import subprocess
 from pathlib import Path
 
+from nodeagent_plugins.embedded_runtime.helpers import syscalls
+from nodeagent_plugins.embedded_runtime.helpers.oci_root import is_chroot
+from nodeagent_plugins.embedded_runtime.helpers.pause import SLEEP
 from nodeagent_plugins.embedded_runtime.host import find_program
 from nodeagent_plugins.embedded_runtime.processes import Process
-from nodeagent_plugins.embedded_runtime.small import syscalls
-from nodeagent_plugins.embedded_runtime.small.holder import SLEEP
-from nodeagent_plugins.embedded_runtime.small.oci_root import is_chroot
 
 KEEPER = "keeper.json"
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodeagent_plugins.embedded_runtime import paths
-from nodeagent_plugins.embedded_runtime.errors import BadRequest
+from nodeagent_plugins.embedded_runtime.errors import InvalidArgument
 
 MAX_FILE_BYTES = 1 << 20
 
@@ -26,7 +26,7 @@ def resolve_user(rootfs: Path, wanted: str, group: int | None = None, extra: tup
 
     :param group: the group asked for apart, which wins.
     :param extra: supplementary groups asked for apart.
-    :raises BadRequest: the image has no user or group of that name.
+    :raises InvalidArgument: the image has no user or group of that name.
     """
     name, _, group_name = wanted.partition(":")
     users = _read(rootfs, "/etc/passwd", 7)
@@ -34,7 +34,7 @@ def resolve_user(rootfs: Path, wanted: str, group: int | None = None, extra: tup
     number = int(name) if name.isdecimal() else 0 if not name else None
     entry = next((e for e in users if (e[0] == name if number is None else e[2] == str(number))), None)
     if entry is None and number is None:
-        raise BadRequest(f'no user "{name}" in the image')
+        raise InvalidArgument(f'no user "{name}" in the image')
     uid = int(entry[2]) if entry else number or 0
     gid = int(entry[3]) if entry else 0
     member = {int(e[2]) for e in groups if entry and entry[0] in e[3].split(",")}
@@ -52,7 +52,7 @@ def _group(groups: list[list[str]], name: str) -> int:
     for entry in groups:
         if entry[0] == name:
             return int(entry[2])
-    raise BadRequest(f'no group "{name}" in the image')
+    raise InvalidArgument(f'no group "{name}" in the image')
 
 
 def _read(rootfs: Path, path: str, fields: int) -> list[list[str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from nodeagent import hookimpl
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventRecorder
-from nodeagent_plugins.event_recorder.ledger import Ledger
+from nodeagent_plugins.event_recorder.aggregator import EventAggregator
 from nodeagent_plugins.event_recorder.log import LogRecorder
 from nodeagent_plugins.event_recorder.recorder import ApiRecorder
 from nodeagent_plugins.event_recorder.sink import Sink
@@ -20,4 +20,4 @@ def nodeagent_provide_event_recorder(context: AgentContext) -> EventRecorder:
     if context.new_api is None:
         return LogRecorder()
     api = context.new_api(context.config.event_record_qps, context.config.event_burst)
-    return ApiRecorder(Sink(api, context.node_name), Ledger(context.clock), context.clock, context.tasks)
+    return ApiRecorder(Sink(api, context.node_name), EventAggregator(context.clock), context.clock, context.tasks)

@@ -11,7 +11,7 @@ from nodeagent.base.aio.waker import Waker
 from nodeagent.contracts.events import EventType
 from nodeagent.errors import ApiError, ApiNotFound, ApiUnavailable
 from nodeagent.model.meta import ObjectReference
-from nodeagent_plugins.event_recorder.ledger import Ledger, Series
+from nodeagent_plugins.event_recorder.aggregator import EventAggregator, Series
 from nodeagent_plugins.event_recorder.sink import Sink
 
 _LONG_SECONDS = 3600.0
@@ -27,7 +27,7 @@ class ApiRecorder:
     :ivar refused: events that the server would not take in any form.
     """
 
-    def __init__(self, sink: Sink, ledger: Ledger, clock: Clock, tasks: TaskOwner) -> None:
+    def __init__(self, sink: Sink, ledger: EventAggregator, clock: Clock, tasks: TaskOwner) -> None:
         self._sink, self._ledger, self._clock, self._tasks = sink, ledger, clock, tasks
         self._waker = Waker(clock)
         self._backoff = Backoff(1.0, 10.0, jitter=0.5)

@@ -12,7 +12,7 @@ from nodeagent.contracts.api import CORE_EVENTS, Api
 from nodeagent.errors import ApiConflict
 from nodeagent.model.meta import wire_time
 from nodeagent.model.wire import to_wire
-from nodeagent_plugins.event_recorder.ledger import Series
+from nodeagent_plugins.event_recorder.aggregator import Series
 
 _MAX_NAME_BYTES = 220
 """The rest of a name's 253 bytes is for the time."""

@@ -18,7 +18,7 @@ from nodeagent.contracts.stats import PodUsage
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.eviction_thresholds import Signal, Threshold, read_thresholds
 from nodeagent.model.pod import Pod
-from nodeagent_plugins.eviction.choice import Chooser, Measure
+from nodeagent_plugins.eviction.candidates import CandidateSelector, Measure
 from nodeagent_plugins.eviction.layout import detect_layout, image_disk
 from nodeagent_plugins.eviction.local_storage import find_excess, has_limit
 from nodeagent_plugins.eviction.memory import MemoryReading
@@ -89,7 +89,7 @@ class EvictionManager:
         self.read_memory = dict
         self._failing: set[str] = set()
         self._killed: set[str] = set()
-        self._chooser_: Chooser | None = None
+        self._chooser_: CandidateSelector | None = None
 
     @property
     def conditions(self) -> frozenset[Condition]:
@@ -191,9 +191,9 @@ class EvictionManager:
     # --- looking --------------------------------------------------------------------------------------------
 
     @property
-    def _chooser(self) -> Chooser:
+    def _chooser(self) -> CandidateSelector:
         if self._chooser_ is None:
-            self._chooser_ = Chooser(self._context.pods, self._plugins)
+            self._chooser_ = CandidateSelector(self._context.pods, self._plugins)
         return self._chooser_
 
     def _read(self, maps: ThresholdMaps) -> tuple[Threshold, ...]:

@@ -15,7 +15,7 @@ from nodeagent.contracts.eviction import (
 from nodeagent.model.eviction_thresholds import Signal, Threshold
 from nodeagent.model.pod import Pod
 from nodeagent.model.qos import is_critical
-from nodeagent_plugins.eviction.choice import Chooser, Measure
+from nodeagent_plugins.eviction.candidates import CandidateSelector, Measure
 from nodeagent_plugins.eviction.local_storage import find_excess
 from nodeagent_plugins.eviction.pressure import Pressure
 from nodeagent_plugins.eviction.ranking import explain
@@ -37,7 +37,7 @@ class Planner:
     def __init__(
         self,
         node_name: str,
-        chooser: Chooser,
+        chooser: CandidateSelector,
         pressure: Pressure,
         read: Callable[[ThresholdMaps], Sequence[Threshold]],
         *,

@@ -18,7 +18,7 @@ from nodeagent.contracts.images import CollectableImage, ImageCollection
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.image_name import full_name
 from nodeagent_plugins.image_gc import records
-from nodeagent_plugins.image_gc.choice import Policy, Record, arrange, bytes_to_free, observe, too_old
+from nodeagent_plugins.image_gc.selection import Policy, Record, arrange, bytes_to_free, observe, too_old
 
 _log = logging.getLogger(__name__)
 

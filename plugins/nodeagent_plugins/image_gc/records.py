@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from nodeagent_plugins.image_gc.choice import Record
+from nodeagent_plugins.image_gc.selection import Record
 
 _log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from nodeagent.errors import ApiError, ImageError, NodeAgentError
 from nodeagent.model.image_name import ImageName, default_pull_policy, parse_image_name, with_default_tag
 from nodeagent.model.meta import ObjectReference
 from nodeagent.model.pod import Container, ContainerKind, Pod, container_field_path
-from nodeagent_plugins.image_pull.access import ImageAccess
+from nodeagent_plugins.image_pull.credential_records import ImageCredentialRecords
 from nodeagent_plugins.image_pull.keyring import read_pull_secrets
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Puller:
         self._under_way: dict[Hashable, _Shared] = {}
         self._asking: dict[object, PullInProgress] = {}
         """One for each pull whose credentials are not known yet."""
-        self._access = ImageAccess(context.root_dir) if verify_cached else None
+        self._access = ImageCredentialRecords(context.root_dir) if verify_cached else None
 
     async def ensure(
         self, pod: Pod, kind: ContainerKind, container: Container, sandbox: SandboxConfig | None = None

@@ -12,7 +12,7 @@ from nodeagent import hookimpl
 from nodeagent.base.quantity import Quantity
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.context import AgentContext
-from nodeagent_plugins.log_rotation.budget import DeadLogs
+from nodeagent_plugins.log_rotation.budget import TerminatedPodLogs
 from nodeagent_plugins.log_rotation.rotator import LogRotator
 
 NAME = "log_rotation"
@@ -53,5 +53,5 @@ def nodeagent_provide_background_loops(context: AgentContext) -> Sequence[Backgr
         loops.append(LogRotator(context, largest, context.config.container_log_max_files, period))
     budget = Quantity.parse(settings.get("dead_pod_budget", DEAD_POD_BUDGET)).value()
     if budget >= 0:
-        loops.append(DeadLogs(context, budget))
+        loops.append(TerminatedPodLogs(context, budget))
     return loops

@@ -30,7 +30,7 @@ class LogFile:
     """What its name has beyond that of the current log; empty for that one."""
 
 
-class DeadLogs:
+class TerminatedPodLogs:
     """Removes the oldest logs of ended pods that are kept to be looked at, as far as they take more than *budget*."""
 
     name = "log_rotation.dead_logs"

@@ -30,16 +30,16 @@ def checks(context: AgentContext) -> Sequence[NodeCheck]:
                 places["imagefs"] = usage.mountpoint
         except RuntimeFailure:
             pass  # told by the check of the runtime
-        return await asyncio.to_thread(look_at_disks, places)
+        return await asyncio.to_thread(check_disks, places)
 
     async def volumes() -> Sequence[Finding]:
         known = await _known_pods(context)
-        return await asyncio.to_thread(look_for_orphans, context.root_dir, known, time.time())
+        return await asyncio.to_thread(check_orphaned_volumes, context.root_dir, known, time.time())
 
     return NodeCheck("disks", disks), NodeCheck("orphaned volumes", volumes)
 
 
-def look_at_disks(places: Mapping[str, str]) -> Sequence[Finding]:
+def check_disks(places: Mapping[str, str]) -> Sequence[Finding]:
     """Return findings for file systems that are nearly full; *places* are paths by what they are for."""
     found, seen = [], set()
     for name, path in places.items():
@@ -59,7 +59,7 @@ def look_at_disks(places: Mapping[str, str]) -> Sequence[Finding]:
     return found
 
 
-def look_for_orphans(root: Path, known: frozenset[str], now: float) -> Sequence[Finding]:
+def check_orphaned_volumes(root: Path, known: frozenset[str], now: float) -> Sequence[Finding]:
     """Return a finding when directories of pods that are not *known* still hold volumes."""
     left = []
     try:

@@ -25,11 +25,11 @@ def checks(context: AgentContext) -> Sequence[NodeCheck]:
     """Return the checks of files."""
 
     async def modes() -> Sequence[Finding]:
-        return await asyncio.to_thread(look_at_modes, list(files_of(context)))
+        return await asyncio.to_thread(check_file_modes, list(files_of(context)))
 
     async def certificates() -> Sequence[Finding]:
         def look() -> Sequence[Finding]:
-            return look_at_certificates(list(certificates_of(context)), context.clock.wall())
+            return check_certificates(list(certificates_of(context)), context.clock.wall())
 
         return await asyncio.to_thread(look)
 
@@ -89,7 +89,7 @@ def certificates_of(context: AgentContext) -> Iterator[tuple[str, bytes]]:
             return
 
 
-def look_at_modes(files: Sequence[_Place]) -> Sequence[Finding]:
+def check_file_modes(files: Sequence[_Place]) -> Sequence[Finding]:
     """Return findings for files that others may read or change, or that are not root's."""
     found = []
     for what, path, widest in files:
@@ -108,7 +108,7 @@ def look_at_modes(files: Sequence[_Place]) -> Sequence[Finding]:
     return found
 
 
-def look_at_certificates(certificates: Sequence[tuple[str, bytes]], now: datetime) -> Sequence[Finding]:
+def check_certificates(certificates: Sequence[tuple[str, bytes]], now: datetime) -> Sequence[Finding]:
     """Return findings for certificates that are over, or soon will be."""
     from nodeagent.base.tls import valid_until
 

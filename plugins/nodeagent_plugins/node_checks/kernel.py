@@ -17,18 +17,18 @@ def checks(context: AgentContext, root: Path = Path("/")) -> Sequence[NodeCheck]
     """Return the checks of the kernel; *root* is where ``proc`` and ``sys`` are."""
 
     async def swap() -> Sequence[Finding]:
-        return await asyncio.to_thread(look_at_swap, root, context.config.fail_swap_on)
+        return await asyncio.to_thread(check_swap, root, context.config.fail_swap_on)
 
     async def features() -> Sequence[Finding]:
-        return await asyncio.to_thread(look_at_features, root)
+        return await asyncio.to_thread(check_kernel_features, root)
 
     async def cgroups() -> Sequence[Finding]:
-        return await asyncio.to_thread(look_at_controllers, root)
+        return await asyncio.to_thread(check_cgroup_controllers, root)
 
     return NodeCheck("swap", swap), NodeCheck("kernel features", features), NodeCheck("cgroup controllers", cgroups)
 
 
-def look_at_swap(root: Path, refused: bool) -> Sequence[Finding]:
+def check_swap(root: Path, refused: bool) -> Sequence[Finding]:
     """Return a finding when there is swap; *refused* is ``failSwapOn``."""
     lines = _read(root / "proc/swaps").splitlines()[1:]
     if not lines:
@@ -40,7 +40,7 @@ def look_at_swap(root: Path, refused: bool) -> Sequence[Finding]:
     return [warning(f"swap is on ({places}): memory limits are less exact", "`swapoff -a`, unless it is wanted")]
 
 
-def look_at_features(root: Path) -> Sequence[Finding]:
+def check_kernel_features(root: Path) -> Sequence[Finding]:
     """Return findings for what is not there or turned off."""
     found = []
     filesystems = {line.split()[-1] for line in _read(root / "proc/filesystems").splitlines() if line.strip()}
@@ -59,7 +59,7 @@ def look_at_features(root: Path) -> Sequence[Finding]:
     return found
 
 
-def look_at_controllers(root: Path) -> Sequence[Finding]:
+def check_cgroup_controllers(root: Path) -> Sequence[Finding]:
     """Return a finding when controllers are missing, in either version of cgroups."""
     enabled = set(_read(root / "sys/fs/cgroup/cgroup.controllers").split())
     for line in _read(root / "proc/cgroups").splitlines():

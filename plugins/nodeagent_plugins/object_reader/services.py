@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nodeagent.contracts.api import SERVICES, Api, WatchEvent, WatchType
 from nodeagent.errors import ApiUnavailable
-from nodeagent_plugins.object_reader.follow import follow
+from nodeagent_plugins.object_reader.list_watch import follow
 
 if TYPE_CHECKING:
     from nodeagent.contracts.context import AgentContext

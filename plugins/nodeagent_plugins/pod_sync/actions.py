@@ -13,7 +13,7 @@ from nodeagent.contracts.runtime import (
     RuntimePod,
 )
 from nodeagent.model.pod import Container, ContainerKind, Pod, RestartPolicy
-from nodeagent_plugins.pod_sync.records import ANNOTATION_SANDBOX, container_hash, noted_hash
+from nodeagent_plugins.pod_sync.labels import ANNOTATION_SANDBOX, container_hash, noted_hash
 
 ProbeReader = Callable[[str, ProbeKind], ProbeResult | None]
 """Returns the result of a container's probe by container id."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus
-from nodeagent_plugins.pod_sync.records import ANNOTATION_BACKOFF, noted_hash, number
+from nodeagent_plugins.pod_sync.labels import ANNOTATION_BACKOFF, noted_hash, number
 
 INITIAL_SECONDS = 10
 MAX_SECONDS = 300

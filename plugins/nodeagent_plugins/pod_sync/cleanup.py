@@ -12,9 +12,9 @@ from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus, RuntimePod
 from nodeagent.errors import NodeAgentError, RuntimeFailure, RuntimeUnavailable
 from nodeagent_plugins.pod_sync import disk
+from nodeagent_plugins.pod_sync.labels import ANNOTATION_SANDBOX
 from nodeagent_plugins.pod_sync.metrics import CLEANED_ORPHANS, ORPHANS_LEFT
 from nodeagent_plugins.pod_sync.paths import PodPaths
-from nodeagent_plugins.pod_sync.records import ANNOTATION_SANDBOX
 from nodeagent_plugins.pod_sync.step import Step
 from nodeagent_plugins.pod_sync.subpaths import release_subpaths
 

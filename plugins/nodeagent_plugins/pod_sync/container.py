@@ -8,9 +8,9 @@ from nodeagent.contracts.images import PulledImage
 from nodeagent.contracts.runtime import ContainerConfig, ContainerSecurity, LinuxResources
 from nodeagent.model.expansion import expand
 from nodeagent.model.pod import Container, Pod
+from nodeagent_plugins.pod_sync.labels import container_annotations, container_labels
 from nodeagent_plugins.pod_sync.mounts import PreparedFiles
 from nodeagent_plugins.pod_sync.paths import log_path
-from nodeagent_plugins.pod_sync.records import container_annotations, container_labels
 
 
 def make_container_config(

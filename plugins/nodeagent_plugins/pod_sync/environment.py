@@ -28,7 +28,7 @@ _VALID_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
 
 @dataclass(frozen=True, slots=True)
-class PodFacts:
+class PodEnvironmentInputs:
     """What the node knows about a pod that its containers may ask for."""
 
     pod_ips: Sequence[str] = ()
@@ -50,7 +50,11 @@ class Environment:
 
 
 async def make_environment(
-    pod: Pod, container: Container, facts: PodFacts, objects: ObjectReader, services: Sequence[Mapping[str, Any]] = ()
+    pod: Pod,
+    container: Container,
+    facts: PodEnvironmentInputs,
+    objects: ObjectReader,
+    services: Sequence[Mapping[str, Any]] = (),
 ) -> Environment:
     """Return the variables of *container*.
 
@@ -116,7 +120,7 @@ def service_variables(services: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return result
 
 
-def field_value(pod: Pod, path: str, facts: PodFacts) -> str:
+def field_value(pod: Pod, path: str, facts: PodEnvironmentInputs) -> str:
     """Return what a ``fieldRef`` points at.
 
     :raises ContainerError: there is no such field.
@@ -149,7 +153,7 @@ async def _value(
     container: Container,
     variable: EnvVar,
     known: Mapping[str, str],
-    facts: PodFacts,
+    facts: PodEnvironmentInputs,
     objects: ObjectReader,
 ) -> str | None:
     """Return the value of one variable, ``None`` when an optional source is not there."""

@@ -17,8 +17,8 @@ from nodeagent.errors import ContainerError
 from nodeagent.model.expansion import expand, unknown_references
 from nodeagent.model.pod import Container, Pod, VolumeMount
 from nodeagent_plugins.pod_sync.hosts import hosts_file
+from nodeagent_plugins.pod_sync.labels import DEFAULT_MESSAGE_PATH
 from nodeagent_plugins.pod_sync.paths import PodPaths, next_attempt
-from nodeagent_plugins.pod_sync.records import DEFAULT_MESSAGE_PATH
 from nodeagent_plugins.pod_sync.subpaths import BindMount, bind_subpath, check_subpath
 
 HOSTS_PATH = "/etc/hosts"

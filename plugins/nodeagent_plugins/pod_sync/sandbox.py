@@ -7,8 +7,8 @@ from nodeagent.config.rules.sysctls import normalize
 from nodeagent.contracts.runtime import DnsConfig, LinuxResources, PortMapping, SandboxConfig
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.pod import Container, Pod
+from nodeagent_plugins.pod_sync.labels import pod_labels
 from nodeagent_plugins.pod_sync.paths import PodPaths
-from nodeagent_plugins.pod_sync.records import pod_labels
 from nodeagent_plugins.pod_sync.security import sandbox_security
 
 DEFAULT_CPU_PERIOD = 100_000

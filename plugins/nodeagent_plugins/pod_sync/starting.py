@@ -21,8 +21,14 @@ from nodeagent_plugins.pod_sync import backoff
 from nodeagent_plugins.pod_sync.actions import Start
 from nodeagent_plugins.pod_sync.container import make_container_config
 from nodeagent_plugins.pod_sync.disk import link_log
-from nodeagent_plugins.pod_sync.environment import Environment, PodFacts, machine_resources, make_environment
+from nodeagent_plugins.pod_sync.environment import (
+    Environment,
+    PodEnvironmentInputs,
+    machine_resources,
+    make_environment,
+)
 from nodeagent_plugins.pod_sync.hosts import host_names
+from nodeagent_plugins.pod_sync.labels import container_hash
 from nodeagent_plugins.pod_sync.lifecycle_hooks import HookFailure, LifecycleHooks
 from nodeagent_plugins.pod_sync.metrics import (
     CONTAINER_TYPES,
@@ -31,7 +37,6 @@ from nodeagent_plugins.pod_sync.metrics import (
     STARTED_CONTAINERS,
 )
 from nodeagent_plugins.pod_sync.mounts import HostsContent, prepare_files, volume_parts
-from nodeagent_plugins.pod_sync.records import container_hash
 from nodeagent_plugins.pod_sync.security import container_security
 from nodeagent_plugins.pod_sync.step import Step
 from nodeagent_plugins.pod_sync.stopping import ContainerStopper, Moments, plan_stop
@@ -241,7 +246,7 @@ class ContainerStarter:
 
     async def _environment(self, step: Step, container: Container, reference: ObjectReference) -> Environment:
         context, pod = self._context, step.pod
-        facts = PodFacts(step.ips, host_ips(context), context.node_name, lambda: _allocatable(context))
+        facts = PodEnvironmentInputs(step.ips, host_ips(context), context.node_name, lambda: _allocatable(context))
         services = await self._services(pod)
         environment = await make_environment(pod, container, facts, context.objects, services)
         for sentence in environment.skipped:

@@ -11,14 +11,14 @@ from nodeagent.contracts.volumes import MountedVolume
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.pod import Pod
 from nodeagent_plugins.pod_sync.paths import PodPaths
-from nodeagent_plugins.pod_sync.stopping import StopMemory
+from nodeagent_plugins.pod_sync.stopping import StopState
 
 
 @dataclass(slots=True)
-class PodMemory:
+class PodSyncState:
     """What need not be found out again; losing it costs a little work and nothing else."""
 
-    stops: StopMemory = field(default_factory=StopMemory)
+    stops: StopState = field(default_factory=StopState)
     sandbox_configs: dict[str, SandboxConfig] = field(default_factory=dict)
     stopped_sandboxes: set[str] = field(default_factory=set)
     refused_discards: dict[str, float] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Step:
 
     pod: Pod
     observed: RuntimePod
-    memory: PodMemory
+    memory: PodSyncState
     paths: PodPaths
     sandbox_id: str = ""
     sandbox: SandboxConfig | None = None

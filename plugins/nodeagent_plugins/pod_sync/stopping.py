@@ -20,8 +20,8 @@ from nodeagent.model.pod import (
     Pod,
     container_field_path,
 )
+from nodeagent_plugins.pod_sync.labels import stop_record
 from nodeagent_plugins.pod_sync.lifecycle_hooks import HookFailure, LifecycleHooks
-from nodeagent_plugins.pod_sync.records import stop_record
 
 MINIMUM_GRACE_SECONDS = 2
 _log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Moments(Protocol):
 
 
 @dataclass(slots=True)
-class StopMemory:
+class StopState:
     """What was already done for containers of one pod; a step that is called again does not do it twice."""
 
     announced: set[str] = field(default_factory=set)
@@ -107,7 +107,7 @@ class ContainerStopper:
         self._moments, self._clock = moments, clock
 
     async def stop_all(
-        self, pod: Pod, stops: Sequence[Stop], memory: StopMemory, pod_ip: str = ""
+        self, pod: Pod, stops: Sequence[Stop], memory: StopState, pod_ip: str = ""
     ) -> list[NodeAgentError]:
         """Stop all in parallel, sidecars last in reverse order; return the failures."""
         order = {c.name: n for n, c in enumerate(pod.spec.init_containers or ()) if c.restartable_init}
@@ -136,7 +136,7 @@ class ContainerStopper:
             done.set()
 
     async def _stop(
-        self, pod: Pod, stop: Stop, memory: StopMemory, pod_ip: str, turn: Sequence[asyncio.Event]
+        self, pod: Pod, stop: Stop, memory: StopState, pod_ip: str, turn: Sequence[asyncio.Event]
     ) -> NodeAgentError | None:
         status = stop.status
         reference = pod.reference(container_field_path(stop.kind, status.name))

@@ -35,7 +35,7 @@ from nodeagent_plugins.pod_sync.node_dns import NodeDns
 from nodeagent_plugins.pod_sync.paths import PodPaths
 from nodeagent_plugins.pod_sync.sandbox import make_sandbox_config
 from nodeagent_plugins.pod_sync.starting import ContainerStarter, host_ips
-from nodeagent_plugins.pod_sync.step import PodMemory, Step
+from nodeagent_plugins.pod_sync.step import PodSyncState, Step
 from nodeagent_plugins.pod_sync.stopping import ContainerStopper, Moments, plan_stop
 from nodeagent_plugins.pod_sync.subpaths import BindMount
 
@@ -75,7 +75,7 @@ class BundledPodSyncer:
         self._cleaner = PodCleaner(context, log_root)
         self._dns = NodeDns(context)
         self._creating = asyncio.Semaphore(sandboxes_at_once)
-        self._memory: dict[str, PodMemory] = {}
+        self._memory: dict[str, PodSyncState] = {}
 
     # --- PodSyncer ------------------------------------------------------------------------------------------
 
@@ -311,7 +311,7 @@ class BundledPodSyncer:
     def _step(self, pod: Pod, observed: RuntimePod) -> Step:
         memory = self._memory.get(pod.uid)
         if memory is None:
-            memory = self._memory[pod.uid] = PodMemory()
+            memory = self._memory[pod.uid] = PodSyncState()
         return Step(pod, observed, memory, self._paths(pod))
 
     def _paths(self, pod: Pod) -> PodPaths:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nodeagent_plugins.resource_managers.checksum import Fingerprint
 from nodeagent_plugins.resource_managers.errors import StaleState
-from nodeagent_plugins.resource_managers.fingerprint import Fingerprint
 
 
 class Checkpoint:

@@ -14,8 +14,8 @@ from nodeagent.model.pod import Container, Pod
 from nodeagent.model.qos import QosClass, qos_class
 from nodeagent.model.resources import CPU, container_limits, container_requests
 from nodeagent_plugins.resource_managers.alignment import Hint, Hints, masks
-from nodeagent_plugins.resource_managers.choice import check_room, take_distributed, take_packed
-from nodeagent_plugins.resource_managers.errors import Refused, StaleState
+from nodeagent_plugins.resource_managers.cpu_assignment import check_room, take_distributed, take_packed
+from nodeagent_plugins.resource_managers.errors import AdmissionRejected, StaleState
 from nodeagent_plugins.resource_managers.topology import Topology, format_cpu_list
 
 _MILLI = 1000
@@ -103,7 +103,7 @@ class CpuAssignments:
     def allocate(self, pod: Pod, container: Container, hint: Hint) -> bool:
         """Give the container the CPUs it wants for itself, near *hint*; whether anything changed.
 
-        :raises Refused: whole cores are given only, and it wants other than those.
+        :raises AdmissionRejected: whole cores are given only, and it wants other than those.
         :raises AllocationFailed: there are not enough.
         """
         wanted = exclusive_cpus(pod, container)
@@ -128,13 +128,13 @@ class CpuAssignments:
     def _check_cores(self, wanted: int) -> None:
         per_core = self._topology.cpus_per_core
         if wanted % per_core:
-            raise Refused(
+            raise AdmissionRejected(
                 f"SMT Alignment Error: requested {wanted} cpus not multiple cpus per core = {per_core}",
                 reason=_SMT_REASON,
             )
         free = len(self.shared - self._reserved_cores)
         if wanted > free:
-            raise Refused(
+            raise AdmissionRejected(
                 f"SMT Alignment Error: not enough free physical CPUs: available physical CPUs = {free}, "
                 f"requested CPUs = {wanted}, CPUs per core = {per_core}",
                 reason=_SMT_REASON,

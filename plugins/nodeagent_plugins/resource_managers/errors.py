@@ -5,7 +5,7 @@ from __future__ import annotations
 from nodeagent.errors import NodeAgentError
 
 
-class Refused(NodeAgentError):
+class AdmissionRejected(NodeAgentError):
     """The pod may not run here; ``reason`` and the message are what its status shows."""
 
 

@@ -20,11 +20,11 @@ from nodeagent.contracts.runtime import (
 )
 from nodeagent.errors import NodeAgentError, RuntimeFailure
 from nodeagent.model.pod import Container, Pod
-from nodeagent_plugins.resource_managers import CPU_STATE, MEMORY_STATE, fingerprint, metrics
+from nodeagent_plugins.resource_managers import CPU_STATE, MEMORY_STATE, checksum, metrics
 from nodeagent_plugins.resource_managers.alignment import NONE, Alignment, Hint, Hints
 from nodeagent_plugins.resource_managers.checkpoint import Checkpoint
 from nodeagent_plugins.resource_managers.cpu import CpuAssignments, containers_in_order, exclusive_cpus
-from nodeagent_plugins.resource_managers.errors import AllocationFailed, Refused, StaleState
+from nodeagent_plugins.resource_managers.errors import AdmissionRejected, AllocationFailed, StaleState
 from nodeagent_plugins.resource_managers.memory import MemoryAssignments
 from nodeagent_plugins.resource_managers.start import make_alignment, make_cpus, make_memory
 from nodeagent_plugins.resource_managers.topology import format_cpu_list, read_topology
@@ -50,9 +50,9 @@ class ResourceManagers:
         self._alignment: Alignment | None = None
         self._cpus: CpuAssignments | None = None
         self._memory: MemoryAssignments | None = None
-        self._cpu_file = Checkpoint(context.root_dir / CPU_STATE, self._cpu_policy, fingerprint.of_cpus)
+        self._cpu_file = Checkpoint(context.root_dir / CPU_STATE, self._cpu_policy, checksum.of_cpus)
         self._memory_file = Checkpoint(
-            context.root_dir / MEMORY_STATE, _POLICY_NAMES[self._memory_policy], fingerprint.of_memory
+            context.root_dir / MEMORY_STATE, _POLICY_NAMES[self._memory_policy], checksum.of_memory
         )
         self._parts: list[tuple[Checkpoint, CpuAssignments | MemoryAssignments]] = []
         """What is managed, with the file that keeps it."""
@@ -106,7 +106,7 @@ class ResourceManagers:
         async with self._lock:
             try:
                 self._unsaved |= self._admit(pod)
-            except Refused as error:
+            except AdmissionRejected as error:
                 return Rejection(error.reason, str(error))
             except AllocationFailed as error:
                 return Rejection(error.reason, f"Allocate failed due to {error}, which is unexpected")
@@ -142,7 +142,7 @@ class ResourceManagers:
     def _admit(self, pod: Pod) -> bool:
         """Assign what the pod's containers ask for, or nothing at all; whether anything changed.
 
-        :raises Refused: it cannot be aligned as the policies want it.
+        :raises AdmissionRejected: it cannot be aligned as the policies want it.
         :raises AllocationFailed: there is not enough.
         """
         held = [part for _, part in self._parts if pod.uid in part.entries]
@@ -151,7 +151,7 @@ class ResourceManagers:
         try:
             with metrics.ADMISSION_MILLISECONDS.time(lambda: clock.now() * 1000):
                 return self._align(pod)
-        except (Refused, AllocationFailed):
+        except (AdmissionRejected, AllocationFailed):
             metrics.ADMISSION_ERRORS.inc()
             for _, part in self._parts:
                 if part not in held:
@@ -285,5 +285,5 @@ class ResourceManagers:
 def _merged(alignment: Alignment, hints: Sequence[Hints]) -> Hint:
     hint, fits = alignment.merge(hints)
     if not fits:
-        raise Refused("Resources cannot be allocated with Topology locality", reason="TopologyAffinityError")
+        raise AdmissionRejected("Resources cannot be allocated with Topology locality", reason="TopologyAffinityError")
     return hint

@@ -12,8 +12,8 @@ from nodeagent.errors import ConfigError, Problem
 from nodeagent.model.eviction_thresholds import reserved_for_eviction
 from nodeagent.model.resources import CPU, MEMORY, add
 from nodeagent_plugins.resource_managers.alignment import NONE, Alignment
-from nodeagent_plugins.resource_managers.choice import take_packed
 from nodeagent_plugins.resource_managers.cpu import CpuAssignments, CpuOptions
+from nodeagent_plugins.resource_managers.cpu_assignment import take_packed
 from nodeagent_plugins.resource_managers.memory import MemoryAssignments
 from nodeagent_plugins.resource_managers.topology import Topology, format_cpu_list
 

@@ -19,7 +19,7 @@ _KIBI = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CpuLocation:
     """Where one CPU (a hardware thread) sits; a core is named by its lowest CPU, so that names are unique."""
 
     core: int
@@ -41,7 +41,7 @@ class NumaNode:
 class Topology:
     """CPUs that are online, and the NUMA nodes."""
 
-    cpus: Mapping[int, Place]
+    cpus: Mapping[int, CpuLocation]
     nodes: Mapping[int, NumaNode]
 
     @property
@@ -88,12 +88,12 @@ def read_topology(root: Path = Path("/")) -> Topology:
     if not nodes:
         nodes = {0: NumaNode(_meminfo(root / "proc/meminfo"), _huge_pages(root / MACHINE_HUGE_PAGES))}
     cores: dict[tuple[int, int], int] = {}
-    cpus: dict[int, Place] = {}
+    cpus: dict[int, CpuLocation] = {}
     for cpu in sorted(online):
         place = system / f"cpu/cpu{cpu}/topology"
         socket = max(_number(place / "physical_package_id"), 0)
         core = cores.setdefault((socket, _number(place / "core_id", cpu)), cpu)
-        cpus[cpu] = Place(core, socket, home.get(cpu, 0))
+        cpus[cpu] = CpuLocation(core, socket, home.get(cpu, 0))
     return Topology(cpus, nodes)
 
 

@@ -14,7 +14,7 @@ from nodeagent.contracts.runtime import ContainerState, RuntimeContainerStatus
 from nodeagent.contracts.server import SENT_BYTES
 from nodeagent.model.pod import Pod
 from nodeagent_plugins.routes_logs.beneath import open_beneath
-from nodeagent_plugins.routes_logs.choice import NoLog, choose_run
+from nodeagent_plugins.routes_logs.container_run import NoLog, choose_run
 from nodeagent_plugins.routes_logs.follow import read_file
 from nodeagent_plugins.routes_logs.lines import LineReader
 from nodeagent_plugins.routes_logs.options import LogOptions, UndecodableQuery, read_options

@@ -15,7 +15,7 @@ _CONTROLLERS = frozenset({"cpu", "cpuacct", "memory", "pids", "blkio"})
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class CgroupStats:
     """What a cgroup uses with all below it, in nanoseconds and bytes; what is not accounted is ``None``."""
 
     cpu_nanoseconds: int | None = None
@@ -60,21 +60,21 @@ class CgroupReader:
                     mounts.setdefault(option, place)
         return cls(mounts if mounts or not unified else {"": unified}, machine)
 
-    def account(self, name: str) -> Account | None:
+    def account(self, name: str) -> CgroupStats | None:
         """Return what the cgroup uses, or ``None`` where there is no such cgroup."""
         account = self._account_v2(name) if self.unified else self._account_v1(name)
         if account.cpu_nanoseconds is None and account.memory_bytes is None:
             return None
         return account
 
-    def memory(self, name: str) -> Account | None:
+    def memory(self, name: str) -> CgroupStats | None:
         """Return the memory of the cgroup alone, or ``None`` where there is no such cgroup."""
         account = self._memory_v2(name, None) if self.unified else self._memory_v1(name, None)
         return account if account.memory_bytes is not None else None
 
-    def root(self) -> Account:
+    def root(self) -> CgroupStats:
         """Return what all of the machine uses; what the topmost cgroup does not tell is taken from ``/proc``."""
-        machine, account = self._machine, self.account("/") or Account()
+        machine, account = self._machine, self.account("/") or CgroupStats()
         capacity = machine.memory_capacity()
         if account.memory_bytes is None:
             used = machine.memory_used()
@@ -130,16 +130,16 @@ class CgroupReader:
         place = self.place(controller, name)
         return None if place is None else read(f"{place}/{file}")
 
-    def _account_v1(self, name: str) -> Account:
+    def _account_v1(self, name: str) -> CgroupStats:
         return self._memory_v1(name, number(self.file("cpuacct", name, "cpuacct.usage")))
 
-    def _memory_v1(self, name: str, cpu: int | None) -> Account:
+    def _memory_v1(self, name: str, cpu: int | None) -> CgroupStats:
         used = number(self.file("memory", name, "memory.usage_in_bytes"))
         if used is None:
-            return Account(cpu)
+            return CgroupStats(cpu)
         text = self.file("memory", name, "memory.stat") or b""
         limit = number(self.file("memory", name, "memory.limit_in_bytes"))
-        return Account(
+        return CgroupStats(
             cpu_nanoseconds=cpu,
             memory_bytes=used,
             working_set_bytes=max(0, used - field(text, b"\ntotal_inactive_file ")),
@@ -152,16 +152,16 @@ class CgroupReader:
             memory_limit_bytes=limit if limit is not None and limit < _UNLIMITED else None,
         )
 
-    def _account_v2(self, name: str) -> Account:
+    def _account_v2(self, name: str) -> CgroupStats:
         times = self.file("", name, "cpu.stat")
         return self._memory_v2(name, field(b"\n" + times, b"\nusage_usec ") * 1000 if times else None)
 
-    def _memory_v2(self, name: str, cpu: int | None) -> Account:
+    def _memory_v2(self, name: str, cpu: int | None) -> CgroupStats:
         used = number(self.file("", name, "memory.current"))
         if used is None:
-            return Account(cpu)
+            return CgroupStats(cpu)
         text = b"\n" + (self.file("", name, "memory.stat") or b"")
-        return Account(
+        return CgroupStats(
             cpu_nanoseconds=cpu,
             memory_bytes=used,
             working_set_bytes=max(0, used - field(text, b"\ninactive_file ")),

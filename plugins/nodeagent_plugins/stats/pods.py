@@ -25,10 +25,10 @@ from nodeagent.contracts.stats import (
     VolumeUsage,
 )
 from nodeagent.model.pod import Pod
-from nodeagent_plugins.stats.cgroups import Account, CgroupReader
+from nodeagent_plugins.stats.cgroup_lookup import CgroupLocator
+from nodeagent_plugins.stats.cgroups import CgroupReader, CgroupStats
 from nodeagent_plugins.stats.disk import DiskUse, use_of_file, use_of_files
 from nodeagent_plugins.stats.machine import Machine, filesystem, nanoseconds
-from nodeagent_plugins.stats.places import Places
 from nodeagent_plugins.stats.rates import CpuRates
 
 _LOG_ROOT = "/var/log"
@@ -60,7 +60,7 @@ class Meter:
     """Measures pods; everything here blocks for milliseconds."""
 
     def __init__(
-        self, context: AgentContext, machine: Machine, cgroups: CgroupReader, places: Places, rates: CpuRates
+        self, context: AgentContext, machine: Machine, cgroups: CgroupReader, places: CgroupLocator, rates: CpuRates
     ) -> None:
         self._context, self._machine, self._cgroups = context, machine, cgroups
         self._places, self._rates = places, rates
@@ -209,11 +209,11 @@ def with_volumes(pod: PodUsage, volumes: Sequence[VolumeUsage]) -> PodUsage:
     return replace(pod, volumes=volumes, ephemeral_storage=storage)
 
 
-def cpu_stats(account: Account, now: int, rate: int | None) -> CpuStats:
+def cpu_stats(account: CgroupStats, now: int, rate: int | None) -> CpuStats:
     return CpuStats(now, rate, account.cpu_nanoseconds)
 
 
-def memory_stats(account: Account, now: int) -> MemoryStats:
+def memory_stats(account: CgroupStats, now: int) -> MemoryStats:
     limit, working = account.memory_limit_bytes, account.working_set_bytes
     return MemoryStats(
         now,

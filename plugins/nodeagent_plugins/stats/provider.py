@@ -19,9 +19,9 @@ from nodeagent.contracts.stats import FilesystemStats, NodeUsage, PodUsage
 from nodeagent.errors import RuntimeFailure
 from nodeagent.model.pod import Pod
 from nodeagent_plugins.stats import pods as pod_usage
+from nodeagent_plugins.stats.cgroup_lookup import CgroupLocator
 from nodeagent_plugins.stats.cgroups import CgroupReader
 from nodeagent_plugins.stats.machine import Machine, filesystem, nanoseconds
-from nodeagent_plugins.stats.places import Places
 from nodeagent_plugins.stats.pods import Meter, RunningPod
 from nodeagent_plugins.stats.rates import CpuRates
 from nodeagent_plugins.stats.system import SystemContainers
@@ -53,7 +53,7 @@ class MeasuredStats:
         self.machine = machine or Machine()
         self.cgroups = CgroupReader.find(self.machine)
         self.volumes = VolumeMeter(context)
-        self.places = Places(context, self.cgroups)
+        self.places = CgroupLocator(context, self.cgroups)
         self._rates, self._node_rates = CpuRates(), CpuRates()
         self._meter = Meter(context, self.machine, self.cgroups, self.places, self._rates)
         self._system = SystemContainers(context, self.machine, self.cgroups, self.places, self._node_rates)

@@ -11,9 +11,9 @@ import time
 
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.stats import ContainerUsage
+from nodeagent_plugins.stats.cgroup_lookup import CgroupLocator
 from nodeagent_plugins.stats.cgroups import CgroupReader
 from nodeagent_plugins.stats.machine import Machine
-from nodeagent_plugins.stats.places import Places
 from nodeagent_plugins.stats.pods import cpu_stats, memory_stats
 from nodeagent_plugins.stats.rates import CpuRates
 
@@ -26,7 +26,7 @@ class SystemContainers:
     """Measures ``kubelet``, ``runtime``, ``misc`` and ``pods``, as far as their cgroups are known."""
 
     def __init__(
-        self, context: AgentContext, machine: Machine, cgroups: CgroupReader, places: Places, rates: CpuRates
+        self, context: AgentContext, machine: Machine, cgroups: CgroupReader, places: CgroupLocator, rates: CpuRates
     ) -> None:
         self._context, self._machine, self._cgroups = context, machine, cgroups
         self._places, self._rates = places, rates

@@ -184,11 +184,11 @@ import sys
 from pathlib import Path
 from nodeagent_plugins.cgroups.files import CgroupFiles
 from nodeagent_plugins.cgroups.hierarchy import find_hierarchy
-from nodeagent_plugins.cgroups.own_places import OwnPlaces
+from nodeagent_plugins.cgroups.system_cgroups import SystemCgroups
 
 root = sys.argv[1]
 files = CgroupFiles(find_hierarchy(Path("/proc/self/mountinfo").read_text()), "test")
-places = OwnPlaces(files, None, agent=(root, "agent"), system=(root, "system"), outside=(root, "outside"))
+places = SystemCgroups(files, None, agent=(root, "agent"), system=(root, "system"), outside=(root, "outside"))
 places.keep()
 places.keep()
 print(Path("/proc/self/cgroup").read_text())

@@ -16,8 +16,8 @@ from dbus_fast.service import ServiceInterface, dbus_method, dbus_signal
 
 from nodeagent_plugins.cgroups.files import CgroupError
 from nodeagent_plugins.cgroups.limits import CgroupLimits
-from nodeagent_plugins.cgroups.slices import limit_properties
 from nodeagent_plugins.cgroups.systemd_bus import SystemdBus
+from nodeagent_plugins.cgroups.systemd_driver import limit_properties
 from tests.integration.shutdown.logind import message_bus, serve
 
 LIMITS = limit_properties(CgroupLimits(cpu_shares=512, memory_bytes=64 << 20, pids=50), unified=True)

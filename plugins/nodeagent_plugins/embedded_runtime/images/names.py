@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nodeagent.model.image_name import DEFAULT_TAG, ImageName, parse_image_name
-from nodeagent_plugins.embedded_runtime.errors import BadRequest
+from nodeagent_plugins.embedded_runtime.errors import InvalidArgument
 
 _DIGEST = re.compile(r"[a-z0-9]+:[0-9a-f]{32,}")
 
@@ -32,12 +32,12 @@ class Name(ImageName):
 def parse_name(text: str) -> Name:
     """Return the full name that *text* stands for: ``busybox`` is ``docker.io/library/busybox:latest``.
 
-    :raises BadRequest: it is no name of an image.
+    :raises InvalidArgument: it is no name of an image.
     """
     try:
         found = parse_image_name(text)
     except ValueError as error:
-        raise BadRequest(f'"{text}" is no name of an image: it {error}') from None
+        raise InvalidArgument(f'"{text}" is no name of an image: it {error}') from None
     tag = found.tag or ("" if found.digest else DEFAULT_TAG)
     return Name(found.domain, found.path, tag, found.digest)
 

@@ -19,7 +19,7 @@ import aiohttp
 
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.model.image_name import DEFAULT_DOMAIN
-from nodeagent_plugins.embedded_runtime.errors import CallError, NotKnown
+from nodeagent_plugins.embedded_runtime.errors import CallError, NotFound
 from nodeagent_plugins.embedded_runtime.images.loading import MAX_DOCUMENT_BYTES, decode
 from nodeagent_plugins.embedded_runtime.images.names import Name
 
@@ -222,5 +222,5 @@ async def _complaint(answer: aiohttp.ClientResponse) -> CallError:
     text = (await answer.content.read(2048)).decode(errors="replace").strip()
     with contextlib.suppress(CallError, LookupError, TypeError):
         text = str(decode(text.encode(), "")["errors"][0]["message"])
-    kind = NotKnown if answer.status == 404 else CallError
+    kind = NotFound if answer.status == 404 else CallError
     return kind(f"registry answered {answer.status}{f': {text[:500]}' if text else ''}")

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from nodeagent_plugins.embedded_runtime.errors import BadRequest, NotKnown, Refused
+from nodeagent_plugins.embedded_runtime.errors import FailedPrecondition, InvalidArgument, NotFound
 from nodeagent_plugins.embedded_runtime.images.names import is_id, parse_name
 
 _log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class ImageStore:
                 return alike[0] if len(alike) == 1 else None
         try:
             full = parse_name(name)
-        except BadRequest:
+        except InvalidArgument:
             return None
         if full.digest:
             wanted = f"{full.repository}@{full.digest}"
@@ -90,10 +90,10 @@ class ImageStore:
     def get(self, name: str) -> Image:
         """Return the image.
 
-        :raises NotKnown: it is not here.
+        :raises NotFound: it is not here.
         """
         if (image := self.find(name)) is None:
-            raise NotKnown(f'image "{name}" is not here')
+            raise NotFound(f'image "{name}" is not here')
         return image
 
     def add(self, image: Image, *, tag: str = "", digest: str = "") -> Image:
@@ -116,13 +116,13 @@ class ImageStore:
 
         Layers stay until :meth:`collect`.
 
-        :raises Refused: it is one that the machine itself provides.
+        :raises FailedPrecondition: it is one that the machine itself provides.
         """
         image = self.find(name)
         if image is None:
             return
         if image.lent or image.pinned:
-            raise Refused(f'image "{name}" is pinned')
+            raise FailedPrecondition(f'image "{name}" is pinned')
         if not is_id(name):
             full = parse_name(name)
             if full.tagged in image.tags and len(image.tags) > 1:

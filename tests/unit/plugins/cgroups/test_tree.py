@@ -10,7 +10,7 @@ from nodeagent.base.duration import Duration
 from nodeagent.errors import ConfigError
 from nodeagent.testing import make_container, make_pod
 from nodeagent_plugins.cgroups.files import CgroupFiles
-from nodeagent_plugins.cgroups.manager import _DURATIONS, PlainCgroups, TreeUpkeep
+from nodeagent_plugins.cgroups.manager import _DURATIONS, NoopCgroupManager, QosCgroupReconciler
 from tests.unit.plugins.cgroups.conftest import GI, MI
 
 
@@ -274,7 +274,7 @@ async def test_limits_that_somebody_changed_are_set_again_each_minute(agent, ker
             raise StopIteration
 
     with pytest.raises(RuntimeError):
-        await TreeUpkeep(manager, sleep).run()
+        await QosCgroupReconciler(manager, sleep).run()
     assert file.read_text() == ("2" if kernel.version == 1 else "1")
     assert rounds == [60.0, 60.0]
 
@@ -317,7 +317,7 @@ def test_a_machine_without_cgroups_is_told_what_to_set(agent, kernel):
     kernel.mountinfo.write_text("")
     with pytest.raises(ConfigError, match="set cgroupsPerQOS to false"):
         agent()
-    assert isinstance(agent(cgroups_per_qos=False)[1], PlainCgroups)
+    assert isinstance(agent(cgroups_per_qos=False)[1], NoopCgroupManager)
 
 
 async def test_controllers_that_were_taken_back_are_handed_down_again(agent, kernel_v2):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nodeagent_plugins.embedded_runtime.capabilities import DEFAULT, compute_capabilities, from_mask
-from nodeagent_plugins.embedded_runtime.errors import BadRequest
-from nodeagent_plugins.embedded_runtime.small.capability_names import NAMES
+from nodeagent_plugins.embedded_runtime.errors import InvalidArgument
+from nodeagent_plugins.embedded_runtime.helpers.capability_names import NAMES
 
 
 def compute(add=(), drop=(), privileged=False, held=NAMES):
@@ -34,7 +34,7 @@ def test_privileged_is_all_that_the_runtime_has():
 
 
 def test_an_unknown_one_is_refused():
-    with pytest.raises(BadRequest, match="unknown capability FLY"):
+    with pytest.raises(InvalidArgument, match="unknown capability FLY"):
         compute(add=["FLY"])
 
 

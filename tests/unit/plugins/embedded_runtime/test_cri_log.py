@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from nodeagent_plugins.embedded_runtime.small.cri_log import MAX_LINE_BYTES, CriLog
+from nodeagent_plugins.embedded_runtime.helpers.cri_log import MAX_LINE_BYTES, CriLog
 
 
 @pytest.fixture

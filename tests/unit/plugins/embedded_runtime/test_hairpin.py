@@ -10,7 +10,7 @@ import pytest
 
 from nodeagent.testing.contracts import BackgroundLoopContract
 from nodeagent_plugins.embedded_runtime import hairpin, hairpin_loop
-from nodeagent_plugins.embedded_runtime.errors import BadRequest, CallError
+from nodeagent_plugins.embedded_runtime.errors import CallError, InvalidArgument
 from nodeagent_plugins.embedded_runtime.network import BridgeNetwork, HostNetwork
 
 PORTS = "7: na0123456789a@if2: <UP> mtu 1500\n8: vother@if2: <UP>\n9: nabbbbbbbbbbb@if2: <UP>\n"
@@ -104,7 +104,7 @@ async def test_a_change_that_failed_is_tried_again_when_asked_again(machine):
 
 
 async def test_a_mode_that_does_not_exist_is_refused(machine):
-    with pytest.raises(BadRequest, match="promiscuous-bridge, hairpin-veth, none"):
+    with pytest.raises(InvalidArgument, match="promiscuous-bridge, hairpin-veth, none"):
         await BridgeNetwork("br0").set_hairpin_mode("both")
     assert machine.links == []
 

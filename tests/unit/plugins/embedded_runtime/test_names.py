@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodeagent_plugins.embedded_runtime.errors import BadRequest
+from nodeagent_plugins.embedded_runtime.errors import InvalidArgument
 from nodeagent_plugins.embedded_runtime.images.names import is_id, parse_name
 
 DIGEST = "sha256:" + "ab" * 32
@@ -27,7 +27,7 @@ def test_a_short_name_is_completed(text, full):
 
 @pytest.mark.parametrize("text", ["", "Upper", "a b", "../etc", "a:", "a@sha256:12", "example.com/A", "/a", "a//b"])
 def test_nonsense_is_refused(text):
-    with pytest.raises(BadRequest, match="is no name of an image"):
+    with pytest.raises(InvalidArgument, match="is no name of an image"):
         parse_name(text)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent_plugins.embedded_runtime.errors import BadRequest
+from nodeagent_plugins.embedded_runtime.errors import InvalidArgument
 from nodeagent_plugins.embedded_runtime.network import BridgeNetwork
 
 
@@ -33,7 +33,7 @@ def test_a_subnet_that_the_agent_gives_outlives_the_runtime(tmp_path: Path) -> N
 
 def test_a_subnet_that_is_refused_or_comes_too_late_is_not_kept(tmp_path: Path) -> None:
     memory = tmp_path / "pod-network"
-    with pytest.raises(BadRequest):
+    with pytest.raises(InvalidArgument):
         network(memory).set_subnet("10.1.2.0/99")
     busy = network(memory)
     busy.occupy(["10.0.0.2"])

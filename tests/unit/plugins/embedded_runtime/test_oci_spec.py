@@ -7,20 +7,20 @@ from dataclasses import replace
 import pytest
 
 from nodeagent.base.criproto import api_pb2 as cri
-from nodeagent_plugins.embedded_runtime.errors import BadRequest
+from nodeagent_plugins.embedded_runtime.errors import InvalidArgument
+from nodeagent_plugins.embedded_runtime.helpers.capability_names import NAMES
 from nodeagent_plugins.embedded_runtime.host import Host
 from nodeagent_plugins.embedded_runtime.oci_spec import (
-    Surroundings,
+    ContainerEnvironment,
     compute_args,
     compute_environment,
     compute_resources,
     make_spec,
 )
-from nodeagent_plugins.embedded_runtime.small.capability_names import NAMES
 from nodeagent_plugins.embedded_runtime.users import User
 
 HOST = Host(frozenset(NAMES), remapped=False, cgroup_version=1, oom_score_adj=-1000)
-AROUND = Surroundings(HOST, User(), hostname="web", namespaces={"mount": "", "network": "/proc/9/ns/net"})
+AROUND = ContainerEnvironment(HOST, User(), hostname="web", namespaces={"mount": "", "network": "/proc/9/ns/net"})
 
 
 def container(**fields):
@@ -47,7 +47,7 @@ def test_command_and_arguments_go_before_the_images(command, args, expected):
 
 
 def test_nothing_to_run_is_refused():
-    with pytest.raises(BadRequest, match="names a command"):
+    with pytest.raises(InvalidArgument, match="names a command"):
         compute_args(cri.ContainerConfig(), {"Cmd": None})
 
 
@@ -153,5 +153,5 @@ def test_devices_are_allowed_one_by_one():
 
 def test_a_device_that_is_none_is_refused():
     for path, rule in (("/no/such", "No such file"), ("/etc/passwd", "is none")):
-        with pytest.raises(BadRequest, match=rule):
+        with pytest.raises(InvalidArgument, match=rule):
             make_spec(container(devices=[cri.Device(container_path="/d", host_path=path)]), AROUND)

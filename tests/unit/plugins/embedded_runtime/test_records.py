@@ -7,7 +7,7 @@ import os
 import pytest
 
 from nodeagent.base.criproto import api_pb2 as cri
-from nodeagent_plugins.embedded_runtime.errors import NotKnown
+from nodeagent_plugins.embedded_runtime.errors import NotFound
 from nodeagent_plugins.embedded_runtime.processes import Process
 from nodeagent_plugins.embedded_runtime.records import Container, Records, Sandbox, new_id
 
@@ -39,7 +39,7 @@ def test_a_record_is_found_by_the_beginning_of_its_id(tmp_path):
 
     assert records.find(kept.id[:12]) is kept
     assert records.find("") is None
-    with pytest.raises(NotKnown, match='container "none" is not known'):
+    with pytest.raises(NotFound, match='container "none" is not known'):
         records.get("none")
 
 

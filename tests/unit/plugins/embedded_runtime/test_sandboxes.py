@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeagent.base.criproto import api_pb2 as cri
-from nodeagent_plugins.embedded_runtime.errors import BadRequest
+from nodeagent_plugins.embedded_runtime.errors import InvalidArgument
 from nodeagent_plugins.embedded_runtime.sandboxes import compute_parameters, resolv_conf
 
 ALL = {"net", "ipc", "uts"}
@@ -29,7 +29,7 @@ def test_parameters_of_the_pods_own_namespaces_are_set():
     ],
 )
 def test_parameters_of_the_node_are_refused(name, kinds):
-    with pytest.raises(BadRequest, match="kernel parameter"):
+    with pytest.raises(InvalidArgument, match="kernel parameter"):
         compute_parameters({name: "1"}, kinds)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodeagent_plugins.embedded_runtime.errors import NotKnown, Refused
+from nodeagent_plugins.embedded_runtime.errors import FailedPrecondition, NotFound
 from nodeagent_plugins.embedded_runtime.images.store import Image, ImageStore
 
 
@@ -24,7 +24,7 @@ def test_an_image_is_found_by_id_tag_and_digest(store):
     for name in (kept.id, kept.id[7:30], "localhost/a:1", digest):
         assert store.get(name) is kept
     assert kept.reference == digest
-    with pytest.raises(NotKnown, match='"localhost/a:2" is not here'):
+    with pytest.raises(NotFound, match='"localhost/a:2" is not here'):
         store.get("localhost/a:2")
 
 
@@ -59,7 +59,7 @@ def test_one_name_of_several_is_removed_alone(store):
 def test_a_pinned_image_stays(store):
     store.add(image(1, pinned=True), tag="localhost/a:1")
 
-    with pytest.raises(Refused, match="is pinned"):
+    with pytest.raises(FailedPrecondition, match="is pinned"):
         store.remove("localhost/a:1")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodeagent_plugins.embedded_runtime.errors import BadRequest
+from nodeagent_plugins.embedded_runtime.errors import InvalidArgument
 from nodeagent_plugins.embedded_runtime.users import User, resolve_user
 
 
@@ -37,7 +37,7 @@ def test_a_group_asked_for_apart_wins(root):
 
 @pytest.mark.parametrize("wanted", ["nobody", "web:nobody"])
 def test_an_unknown_name_is_refused(root, wanted):
-    with pytest.raises(BadRequest, match='"nobody" in the image'):
+    with pytest.raises(InvalidArgument, match='"nobody" in the image'):
         resolve_user(root, wanted)
 
 
@@ -48,5 +48,5 @@ def test_an_image_without_users_has_root_and_numbers(tmp_path):
 def test_the_nodes_own_users_are_not_read(tmp_path):
     (tmp_path / "etc").symlink_to("/etc")
 
-    with pytest.raises(BadRequest):
+    with pytest.raises(InvalidArgument):
         resolve_user(tmp_path, "root")

@@ -22,7 +22,7 @@ from nodeagent.testing.context import make_config, make_context
 from nodeagent.testing.plugins import load_plugin
 from nodeagent.testing.transport import FakeTransport
 from nodeagent_plugins import event_recorder
-from nodeagent_plugins.event_recorder.ledger import Ledger
+from nodeagent_plugins.event_recorder.aggregator import EventAggregator
 from nodeagent_plugins.event_recorder.log import LogRecorder
 from nodeagent_plugins.event_recorder.recorder import ApiRecorder
 from nodeagent_plugins.event_recorder.sink import Sink
@@ -48,7 +48,7 @@ MakeRecorder = Callable[..., ApiRecorder]
 @pytest.fixture
 def make(api: FakeApi, clock: FakeClock, tasks: TaskOwner) -> MakeRecorder:
     def recorder(capacity: int = 100) -> ApiRecorder:
-        return ApiRecorder(Sink(api, "node-1"), Ledger(clock, capacity), clock, tasks)
+        return ApiRecorder(Sink(api, "node-1"), EventAggregator(clock, capacity), clock, tasks)
 
     return recorder
 

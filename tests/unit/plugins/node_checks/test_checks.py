@@ -171,9 +171,9 @@ def put(root: Path, name: str, text: str) -> Path:
 
 def test_a_kernel_that_is_well_gives_no_findings(machine):
     assert (
-        kernel.look_at_swap(machine, True)
-        == kernel.look_at_features(machine)
-        == kernel.look_at_controllers(machine)
+        kernel.check_swap(machine, True)
+        == kernel.check_kernel_features(machine)
+        == kernel.check_cgroup_controllers(machine)
         == []
     )
 
@@ -182,7 +182,7 @@ def test_a_kernel_that_is_well_gives_no_findings(machine):
 def test_swap_is_found(machine, refused, severity):
     put(machine, "proc/swaps", "Filename Type\n/dev/sda2 partition 1024 0 -2\n")
 
-    assert one(kernel.look_at_swap(machine, refused), severity, "swap is on (/dev/sda2)")
+    assert one(kernel.check_swap(machine, refused), severity, "swap is on (/dev/sda2)")
 
 
 @pytest.mark.parametrize(
@@ -196,20 +196,20 @@ def test_swap_is_found(machine, refused, severity):
 def test_a_missing_kernel_feature_is_found(machine, file, text, severity, found):
     put(machine, file, text)
 
-    assert one(kernel.look_at_features(machine), severity, found)
+    assert one(kernel.check_kernel_features(machine), severity, found)
 
 
 def test_br_netfilter_that_is_not_loaded_is_found(machine):
     (machine / "proc/sys/net/bridge/bridge-nf-call-iptables").unlink()
 
-    assert one(kernel.look_at_features(machine), WARNING, "br_netfilter is not loaded")
+    assert one(kernel.check_kernel_features(machine), WARNING, "br_netfilter is not loaded")
 
 
 def test_missing_cgroup_controllers_are_found(machine):
     put(machine, "sys/fs/cgroup/cgroup.controllers", "cpu pids\n")
     put(machine, "proc/cgroups", "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpuset\t4\t1\t1\nmemory\t5\t1\t0\n")
 
-    assert one(kernel.look_at_controllers(machine), PROBLEM, "cgroup controllers are missing: memory")
+    assert one(kernel.check_cgroup_controllers(machine), PROBLEM, "cgroup controllers are missing: memory")
 
 
 # --- disks ----------------------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ def test_a_full_disk_is_found(monkeypatch, blocks, inodes, severity, text):
         disks, "os", SimpleNamespace(statvfs=lambda path: full, stat=lambda path: SimpleNamespace(st_dev=1))
     )
 
-    assert one(disks.look_at_disks({"nodefs": "/x", "imagefs": "/y"}), severity, text)
+    assert one(disks.check_disks({"nodefs": "/x", "imagefs": "/y"}), severity, text)
 
 
 async def test_volumes_of_pods_that_are_gone_are_found(tmp_path, context):
@@ -277,17 +277,17 @@ def test_a_file_that_others_may_read_or_change_is_found(tmp_path, monkeypatch, m
     path.chmod(mode)
     monkeypatch.setattr(Path, "stat", lambda self: SimpleNamespace(st_mode=mode, st_uid=0, st_gid=0))
 
-    assert one(files.look_at_modes([("kubeconfig", path, widest)]), severity, f"has mode {mode:04o}")
+    assert one(files.check_file_modes([("kubeconfig", path, widest)]), severity, f"has mode {mode:04o}")
 
 
 def test_a_file_that_is_not_root_s_is_found(monkeypatch):
     monkeypatch.setattr(Path, "stat", lambda self: SimpleNamespace(st_mode=0o600, st_uid=1000, st_gid=0))
 
-    assert one(files.look_at_modes([("key", Path("/k"), files.SECRET)]), WARNING, "belongs to 1000:0, not to root")
+    assert one(files.check_file_modes([("key", Path("/k"), files.SECRET)]), WARNING, "belongs to 1000:0, not to root")
 
 
 def test_a_file_that_is_not_there_is_found():
-    assert one(files.look_at_modes([("kubeconfig", Path("/no/where"), files.SECRET)]), PROBLEM, "No such file")
+    assert one(files.check_file_modes([("kubeconfig", Path("/no/where"), files.SECRET)]), PROBLEM, "No such file")
 
 
 def test_files_are_those_that_the_configuration_names(tmp_path, context):
@@ -321,13 +321,13 @@ def test_a_certificate_that_ends_is_found(days, severity, text):
     pair = issue(generate_ca("ca"), "node", days=365)
     now = datetime.now(UTC) + timedelta(days=days)
 
-    findings = files.look_at_certificates([("serving certificate /c", pair.certificate)], now)
+    findings = files.check_certificates([("serving certificate /c", pair.certificate)], now)
 
     assert (one(findings, severity, text)) if severity else findings == []
 
 
 def test_a_certificate_that_cannot_be_read_is_found():
-    assert one(files.look_at_certificates([("it", b"nonsense")], datetime.now(UTC)), PROBLEM, "cannot be read")
+    assert one(files.check_certificates([("it", b"nonsense")], datetime.now(UTC)), PROBLEM, "cannot be read")
 
 
 # --- API server -----------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from nodeagent.contracts.runtime import (
 from nodeagent.model.pod import Pod
 from nodeagent.testing import make_container, make_pod
 from nodeagent_plugins.pod_sync.actions import compute_actions
-from nodeagent_plugins.pod_sync.records import ANNOTATION_SANDBOX
+from nodeagent_plugins.pod_sync.labels import ANNOTATION_SANDBOX
 
 NANO = 1_000_000_000
 RUNNING, EXITED, CREATED, UNKNOWN = (

@@ -8,7 +8,7 @@ import pytest
 
 from nodeagent.contracts.runtime import ANNOTATION_HASH, ContainerState, RuntimeContainerStatus
 from nodeagent_plugins.pod_sync.backoff import current_backoff, next_backoff, remaining
-from nodeagent_plugins.pod_sync.records import ANNOTATION_BACKOFF, ANNOTATION_SANDBOX
+from nodeagent_plugins.pod_sync.labels import ANNOTATION_BACKOFF, ANNOTATION_SANDBOX
 
 NANO = 1_000_000_000
 HASH = "abcd"

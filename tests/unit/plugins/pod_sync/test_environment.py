@@ -9,12 +9,12 @@ import pytest
 from nodeagent.errors import ContainerError
 from nodeagent.testing import FakeObjects, make_container, make_pod
 from nodeagent_plugins.pod_sync.environment import (
-    PodFacts,
+    PodEnvironmentInputs,
     make_environment,
     service_variables,
 )
 
-FACTS = PodFacts(("10.0.0.9", "fd00::9"), ("192.0.2.5",), "node-1", lambda: {"cpu": "4", "memory": "8Gi"})
+FACTS = PodEnvironmentInputs(("10.0.0.9", "fd00::9"), ("192.0.2.5",), "node-1", lambda: {"cpu": "4", "memory": "8Gi"})
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from nodeagent_plugins.resource_managers.checkpoint import Checkpoint
+from nodeagent_plugins.resource_managers.checksum import of_cpus, of_memory
 from nodeagent_plugins.resource_managers.errors import StaleState
-from nodeagent_plugins.resource_managers.fingerprint import of_cpus, of_memory
 
 
 def test_what_is_written_is_read_again(tmp_path):

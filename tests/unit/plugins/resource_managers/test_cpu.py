@@ -7,7 +7,7 @@ import pytest
 from nodeagent.testing import make_container, make_pod
 from nodeagent_plugins.resource_managers.alignment import Hint
 from nodeagent_plugins.resource_managers.cpu import CpuAssignments, CpuOptions, exclusive_cpus
-from nodeagent_plugins.resource_managers.errors import AllocationFailed, Refused, StaleState
+from nodeagent_plugins.resource_managers.errors import AdmissionRejected, AllocationFailed, StaleState
 
 from .conftest import guaranteed
 
@@ -99,7 +99,7 @@ def test_cpus_come_from_the_hinted_nodes_first(cpus, topology):
 )
 def test_full_cores_only_refuses_what_is_not_whole_cores(topology, count, message):
     cpus = CpuAssignments(topology, frozenset({0}), CpuOptions(full_cores=True))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(AdmissionRejected) as refused:
         give(cpus, guaranteed(main={"cpu": count}))
     assert (refused.value.reason, str(refused.value)) == ("SMTAlignmentError", message)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from nodeagent.errors import NodeAgentError
-from nodeagent_plugins.resource_managers.topology import NumaNode, Place, format_cpu_list, read_topology
+from nodeagent_plugins.resource_managers.topology import CpuLocation, NumaNode, format_cpu_list, read_topology
 
 from .conftest import GI, put, write_machine
 
 
 def test_threads_cores_nodes_and_sockets_are_told_apart(topology):
-    assert topology.cpus[13] == Place(core=5, socket=1, node=2)
+    assert topology.cpus[13] == CpuLocation(core=5, socket=1, node=2)
     assert topology.within("core", [5]) == {5, 13}
     assert topology.within("node", [2]) == {4, 5, 12, 13}
     assert topology.within("socket", [1]) == {4, 5, 6, 7, 12, 13, 14, 15}

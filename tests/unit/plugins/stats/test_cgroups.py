@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nodeagent_plugins.stats.cgroups import Account, CgroupReader, container_paths, path_of
+from nodeagent_plugins.stats.cgroups import CgroupReader, CgroupStats, container_paths, path_of
 
-EXPECTED = Account(
+EXPECTED = CgroupStats(
     cpu_nanoseconds=5_000_000,
     memory_bytes=10_000,
     working_set_bytes=9_000,

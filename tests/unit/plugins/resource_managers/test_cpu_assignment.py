@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodeagent_plugins.resource_managers.choice import take_distributed, take_packed
+from nodeagent_plugins.resource_managers.cpu_assignment import take_distributed, take_packed
 from nodeagent_plugins.resource_managers.errors import AllocationFailed
 
 

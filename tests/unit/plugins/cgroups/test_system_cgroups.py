@@ -8,12 +8,12 @@ import pytest
 
 from nodeagent.errors import ConfigError
 from nodeagent_plugins import cgroups
-from nodeagent_plugins.cgroups.own_places import OwnPlaces
+from nodeagent_plugins.cgroups.system_cgroups import SystemCgroups
 
 
 def loop_of(context):
     found = cgroups.nodeagent_provide_background_loops(context)
-    return next((loop for loop in found if isinstance(loop, OwnPlaces)), None)
+    return next((loop for loop in found if isinstance(loop, SystemCgroups)), None)
 
 
 def running(kernel, *pids):

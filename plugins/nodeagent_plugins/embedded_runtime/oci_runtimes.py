@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from nodeagent_plugins.embedded_runtime.helpers import launch
 from nodeagent_plugins.embedded_runtime.host import Host, find_program
-from nodeagent_plugins.embedded_runtime.small import launch
 
 OWN = "own"
 NAMES = ("crun", "runc", OWN)

@@ -70,7 +70,7 @@ class _Similar:
     notes: dict[str, None] = field(default_factory=dict)
 
 
-class Ledger:
+class EventAggregator:
     """Series by what makes events equal, the least recently recorded first.
 
     :ivar dropped: occurrences that were forgotten before they were told.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodeagent_plugins.resource_managers.fingerprint import of_cpus, of_memory
+from nodeagent_plugins.resource_managers.checksum import of_cpus, of_memory
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ class Measure:
     """Whether pods were measured as well."""
 
 
-class Chooser:
+class CandidateSelector:
     """Puts pods in order and asks plugins about it.
 
     :param pods: returns the directory of pods.

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from nodeagent_plugins.embedded_runtime.small import oci_cgroups, oci_process, oci_root, syscalls
+from nodeagent_plugins.embedded_runtime.helpers import oci_cgroups, oci_process, oci_root, syscalls
 
 _KINDS = {"network": syscalls.CLONE_NEWNET, "ipc": syscalls.CLONE_NEWIPC, "uts": syscalls.CLONE_NEWUTS}
 _VALUED = ("--root", "--log", "--log-format", "--bundle", "--pid-file", "--console-socket", "--process", "--resources")

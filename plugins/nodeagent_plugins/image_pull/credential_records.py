@@ -22,7 +22,7 @@ FILE_NAME = "image_access.json"
 _ANYONE = ""
 
 
-class ImageAccess:
+class ImageCredentialRecords:
     """Who may use which image without asking its registry again.
 
     An image that was never pulled here since records are kept was put there by the operator: anyone may use it.

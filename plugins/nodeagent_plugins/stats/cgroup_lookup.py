@@ -8,7 +8,7 @@ from nodeagent_plugins.stats.cgroups import CgroupReader, container_paths, path_
 _POD_ROOT = "kubepods"
 
 
-class Places:
+class CgroupLocator:
     """Finds cgroups, and remembers them: what runs stays where it is."""
 
     def __init__(self, context: AgentContext, cgroups: CgroupReader) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent_plugins.embedded_runtime import runners
+from nodeagent_plugins.embedded_runtime import oci_runtimes
 from nodeagent_plugins.embedded_runtime.host import Host
 
 
@@ -17,31 +17,31 @@ def host(version=2, mixed=False, remapped=False):
 @pytest.fixture
 def installed(monkeypatch):
     programs = {"crun": "/bin/crun", "runc": "/bin/runc"}
-    monkeypatch.setattr(runners, "find_program", lambda name: programs.get(name, ""))
+    monkeypatch.setattr(oci_runtimes, "find_program", lambda name: programs.get(name, ""))
     return programs
 
 
 def test_crun_is_preferred_and_runc_is_next(installed):
-    assert runners.choose_runner("", Path("/s"), host()).name == "crun"
+    assert oci_runtimes.choose_runner("", Path("/s"), host()).name == "crun"
     del installed["crun"]
-    assert runners.choose_runner("", Path("/s"), host()).name == "runc"
+    assert oci_runtimes.choose_runner("", Path("/s"), host()).name == "runc"
     installed.clear()
-    assert runners.choose_runner("", Path("/s"), host()).name == "own"
+    assert oci_runtimes.choose_runner("", Path("/s"), host()).name == "own"
 
 
 def test_crun_does_not_take_mixed_control_groups(installed):
-    assert runners.choose_runner("", Path("/s"), host(1, mixed=True)).name == "runc"
+    assert oci_runtimes.choose_runner("", Path("/s"), host(1, mixed=True)).name == "runc"
 
 
 def test_without_control_groups_crun_is_told_not_to_try_and_runc_is_passed_over(installed):
-    runner = runners.choose_runner("", Path("/s"), host(0, remapped=True))
+    runner = oci_runtimes.choose_runner("", Path("/s"), host(0, remapped=True))
     assert runner.command == ("/bin/crun", "--root", "/s", "--cgroup-manager=disabled")
     del installed["crun"]
-    assert runners.choose_runner("", Path("/s"), host(0, remapped=True)).name == "own"
+    assert oci_runtimes.choose_runner("", Path("/s"), host(0, remapped=True)).name == "own"
 
 
 @pytest.mark.parametrize("wanted", ["docker", "crun"])
 def test_one_that_cannot_be_had_is_refused(installed, wanted):
     installed.clear()
     with pytest.raises(ValueError, match=wanted):
-        runners.choose_runner(wanted, Path("/s"), host())
+        oci_runtimes.choose_runner(wanted, Path("/s"), host())

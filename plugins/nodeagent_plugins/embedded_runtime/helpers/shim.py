@@ -19,8 +19,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from nodeagent_plugins.embedded_runtime.small import syscalls
-from nodeagent_plugins.embedded_runtime.small.cri_log import CriLog
+from nodeagent_plugins.embedded_runtime.helpers import syscalls
+from nodeagent_plugins.embedded_runtime.helpers.cri_log import CriLog
 
 READ_BYTES = 256 * 1024
 PIPE_BYTES = 256 * 1024

@@ -18,7 +18,7 @@ _PERIOD_SECONDS = 60.0
 _RUNTIME_SCORE = -999
 
 
-class OwnPlaces:
+class SystemCgroups:
     """Keeps processes in the cgroups that the configuration names for them.
 
     spec: config.nodeagentCgroups, config.systemCgroups; flag ``--runtime-cgroups``

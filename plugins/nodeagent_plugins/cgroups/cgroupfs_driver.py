@@ -65,7 +65,7 @@ class CgroupDriver(Protocol):
         ...
 
 
-class FileDriver:
+class CgroupfsDriver:
     """Makes cgroups as files; one thread hop a call."""
 
     def __init__(self, files: CgroupFiles) -> None:

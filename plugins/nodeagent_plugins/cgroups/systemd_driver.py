@@ -36,7 +36,7 @@ class Units(Protocol):
         ...
 
 
-class SliceDriver:
+class SystemdDriver:
     """Has systemd make slices.
 
     :param files: the same cgroups, as the kernel shows them.

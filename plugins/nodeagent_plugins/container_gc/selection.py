@@ -13,7 +13,7 @@ Unit = tuple[str, str]
 """UID of a pod and name of a container in it."""
 
 
-class Fate(Enum):
+class PodGcState(Enum):
     """What may be taken from a pod."""
 
     LIVES = "lives"
@@ -36,7 +36,7 @@ class Policy:
 
 
 def surplus_containers(
-    containers: Iterable[ContainerInfo], fates: Mapping[str, Fate], policy: Policy, now: int
+    containers: Iterable[ContainerInfo], fates: Mapping[str, PodGcState], policy: Policy, now: int
 ) -> list[ContainerInfo]:
     """Return the containers that go, the oldest first.
 
@@ -48,7 +48,7 @@ def surplus_containers(
     units = _dead_by_unit(containers, fates, now - int(policy.minimum_age_seconds * 1e9))
     gone: list[ContainerInfo] = []
     for (uid, _), dead in units.items():
-        if fates[uid] is Fate.EVICTED:
+        if fates[uid] is PodGcState.EVICTED:
             _keep(dead, 0, gone)
         elif policy.per_container >= 0:
             _keep(dead, policy.per_container, gone)
@@ -63,7 +63,7 @@ def surplus_containers(
     return sorted((one for one in gone if one.id not in needed), key=_age)
 
 
-def reclaimable_containers(containers: Iterable[ContainerInfo], fates: Mapping[str, Fate]) -> list[ContainerInfo]:
+def reclaimable_containers(containers: Iterable[ContainerInfo], fates: Mapping[str, PodGcState]) -> list[ContainerInfo]:
     """Return every dead container but what a pod that lives needs, the oldest first."""
     needed = _needed(containers, fates)
     units = _dead_by_unit(containers, fates)
@@ -71,7 +71,7 @@ def reclaimable_containers(containers: Iterable[ContainerInfo], fates: Mapping[s
 
 
 def surplus_sandboxes(
-    sandboxes: Iterable[SandboxInfo], containers: Iterable[ContainerInfo], fates: Mapping[str, Fate]
+    sandboxes: Iterable[SandboxInfo], containers: Iterable[ContainerInfo], fates: Mapping[str, PodGcState]
 ) -> list[SandboxInfo]:
     """Return sandboxes that are not ready and empty: all of an evicted pod, of others all but the newest."""
     used = {container.sandbox_id for container in containers}
@@ -82,13 +82,13 @@ def surplus_sandboxes(
     gone = []
     for uid, found in pods.items():
         found.sort(key=lambda sandbox: sandbox.created_at, reverse=True)
-        candidates = found if fates[uid] is Fate.EVICTED else found[1:]
+        candidates = found if fates[uid] is PodGcState.EVICTED else found[1:]
         gone += [sandbox for sandbox in candidates if not sandbox.ready and sandbox.id not in used]
     return gone
 
 
 def _dead_by_unit(
-    containers: Iterable[ContainerInfo], fates: Mapping[str, Fate], made_before: float = float("inf")
+    containers: Iterable[ContainerInfo], fates: Mapping[str, PodGcState], made_before: float = float("inf")
 ) -> dict[Unit, list[ContainerInfo]]:
     """Return dead containers by unit, the newest first."""
     units: dict[Unit, list[ContainerInfo]] = defaultdict(list)
@@ -101,12 +101,12 @@ def _dead_by_unit(
     return units
 
 
-def _needed(containers: Iterable[ContainerInfo], fates: Mapping[str, Fate]) -> Collection[str]:
+def _needed(containers: Iterable[ContainerInfo], fates: Mapping[str, PodGcState]) -> Collection[str]:
     """Return the ids of the newest container of each name, running or not, in pods that live."""
     newest: dict[Unit, ContainerInfo] = {}
     for one in containers:
         unit = _unit(one)
-        if fates.get(unit[0]) is Fate.LIVES and (unit not in newest or _age(one) > _age(newest[unit])):
+        if fates.get(unit[0]) is PodGcState.LIVES and (unit not in newest or _age(one) > _age(newest[unit])):
             newest[unit] = one
     return frozenset(one.id for one in newest.values())
 

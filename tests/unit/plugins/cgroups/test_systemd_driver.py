@@ -8,7 +8,7 @@ from nodeagent.errors import ConfigError
 from nodeagent.testing import make_container, make_pod
 from nodeagent_plugins import cgroups
 from nodeagent_plugins.cgroups.limits import CgroupLimits
-from nodeagent_plugins.cgroups.slices import limit_properties
+from nodeagent_plugins.cgroups.systemd_driver import limit_properties
 from tests.unit.plugins.cgroups.conftest import GI, MI
 
 INFINITY = 2**64 - 1

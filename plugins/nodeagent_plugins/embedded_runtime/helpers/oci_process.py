@@ -8,8 +8,8 @@ import os
 import signal
 from typing import Any
 
-from nodeagent_plugins.embedded_runtime.small import syscalls
-from nodeagent_plugins.embedded_runtime.small.capability_names import NAMES
+from nodeagent_plugins.embedded_runtime.helpers import syscalls
+from nodeagent_plugins.embedded_runtime.helpers.capability_names import NAMES
 
 _AMBIENT_RAISE, _AMBIENT_CLEAR = 2, 4
 _TIOCSCTTY = 0x540E

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from nodeagent_plugins.embedded_runtime.helpers import syscalls
 from nodeagent_plugins.embedded_runtime.paths import beneath
-from nodeagent_plugins.embedded_runtime.small import syscalls
 
 _FLAGS = {
     "ro": syscalls.MS_RDONLY,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from nodeagent_plugins.embedded_runtime.small import syscalls
+from nodeagent_plugins.embedded_runtime.helpers import syscalls
 
 KINDS = {
     "net": syscalls.CLONE_NEWNET,

@@ -19,7 +19,7 @@ from nodeagent.contracts.runtime import (
     SandboxInfo,
     SandboxStatus,
 )
-from nodeagent_plugins.cri import answers
+from nodeagent_plugins.cri import responses
 
 META = cri.PodSandboxMetadata(name="web", uid="u1", namespace="default", attempt=1)
 MAPS = {"labels": {"l": "1"}, "annotations": {"a": "1"}}
@@ -30,7 +30,7 @@ def test_a_listed_sandbox():
         id="s1", metadata=META, state=cri.SANDBOX_READY, created_at=5, runtime_handler="crun", **MAPS
     )
 
-    assert answers.sandbox_info(found) == SandboxInfo(
+    assert responses.sandbox_info(found) == SandboxInfo(
         "s1", "web", "u1", "default", 1, True, 5, {"l": "1"}, {"a": "1"}, "crun"
     )
 
@@ -42,7 +42,7 @@ def test_a_sandbox_with_two_addresses():
     )
     found.linux.namespaces.options.network = cri.NODE
 
-    assert answers.sandbox_status(found) == SandboxStatus(
+    assert responses.sandbox_status(found) == SandboxStatus(
         "s1",
         "web",
         "u1",
@@ -63,7 +63,7 @@ def test_one_address_of_each_family_counts_and_that_of_the_nodes_family_is_the_f
     more = [cri.PodIP(ip=ip) for ip in ("10.0.0.1", "fd00::2", "10.0.0.2")]
     network = cri.PodSandboxNetworkStatus(ip="fd00::1", additional_ips=more)
 
-    found = answers.sandbox_status(cri.PodSandboxStatus(metadata=META, network=network), ipv6_first=ipv6_first)
+    found = responses.sandbox_status(cri.PodSandboxStatus(metadata=META, network=network), ipv6_first=ipv6_first)
 
     assert found.ips == ips
 
@@ -80,7 +80,7 @@ def test_a_listed_container():
         **MAPS,
     )
 
-    assert answers.container_info(found) == ContainerInfo(
+    assert responses.container_info(found) == ContainerInfo(
         "c1", "s1", "main", 2, "busybox:1", "sha256:1", ContainerState.RUNNING, 5, {"l": "1"}, {"a": "1"}
     )
 
@@ -109,7 +109,7 @@ def container_status(**changes: object) -> cri.ContainerStatus:
 
 
 def test_a_finished_container():
-    assert answers.container_status(container_status()) == RuntimeContainerStatus(
+    assert responses.container_status(container_status()) == RuntimeContainerStatus(
         "c1",
         "main",
         2,
@@ -132,11 +132,11 @@ def test_a_finished_container():
 def test_the_image_as_the_pod_names_it_is_preferred():
     image = cri.ImageSpec(image="sha256:1", user_specified_image="busybox:1")
 
-    assert answers.container_status(container_status(image=image)).image == "busybox:1"
+    assert responses.container_status(container_status(image=image)).image == "busybox:1"
 
 
 def test_a_state_that_is_not_known_yet_is_unknown():
-    assert answers.container_status(container_status(state=9)).state is ContainerState.UNKNOWN
+    assert responses.container_status(container_status(state=9)).state is ContainerState.UNKNOWN
 
 
 def test_usage_of_a_container():
@@ -147,7 +147,7 @@ def test_usage_of_a_container():
     found.memory.working_set_bytes.value, found.memory.usage_bytes.value, found.memory.rss_bytes.value = 3, 4, 5
     found.writable_layer.used_bytes.value, found.writable_layer.inodes_used.value = 6, 7
 
-    assert answers.container_stats(found) == ContainerStats("c1", "main", "u1", 1, 2, 3, 4, 5, 6, 7)
+    assert responses.container_stats(found) == ContainerStats("c1", "main", "u1", 1, 2, 3, 4, 5, 6, 7)
 
 
 def test_usage_of_a_pod_names_its_default_interface_first_and_leaves_out_what_the_runtime_does():
@@ -159,7 +159,7 @@ def test_usage_of_a_pod_names_its_default_interface_first_and_leaves_out_what_th
     found.linux.network.interfaces.add(name="eth0")
     found.linux.process.process_count.value = 4
 
-    usage = answers.sandbox_stats(found)
+    usage = responses.sandbox_stats(found)
 
     assert (usage.id, usage.pod_uid, usage.timestamp, usage.cpu_usage_core_nanoseconds) == ("s1", "u1", 1, 2)
     assert [(interface.name, interface.rx_bytes) for interface in usage.interfaces] == [("net1", 3), ("eth0", 0)]
@@ -174,7 +174,7 @@ def test_an_event_carries_the_picture_of_its_pod_newest_container_first():
         containers_statuses=[container_status(), container_status(id="c2", created_at=9)],
     )
 
-    event = answers.event(found)
+    event = responses.event(found)
 
     assert (event.type, event.container_id, event.pod_uid) == (RuntimeEventType.STOPPED, "c2", "u1")
     assert [container.id for container in event.pod.containers] == ["c2", "c1"]
@@ -182,7 +182,7 @@ def test_an_event_carries_the_picture_of_its_pod_newest_container_first():
 
 
 def test_an_event_may_come_without_picture():
-    event = answers.event(
+    event = responses.event(
         cri.ContainerEventResponse(container_id="c", container_event_type=cri.CONTAINER_DELETED_EVENT)
     )
 
@@ -192,13 +192,13 @@ def test_an_event_may_come_without_picture():
 def test_an_image_that_runs_as_root_is_told_from_one_that_does_not_say():
     found = cri.Image(id="i", repo_tags=["t"], repo_digests=["d"], size=9, username="", pinned=True)
 
-    assert answers.image(found) == Image("i", ("t",), ("d",), 9, None, "", True)
+    assert responses.image(found) == Image("i", ("t",), ("d",), 9, None, "", True)
     found.uid.value = 0
-    assert answers.image(found).uid == 0
+    assert responses.image(found).uid == 0
 
 
 def test_usage_of_a_file_system():
     found = cri.FilesystemUsage(timestamp=1, fs_id=cri.FilesystemIdentifier(mountpoint="/x"))
     found.used_bytes.value, found.inodes_used.value = 2, 3
 
-    assert answers.filesystem_usage(found) == FilesystemUsage("/x", 2, 3, 1)
+    assert responses.filesystem_usage(found) == FilesystemUsage("/x", 2, 3, 1)
