@@ -73,11 +73,11 @@ async def _serve(options: Options) -> int:
     from apiserver_stub.audit.policy import AuditError
     from apiserver_stub.authn.build import AuthenticationError
     from apiserver_stub.authz.build import AuthorizationError
-    from apiserver_stub.encryption import EncryptionError
-    from apiserver_stub.launch import start
     from apiserver_stub.nodes.egress import EgressError
-    from apiserver_stub.store import StoreUnavailable
-    from apiserver_stub.tracing import TracingError
+    from apiserver_stub.server.startup import start
+    from apiserver_stub.storage import StoreUnavailable
+    from apiserver_stub.storage.encryption import EncryptionError
+    from apiserver_stub.telemetry.tracing import TracingError
     from nodeagent.base.aio import SystemClock, TaskOwner
     from nodeagent.base.service_manager import ServiceManager
     from nodeagent.base.tls import TlsError

@@ -40,7 +40,7 @@ print(next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) 
 
 def run() -> dict[str, float]:
     agent = ["nodeagent.cli.run", "nodeagent.agent", *(e.module for e in entry_points(group="nodeagent"))]
-    server = ["apiserver_stub.__main__", "apiserver_stub.launch"]
+    server = ["apiserver_stub.__main__", "apiserver_stub.server.startup"]
     nothing = _import_seconds([])
     return {
         "agent_import": _import_seconds(agent) - nothing,

@@ -44,8 +44,8 @@ class Source:
 SOURCES = (
     Source(ROOT, "nodeagent/base/apiproto/_proto"),
     Source(ROOT, "nodeagent/base/criproto", stubs=True),
-    Source(ROOT, "apiserver_stub/store/etcd/proto", stubs=True),
-    Source(ROOT, "apiserver_stub/openapi/proto", stubs=True),
+    Source(ROOT, "apiserver_stub/storage/etcd/proto", stubs=True),
+    Source(ROOT, "apiserver_stub/endpoints/openapi/proto", stubs=True),
 )
 
 

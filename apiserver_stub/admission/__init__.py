@@ -6,13 +6,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from apiserver_stub import objects
-from apiserver_stub.objects import Object
-from apiserver_stub.status import ApiError, forbidden, qualified
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import ApiError, forbidden, qualified
 
 if TYPE_CHECKING:
-    from apiserver_stub.request import Request
-    from apiserver_stub.resources.registry import Resource
+    from apiserver_stub.apimachinery.request import Request
+    from apiserver_stub.kinds.registry import Resource
 
 _STREAMS = ("stdin", "stdout", "stderr", "tty")
 

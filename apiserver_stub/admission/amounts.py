@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from apiserver_stub.objects import Object
+from apiserver_stub.apimachinery.objects import Object
 from nodeagent.base.quantity import Quantity
 
 Amounts = dict[str, Quantity]

@@ -51,19 +51,19 @@ from apiserver_stub.admission.tolerations import DefaultTolerationSeconds, Exten
 from apiserver_stub.admission.webhooks import MutatingAdmissionWebhook, ValidatingAdmissionWebhook
 from apiserver_stub.admission.webhooks.client import WebhookClient
 from apiserver_stub.aggregation.proxy_client_cert import ClientPair
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.cel.authorization import Decide
 from apiserver_stub.controllers.namespaces import provide_namespace
 from apiserver_stub.controllers.node_taints import keep_taints
 from apiserver_stub.controllers.quotas import keep_quotas
 from apiserver_stub.controllers.volume_protection import release_volumes
-from apiserver_stub.objects import Object
-from apiserver_stub.request import RequestInfo, User
 from apiserver_stub.webhook import Webhook
 from nodeagent.base.aio import SystemClock, TaskOwner
 from nodeagent.base.kubeconfig import KubeconfigError
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
+    from apiserver_stub.server.state import ApiServer
 
 _GATED = {"SecurityContextDeny": "SecurityContextDeny"}
 """Plugins that cannot be switched on without a gate."""

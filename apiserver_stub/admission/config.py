@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from apiserver_stub.objects import Object
+from apiserver_stub.apimachinery.objects import Object
 from nodeagent.base import identity, yamlsafe
 
 KIND = "AdmissionConfiguration"

@@ -8,8 +8,8 @@ from typing import Any
 
 from apiserver_stub.admission import AdmissionPlugin, Call, combined
 from apiserver_stub.admission.config import HEAD, AdmissionError, check_kind, unknown_members
-from apiserver_stub.objects import Object
-from apiserver_stub.status import ApiError, not_supported
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import ApiError, not_supported
 from nodeagent.base import identity
 from nodeagent.base.aio import Clock
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from apiserver_stub import objects
 from apiserver_stub.admission import AdmissionPlugin, Call
 from apiserver_stub.admission.config import AdmissionError, unknown_members
 from apiserver_stub.admission.reading import annotations_of, containers
-from apiserver_stub.objects import Object
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.webhook import Webhook, WebhookError
 from nodeagent.base import identity
 from nodeagent.base.aio import Clock

@@ -8,7 +8,7 @@ from apiserver_stub.admission import AdmissionPlugin, Call, combined
 from apiserver_stub.admission import amounts as sums
 from apiserver_stub.admission.amounts import Amounts
 from apiserver_stub.admission.reading import Reader
-from apiserver_stub.objects import Object
+from apiserver_stub.apimachinery.objects import Object
 from nodeagent.base import identity
 from nodeagent.base.quantity import Quantity
 

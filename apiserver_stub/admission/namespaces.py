@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from apiserver_stub import objects
 from apiserver_stub.admission import AdmissionPlugin, Call, Operation
-from apiserver_stub.resources.registry import Resource
-from apiserver_stub.status import not_found
-from apiserver_stub.store import Store
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.status import not_found
+from apiserver_stub.kinds.registry import Resource
+from apiserver_stub.storage import Store
 from nodeagent.base import identity
 
 _PROTECTED = frozenset(["default", identity.current().system_namespace, "kube-public"])

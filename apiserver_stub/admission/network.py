@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from apiserver_stub.admission import AdmissionPlugin, Call
 from apiserver_stub.admission.reading import Reader, annotations_of
-from apiserver_stub.objects import dig
-from apiserver_stub.status import qualified
+from apiserver_stub.apimachinery.objects import dig
+from apiserver_stub.apimachinery.status import qualified
 from nodeagent.base import identity
 
 _GROUP = identity.current().group("networking")

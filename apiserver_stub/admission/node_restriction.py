@@ -12,8 +12,8 @@ from apiserver_stub.admission.reading import (
     volume_references,
 )
 from apiserver_stub.admission.service_account import MIRROR
-from apiserver_stub.objects import Object, dig
-from apiserver_stub.status import not_found, qualified, quote
+from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.status import not_found, qualified, quote
 from nodeagent.base import identity
 
 _NAMES = identity.current()

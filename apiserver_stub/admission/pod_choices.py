@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from apiserver_stub.admission import AdmissionPlugin, Call
 from apiserver_stub.admission.reading import containers
-from apiserver_stub.status import not_supported
+from apiserver_stub.apimachinery.status import not_supported
 from nodeagent.base import identity
 
 _HOSTNAME = identity.current().label("hostname")

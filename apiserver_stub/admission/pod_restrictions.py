@@ -11,8 +11,8 @@ from apiserver_stub.admission import AdmissionPlugin, Call
 from apiserver_stub.admission.config import HEAD, AdmissionError, check_kind, unknown_members
 from apiserver_stub.admission.reading import Reader, annotations_of
 from apiserver_stub.admission.tolerations import covers, merged
-from apiserver_stub.objects import Object
-from apiserver_stub.status import internal
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import internal
 from apiserver_stub.validation.pod_qos import qos_class
 from nodeagent.base import identity
 

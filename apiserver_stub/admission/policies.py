@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from apiserver_stub import objects
 from apiserver_stub.admission import AdmissionPlugin, Call, Operation
 from apiserver_stub.admission.policy_evaluation import Evaluation, Failure, Policy
 from apiserver_stub.admission.reading import Reader, labels_of
@@ -17,10 +16,11 @@ from apiserver_stub.admission.webhooks.matching import (
     object_matches,
     read_selector,
 )
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.cel import CelError
 from apiserver_stub.cel.authorization import Authorizer, Decide
-from apiserver_stub.objects import Object
-from apiserver_stub.resources.registry import Registry, Resource
+from apiserver_stub.kinds.registry import Registry, Resource
 from nodeagent.base import identity
 
 _GROUP = identity.current().group("admissionregistration")

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.cel import CelError, Expression
 from apiserver_stub.cel.admission import AdmissionExpression
-from apiserver_stub.objects import Object
 
 _REFERENCE = re.compile(r"""\bvariables\s*(?:\.\s*(\w+)|\[\s*(?:'(\w+)'|"(\w+)")\s*\])""")
 _MISSING = re.compile(r"no such key: (\w+)")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from apiserver_stub.admission import AdmissionPlugin, Call
 from apiserver_stub.admission.reading import Reader
+from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.request import RequestInfo, User
+from apiserver_stub.apimachinery.status import ApiError, forbidden_value, invalid, qualified
 from apiserver_stub.cel.authorization import Decide
-from apiserver_stub.objects import Object, dig
-from apiserver_stub.request import RequestInfo, User
-from apiserver_stub.resources.registry import Registry
-from apiserver_stub.status import ApiError, forbidden_value, invalid, qualified
+from apiserver_stub.kinds.registry import Registry
 from nodeagent.base import identity
 
 _GROUP = identity.current().group("admissionregistration")

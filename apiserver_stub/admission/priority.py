@@ -5,8 +5,8 @@ from __future__ import annotations
 from apiserver_stub.admission import AdmissionPlugin, Call
 from apiserver_stub.admission.reading import Reader, annotations_of
 from apiserver_stub.admission.service_account import MIRROR
-from apiserver_stub.objects import Object
-from apiserver_stub.status import qualified
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import qualified
 from nodeagent.base import identity
 
 _GROUP = identity.current().group("scheduling")

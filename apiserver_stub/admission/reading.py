@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from apiserver_stub import objects
-from apiserver_stub.objects import Object
-from apiserver_stub.store import Store
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.storage import Store
 
 ALL_CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 

@@ -7,10 +7,10 @@ import binascii
 from collections.abc import Awaitable, Callable
 
 from apiserver_stub.admission import AdmissionPlugin, Call
-from apiserver_stub.objects import Object, dig
-from apiserver_stub.request import RequestInfo, User
-from apiserver_stub.resources.registry import Registry, Resource
-from apiserver_stub.status import qualified
+from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.request import RequestInfo, User
+from apiserver_stub.apimachinery.status import qualified
+from apiserver_stub.kinds.registry import Registry, Resource
 from nodeagent.base import identity
 
 Ask = Callable[[User, RequestInfo], Awaitable[tuple[bool, str]]]

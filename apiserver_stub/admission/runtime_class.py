@@ -6,7 +6,7 @@ from apiserver_stub.admission import AdmissionPlugin, Call
 from apiserver_stub.admission import amounts as sums
 from apiserver_stub.admission.reading import Reader
 from apiserver_stub.admission.tolerations import merged
-from apiserver_stub.objects import Object
+from apiserver_stub.apimachinery.objects import Object
 from nodeagent.base import identity
 
 _CLASSES = identity.current().group("node") + "/runtimeclasses"

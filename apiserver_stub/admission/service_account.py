@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from apiserver_stub import objects
 from apiserver_stub.admission import AdmissionPlugin, Call
 from apiserver_stub.admission.reading import Reader, annotations_of, secret_names, volume_references
-from apiserver_stub.objects import Object
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
 from nodeagent.base import identity
 
 MIRROR = identity.current().label("config.mirror")

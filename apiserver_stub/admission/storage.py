@@ -5,7 +5,7 @@ from __future__ import annotations
 from apiserver_stub.admission import AdmissionPlugin, Call
 from apiserver_stub.admission.amounts import read
 from apiserver_stub.admission.reading import Reader, annotations_of, labels_of
-from apiserver_stub.objects import Object, dig
+from apiserver_stub.apimachinery.objects import Object, dig
 from nodeagent.base import identity
 from nodeagent.base.quantity import Quantity
 

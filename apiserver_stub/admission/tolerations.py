@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from apiserver_stub.admission import AdmissionPlugin, Call
 from apiserver_stub.admission.reading import containers
-from apiserver_stub.objects import Object
+from apiserver_stub.apimachinery.objects import Object
 from nodeagent.base import identity
 
 _NATIVE = f"{identity.current().label_domain}/"

@@ -8,20 +8,20 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from apiserver_stub import objects
 from apiserver_stub.aggregation.documents import openapi_url, resources_of
 from apiserver_stub.aggregation.extension_client import ExtensionClient, ExtensionRequestError
 from apiserver_stub.aggregation.remotes import NOTHING, Discovered, GroupVersion, Remote, remote_of
 from apiserver_stub.aggregation.service_resolver import ENDPOINTS, SERVICES, endpoints_of, find, name_of_port
-from apiserver_stub.objects import Object, dig
-from apiserver_stub.resources import api_services
-from apiserver_stub.resources.api_services import available, is_local, local_status
-from apiserver_stub.store import Keep, Outcome, Put, Record, StoreRefused, StoreUnavailable
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.kinds import api_services
+from apiserver_stub.kinds.api_services import available, is_local, local_status
+from apiserver_stub.storage import Keep, Outcome, Put, Record, StoreRefused, StoreUnavailable
 from nodeagent.base import identity
 from nodeagent.base.aio import Backoff, TaskOwner
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
+    from apiserver_stub.server.state import ApiServer
 
 _log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver_stub.objects import Object
+from apiserver_stub.apimachinery.objects import Object
 
 _COPIED = ("shortNames", "categories")
 

@@ -13,10 +13,10 @@ from apiserver_stub.aggregation.identity_headers import headers_of
 from apiserver_stub.aggregation.proxy_client_cert import ClientPair
 from apiserver_stub.aggregation.remotes import Remote
 from apiserver_stub.aggregation.service_resolver import Unresolved, resolve
+from apiserver_stub.apimachinery.request import User
+from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.nodes.agents import Endpoint, NodeAgents
-from apiserver_stub.request import User
-from apiserver_stub.status import ApiError
-from apiserver_stub.store import Store
+from apiserver_stub.storage import Store
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options

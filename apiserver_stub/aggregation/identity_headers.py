@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import quote
 
-from apiserver_stub.request import User
+from apiserver_stub.apimachinery.request import User
 
 _SAFE = "!#$&'*+-.^_`|~"
 """What the name of a header may hold besides letters and digits; the percent sign marks what it may not."""

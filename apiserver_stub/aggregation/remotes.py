@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from apiserver_stub.objects import Object, dig
-from apiserver_stub.request import RequestInfo
-from apiserver_stub.resources import api_services
+from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.request import RequestInfo
+from apiserver_stub.kinds import api_services
 
 GroupVersion = tuple[str, str]
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")

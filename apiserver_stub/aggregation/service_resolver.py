@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from apiserver_stub.objects import Object, decode, key_of
-from apiserver_stub.store import Store
+from apiserver_stub.apimachinery.objects import Object, decode, key_of
+from apiserver_stub.storage import Store
 
 SERVICES, ENDPOINTS = "core/services", "core/endpoints"
 _WITH_ADDRESS = ("ClusterIP", "LoadBalancer", "NodePort")

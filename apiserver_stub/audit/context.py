@@ -14,15 +14,15 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from apiserver_stub import media
+from apiserver_stub.apimachinery import media
+from apiserver_stub.apimachinery.objects import Object, new_uid
+from apiserver_stub.apimachinery.request import RequestInfo, User
+from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.audit import event as events
 from apiserver_stub.audit.backend import Backend
 from apiserver_stub.audit.event import Event, ObjectReference, ResponseStatus
 from apiserver_stub.audit.policy import API_VERSION, NAMES, Decision, Level, Policy
-from apiserver_stub.objects import Object, new_uid
-from apiserver_stub.reply import Rendered
-from apiserver_stub.request import RequestInfo, User
-from apiserver_stub.status import ApiError
+from apiserver_stub.verbs.responses import Rendered
 from nodeagent.base import identity
 
 ID_HEADER = "Audit-ID"

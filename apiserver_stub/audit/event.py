@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from apiserver_stub.apimachinery.request import User
 from apiserver_stub.audit.policy import API_VERSION
-from apiserver_stub.request import User
 from nodeagent.base import identity
 
 KIND_HEAD = b'{"kind":"Event","apiVersion":"' + API_VERSION.encode() + b'",'

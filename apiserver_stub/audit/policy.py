@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from apiserver_stub.request import RequestInfo, User
+from apiserver_stub.apimachinery.request import RequestInfo, User
 from nodeagent.base import identity, yamlsafe
 
 _log = logging.getLogger(__name__)

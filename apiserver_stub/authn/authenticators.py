@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from apiserver_stub.request import User
+from apiserver_stub.apimachinery.request import User
 
 
 class Rejected(Exception):

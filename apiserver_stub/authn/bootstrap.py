@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from apiserver_stub import objects
-from apiserver_stub.objects import Object
-from apiserver_stub.request import User
-from apiserver_stub.store import Store
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.request import User
+from apiserver_stub.storage import Store
 from nodeagent.base import identity
 
 _log = logging.getLogger(__name__)

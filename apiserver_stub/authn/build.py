@@ -24,7 +24,7 @@ from apiserver_stub.authn.token_file import TokenFile, TokenFileError
 from apiserver_stub.authn.tokens import Tokens
 from apiserver_stub.authn.webhook import WebhookTokens
 from apiserver_stub.options import Options
-from apiserver_stub.store import Store
+from apiserver_stub.storage import Store
 from apiserver_stub.webhook import Webhook
 from nodeagent.base.aio import TaskOwner
 from nodeagent.base.kubeconfig import KubeconfigError

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authn.authenticators import Rejected
-from apiserver_stub.request import User
 from apiserver_stub.transport.reloading_files import ReloadingFiles
 from nodeagent.base.metrics import Buckets
 from nodeagent.base.tls import TlsError

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from apiserver_stub.apimachinery.request import ANONYMOUS, User
+from apiserver_stub.apimachinery.status import unauthorized
 from apiserver_stub.authn.authenticators import AuthenticatedUser, Rejected
 from apiserver_stub.authn.jwt import decode_part
 from apiserver_stub.authn.tokens import Tokens, authenticated
-from apiserver_stub.request import ANONYMOUS, User
-from apiserver_stub.status import unauthorized
 from nodeagent.base import identity
 
 if TYPE_CHECKING:

@@ -7,16 +7,16 @@ import json
 import logging
 from typing import TYPE_CHECKING
 
-from apiserver_stub import objects
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.authn.build import Authentication
 from apiserver_stub.controllers.ensure import ensure
-from apiserver_stub.objects import Object
-from apiserver_stub.store import Keep, Outcome, Put, Record, StoreUnavailable
+from apiserver_stub.storage import Keep, Outcome, Put, Record, StoreUnavailable
 from apiserver_stub.transport.reloading_files import POLL_SECONDS
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
+    from apiserver_stub.server.state import ApiServer
 
 _log = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from urllib.parse import unquote
 
+from apiserver_stub.apimachinery.request import ANONYMOUS, RequestInfo, User
 from apiserver_stub.authn.request_header import values_of
 from apiserver_stub.authn.service_account import account_user, split_account
 from apiserver_stub.authn.tokens import EVERYONE
-from apiserver_stub.request import ANONYMOUS, RequestInfo, User
 from nodeagent.base import identity
 
 _PREFIX = "impersonate-"

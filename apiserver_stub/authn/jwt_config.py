@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from apiserver_stub import cel
+from apiserver_stub.apimachinery.status import quote
 from apiserver_stub.cel import CelError, Expression
-from apiserver_stub.status import quote
 from nodeagent.base import identity, yamlsafe
 
 if TYPE_CHECKING:

@@ -15,14 +15,14 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from apiserver_stub import objects
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authn import jwt
 from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.authn.keys import PublicKey
 from apiserver_stub.authn.service_account import account_user, split_account
-from apiserver_stub.objects import Object
-from apiserver_stub.request import User
-from apiserver_stub.store import Keep, Outcome, Put, Record, Store, StoreUnavailable
+from apiserver_stub.storage import Keep, Outcome, Put, Record, Store, StoreUnavailable
 from nodeagent.base import identity
 from nodeagent.base.gates import FeatureGates
 

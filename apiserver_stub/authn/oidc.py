@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authn import jwt
 from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.authn.jwt_config import JwtConfig, Mapped, Rule
 from apiserver_stub.authn.key_set import Fetcher, IssuerError, KeySet
 from apiserver_stub.cel import CelError
-from apiserver_stub.request import User
 from nodeagent.base.aio import Clock, SystemClock, TaskOwner
 
 _NOT_BEFORE_LEEWAY_SECONDS = 300

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.authn.certificates import CaBundle, PeerCertificates
-from apiserver_stub.request import User
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from apiserver_stub import objects
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authn import jwt
 from apiserver_stub.authn.authenticators import AuthenticatedUser, Rejected
 from apiserver_stub.authn.keys import PublicKey, SigningKey
-from apiserver_stub.objects import Object
-from apiserver_stub.request import User
-from apiserver_stub.store import Store
+from apiserver_stub.storage import Store
 from nodeagent.base import identity
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import logging
 import secrets
 from pathlib import Path
 
-from apiserver_stub.request import User
+from apiserver_stub.apimachinery.request import User
 
 _log = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authn.authenticators import AuthenticatedUser, Rejected, TokenAuthenticator
-from apiserver_stub.request import User
 from nodeagent.base.aio import Clock, SystemClock
 
 REMEMBERED_SECONDS = 10.0

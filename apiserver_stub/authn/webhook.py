@@ -13,8 +13,8 @@ import secrets
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authn.authenticators import AuthenticatedUser, Rejected
-from apiserver_stub.request import User
 from apiserver_stub.webhook import WebhookError
 from nodeagent.base import identity
 from nodeagent.base.aio import Clock, SystemClock, TaskOwner

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
-from apiserver_stub.objects import Object
-from apiserver_stub.request import RequestInfo, User
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.request import RequestInfo, User
 
 Decision = Literal["allow", "deny", "no-opinion"]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.authz import ALLOW, AuthorizationResult, Rules
-from apiserver_stub.objects import Object
-from apiserver_stub.request import RequestInfo, User
 from nodeagent.base import identity
 
 _log = logging.getLogger(__name__)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from apiserver_stub import objects
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.authz.rbac import CLUSTER_ROLES
 from apiserver_stub.controllers.change_feed import ChangeFeed
 from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.work_queue import WorkQueue
-from apiserver_stub.objects import Object
-from apiserver_stub.store import Keep, Outcome, Put, Record, Store
+from apiserver_stub.storage import Keep, Outcome, Put, Record, Store
 from nodeagent.base.aio import Clock
 from nodeagent.base.selectors import LabelSelector, Requirement
 

@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from apiserver_stub import objects
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.authz import rbac
 from apiserver_stub.authz.bootstrap_roles import (
     AGGREGATED,
@@ -23,12 +24,11 @@ from apiserver_stub.authz.bootstrap_roles import (
 )
 from apiserver_stub.authz.controller_roles import CONTROLLERS
 from apiserver_stub.authz.rules import Rule, missing, read_rules
-from apiserver_stub.objects import Object
-from apiserver_stub.store import Keep, Outcome, Put, Record
+from apiserver_stub.storage import Keep, Outcome, Put, Record
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.store import Store
+    from apiserver_stub.storage import Store
 
 _AUTOUPDATE = identity.current().label("autoupdate", "rbac.authorization")
 _BOOTSTRAPPING = identity.current().label("bootstrapping")

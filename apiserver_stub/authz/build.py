@@ -15,7 +15,7 @@ from apiserver_stub.authz.node import NodeAuthorizer
 from apiserver_stub.authz.rbac import Rbac
 from apiserver_stub.authz.webhook import WebhookAuthorizer, WebhookSettings
 from apiserver_stub.options import Options
-from apiserver_stub.store import Store
+from apiserver_stub.storage import Store
 from apiserver_stub.webhook import Webhook
 from nodeagent.base.aio import TaskOwner
 from nodeagent.base.kubeconfig import KubeconfigError

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from apiserver_stub import cel
+from apiserver_stub.apimachinery.status import Cause, duplicate, invalid_value, not_supported, quote, required
 from apiserver_stub.authz.webhook import WebhookSettings
 from apiserver_stub.cel import CelError, Expression
 from apiserver_stub.options.authorization import MODES
-from apiserver_stub.status import Cause, duplicate, invalid_value, not_supported, quote, required
 from apiserver_stub.validation.names import subdomain_problems
 from nodeagent.base import identity, yamlsafe
 from nodeagent.base.duration import parse_duration

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from apiserver_stub.admission import AdmissionPlugin, Call
+from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.request import RequestInfo, User
+from apiserver_stub.apimachinery.status import forbidden, not_found, quote
 from apiserver_stub.authz import SUPERUSERS, Chain
 from apiserver_stub.authz.rbac import BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, GROUP, ROLES, NoSuchRole, Rbac
 from apiserver_stub.authz.rules import EVERYTHING, Rule, missing, quoted, read_rules
-from apiserver_stub.objects import Object, dig
-from apiserver_stub.request import RequestInfo, User
-from apiserver_stub.status import forbidden, not_found, quote
 
 _PLURALS = {"Role": "roles", "ClusterRole": "clusterroles"}
 _CLEANED_UP = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")

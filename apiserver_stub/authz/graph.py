@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from apiserver_stub.objects import Object, dig
+from apiserver_stub.apimachinery.objects import Object, dig
 from nodeagent.base import identity
 
 PODS, VOLUMES = "core/pods", "core/persistentvolumes"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.authz import ALLOW, NO_OPINION, AuthorizationResult, Rules
 from apiserver_stub.authz.bootstrap import node_rules
 from apiserver_stub.authz.graph import FOLLOWED, NodeGraph
 from apiserver_stub.authz.store_index import IndexUpdater
-from apiserver_stub.request import RequestInfo, User
-from apiserver_stub.store import Store
+from apiserver_stub.storage import Store
 from nodeagent.base import identity
 
 _PREFIX = "system:node:"

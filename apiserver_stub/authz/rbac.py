@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.authn.service_account import account_user
 from apiserver_stub.authz import NO_OPINION, AuthorizationResult, Rules, aggregate
 from apiserver_stub.authz.rules import Rule, read_rules
 from apiserver_stub.authz.store_index import IndexUpdater
-from apiserver_stub.objects import Object
-from apiserver_stub.request import RequestInfo, User
-from apiserver_stub.store import Store
+from apiserver_stub.storage import Store
 from nodeagent.base import identity
 
 GROUP = identity.current().group("rbac.authorization")

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from apiserver_stub import objects
-from apiserver_stub.objects import Object
-from apiserver_stub.store import Store
-from apiserver_stub.store.collection import Collection, Compacted
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.storage import Store
+from apiserver_stub.storage.collection import Collection, Compacted
 
 _BATCH = 256
 

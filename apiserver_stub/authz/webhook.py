@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from apiserver_stub import objects
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.authz import NO_OPINION, AuthorizationResult, Rules
 from apiserver_stub.cel import CelError, Expression
-from apiserver_stub.objects import Object
-from apiserver_stub.request import RequestInfo, User
 from apiserver_stub.webhook import WebhookError
 from nodeagent.base import identity
 from nodeagent.base.aio import Clock, SystemClock, TaskOwner

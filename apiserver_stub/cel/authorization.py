@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.cel.signatures import AUTHORIZER, DECISION, GROUP_CHECK, PATH_CHECK, RESOURCE_CHECK, Overload
-from apiserver_stub.request import RequestInfo, User
 
 Decide = Callable[[User, RequestInfo], Awaitable[tuple[bool, str]]]
 _Check = tuple[str, RequestInfo]

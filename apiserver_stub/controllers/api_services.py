@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from apiserver_stub import objects
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.controllers.change_feed import ChangeFeed
 from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.work_queue import WorkQueue
-from apiserver_stub.objects import Object
-from apiserver_stub.resources import api_services
-from apiserver_stub.resources.api_services import is_local, local_status, priorities
-from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
-from apiserver_stub.store.collection import Collection
-from apiserver_stub.store.record import without_revision
+from apiserver_stub.kinds import api_services
+from apiserver_stub.kinds.api_services import is_local, local_status, priorities
+from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
+from apiserver_stub.storage.collection import Collection
+from apiserver_stub.storage.record import without_revision
 from nodeagent.base import identity
 from nodeagent.base.aio import Clock
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
+    from apiserver_stub.server.state import ApiServer
 
 _AT_ONCE = 100
 _MANAGED = "onstart"

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-from apiserver_stub.store import Record, Store
-from apiserver_stub.store.collection import Collection, Compacted
+from apiserver_stub.storage import Record, Store
+from apiserver_stub.storage.collection import Collection, Compacted
 
 _log = logging.getLogger(__name__)
 

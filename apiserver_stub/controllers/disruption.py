@@ -7,20 +7,20 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from apiserver_stub import objects
 from apiserver_stub.admission.webhooks.matching import read_selector
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.controllers.change_feed import ChangeFeed
 from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.work_queue import WorkQueue
-from apiserver_stub.objects import Object, dig
-from apiserver_stub.resources.disruption import BUDGETS, is_healthy, set_condition
-from apiserver_stub.store import Keep, Outcome, Put, Record
+from apiserver_stub.kinds.disruption import BUDGETS, is_healthy, set_condition
+from apiserver_stub.storage import Keep, Outcome, Put, Record
 from apiserver_stub.validation.disruption_budgets import COUNTS
 from nodeagent.base.aio import Clock, SystemClock
 from nodeagent.base.selectors import LabelSelector
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
+    from apiserver_stub.server.state import ApiServer
 
 _PODS = "core/pods"
 _PAUSE_SECONDS = 0.2

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apiserver_stub import objects
-from apiserver_stub.objects import Object
-from apiserver_stub.store import Keep, Outcome, Put, Record
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.storage import Keep, Outcome, Put, Record
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
+    from apiserver_stub.server.state import ApiServer
 
 
 async def ensure(server: ApiServer, collection: str, obj: Object) -> None:

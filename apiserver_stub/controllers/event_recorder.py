@@ -10,14 +10,14 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from apiserver_stub import objects
-from apiserver_stub.objects import Object
-from apiserver_stub.resources.events import GROUP
-from apiserver_stub.store import Keep, Outcome, Put, Record
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.kinds.events import GROUP
+from apiserver_stub.storage import Keep, Outcome, Put, Record
 from nodeagent.base.aio import Clock, SystemClock
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
+    from apiserver_stub.server.state import ApiServer
 
 _log = logging.getLogger(__name__)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from apiserver_stub import objects
-from apiserver_stub.objects import Object, dig, parse_time
-from apiserver_stub.store import Store
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object, dig, parse_time
+from apiserver_stub.storage import Store
 from nodeagent.base import identity
 
 LEASES = identity.current().group("coordination") + "/leases"

@@ -8,18 +8,18 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from apiserver_stub import objects
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.controllers.change_feed import ChangeFeed
 from apiserver_stub.controllers.ensure import ensure
 from apiserver_stub.controllers.leases import CONTROLLER_MANAGER, HELD_FOR, is_held
 from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.work_queue import WorkQueue
-from apiserver_stub.objects import Object
-from apiserver_stub.store import Keep, Outcome, Put, Record
+from apiserver_stub.storage import Keep, Outcome, Put, Record
 from nodeagent.base.aio import Clock, SystemClock
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
+    from apiserver_stub.server.state import ApiServer
 
 _NAMESPACES, _ACCOUNTS, _CONFIG_MAPS = "core/namespaces", "core/serviceaccounts", "core/configmaps"
 _ROOT_CA = "kube-root-ca.crt"

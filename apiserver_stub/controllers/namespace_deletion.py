@@ -8,19 +8,19 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from apiserver_stub import objects
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.controllers.change_feed import ChangeFeed
 from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.work_queue import WorkQueue
-from apiserver_stub.objects import Object
-from apiserver_stub.status import ApiError
-from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
+from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.verbs.delete import FOREGROUND, ORPHAN, remove
 from nodeagent.base.aio import Clock
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
-    from apiserver_stub.resources.registry import Resource
+    from apiserver_stub.kinds.registry import Resource
+    from apiserver_stub.server.state import ApiServer
 
 _NAMESPACES = "core/namespaces"
 _AT_ONCE = 50

@@ -6,15 +6,15 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.controllers.ensure import ensure
 from apiserver_stub.controllers.namespace_contents import fill_namespace
-from apiserver_stub.objects import Object
-from apiserver_stub.store import StoreRefused, StoreUnavailable
+from apiserver_stub.storage import StoreRefused, StoreUnavailable
 from apiserver_stub.validation.priority_classes import SYSTEM_PRIORITIES
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
+    from apiserver_stub.server.state import ApiServer
 
 _log = logging.getLogger(__name__)
 

@@ -15,13 +15,13 @@ from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from apiserver_stub import objects
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object, dig, format_time, parse_time
+from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.controllers.change_feed import ChangeFeed
 from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.work_queue import WorkQueue
-from apiserver_stub.objects import Object, dig, format_time, parse_time
-from apiserver_stub.request import RequestInfo, User
-from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
+from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from nodeagent.base import identity
 from nodeagent.base.aio import Clock, SystemClock
 from nodeagent.base.tls import KeyPair, TlsError, certify
@@ -29,7 +29,7 @@ from nodeagent.base.tls import KeyPair, TlsError, certify
 if TYPE_CHECKING:
     from cryptography import x509
 
-    from apiserver_stub.app import ApiServer
+    from apiserver_stub.server.state import ApiServer
 
 _log = logging.getLogger(__name__)
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apiserver_stub import objects
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.controllers.change_feed import ChangeFeed
 from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.work_queue import WorkQueue
-from apiserver_stub.objects import Object
-from apiserver_stub.store import Keep, Outcome, Put, Record
+from apiserver_stub.storage import Keep, Outcome, Put, Record
 from nodeagent.base import identity
 from nodeagent.base.aio import Clock
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
+    from apiserver_stub.server.state import ApiServer
 
 _NODES = "core/nodes"
 _EFFECT = "NoSchedule"

@@ -7,19 +7,19 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from apiserver_stub import objects
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.controllers.ensure import ensure
-from apiserver_stub.objects import Object
-from apiserver_stub.resources import endpoint_slices
-from apiserver_stub.resources.registry import Reservation
-from apiserver_stub.store import Keep, Outcome, Put, Record, Remove, StoreRefused, StoreUnavailable
-from apiserver_stub.store.record import without_revision
+from apiserver_stub.kinds import endpoint_slices
+from apiserver_stub.kinds.registry import Reservation
+from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove, StoreRefused, StoreUnavailable
+from apiserver_stub.storage.record import without_revision
 from apiserver_stub.verbs.planned import write
 from apiserver_stub.verbs.reserving import NOT_MADE
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
+    from apiserver_stub.server.state import ApiServer
 
 _log = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ from apiserver_stub.admission.quota.ledger import COLLECTION, MEASURED_COLLECTIO
 from apiserver_stub.controllers.change_feed import ChangeFeed
 from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.work_queue import WorkQueue
-from apiserver_stub.store import Record
+from apiserver_stub.storage import Record
 from nodeagent.base.aio import Clock
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
+    from apiserver_stub.server.state import ApiServer
 
 _PAUSE_SECONDS = 0.2
 

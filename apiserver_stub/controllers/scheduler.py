@@ -10,23 +10,23 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from apiserver_stub import objects
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.controllers.change_feed import ChangeFeed
 from apiserver_stub.controllers.event_recorder import EventRecorder
 from apiserver_stub.controllers.leases import SCHEDULER, is_held
-from apiserver_stub.objects import Object, dig
-from apiserver_stub.resources.nodes import is_ready
-from apiserver_stub.resources.pod_binding import bound
+from apiserver_stub.kinds.nodes import is_ready
+from apiserver_stub.kinds.pod_binding import bound
 from apiserver_stub.scheduling.decision import decide
 from apiserver_stub.scheduling.model import NodeInfo, read_pod
 from apiserver_stub.scheduling.queue import PendingPods
 from apiserver_stub.scheduling.state import ClusterState
-from apiserver_stub.store import Keep, Outcome, Put, Record, StoreRefused, StoreUnavailable
+from apiserver_stub.storage import Keep, Outcome, Put, Record, StoreRefused, StoreUnavailable
 from nodeagent.base.aio import Clock, SystemClock
 from nodeagent.base.aio.waker import Waker
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
+    from apiserver_stub.server.state import ApiServer
 
 _log = logging.getLogger(__name__)
 

@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from apiserver_stub import objects
-from apiserver_stub.objects import Object
-from apiserver_stub.resources.range_allocation import Moved, RangeAllocation, Snapshot, numbers_of
-from apiserver_stub.resources.service_addresses import ServiceAddresses, used_by
-from apiserver_stub.resources.services import ServiceStrategy
-from apiserver_stub.store import Outcome, Put, Record, StoreRefused, StoreUnavailable
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.kinds.range_allocation import Moved, RangeAllocation, Snapshot, numbers_of
+from apiserver_stub.kinds.service_addresses import ServiceAddresses, used_by
+from apiserver_stub.kinds.services import ServiceStrategy
+from apiserver_stub.storage import Outcome, Put, Record, StoreRefused, StoreUnavailable
 from apiserver_stub.validation.addresses import parse_address
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
+    from apiserver_stub.server.state import ApiServer
 
 _log = logging.getLogger(__name__)
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from apiserver_stub import objects
 from apiserver_stub.admission.storage import PROTECTION
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.controllers.change_feed import ChangeFeed
 from apiserver_stub.controllers.loop import run_controller
 from apiserver_stub.controllers.work_queue import WorkQueue
-from apiserver_stub.objects import Object
-from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
+from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from nodeagent.base.aio import Clock
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
+    from apiserver_stub.server.state import ApiServer
 
 _VOLUMES, _CLAIMS, _PODS = "core/persistentvolumes", "core/persistentvolumeclaims", "core/pods"
 _FINISHED = ("Succeeded", "Failed")

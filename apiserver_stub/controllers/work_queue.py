@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
-from apiserver_stub.status import ApiError
-from apiserver_stub.store import StoreRefused, StoreUnavailable
+from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.storage import StoreRefused, StoreUnavailable
 from nodeagent.base.aio import Backoff, Clock, SystemClock
 from nodeagent.base.aio.waker import Waker
 

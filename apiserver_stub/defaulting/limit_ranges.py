@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.defaulting.table import Defaults
-from apiserver_stub.objects import Object
 
 
 def _container_amounts(item: Object) -> None:

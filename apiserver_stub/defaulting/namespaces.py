@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.defaulting.table import Defaults
-from apiserver_stub.objects import Object
 from nodeagent.base import identity
 
 NAME_LABEL = identity.current().label("metadata.name")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apiserver_stub.objects import Object
+from apiserver_stub.apimachinery.objects import Object
 
 
 def default_node(node: Object) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.defaulting.images import image_pull_policy
 from apiserver_stub.defaulting.table import Defaults
 from apiserver_stub.defaulting.volumes import FIELD_REF, VOLUME
-from apiserver_stub.objects import Object
 from nodeagent.base import identity
 
 _INIT_ANNOTATIONS = tuple(

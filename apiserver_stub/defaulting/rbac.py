@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.defaulting.table import Defaults
-from apiserver_stub.objects import Object
 from nodeagent.base import identity
 
 _GROUP = identity.current().group("rbac.authorization")

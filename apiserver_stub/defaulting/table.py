@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from apiserver_stub.objects import Object
+from apiserver_stub.apimachinery.objects import Object
 
 
 @dataclass(frozen=True)

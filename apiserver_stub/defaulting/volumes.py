@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.defaulting.table import Defaults
 from apiserver_stub.defaulting.volume_sources import VOLUME_SOURCES
-from apiserver_stub.objects import Object
 
 FIELD_REF = Defaults({"apiVersion": "v1"})
 CLAIM_SPEC = Defaults({"volumeMode": "Filesystem"})

@@ -18,8 +18,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.flowcontrol.seat_borrowing import SeatDemand, SeatTarget, allocate_seats
-from apiserver_stub.request import RequestInfo, User
 from apiserver_stub.transport.retry_after import RetryAfter
 from nodeagent.base import identity
 from nodeagent.base.aio import Clock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 
-from apiserver_stub.status import bad_request
+from apiserver_stub.apimachinery.status import bad_request
 
 
 def split_name(text: str, kind: str) -> tuple[str, str, str]:

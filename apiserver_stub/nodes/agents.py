@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiohttp
 
+from apiserver_stub.apimachinery.objects import Object, decode, dig
+from apiserver_stub.apimachinery.status import ApiError, internal, not_found
 from apiserver_stub.nodes import egress
 from apiserver_stub.nodes.dialing import Dialer, DirectDialer, client_context, complaint
-from apiserver_stub.objects import Object, decode, dig
-from apiserver_stub.status import ApiError, internal, not_found
 from nodeagent.base.tls import KeyPair, TlsError, covers, generate_ca, issue, write_private
 
 if TYPE_CHECKING:
     from aiohttp.client_proto import ResponseHandler
 
     from apiserver_stub.options import Options
-    from apiserver_stub.store import Store
+    from apiserver_stub.storage import Store
 
 _log = logging.getLogger(__name__)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from apiserver_stub.apimachinery.objects import Object, decode, dig, key_of
+from apiserver_stub.apimachinery.status import bad_request, not_found
 from apiserver_stub.nodes.addressing import is_port, only_global, split_name
 from apiserver_stub.nodes.agents import Endpoint
 from apiserver_stub.nodes.proxy import proxy
@@ -11,8 +13,6 @@ from apiserver_stub.nodes.reverse_proxy import relay_text
 from apiserver_stub.nodes.stream import Stream
 from apiserver_stub.nodes.targets import forward_target, log_target, stream_target
 from apiserver_stub.nodes.upgrade import upgrade
-from apiserver_stub.objects import Object, decode, dig, key_of
-from apiserver_stub.status import bad_request, not_found
 
 
 async def log(stream: Stream) -> web.StreamResponse:

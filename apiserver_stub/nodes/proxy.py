@@ -8,13 +8,13 @@ import socket
 
 from aiohttp import web
 
+from apiserver_stub.apimachinery.objects import Object, decode, dig, key_of
+from apiserver_stub.apimachinery.status import bad_request, not_found, unavailable
 from apiserver_stub.nodes.addressing import is_port, only_global, split_name
 from apiserver_stub.nodes.agents import DEFAULT_PORT, Endpoint
 from apiserver_stub.nodes.reverse_proxy import relay
 from apiserver_stub.nodes.stream import Stream
-from apiserver_stub.objects import Object, decode, dig, key_of
-from apiserver_stub.status import bad_request, not_found, unavailable
-from apiserver_stub.store import Store
+from apiserver_stub.storage import Store
 from nodeagent.base.tls import is_ip
 
 

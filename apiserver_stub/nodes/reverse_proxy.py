@@ -10,11 +10,11 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
+from apiserver_stub.apimachinery.status import ApiError, internal
 from apiserver_stub.nodes.agents import Endpoint, Unreachable
 from apiserver_stub.nodes.headers import as_fields, forwarded, returned
 from apiserver_stub.nodes.messages import is_websocket, send_messages
 from apiserver_stub.nodes.upgrade import is_redirect, redirect_refused, upgrade
-from apiserver_stub.status import ApiError, internal
 from apiserver_stub.transport import response_writer
 from nodeagent.base.tunnel import is_upgrade
 

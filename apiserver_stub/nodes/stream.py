@@ -13,12 +13,12 @@ from aiohttp import web
 from apiserver_stub.transport import response_writer
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
+    from apiserver_stub.apimachinery.request import Query, RequestInfo
     from apiserver_stub.audit.context import AuditContext
+    from apiserver_stub.kinds.registry import Resource
     from apiserver_stub.nodes.agents import NodeAgents
-    from apiserver_stub.request import Query, RequestInfo
-    from apiserver_stub.resources.registry import Resource
-    from apiserver_stub.store import Store
+    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.storage import Store
 
 
 class Stream:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from urllib.parse import quote, urlencode
 
-from apiserver_stub.objects import Object, dig
-from apiserver_stub.request import Query
-from apiserver_stub.status import Cause, bad_request, forbidden_value, invalid, invalid_value
+from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.request import Query
+from apiserver_stub.apimachinery.status import Cause, bad_request, forbidden_value, invalid, invalid_value
 
 _KINDS = ("containers", "initContainers", "ephemeralContainers")
 _STREAMS = {"stderr": "error", "stdin": "input", "stdout": "output", "tty": "tty"}

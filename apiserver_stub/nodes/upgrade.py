@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from apiserver_stub.apimachinery.status import ApiError, bad_request
 from apiserver_stub.nodes.agents import DialFailed, Endpoint, Unreachable
 from apiserver_stub.nodes.headers import forwarded
-from apiserver_stub.status import ApiError, bad_request
 from nodeagent.base.aio import SystemClock
 from nodeagent.base.tunnel import End, NoHead, Taken, Tunnel, is_upgrade, take_over
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from apiserver_stub import enablement, feature_gates
+from apiserver_stub import feature_gates
+from apiserver_stub.kinds import runtime_config
 from apiserver_stub.options import values
 from apiserver_stub.options.declare import Group, Merge
 from apiserver_stub.options.names import NameOptions
@@ -46,7 +47,7 @@ def declare(group: Group) -> None:
     group.add("feature-gates", values.switches, "NAME=true|false, comma separated.", action=Merge)
     group.add(
         "runtime-config",
-        enablement.parse_runtime_config,
+        runtime_config.parse_runtime_config,
         "What is served: api/all, api/ga, api/beta, api/alpha, GROUP/VERSION, each =true or =false.",
         action=Merge,
     )
@@ -54,7 +55,7 @@ def declare(group: Group) -> None:
 
 def check(options: FeatureOptions) -> Iterator[str]:
     yield from feature_gates.complaints(options.feature_gates)
-    yield from enablement.complaints(options.runtime_config, options.identity)
+    yield from runtime_config.complaints(options.runtime_config, options.identity)
 
 
 def warnings(options: FeatureOptions) -> Iterator[str]:

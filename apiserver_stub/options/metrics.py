@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from apiserver_stub.exposition import Choice
 from apiserver_stub.options import values
 from apiserver_stub.options.declare import Extend, Group, Merge
+from apiserver_stub.telemetry.exposition import Choice
 from nodeagent.base import yamlsafe
 
 _log = logging.getLogger(__name__)

@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from apiserver_stub import media
+from apiserver_stub.apimachinery import media
+from apiserver_stub.apimachinery.media import PLAIN, PRETTY, Format
+from apiserver_stub.apimachinery.request import ANONYMOUS, Query, Request, RequestInfo, User, parse_path
+from apiserver_stub.apimachinery.status import ApiError, bad_request, internal
 from apiserver_stub.authn.certificates import presented_by
 from apiserver_stub.authn.impersonation import is_asked_for
-from apiserver_stub.media import PLAIN, PRETTY, Format
-from apiserver_stub.metrics import method_of
 from apiserver_stub.nodes import stream
 from apiserver_stub.pipeline import aggregation_proxy, authorization, error_responses, limits, watch_response
 from apiserver_stub.pipeline.dispatch import streams
-from apiserver_stub.reply import render_error
-from apiserver_stub.request import ANONYMOUS, Query, Request, RequestInfo, User, parse_path
-from apiserver_stub.status import ApiError, bad_request, internal
+from apiserver_stub.telemetry.request_metrics import method_of
 from apiserver_stub.transport import response_writer
 from apiserver_stub.transport.http2.negotiation import send_goaway
+from apiserver_stub.verbs.responses import render_error
 from nodeagent.base import apiproto
 from nodeagent.base.logging import v_level, verbose
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
     from apiserver_stub.audit.context import AuditContext
-    from apiserver_stub.resources import Resource
+    from apiserver_stub.kinds import Resource
+    from apiserver_stub.server.state import ApiServer
 
 _log = logging.getLogger(__name__)
 

@@ -11,20 +11,20 @@ from aiohttp import web
 from apiserver_stub.aggregation.identity_headers import headers_of
 from apiserver_stub.aggregation.remotes import Remote
 from apiserver_stub.aggregation.service_resolver import Unresolved
+from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.nodes import stream
 from apiserver_stub.nodes.agents import Unreachable
 from apiserver_stub.nodes.reverse_proxy import relay
 from apiserver_stub.nodes.stream import Stream
 from apiserver_stub.pipeline import limits
 from apiserver_stub.pipeline.error_responses import PlainError
-from apiserver_stub.status import ApiError
 from nodeagent.base.tunnel import is_upgrade
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
+    from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.audit.context import AuditContext
-    from apiserver_stub.reply import Rendered
-    from apiserver_stub.request import Request
+    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.verbs.responses import Rendered
 
 _log = logging.getLogger(__name__)
 

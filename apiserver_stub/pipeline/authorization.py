@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from apiserver_stub.apimachinery.request import Query, RequestInfo, User
+from apiserver_stub.apimachinery.status import ApiError, details_of, qualified, quote
 from apiserver_stub.authn.impersonation import NoUserNamed, impersonate
 from apiserver_stub.pipeline.error_responses import AuthorizationFailed, PlainError
-from apiserver_stub.request import Query, RequestInfo, User
-from apiserver_stub.status import ApiError, details_of, qualified, quote
 from apiserver_stub.validation.names import path_problems
 from nodeagent.base.selectors import SelectorError, parse_field_selector
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
     from apiserver_stub.audit.context import AuditContext
+    from apiserver_stub.server.state import ApiServer
 
 
 async def impersonated(server: ApiServer, user: User, http: web.BaseRequest, trail: AuditContext | None) -> User:

@@ -6,25 +6,25 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from apiserver_stub import discovery, health, issuer, openapi, profiling
+from apiserver_stub.apimachinery.request import Request, RequestInfo, check_method
+from apiserver_stub.apimachinery.status import method_not_allowed, no_such_resource
 from apiserver_stub.controllers.namespace_contents import fill_namespace
+from apiserver_stub.endpoints import discovery, health, issuer_discovery, openapi, profiling
+from apiserver_stub.kinds import Resource
+from apiserver_stub.kinds.registry import Deprecation
 from apiserver_stub.pipeline.error_responses import PlainNotFound
-from apiserver_stub.reply import Rendered, Reply, render
-from apiserver_stub.request import Request, RequestInfo, check_method
-from apiserver_stub.resources import Resource
-from apiserver_stub.resources.registry import Deprecation
-from apiserver_stub.status import method_not_allowed, no_such_resource
 from apiserver_stub.verbs.create import create
 from apiserver_stub.verbs.delete import delete, delete_collection
 from apiserver_stub.verbs.get import get
 from apiserver_stub.verbs.lists import list_objects
 from apiserver_stub.verbs.patch import patch
 from apiserver_stub.verbs.reserving import reserving
+from apiserver_stub.verbs.responses import Rendered, Reply, render
 from apiserver_stub.verbs.update import update
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
+    from apiserver_stub.server.state import ApiServer
 
 Verb = Callable[["ApiServer", Request, Resource], Awaitable[Reply]]
 
@@ -113,7 +113,7 @@ async def _non_resource(server: ApiServer, request: Request) -> Reply:
     """
     if (path := request.info.path) != "/" and path.endswith("/"):
         request.info = replace(request.info, path=path[:-1])
-    for answer in (discovery.answer, issuer.answer):
+    for answer in (discovery.answer, issuer_discovery.answer):
         if (reply := answer(server, request)) is not None:
             if request.method not in ("GET", "HEAD") and request.info.path != "/":
                 raise method_not_allowed()

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, overload
 
 from aiohttp import web
 
-from apiserver_stub import profiling
+from apiserver_stub.apimachinery.status import ApiError, bad_request, too_large
+from apiserver_stub.endpoints import profiling
 from apiserver_stub.flowcontrol.priority_and_fairness import Rejected
-from apiserver_stub.metrics import method_of
 from apiserver_stub.pipeline.dispatch import dispatch
 from apiserver_stub.pipeline.error_responses import timed_out, too_many
-from apiserver_stub.status import ApiError, bad_request, too_large
+from apiserver_stub.telemetry.request_metrics import method_of
 from apiserver_stub.transport import response_writer
 from nodeagent.base.duration import parse_duration
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
+    from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.audit.context import AuditContext
-    from apiserver_stub.reply import Rendered
-    from apiserver_stub.request import Request
-    from apiserver_stub.resources import Resource
+    from apiserver_stub.kinds import Resource
+    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.verbs.responses import Rendered
 
 MAX_BODY_BYTES = 3 << 20
 MUTATING = frozenset(["POST", "PUT", "PATCH", "DELETE"])

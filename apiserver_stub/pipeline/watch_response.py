@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from apiserver_stub.apimachinery.status import bad_request, method_not_allowed
 from apiserver_stub.authn.chain import sub_protocols
 from apiserver_stub.pipeline.dispatch import note_deprecation
-from apiserver_stub.status import bad_request, method_not_allowed
 from apiserver_stub.transport import response_writer
 from apiserver_stub.verbs.watch import Watch
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
+    from apiserver_stub.apimachinery.request import Request
     from apiserver_stub.audit.context import AuditContext
-    from apiserver_stub.request import Request
-    from apiserver_stub.resources import Resource
+    from apiserver_stub.kinds import Resource
+    from apiserver_stub.server.state import ApiServer
 
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from apiserver_stub.admission import amounts as sums
 from apiserver_stub.admission.webhooks.matching import read_selector
-from apiserver_stub.objects import Object, dig
+from apiserver_stub.apimachinery.objects import Object, dig
 from nodeagent.base import identity
 from nodeagent.base.quantity import Quantity
 from nodeagent.base.selectors import LabelSelector, Requirement

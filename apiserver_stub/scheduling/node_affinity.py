@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from apiserver_stub.objects import Object
+from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.scheduling.model import NodeInfo, PodInfo
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")

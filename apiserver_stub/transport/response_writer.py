@@ -14,9 +14,9 @@ from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import SERVER_SOFTWARE
 from multidict import CIMultiDict
 
+from apiserver_stub.apimachinery.objects import new_uid
 from apiserver_stub.audit.context import ID_KEY
-from apiserver_stub.objects import new_uid
-from apiserver_stub.reply import Rendered
+from apiserver_stub.verbs.responses import Rendered
 
 _COMPRESS_FROM_BYTES = 128 << 10
 _STREAM_FROM_BYTES = 1 << 20

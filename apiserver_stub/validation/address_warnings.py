@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from ipaddress import IPv6Address
 
-from apiserver_stub.status import quote
+from apiserver_stub.apimachinery.status import quote
 
 _FUTURE = "was accepted, but will be invalid in a future Kubernetes release"
 _LOOPS = "which may cause controller apply-loops"

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
-from apiserver_stub.status import Cause, invalid_value
+from apiserver_stub.apimachinery.status import Cause, invalid_value
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from apiserver_stub.cel import BOOL, NULL, STRING, CelError
-from apiserver_stub.cel.admission import Checker
-from apiserver_stub.objects import Object
-from apiserver_stub.status import (
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import (
     Cause,
     duplicate,
     forbidden_value,
@@ -17,6 +15,8 @@ from apiserver_stub.status import (
     not_supported,
     required,
 )
+from apiserver_stub.cel import BOOL, NULL, STRING, CelError
+from apiserver_stub.cel.admission import Checker
 from apiserver_stub.validation.admission_rules import FAILURE_POLICIES, validate_choice, validate_match_resources
 from apiserver_stub.validation.conditions import validate_conditions
 from apiserver_stub.validation.expressions import expression_error, validate_expression, validate_match_conditions

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, invalid_each, invalid_value, not_supported, required
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_value, not_supported, required
 from apiserver_stub.validation.conditions import STATUSES
 from apiserver_stub.validation.names import path_problems, service_name_problems, subdomain_problems
 

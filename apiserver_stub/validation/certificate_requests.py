@@ -6,15 +6,8 @@ import base64
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from apiserver_stub.objects import Object, dig
-from apiserver_stub.status import (
-    Cause,
-    duplicate,
-    forbidden_value,
-    invalid_value,
-    not_supported,
-    required,
-)
+from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.status import Cause, duplicate, forbidden_value, invalid_value, not_supported, required
 from apiserver_stub.validation import pem
 from apiserver_stub.validation.conditions import STATUSES
 from apiserver_stub.validation.signers import validate_signer_name

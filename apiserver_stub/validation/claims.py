@@ -5,8 +5,8 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import dataclass
 
-from apiserver_stub.objects import Object, dig
-from apiserver_stub.status import Cause, forbidden_value, invalid_each, invalid_value, not_supported
+from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_each, invalid_value, not_supported
 from apiserver_stub.validation.claim_spec import claim_spec_warnings, validate_claim_spec
 from apiserver_stub.validation.labels import validate_selector
 from apiserver_stub.validation.names import qualified_name_problems

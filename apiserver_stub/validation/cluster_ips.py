@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, duplicate, invalid_value, not_supported, quote, required
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, duplicate, invalid_value, not_supported, quote, required
 from apiserver_stub.validation.addresses import family, parse_address, validate_address
 
 HEADLESS = "None"

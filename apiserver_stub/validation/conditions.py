@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, duplicate, invalid_value, not_supported, required, too_long
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, duplicate, invalid_value, not_supported, required, too_long
 from apiserver_stub.validation.labels import validate_label_name
 
 STATUSES = ("False", "True", "Unknown")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, invalid_value, not_supported, quote
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, invalid_value, not_supported, quote
 from apiserver_stub.validation.conditions import validate_conditions
 from apiserver_stub.validation.labels import validate_selector
 

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, duplicate, invalid_each, invalid_value, not_supported, required, too_many
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import (
+    Cause,
+    duplicate,
+    invalid_each,
+    invalid_value,
+    not_supported,
+    required,
+    too_many,
+)
 from apiserver_stub.validation.addresses import family, parse_address, validate_remote_address
 from apiserver_stub.validation.container_ports import PROTOCOLS
 from apiserver_stub.validation.names import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, invalid_each, required
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, invalid_each, required
 from apiserver_stub.validation.addresses import validate_address, validate_remote_address
 from apiserver_stub.validation.container_ports import validate_port_number, validate_protocol
 from apiserver_stub.validation.names import label_problems, qualified_name_problems, subdomain_problems

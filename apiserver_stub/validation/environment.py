@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, invalid_each, invalid_value, required
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_value, required
 from apiserver_stub.validation.field_refs import VARIABLE_FIELDS, validate_field_ref, validate_resource_ref
 from apiserver_stub.validation.names import (
     config_key_problems,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, invalid_each, invalid_value, quote, required
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_value, quote, required
 from apiserver_stub.validation.names import qualified_name_problems
 from nodeagent.base import identity
 

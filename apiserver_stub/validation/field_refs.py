@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, forbidden_value, invalid_each, invalid_value, not_supported, required
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import (
+    Cause,
+    forbidden_value,
+    invalid_each,
+    invalid_value,
+    not_supported,
+    required,
+)
 from apiserver_stub.validation.names import qualified_name_problems
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.quantities import amount

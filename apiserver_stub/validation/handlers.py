@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, forbidden_value, invalid_each, invalid_value, not_supported, required
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import (
+    Cause,
+    forbidden_value,
+    invalid_each,
+    invalid_value,
+    not_supported,
+    required,
+)
 from apiserver_stub.validation.container_ports import validate_port_number_or_name
 from apiserver_stub.validation.names import header_name_problems
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, duplicate, forbidden_value, invalid_each, invalid_value, required
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, duplicate, forbidden_value, invalid_each, invalid_value, required
 from apiserver_stub.validation.names import qualified_name_problems
 from apiserver_stub.validation.quantities import (
     amount,

@@ -10,8 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, forbidden_value, invalid_each, invalid_value, quote, required, too_long
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import (
+    Cause,
+    forbidden_value,
+    invalid_each,
+    invalid_value,
+    quote,
+    required,
+    too_long,
+)
 from apiserver_stub.validation.labels import validate_labels
 from apiserver_stub.validation.names import (
     path_problems,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, invalid_each, invalid_value
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_value
 from apiserver_stub.validation.names import finalizer_problems
 
 _FINALIZERS = "spec.finalizers"

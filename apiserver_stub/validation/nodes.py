@@ -7,9 +7,17 @@ from typing import Any
 
 import msgspec
 
-from apiserver_stub import objects
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, duplicate, forbidden_value, internal_error, invalid_value, quote, required
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import (
+    Cause,
+    duplicate,
+    forbidden_value,
+    internal_error,
+    invalid_value,
+    quote,
+    required,
+)
 from apiserver_stub.validation.addresses import family, parse_cidr
 from apiserver_stub.validation.labels import validate_label_name
 from apiserver_stub.validation.names import label_value_problems

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, invalid_each, invalid_value, required
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_value, required
 from apiserver_stub.validation.file_paths import validate_no_backsteps
 from apiserver_stub.validation.names import label_problems, subdomain_problems
 from apiserver_stub.validation.volume_sources import (

@@ -5,8 +5,15 @@ from __future__ import annotations
 import posixpath
 from copy import deepcopy
 
-from apiserver_stub.objects import Object, dig
-from apiserver_stub.status import Cause, forbidden_value, invalid_each, invalid_value, not_supported, required
+from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.status import (
+    Cause,
+    forbidden_value,
+    invalid_each,
+    invalid_value,
+    not_supported,
+    required,
+)
 from apiserver_stub.validation.affinity import validate_node_selector
 from apiserver_stub.validation.claim_spec import VOLUME_MODES, validate_access_modes
 from apiserver_stub.validation.names import subdomain_problems

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, forbidden_value
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, forbidden_value
 from apiserver_stub.validation.containers import validate_image
 from apiserver_stub.validation.pod_annotations import validate_pod_annotations, validate_seccomp_match
 from apiserver_stub.validation.pod_options import PodOptions

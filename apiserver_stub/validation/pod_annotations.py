@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from apiserver_stub.objects import Object, decode
-from apiserver_stub.status import Cause, forbidden_value, invalid_value
+from apiserver_stub.apimachinery.objects import Object, decode
+from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_value
 from apiserver_stub.validation.file_paths import validate_descending_path
 from apiserver_stub.validation.pod_containers import containers
 from apiserver_stub.validation.pod_options import PodOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from apiserver_stub.objects import Object
+from apiserver_stub.apimachinery.objects import Object
 
 CONTAINER_KINDS = ("initContainers", "containers", "ephemeralContainers")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from apiserver_stub.objects import Object
+from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.validation.affinity import affinity_terms, validate_affinity_term_selectors
 from apiserver_stub.validation.field_refs import HOST_IPS
 from apiserver_stub.validation.labels import validate_selector

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apiserver_stub.objects import Object
+from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.validation.quantities import amount
 from nodeagent.base.quantity import Quantity
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, duplicate, forbidden_value, internal_error, invalid_each, invalid_value
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import (
+    Cause,
+    duplicate,
+    forbidden_value,
+    internal_error,
+    invalid_each,
+    invalid_value,
+)
 from apiserver_stub.validation.addresses import parse_address, validate_address
 from apiserver_stub.validation.names import qualified_name_problems, subdomain_problems
 from apiserver_stub.validation.pod_options import PodOptions

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, forbidden_value, invalid_value, required
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_value, required
 from apiserver_stub.validation.affinity import REQUIRED
 from apiserver_stub.validation.containers import validate_image
 from apiserver_stub.validation.pod import validate_pod

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import quote
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import quote
 from apiserver_stub.validation.affinity import PREFERRED, REQUIRED
 from apiserver_stub.validation.claim_spec import claim_spec_warnings
 from apiserver_stub.validation.pod_annotations import keys

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, forbidden_value, invalid_value, not_supported, required
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_value, not_supported, required
 
 HIGHEST_USER_PRIORITY = 1_000_000_000
 SYSTEM_PRIORITIES: Mapping[str, int] = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, invalid_value, quote, required
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, invalid_value, quote, required
 from apiserver_stub.validation.quantities import is_quota_resource, validate_amount, validate_quota_resource_name
 
 _BEST_EFFORT, _PRIORITY_CLASS = "BestEffort", "PriorityClass"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, invalid_value, quote
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, invalid_value, quote
 
 _ATTRIBUTES = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 600, 1 << 32

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, duplicate, invalid_each, invalid_value
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, duplicate, invalid_each, invalid_value
 from apiserver_stub.validation.labels import validate_labels
 from apiserver_stub.validation.names import label_problems
 from apiserver_stub.validation.node_labels import deprecation

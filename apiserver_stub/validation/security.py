@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, forbidden_value, invalid_value, not_supported, required
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_value, not_supported, required
 from apiserver_stub.validation.file_paths import validate_descending_path
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.sysctls import validate_sysctls

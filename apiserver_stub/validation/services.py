@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from apiserver_stub.defaulting.services import is_externally_accessible
-from apiserver_stub.objects import Object
-from apiserver_stub.status import (
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import (
     Cause,
     duplicate,
     forbidden_value,
@@ -15,6 +14,7 @@ from apiserver_stub.status import (
     not_supported,
     required,
 )
+from apiserver_stub.defaulting.services import is_externally_accessible
 from apiserver_stub.validation.address_warnings import cidr_warnings, ip_warnings
 from apiserver_stub.validation.addresses import parse_address, parse_cidr, validate_address, validate_remote_address
 from apiserver_stub.validation.cluster_ips import (

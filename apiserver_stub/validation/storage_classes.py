@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import (
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import (
     Cause,
     duplicate,
     forbidden_value,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, duplicate, invalid_value, required
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, duplicate, invalid_value, required
 
 _SEGMENT = r"[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _NAME = rf"({_SEGMENT}[\./])*{_SEGMENT}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, invalid_value, too_long
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, invalid_value, too_long
 from apiserver_stub.validation import pem
 from apiserver_stub.validation.signers import validate_signer_name
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, forbidden_value, invalid_each, invalid_value, required, too_long
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_each, invalid_value, required, too_long
 from apiserver_stub.validation.names import subdomain_problems
 from apiserver_stub.validation.persistent_volumes import validate_volume_spec
 from apiserver_stub.validation.volume_sources import validate_csi_driver_name

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, forbidden_value, invalid_each, invalid_value, required
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_each, invalid_value, required
 from apiserver_stub.validation.field_refs import FILE_FIELDS, validate_field_ref, validate_resource_ref
 from apiserver_stub.validation.file_paths import validate_local_path, validate_mode
 from apiserver_stub.validation.labels import validate_selector

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, duplicate, invalid_each, invalid_value, not_supported, required
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, duplicate, invalid_each, invalid_value, not_supported, required
 from apiserver_stub.validation.admission_rules import (
     FAILURE_POLICIES,
     MATCH_POLICIES,

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from apiserver_stub.checking import Misfit, type_name
-from apiserver_stub.objects import Object
-from apiserver_stub.status import ApiError, bad_request
-from apiserver_stub.typed.identity import full_kind, identity_of, kind_of
-from apiserver_stub.typed.validation import summary, validate
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import ApiError, bad_request
+from apiserver_stub.schema.field_validation import Misfit, type_name
+from apiserver_stub.schema.typed.identity import full_kind, identity_of, kind_of
+from apiserver_stub.schema.typed.validation import summary, validate
 from apiserver_stub.verbs.writing import check_types
 from nodeagent.base import yamlsafe
 
 if TYPE_CHECKING:
-    from apiserver_stub.request import Request
-    from apiserver_stub.resources.registry import Resource
-    from apiserver_stub.schema import Shape
+    from apiserver_stub.apimachinery.request import Request
+    from apiserver_stub.kinds.registry import Resource
+    from apiserver_stub.schema.shapes import Shape
 
 _INTEGERS = 1 << 63
 

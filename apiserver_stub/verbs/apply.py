@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apiserver_stub import objects
-from apiserver_stub.objects import Object
-from apiserver_stub.reply import Reply
-from apiserver_stub.status import ApiError, bad_request, conflict, not_found
-from apiserver_stub.store import Outcome, Record
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import ApiError, bad_request, conflict, not_found
+from apiserver_stub.storage import Outcome, Record
 from apiserver_stub.verbs.applied_configuration import Configuration, read_configuration
 from apiserver_stub.verbs.field_manager import apply_to, kind_of
 from apiserver_stub.verbs.planned import write
+from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.revisions import version_of
 from apiserver_stub.verbs.writing import (
     DryRun,
@@ -24,9 +24,9 @@ from apiserver_stub.verbs.writing import (
 )
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
-    from apiserver_stub.request import Request
-    from apiserver_stub.resources.registry import Resource
+    from apiserver_stub.apimachinery.request import Request
+    from apiserver_stub.kinds.registry import Resource
+    from apiserver_stub.server.state import ApiServer
 
 
 async def apply(server: ApiServer, request: Request, resource: Resource) -> Reply:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apiserver_stub.reply import Reply
-from apiserver_stub.status import ApiError, already_exists
-from apiserver_stub.store import Outcome, Record
+from apiserver_stub.apimachinery.status import ApiError, already_exists
+from apiserver_stub.storage import Outcome, Record
+from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.revisions import sets_version
 from apiserver_stub.verbs.writing import (
     DryRun,
@@ -19,9 +19,9 @@ from apiserver_stub.verbs.writing import (
 )
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
-    from apiserver_stub.request import Request
-    from apiserver_stub.resources.registry import Resource
+    from apiserver_stub.apimachinery.request import Request
+    from apiserver_stub.kinds.registry import Resource
+    from apiserver_stub.server.state import ApiServer
 
 _NAME_ATTEMPTS = 8
 

@@ -7,21 +7,22 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from apiserver_stub import media, objects, schema
 from apiserver_stub.admission import Call
-from apiserver_stub.checking import Misfit, check
-from apiserver_stub.objects import Object
-from apiserver_stub.reply import Reply
-from apiserver_stub.status import ApiError, bad_request, conflict, details_of, not_found, success
-from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
+from apiserver_stub.apimachinery import media, objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import ApiError, bad_request, conflict, details_of, not_found, success
+from apiserver_stub.schema import shapes
+from apiserver_stub.schema.field_validation import Misfit, check
+from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.verbs import lists
 from apiserver_stub.verbs.reserving import give_back
+from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.writing import DryRun, invalid_options
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
-    from apiserver_stub.request import Request
-    from apiserver_stub.resources.registry import Resource, Strategy
+    from apiserver_stub.apimachinery.request import Request
+    from apiserver_stub.kinds.registry import Resource, Strategy
+    from apiserver_stub.server.state import ApiServer
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 """Finalizers by which an object waits until the garbage collector has seen to its dependents."""
@@ -207,7 +208,7 @@ def read_options(request: Request) -> Object:
     options: Object = {}
     if request.body:
         options = media.read_body(request.headers.get("Content-Type", ""), request.body, "DeleteOptions", [])
-        if (shape := schema.of("v1", "DeleteOptions")) is not None:
+        if (shape := shapes.of("v1", "DeleteOptions")) is not None:
             try:
                 check(options, shape)
             except Misfit as error:

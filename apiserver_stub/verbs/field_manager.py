@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apiserver_stub import field_ownership, fieldsets, managed_fields, objects, schema
-from apiserver_stub.field_ownership import Conflicts, Kind
-from apiserver_stub.fieldsets import LEAF, FieldSet, union
-from apiserver_stub.managed_fields import APPLY, UPDATE, ManagedFieldsEntry
-from apiserver_stub.objects import Object
-from apiserver_stub.status import ApiError
-from apiserver_stub.typed.elements import InvalidElement
-from apiserver_stub.typed.identity import identity_of
-from apiserver_stub.typed.validation import summary, validate
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.schema import field_ownership, field_sets, managed_fields, shapes
+from apiserver_stub.schema.field_ownership import Conflicts, Kind
+from apiserver_stub.schema.field_sets import LEAF, FieldSet, union
+from apiserver_stub.schema.managed_fields import APPLY, UPDATE, ManagedFieldsEntry
+from apiserver_stub.schema.typed.elements import InvalidElement
+from apiserver_stub.schema.typed.identity import identity_of
+from apiserver_stub.schema.typed.validation import summary, validate
 from apiserver_stub.verbs import last_applied
 
 if TYPE_CHECKING:
-    from apiserver_stub.request import Request
-    from apiserver_stub.resources.registry import Resource
+    from apiserver_stub.apimachinery.request import Request
+    from apiserver_stub.kinds.registry import Resource
 
 _MANAGER_LIMIT = 128
 _FLAT_LIMIT = 4096
@@ -70,14 +71,14 @@ def _fields_of_flat(kind: Kind, resource: Resource, obj: Object) -> msgspec.Raw 
         if len(_flat) >= _FLAT_LIMIT:
             _flat.clear()
         entry = field_ownership.before_first_apply(kind, obj)
-        known = _flat[resource, form] = msgspec.Raw(objects.encode(fieldsets.encode(entry.fields)))
+        known = _flat[resource, form] = msgspec.Raw(objects.encode(field_sets.encode(entry.fields)))
     return known
 
 
 @lru_cache(maxsize=256)
 def _parted(resource: Resource) -> frozenset[str]:
     """Return the members of *resource* whose parts may have different owners, metadata aside."""
-    shape = schema.of(resource.api_version, resource.kind)
+    shape = shapes.of(resource.api_version, resource.kind)
     members = shape.members.items() if shape is not None else ()
     return frozenset(name for name, member in members if not member.leaf and name != "metadata")
 
@@ -107,7 +108,7 @@ def _put_updated(
 
 def track_action(request: Request, resource: Resource, obj: Object) -> None:
     """Record that the sender owns the fields of *obj*, which a subresource of *resource* does not store."""
-    shape = schema.of(obj["apiVersion"], obj["kind"])
+    shape = shapes.of(obj["apiVersion"], obj["kind"])
     if shape is not None:
         kind = Kind(shape, obj["apiVersion"], {}, {"metadata": {}, **shape.blank()}, {})
         who = replace(writer(request, resource), api_version=obj["apiVersion"])
@@ -155,7 +156,7 @@ def apply_to(
 @lru_cache(maxsize=256)
 def kind_of(resource: Resource, subresource: str) -> Kind | None:
     """Return what ownership must know about *resource* as seen through *subresource*."""
-    shape = schema.of(resource.api_version, resource.kind)
+    shape = shapes.of(resource.api_version, resource.kind)
     if shape is None:
         return None
     blank: Object = {"metadata": {}, **shape.blank()}

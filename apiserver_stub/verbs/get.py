@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apiserver_stub.reply import Reply
-from apiserver_stub.status import internal, not_found
+from apiserver_stub.apimachinery.status import internal, not_found
+from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.revisions import requested_version, too_large_version
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
-    from apiserver_stub.request import Request
-    from apiserver_stub.resources.registry import Resource
+    from apiserver_stub.apimachinery.request import Request
+    from apiserver_stub.kinds.registry import Resource
+    from apiserver_stub.server.state import ApiServer
 
 
 async def get(server: ApiServer, request: Request, resource: Resource) -> Reply:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from apiserver_stub import objects
-from apiserver_stub.fieldsets import FieldSet, difference
-from apiserver_stub.go_format import escape_json
-from apiserver_stub.objects import Object
-from apiserver_stub.schema import Shape
-from apiserver_stub.typed.comparison import compare, fields_of
-from apiserver_stub.typed.validation import validate
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.go_format import escape_json
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.schema.field_sets import FieldSet, difference
+from apiserver_stub.schema.shapes import Shape
+from apiserver_stub.schema.typed.comparison import compare, fields_of
+from apiserver_stub.schema.typed.validation import validate
 from apiserver_stub.validation.metadata import ANNOTATIONS_LIMIT_BYTES
 from nodeagent.base import identity
 

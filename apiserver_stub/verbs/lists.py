@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apiserver_stub import objects
-from apiserver_stub.objects import Object
-from apiserver_stub.reply import Reply
-from apiserver_stub.status import ApiError, bad_request, expired, internal
-from apiserver_stub.store import Compacted, Record
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import ApiError, bad_request, expired, internal
+from apiserver_stub.storage import Compacted, Record
+from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.revisions import requested_version, too_large_version
 from apiserver_stub.verbs.writing import invalid_options
 from nodeagent.base import gobase64, identity
@@ -27,9 +27,9 @@ from nodeagent.base.selectors import (
 )
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
-    from apiserver_stub.request import Request
-    from apiserver_stub.resources.registry import Resource
+    from apiserver_stub.apimachinery.request import Request
+    from apiserver_stub.kinds.registry import Resource
+    from apiserver_stub.server.state import ApiServer
 
 _NUMBERS = 1 << 63
 """Store revisions are smaller."""

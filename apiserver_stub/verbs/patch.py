@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from apiserver_stub import objects, schema
-from apiserver_stub.checking import Misfit, count_members, repeated, type_name
-from apiserver_stub.go_format import go_value
-from apiserver_stub.media import APPLY_PATCH
-from apiserver_stub.objects import Object
-from apiserver_stub.patch import apply_json_patch, apply_merge_patch
-from apiserver_stub.reply import Reply
-from apiserver_stub.status import ApiError, bad_request, invalid_value, not_found
-from apiserver_stub.store import Outcome, Record
-from apiserver_stub.strategic import apply_strategic_patch
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.go_format import go_value
+from apiserver_stub.apimachinery.json_patch import apply_json_patch, apply_merge_patch
+from apiserver_stub.apimachinery.media import APPLY_PATCH
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import ApiError, bad_request, invalid_value, not_found
+from apiserver_stub.schema import shapes
+from apiserver_stub.schema.field_validation import Misfit, count_members, repeated, type_name
+from apiserver_stub.schema.strategic_merge import apply_strategic_patch
+from apiserver_stub.storage import Outcome, Record
 from apiserver_stub.verbs.apply import apply
 from apiserver_stub.verbs.planned import write
+from apiserver_stub.verbs.responses import Reply
 from apiserver_stub.verbs.writing import (
     DryRun,
     check_options,
@@ -29,9 +30,9 @@ from apiserver_stub.verbs.writing import (
 )
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
-    from apiserver_stub.request import Request
-    from apiserver_stub.resources.registry import Resource
+    from apiserver_stub.apimachinery.request import Request
+    from apiserver_stub.kinds.registry import Resource
+    from apiserver_stub.server.state import ApiServer
 
 _JSON_PATCH = "application/json-patch+json"
 _MERGE_PATCH = "application/merge-patch+json"
@@ -135,8 +136,8 @@ def _apply(resource: Resource, media_type: str, old: Object, body: Any) -> Objec
     return result
 
 
-def _shape(resource: Resource) -> schema.Shape:
-    return schema.of(resource.api_version, resource.kind) or schema.UNKNOWN
+def _shape(resource: Resource) -> shapes.Shape:
+    return shapes.of(resource.api_version, resource.kind) or shapes.UNKNOWN
 
 
 def _wrong_result(result: Any, message: str) -> ApiError:

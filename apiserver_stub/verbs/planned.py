@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from apiserver_stub.store import Outcome, Record, Remove, Store
-from apiserver_stub.store.record import with_revision
+from apiserver_stub.storage import Outcome, Record, Remove, Store
+from apiserver_stub.storage.record import with_revision
 
 Plan = Callable[[Record | None], Awaitable[Outcome]]
 

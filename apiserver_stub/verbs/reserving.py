@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from apiserver_stub.objects import Object
-from apiserver_stub.reply import Reply
-from apiserver_stub.status import ApiError
-from apiserver_stub.store import Store, StoreRefused
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.storage import Store, StoreRefused
+from apiserver_stub.verbs.responses import Reply
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
-    from apiserver_stub.request import Request
-    from apiserver_stub.resources.registry import Resource
+    from apiserver_stub.apimachinery.request import Request
+    from apiserver_stub.kinds.registry import Resource
+    from apiserver_stub.server.state import ApiServer
 
 NOT_MADE = (ApiError, StoreRefused)
 """Errors after which a write was surely not made."""

@@ -8,22 +8,23 @@ import time
 from collections.abc import AsyncGenerator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from apiserver_stub import media, objects, tables
-from apiserver_stub.media import Format
-from apiserver_stub.objects import Object
-from apiserver_stub.status import ApiError, expired
-from apiserver_stub.store import Change, Compacted, Record
-from apiserver_stub.store.record import with_revision, without_revision
+from apiserver_stub.apimachinery import media, objects
+from apiserver_stub.apimachinery.media import Format
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import ApiError, expired
+from apiserver_stub.kinds import tables
+from apiserver_stub.storage import Change, Compacted, Record
+from apiserver_stub.storage.record import with_revision, without_revision
 from apiserver_stub.verbs.lists import Selection, selection
 from apiserver_stub.verbs.revisions import requested_version
 from apiserver_stub.verbs.writing import invalid_options
 from nodeagent.base import apiproto, identity
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
-    from apiserver_stub.request import Request
-    from apiserver_stub.resources.registry import Resource
-    from apiserver_stub.store import Collection
+    from apiserver_stub.apimachinery.request import Request
+    from apiserver_stub.kinds.registry import Resource
+    from apiserver_stub.server.state import ApiServer
+    from apiserver_stub.storage import Collection
 
 _BATCH = 200
 _SHARED_SECONDS = 1.0

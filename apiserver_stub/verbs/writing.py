@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from apiserver_stub import media, objects, schema
 from apiserver_stub.admission import Call
-from apiserver_stub.checking import Findings, Misfit, check, repeated, type_name
-from apiserver_stub.managed_fields import same_but_times
-from apiserver_stub.objects import Object
-from apiserver_stub.resources.registry import any_name_problems
-from apiserver_stub.status import ApiError, Cause, bad_request, conflict, invalid, modified
-from apiserver_stub.store import Keep, Outcome, Put, Record, Remove
-from apiserver_stub.stored_form import settle
+from apiserver_stub.apimachinery import media, objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import ApiError, Cause, bad_request, conflict, invalid, modified
+from apiserver_stub.kinds.registry import any_name_problems
+from apiserver_stub.schema import shapes
+from apiserver_stub.schema.field_validation import Findings, Misfit, check, repeated, type_name
+from apiserver_stub.schema.managed_fields import same_but_times
+from apiserver_stub.schema.stored_form import settle
+from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
 from apiserver_stub.validation.metadata import validate_field_manager, validate_metadata, validate_metadata_update
 from apiserver_stub.validation.names import path_problems
 from apiserver_stub.verbs.field_manager import put, track_create, track_update
@@ -22,10 +23,10 @@ from apiserver_stub.verbs.revisions import version_of
 from nodeagent.base import identity, yamlsafe
 
 if TYPE_CHECKING:
-    from apiserver_stub.app import ApiServer
-    from apiserver_stub.managed_fields import ManagedFieldsEntry
-    from apiserver_stub.request import Request
-    from apiserver_stub.resources.registry import Resource, Strategy
+    from apiserver_stub.apimachinery.request import Request
+    from apiserver_stub.kinds.registry import Resource, Strategy
+    from apiserver_stub.schema.managed_fields import ManagedFieldsEntry
+    from apiserver_stub.server.state import ApiServer
 
 _META = identity.current().group("meta")
 _LEFT_OUT_EMPTY = ("annotations", "finalizers", "labels", "ownerReferences")
@@ -74,7 +75,7 @@ def _other_type(given_version: Any, given_kind: Any, api_version: str, kind: str
             return bad_request(f"the object provided is unrecognized (must be of type {kind}): {problem}")
     version = given_version.rpartition("/")[2]
     problem = f'no kind "{given_kind}" is registered for version "{given_version}" in scheme "apiserver_stub"'
-    if schema.of(given_version, given_kind) is not None:
+    if shapes.of(given_version, given_kind) is not None:
         if given_kind == kind:
             return bad_request(
                 f"the API version in the data ({given_version}) does not match the expected API version ({api_version})"
@@ -90,7 +91,7 @@ def check_types(obj: Object, *, converts: bool = False) -> Findings:
     :param converts: *obj* is made from values, as by strategic merge patches and server-side apply.
     :raises Misfit: a value has the wrong type.
     """
-    shape = schema.of(obj["apiVersion"], obj["kind"])
+    shape = shapes.of(obj["apiVersion"], obj["kind"])
     try:
         found = check(obj, shape, complete=True, converts=converts) if shape is not None else Findings()
     except RecursionError:
@@ -176,7 +177,7 @@ async def prepare_new(
         put(obj, entries)
     call = Call("CREATE", request, resource, obj, name=metadata.get("name") or "", dry_run=request.dry_run)
     await server.admission.admit(call)
-    settle(obj, schema.of(resource.api_version, resource.kind))
+    settle(obj, shapes.of(resource.api_version, resource.kind))
     metadata = obj["metadata"]
     _drop_repeated_owners(request, metadata, " after mutating admission happens")
     strategy.prepare_create(obj)
@@ -299,7 +300,7 @@ async def plan_update(
         put(new, entries)
     call = Call("UPDATE", request, resource, new, old, name, dry_run=request.dry_run)
     await server.admission.admit(call)
-    settle(new, schema.of(resource.api_version, resource.kind))
+    settle(new, shapes.of(resource.api_version, resource.kind))
     _drop_repeated_owners(request, new["metadata"], " after mutating admission happens")
     owners = new["metadata"].get("managedFields")
     strategy.prepare_update(new, old, info.subresource)

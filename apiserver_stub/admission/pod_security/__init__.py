@@ -20,8 +20,8 @@ from apiserver_stub.admission.pod_security.levels import (
     version_problem,
 )
 from apiserver_stub.admission.reading import Reader, containers, labels_of
-from apiserver_stub.objects import Object
-from apiserver_stub.status import invalid
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import invalid
 from nodeagent.base import identity
 
 _SHAPE = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apiserver_stub.admission.reading import ALL_CONTAINERS
-from apiserver_stub.objects import Object, dig
+from apiserver_stub.apimachinery.objects import Object, dig
 from nodeagent.base import identity
 
 

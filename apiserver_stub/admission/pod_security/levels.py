@@ -9,8 +9,8 @@ from functools import cache
 from typing import Literal
 
 from apiserver_stub.admission.pod_security.checks import BASELINE, REPLACES, RESTRICTED, Check, Finding, Versions
-from apiserver_stub.objects import Object
-from apiserver_stub.status import Cause, invalid_value
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause, invalid_value
 from nodeagent.base import identity
 
 Mode = Literal["enforce", "audit", "warn"]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from apiserver_stub import objects
 from apiserver_stub.admission import AdmissionPlugin, Call, Operation
 from apiserver_stub.admission import amounts as sums
 from apiserver_stub.admission.amounts import Amounts
 from apiserver_stub.admission.config import HEAD, AdmissionError, check_kind, unknown_members
 from apiserver_stub.admission.quota.ledger import COLLECTION, Ledger
 from apiserver_stub.admission.quota.usage import CLAIMS, PODS, SERVICES, concerned, in_scope, not_given, scopes, usage
-from apiserver_stub.objects import Object
-from apiserver_stub.resources.registry import Resource
-from apiserver_stub.status import qualified
-from apiserver_stub.store import Outcome, Put, Record
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import qualified
+from apiserver_stub.kinds.registry import Resource
+from apiserver_stub.storage import Outcome, Put, Record
 from nodeagent.base import identity
 from nodeagent.base.quantity import Quantity
 

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from apiserver_stub import objects
 from apiserver_stub.admission import amounts as sums
 from apiserver_stub.admission.amounts import Amounts
 from apiserver_stub.admission.quota.usage import MEASURED, concerned, in_scope, scopes, usage
-from apiserver_stub.objects import Object
-from apiserver_stub.resources.registry import Registry, Resource
-from apiserver_stub.status import qualified
-from apiserver_stub.store import Keep, Outcome, Put, Record, Store
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import qualified
+from apiserver_stub.kinds.registry import Registry, Resource
+from apiserver_stub.storage import Keep, Outcome, Put, Record, Store
 from nodeagent.base.quantity import Quantity
 
 COLLECTION = "core/resourcequotas"

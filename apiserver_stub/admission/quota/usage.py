@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from apiserver_stub.admission import amounts as sums
 from apiserver_stub.admission.amounts import Amounts
 from apiserver_stub.admission.tolerations import is_extended
-from apiserver_stub.objects import Object, dig
+from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.validation.pod_qos import qos_class
 from nodeagent.base import identity
 from nodeagent.base.quantity import Quantity

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from apiserver_stub import objects
 from apiserver_stub.admission import AdmissionPlugin, Call, Operation, own_copy
 from apiserver_stub.admission.reading import Reader
 from apiserver_stub.admission.webhooks.client import WebhookClient
@@ -20,14 +19,15 @@ from apiserver_stub.admission.webhooks.matching import (
     read_selector,
 )
 from apiserver_stub.admission.webhooks.review import VERSIONS, AdmissionResponse, denial, read_answer, request_body
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.json_patch import apply_json_patch
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import ApiError, bad_request, internal
 from apiserver_stub.cel import CelError, Expression
 from apiserver_stub.cel.admission import AdmissionExpression
 from apiserver_stub.cel.authorization import Authorizer, Decide, authorizer_value
-from apiserver_stub.checking import Misfit
-from apiserver_stub.objects import Object
-from apiserver_stub.patch import apply_json_patch
-from apiserver_stub.resources.registry import Registry, Resource
-from apiserver_stub.status import ApiError, bad_request, internal
+from apiserver_stub.kinds.registry import Registry, Resource
+from apiserver_stub.schema.field_validation import Misfit
 from apiserver_stub.verbs.writing import check_types
 from apiserver_stub.webhook import WebhookError
 from nodeagent.base import identity

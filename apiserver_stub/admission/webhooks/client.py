@@ -10,7 +10,7 @@ import msgspec
 
 from apiserver_stub.admission.reading import Reader
 from apiserver_stub.aggregation.proxy_client_cert import ClientPair
-from apiserver_stub.objects import Object
+from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.webhook import WebhookError, exchange
 
 _MAX_ANSWER_BYTES = 8 << 20

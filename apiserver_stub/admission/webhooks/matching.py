@@ -7,8 +7,8 @@ from typing import Any
 
 from apiserver_stub.admission import Call
 from apiserver_stub.admission.reading import labels_of
-from apiserver_stub.objects import Object
-from apiserver_stub.resources.registry import Registry, Resource
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.kinds.registry import Registry, Resource
 from nodeagent.base import identity
 from nodeagent.base.selectors import LabelSelector, Requirement
 

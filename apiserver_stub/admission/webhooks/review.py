@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from apiserver_stub import objects
 from apiserver_stub.admission import Call
-from apiserver_stub.objects import Object
-from apiserver_stub.resources.registry import Resource
-from apiserver_stub.status import ApiError
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.webhook import WebhookError
 from nodeagent.base import gobase64, identity
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import aiohttp
 
-from apiserver_stub.store import StoreUnavailable
-from apiserver_stub.store.etcd.client import EtcdClient, TlsFiles, prefix_end
-from apiserver_stub.store.etcd.proto.kv_pb2 import KeyValue
+from apiserver_stub.storage import StoreUnavailable
+from apiserver_stub.storage.etcd.client import EtcdClient, TlsFiles, prefix_end
+from apiserver_stub.storage.etcd.proto.kv_pb2 import KeyValue
 
 from .in_process import start
 from .test_limits import Client

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from apiserver_stub import launch
-from apiserver_stub.launch import Running
 from apiserver_stub.options import parse
+from apiserver_stub.server import startup
+from apiserver_stub.server.startup import Running
 from nodeagent.testing.apiserver import usual_options
 
 
 async def start(data: Path, *options: str) -> Running:
     """Start a server with its files in *data*, on a free port of this machine unless *options* say otherwise."""
-    return await launch.start(parse(usual_options(data, *options)))
+    return await startup.start(parse(usual_options(data, *options)))

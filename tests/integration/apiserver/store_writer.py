@@ -7,8 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-from apiserver_stub.store import Outcome, Put, Record
-from apiserver_stub.store.sqlite import SqliteStore
+from apiserver_stub.storage import Outcome, Put, Record
+from apiserver_stub.storage.sqlite import SqliteStore
 
 DATA = b'{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"%s"},"data":{"n":"%d","copy":"%d"}}'
 WRITERS = 16

@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 
 from apiserver_stub.audit.policy import AuditError
-from apiserver_stub.launch import Running
+from apiserver_stub.server.startup import Running
 
 from .in_process import start
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from apiserver_stub import launch
 from apiserver_stub.options import parse
+from apiserver_stub.server import startup
 from tests.integration.apiserver.conftest import Api, Server
 from tests.integration.apiserver.provider import Provider
 
@@ -353,7 +353,7 @@ def test_roles_that_were_changed_are_completed_at_the_next_start(tmp_path: Path)
 @pytest.mark.row("opt.authorization-mode")
 async def test_without_a_mode_everybody_known_may_do_everything_and_nobody_else_anything(tmp_path: Path) -> None:
     options = parse([f"--data-dir={tmp_path}", "--bind-address=127.0.0.1", "--secure-port=0"])
-    running = await launch.start(options)
+    running = await startup.start(options)
 
     def ask() -> None:
         admin, nobody = (Api(running.url, str(running.ca_file), token) for token in (running.token, None))

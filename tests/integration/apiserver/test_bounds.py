@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from apiserver_stub import launch
+from apiserver_stub.server import startup
 from apiserver_stub.transport import listener, response_writer
 
 from .in_process import start
@@ -30,7 +30,7 @@ MIB = 1 << 20
 class Site:
     """A server in this process, its admin's client, and bare connections to it."""
 
-    def __init__(self, running: launch.Running, session: aiohttp.ClientSession) -> None:
+    def __init__(self, running: startup.Running, session: aiohttp.ClientSession) -> None:
         self.running, self.session = running, session
         self.tls = ssl.create_default_context(cafile=str(running.ca_file))
         parts = urlsplit(running.url)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from apiserver_stub.store import Put
-from apiserver_stub.store import sqlite as module
-from apiserver_stub.store.sqlite import SqliteStore
+from apiserver_stub.storage import Put
+from apiserver_stub.storage import sqlite as module
+from apiserver_stub.storage.sqlite import SqliteStore
 
 from .conftest import Api, Server
 from .store_writer import WRITERS

@@ -15,9 +15,9 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from apiserver_stub.store import Compacted
-from apiserver_stub.store.etcd.client import HistoryGone, TlsFiles
-from apiserver_stub.store.etcd.compaction import KEY
+from apiserver_stub.storage import Compacted
+from apiserver_stub.storage.etcd.client import HistoryGone, TlsFiles
+from apiserver_stub.storage.etcd.compaction import KEY
 from nodeagent.base.tls import generate_ca, issue
 
 from .etcd import Etcd, free_port, running_etcd, serving
@@ -188,7 +188,7 @@ async def test_the_cluster_may_ask_for_a_certificate(tmp_path: Path) -> None:
         assert "/tls/configmaps/default/m" in await etcd.stored("/tls/")
         for some in (options[:1], options[1:]):  # without a certificate to show, or a reason to trust
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("apiserver_stub.store.etcd.store.START_SECONDS", 0.5)
+                patch.setattr("apiserver_stub.storage.etcd.store.START_SECONDS", 0.5)
                 with pytest.raises(Exception, match="etcd: "):
                     async with serving(tmp_path / "b", *on(etcd, "/tls", *some)):
                         pass

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from apiserver_stub.launch import Running
+from apiserver_stub.server.startup import Running
 
 from .conftest import Api, Server
 from .in_process import start

@@ -15,10 +15,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from apiserver_stub import launch
 from apiserver_stub.options import OptionsError, parse
 from apiserver_stub.options.metrics import parse_pairs
 from apiserver_stub.pipeline import limits as pipeline_limits
+from apiserver_stub.server import startup
 
 from .in_process import start
 
@@ -27,7 +27,7 @@ TOO_MANY = b"Too many requests, please try again later.\n"
 
 
 class Client:
-    def __init__(self, running: launch.Running, session: aiohttp.ClientSession, token: str) -> None:
+    def __init__(self, running: startup.Running, session: aiohttp.ClientSession, token: str) -> None:
         self.running, self._session, self._token = running, session, token
         self._tls = ssl.create_default_context(cafile=str(running.ca_file))
 
@@ -64,7 +64,7 @@ async def serving(data: Path, *arguments: str) -> AsyncIterator[tuple[Client, Cl
 class Slow:
     """Makes writes wait until they are let go."""
 
-    def __init__(self, running: launch.Running) -> None:
+    def __init__(self, running: startup.Running) -> None:
         self.go, self.under_way, self.most = asyncio.Event(), 0, 0
         store = running.server.store
         real = store.update

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from aiohttp import ClientSession, WSMsgType
 
-from apiserver_stub.openapi.proto.v2_pb2 import Document
+from apiserver_stub.endpoints.openapi.proto.v2_pb2 import Document
 from nodeagent.base import apiproto
 from tests.integration.apiserver.conftest import Api, Server
 

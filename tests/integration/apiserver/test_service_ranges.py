@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from apiserver_stub.resources.range_allocation import numbers_of
+from apiserver_stub.kinds.range_allocation import numbers_of
 from nodeagent.base import apiproto
 
 from .etcd import Etcd, running_etcd, serving

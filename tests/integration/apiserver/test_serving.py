@@ -18,9 +18,9 @@ import pytest
 from cryptography import x509
 
 from apiserver_stub import __main__ as program
-from apiserver_stub import launch
-from apiserver_stub.launch import Running
 from apiserver_stub.options import OptionsError, parse
+from apiserver_stub.server import startup
+from apiserver_stub.server.startup import Running
 from nodeagent.base.tls import KeyPair, TlsError, generate_ca, issue
 from nodeagent.testing.apiserver import usual_options
 
@@ -91,7 +91,7 @@ async def test_it_listens_where_it_is_told_and_tells_what_it_is_told(tmp_path: P
 async def test_everywhere_is_the_default_and_told_as_the_address_that_leads_out(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:
-    running = await launch.start(parse([f"--data-dir={tmp_path}", "--secure-port=0", *options]))
+    running = await startup.start(parse([f"--data-dir={tmp_path}", "--secure-port=0", *options]))
     try:
         for local in ("127.0.0.1", "127.0.0.3"):
             await asyncio.to_thread(shown, port_of(running), None, local)
@@ -113,7 +113,7 @@ async def test_the_certificate_for_the_address_found_is_made_once(tmp_path: Path
     options = parse([f"--data-dir={tmp_path}", "--secure-port=0"])
     seen = []
     for _ in range(2):
-        running = await launch.start(options)
+        running = await startup.start(options)
         seen.append((tmp_path / "certs" / "apiserver.crt").read_bytes())
         await running.stop()
     assert seen[0] == seen[1]

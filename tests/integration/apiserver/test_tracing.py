@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from apiserver_stub.tracing import TracingError
+from apiserver_stub.telemetry.tracing import TracingError
 from tests.integration.collector import Collector, collecting
 
 from .in_process import start

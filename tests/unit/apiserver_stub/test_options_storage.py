@@ -96,10 +96,10 @@ def test_what_only_servers_can_do_is_told_without_any() -> None:
 def test_the_protocol_of_servers_is_loaded_for_servers_alone(options: str, loaded: bool, tmp_path: Path) -> None:
     program = f"""
 import asyncio, sys
-from apiserver_stub import launch
+from apiserver_stub.server import startup
 from apiserver_stub.options import parse
-from apiserver_stub.resources import build_registry
-from apiserver_stub.store.factory import build_storage
+from apiserver_stub.kinds import build_registry
+from apiserver_stub.storage.factory import build_storage
 
 async def main():
     options = parse(["--data-dir={tmp_path}", *{options.split()!r}])

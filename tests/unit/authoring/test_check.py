@@ -254,7 +254,7 @@ def test_settings_under_another_name_than_the_entry_points_are_told(project):
         ("from nodeagent import agent", "core-import"),
         ("import nodeagent.pluginmanager", "core-import"),
         ("from nodeagent.testing import make_pod", "core-import"),
-        ("import apiserver_stub.app", "core-import"),
+        ("import apiserver_stub.server.state", "core-import"),
         ("from nodeagent_plugins.cri import client", "plugin-import"),
     ],
 )

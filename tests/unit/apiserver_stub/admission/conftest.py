@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from apiserver_stub.admission import Call
-from apiserver_stub.media import PLAIN
-from apiserver_stub.request import Query, Request, RequestInfo, User
-from apiserver_stub.resources.registry import Resource
+from apiserver_stub.apimachinery.media import PLAIN
+from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
+from apiserver_stub.kinds.registry import Resource
 
 PODS = Resource("", "v1", "Pod", "pods")
 

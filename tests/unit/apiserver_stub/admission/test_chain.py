@@ -8,8 +8,8 @@ from apiserver_stub.admission import Admission, AdmissionPlugin, Call
 from apiserver_stub.admission.always import AlwaysAdmit, AlwaysDeny
 from apiserver_stub.admission.config import AdmissionError, load
 from apiserver_stub.admission.namespaces import NamespaceExists
-from apiserver_stub.resources.registry import Resource
-from apiserver_stub.status import ApiError
+from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.kinds.registry import Resource
 
 MAPS = Resource("", "v1", "ConfigMap", "configmaps")
 

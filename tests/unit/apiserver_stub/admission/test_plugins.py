@@ -15,11 +15,11 @@ from apiserver_stub.admission.pod_security import PodSecurity
 from apiserver_stub.admission.priority import Priority
 from apiserver_stub.admission.quota.usage import concerned, in_scope, not_given, usage
 from apiserver_stub.admission.tolerations import DefaultTolerationSeconds, covers, merged
+from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.controllers.node_taints import wanted_taints
+from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.options import OptionsError, parse
 from apiserver_stub.options.admission import PLUGINS
-from apiserver_stub.resources.registry import Resource
-from apiserver_stub.status import ApiError
 
 ON = (
     "NamespaceLifecycle",

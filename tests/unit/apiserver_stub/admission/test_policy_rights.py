@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from apiserver_stub.admission.policy_rights import PolicyParameterRight
+from apiserver_stub.apimachinery.request import RequestInfo, User
+from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.kinds import config
+from apiserver_stub.kinds.admission import resources
+from apiserver_stub.kinds.registry import Registry
 from apiserver_stub.options import parse
-from apiserver_stub.request import RequestInfo, User
-from apiserver_stub.resources import config
-from apiserver_stub.resources.admission import resources
-from apiserver_stub.resources.registry import Registry
-from apiserver_stub.status import ApiError
 from tests.unit.apiserver_stub.admission.conftest import make_call
 
 OPTIONS = parse(["--feature-gates=ValidatingAdmissionPolicy=true"])

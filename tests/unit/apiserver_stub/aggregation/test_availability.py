@@ -11,8 +11,8 @@ import pytest
 from apiserver_stub.aggregation.availability import Availability, missing, with_condition
 from apiserver_stub.aggregation.remotes import Remote, Remotes
 from apiserver_stub.aggregation.service_resolver import Unresolved, resolve
-from apiserver_stub.exposition import Choice, Page
-from apiserver_stub.metrics import show_remotes
+from apiserver_stub.telemetry.exposition import Choice, Page
+from apiserver_stub.telemetry.request_metrics import show_remotes
 from tests.unit.apiserver_stub.authz.conftest import Memory
 
 REMOTE = Remote(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apiserver_stub.aggregation.identity_headers import headers_of
-from apiserver_stub.request import User
+from apiserver_stub.apimachinery.request import User
 
 
 def test_every_part_of_the_caller_has_its_header() -> None:

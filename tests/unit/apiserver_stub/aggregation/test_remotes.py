@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from apiserver_stub.aggregation.remotes import Remote, Remotes, merge, remote_of
-from apiserver_stub.request import Query, parse_path
+from apiserver_stub.apimachinery.request import Query, parse_path
 
 
 def remote(group: str, version: str, group_priority: int = 100, version_priority: int = 10) -> Remote:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.apimachinery.request import Query, User, parse_path
 from apiserver_stub.audit.policy import AuditError, Level, Policy, load_policy, read_policy
-from apiserver_stub.request import Query, User, parse_path
 
 ADMIN = User("admin", groups=("ops", "system:authenticated"))
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub import objects
-from apiserver_stub.store import Keep, Outcome, Record
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.storage import Keep, Outcome, Record
 
 
 class Objects:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authn.bootstrap import BootstrapTokens
-from apiserver_stub.request import User
 from tests.unit.apiserver_stub.authn.conftest import Objects
 
 TOKEN = "abcdef.0123456789abcdef"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.authn.build import Authentication, AuthenticationError, build_authentication
 from apiserver_stub.authn.keys import SigningKey
 from apiserver_stub.options import parse
-from apiserver_stub.status import ApiError
 from nodeagent.base.tls import generate_ca, issue
 from tests.unit.apiserver_stub.authn.conftest import Objects
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.authn.certificates import CaBundle, ClientCertificates, PeerCertificates
 from apiserver_stub.authn.request_header import RequestHeaders
 from apiserver_stub.options import parse
-from apiserver_stub.request import User
 from nodeagent.base.tls import KeyPair, TlsError, generate_ca, issue
 
 CA, OTHER = generate_ca("ca"), generate_ca("ca")

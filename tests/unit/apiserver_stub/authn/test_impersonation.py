@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from multidict import CIMultiDict
 
+from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.authn.impersonation import NoUserNamed, impersonate, is_asked_for
-from apiserver_stub.request import RequestInfo, User
 
 
 async def ask(*headers: tuple[str, str]) -> tuple[User | None, list[tuple[str, ...]]]:

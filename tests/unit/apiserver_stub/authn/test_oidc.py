@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authn import jwt
 from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.authn.jwt_config import JwtConfig, Mapped, Rule, from_options, load
@@ -18,7 +19,6 @@ from apiserver_stub.authn.keys import SigningKey
 from apiserver_stub.authn.oidc import OidcTokens
 from apiserver_stub.cel import Expression
 from apiserver_stub.options import parse
-from apiserver_stub.request import User
 from nodeagent.base.aio import TaskOwner
 from nodeagent.base.tls import generate_ca
 from nodeagent.testing.clock import FakeClock

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.apimachinery.request import User
 from apiserver_stub.authn.authenticators import Rejected
 from apiserver_stub.authn.webhook import WebhookTokens
-from apiserver_stub.request import User
 from apiserver_stub.webhook import WebhookError
 from nodeagent.base.aio import TaskOwner
 from nodeagent.testing.clock import FakeClock

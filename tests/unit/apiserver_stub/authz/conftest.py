@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub import objects
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.authz import rbac
-from apiserver_stub.objects import Object
-from apiserver_stub.request import RequestInfo, User
-from apiserver_stub.store import Keep, Outcome, Record
-from apiserver_stub.store.base import Remove
-from apiserver_stub.store.collection import Collection
-from apiserver_stub.store.record import Change, with_revision
+from apiserver_stub.storage import Keep, Outcome, Record
+from apiserver_stub.storage.base import Remove
+from apiserver_stub.storage.collection import Collection
+from apiserver_stub.storage.record import Change, with_revision
 
 
 class Memory:

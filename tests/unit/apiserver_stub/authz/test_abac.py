@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.apimachinery.request import ANONYMOUS, RequestInfo, User
 from apiserver_stub.authz.abac import Abac, PolicyError
-from apiserver_stub.request import ANONYMOUS, RequestInfo, User
 from tests.unit.apiserver_stub.authz.conftest import ALICE, to
 
 

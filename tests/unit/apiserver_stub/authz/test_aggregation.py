@@ -9,7 +9,7 @@ import pytest
 
 from apiserver_stub.authz import rbac
 from apiserver_stub.authz.aggregation import aggregate_roles, keep_aggregated
-from apiserver_stub.store import StoreUnavailable
+from apiserver_stub.storage import StoreUnavailable
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.authz.conftest import rule
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from apiserver_stub.apimachinery.request import ANONYMOUS, RequestInfo, User
 from apiserver_stub.authz import ALLOW, AlwaysAllow, AlwaysDeny, AuthorizationResult, Chain, Rules
-from apiserver_stub.request import ANONYMOUS, RequestInfo, User
 
 INFO = RequestInfo("list", "", "", "v1", "nodes")
 

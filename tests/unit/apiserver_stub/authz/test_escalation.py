@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.request import RequestInfo, User
+from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.authz import Chain, rbac
 from apiserver_stub.authz.escalation import RoleEscalation
 from apiserver_stub.authz.rbac import Rbac
-from apiserver_stub.objects import Object
-from apiserver_stub.request import RequestInfo, User
-from apiserver_stub.status import ApiError
 from tests.unit.apiserver_stub.authz.conftest import ALICE, rule, to, user_subject
 
 KINDS = {

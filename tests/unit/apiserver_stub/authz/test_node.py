@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.authz.graph import ATTACHMENTS, PODS, VOLUMES
 from apiserver_stub.authz.node import NodeAuthorizer
-from apiserver_stub.objects import Object
-from apiserver_stub.request import RequestInfo, User
 from tests.unit.apiserver_stub.authz.conftest import ALICE, to
 
 NODE, OTHER = User("system:node:n1", groups=("system:nodes",)), User("system:node:n2", groups=("system:nodes",))

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.authz import rbac
 from apiserver_stub.authz.rbac import NoSuchRole, Rbac
-from apiserver_stub.objects import Object
-from apiserver_stub.request import RequestInfo, User
 from tests.unit.apiserver_stub.authz.conftest import ALICE, group_subject, rule, to, user_subject
 
 
@@ -122,7 +122,7 @@ async def test_changes_are_read_once_and_others_cost_nothing(store: Any, monkeyp
 
 
 async def test_who_missed_too_many_changes_reads_all_again(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("apiserver_stub.store.collection.HISTORY_CHANGES", 2)
+    monkeypatch.setattr("apiserver_stub.storage.collection.HISTORY_CHANGES", 2)
     store.role("r", rule("get", "pods"))
     store.bind("b", "ClusterRole/r", user_subject("alice"))
     authorizer = Rbac(store)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.request import RequestInfo
 from apiserver_stub.authz.rules import EVERYTHING, Rule, missing
-from apiserver_stub.objects import Object
-from apiserver_stub.request import RequestInfo
 from tests.unit.apiserver_stub.authz.conftest import rule, to
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from apiserver_stub import cel
+from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.authz.webhook import WebhookAuthorizer, WebhookSettings
 from apiserver_stub.cel import Expression
-from apiserver_stub.request import RequestInfo, User
 from apiserver_stub.webhook import WebhookError
 from nodeagent.base.aio import TaskOwner
 from nodeagent.testing import FakeClock

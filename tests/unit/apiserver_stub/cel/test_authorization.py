@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from apiserver_stub.apimachinery.request import RequestInfo, User
 from apiserver_stub.cel.admission import AdmissionExpression
 from apiserver_stub.cel.authorization import Authorizer, authorizer_value
-from apiserver_stub.request import RequestInfo, User
 
 INFO = RequestInfo("create", "", "apps", "v1", "deployments", "", "default", "web")
 DATA = {"authorizer": authorizer_value(INFO)}

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub import objects
-from apiserver_stub.app import ApiServer
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.kinds import build_registry
 from apiserver_stub.options import parse
-from apiserver_stub.resources import build_registry
-from apiserver_stub.store import Outcome, Record
+from apiserver_stub.server.state import ApiServer
+from apiserver_stub.storage import Outcome, Record
 from tests.unit.apiserver_stub.authz.conftest import Memory
 
 STEPS_IN_A_TURN = 600

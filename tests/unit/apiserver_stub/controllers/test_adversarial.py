@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.admission.quota.ledger import Ledger
+from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.authz.aggregation import keep_aggregated
 from apiserver_stub.controllers import own_service, service_repair
 from apiserver_stub.controllers.api_services import Registration
@@ -30,8 +31,7 @@ from apiserver_stub.controllers.quotas import ResourceQuotas
 from apiserver_stub.controllers.scheduler import Scheduler
 from apiserver_stub.controllers.service_repair import Repair
 from apiserver_stub.controllers.volume_protection import VolumeProtection
-from apiserver_stub.resources.service_addresses import ServiceAddresses
-from apiserver_stub.status import ApiError
+from apiserver_stub.kinds.service_addresses import ServiceAddresses
 from nodeagent.base.tls import KeyPair
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import MeteredStore, make_server, running, store

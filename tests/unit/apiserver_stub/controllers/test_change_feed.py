@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.controllers.change_feed import STEP_RECORDS, ChangeFeed
-from apiserver_stub.store import Record
+from apiserver_stub.storage import Record
 from tests.unit.apiserver_stub.authz.conftest import Memory
 
 MAPS, PODS = "core/configmaps", "core/pods"

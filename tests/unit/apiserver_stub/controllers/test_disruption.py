@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.apimachinery.objects import format_time
 from apiserver_stub.controllers.disruption import DELETION_TIMEOUT, DisruptionBudgets, counted, keep_budgets
-from apiserver_stub.objects import format_time
-from apiserver_stub.resources.disruption import BUDGETS
+from apiserver_stub.kinds.disruption import BUDGETS
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import MeteredStore, make_server, rest, running, store
 

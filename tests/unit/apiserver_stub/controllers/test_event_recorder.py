@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from apiserver_stub.controllers.event_recorder import EventRecorder
-from apiserver_stub.store import StoreUnavailable
+from apiserver_stub.storage import StoreUnavailable
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import MeteredStore, make_server, rest, running, store
 

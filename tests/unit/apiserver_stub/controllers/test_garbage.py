@@ -199,7 +199,7 @@ async def test_changes_of_an_owned_object_cause_no_work(store: MeteredStore) -> 
 
 
 async def test_failed_deletion_is_retried_with_growing_pauses(store: MeteredStore, clock: Any) -> None:
-    from apiserver_stub.store import StoreUnavailable
+    from apiserver_stub.storage import StoreUnavailable
 
     store.put(MAPS, config_map("child", "never-was"))
     attempts = 0

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from apiserver_stub.apimachinery.objects import format_time
 from apiserver_stub.controllers.leases import CONTROLLER_MANAGER, LEASES, SCHEDULER, is_held
-from apiserver_stub.objects import format_time
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.authz.conftest import Memory
 

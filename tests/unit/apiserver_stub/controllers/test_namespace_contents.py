@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from apiserver_stub.apimachinery.objects import format_time
 from apiserver_stub.controllers.namespace_contents import NamespaceContents, fill_namespace
-from apiserver_stub.objects import format_time
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import MeteredStore, make_server, running, store
 

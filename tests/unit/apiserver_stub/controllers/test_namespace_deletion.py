@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.controllers.namespace_deletion import NamespaceDeletion
-from apiserver_stub.resources.namespaces import NamespaceStrategy
+from apiserver_stub.kinds.namespaces import NamespaceStrategy
 from apiserver_stub.verbs.writing import finished
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import MeteredStore, make_server, rest, running, store

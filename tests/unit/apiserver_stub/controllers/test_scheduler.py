@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.apimachinery.objects import format_time
 from apiserver_stub.controllers.leases import LEASES, SCHEDULER
 from apiserver_stub.controllers.scheduler import Scheduler
-from apiserver_stub.objects import format_time
-from apiserver_stub.store import StoreUnavailable
+from apiserver_stub.storage import StoreUnavailable
 from nodeagent.testing import FakeClock
 from tests.unit.apiserver_stub.controllers.harness import MeteredStore, make_server, running, store
 

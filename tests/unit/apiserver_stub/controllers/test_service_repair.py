@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub import objects
+from apiserver_stub.apimachinery import objects
 from apiserver_stub.controllers.service_repair import LEAKED_AFTER, Repair
+from apiserver_stub.kinds.range_allocation import RangeAllocation, numbers_of
+from apiserver_stub.kinds.service_addresses import ServiceAddresses
 from apiserver_stub.options import Options
-from apiserver_stub.resources.range_allocation import RangeAllocation, numbers_of
-from apiserver_stub.resources.service_addresses import ServiceAddresses
-from apiserver_stub.store import Put, Remove
-from apiserver_stub.store.record import without_revision
-from apiserver_stub.store.sqlite import SqliteStore
+from apiserver_stub.storage import Put, Remove
+from apiserver_stub.storage.record import without_revision
+from apiserver_stub.storage.sqlite import SqliteStore
 
 
 class World:

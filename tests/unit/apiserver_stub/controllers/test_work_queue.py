@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.controllers.work_queue import WorkQueue
-from apiserver_stub.status import ApiError
 from nodeagent.testing import FakeClock
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from apiserver_stub.apimachinery.request import RequestInfo, User
+from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.authz import ALLOW, NO_OPINION, AuthorizationResult
-from apiserver_stub.metrics import Metrics
 from apiserver_stub.pipeline.authorization import authorize
 from apiserver_stub.pipeline.error_responses import AuthorizationFailed
-from apiserver_stub.request import RequestInfo, User
-from apiserver_stub.status import ApiError
+from apiserver_stub.telemetry.request_metrics import Metrics
 
 PODS = RequestInfo("list", "/api/v1/pods", "", "v1", "pods")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from apiserver_stub import checking, schema
+from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting.pod_spec import POD
-from apiserver_stub.status import Cause
+from apiserver_stub.schema import field_validation, shapes
 
 
 def pod(*, metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
@@ -19,9 +19,9 @@ def pod(*, metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any
         "spec": {"containers": [{"name": "web", "image": "web:1"}], **spec},
         "status": {"phase": "Pending"},
     }
-    shape = schema.of("v1", "Pod")
+    shape = shapes.of("v1", "Pod")
     assert shape is not None
-    checking.check(made, shape, complete=True)
+    field_validation.check(made, shape, complete=True)
     POD.apply(made)
     return made
 

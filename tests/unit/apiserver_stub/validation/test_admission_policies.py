@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.status import Cause
+from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.validation.admission_policies import validate_binding, validate_policy, validate_policy_status
 
 RULE = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}

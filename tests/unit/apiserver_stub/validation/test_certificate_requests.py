@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from apiserver_stub.status import Cause
+from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.validation.certificate_requests import validate_request, validate_request_update
 
 APPROVED, DENIED = ({"type": type_, "status": "True"} for type_ in ("Approved", "Denied"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.status import Cause
+from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.validation.claims import (
     ClaimGates,
     claim_warnings,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.resources.config import SecretStrategy
+from apiserver_stub.kinds.config import SecretStrategy
 from apiserver_stub.validation.config_maps import SIZE_LIMIT_BYTES, decoded_size, validate_config_map
 from apiserver_stub.validation.secrets import secret_warnings, validate_secret
 from nodeagent.base.tls import generate_ca

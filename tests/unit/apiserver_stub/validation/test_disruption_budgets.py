@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.defaulting.priority_classes import PRIORITY_CLASS
-from apiserver_stub.resources.service_accounts import ServiceAccountStrategy
+from apiserver_stub.kinds.service_accounts import ServiceAccountStrategy
 from apiserver_stub.validation.disruption_budgets import validate_budget, validate_budget_status
 from apiserver_stub.validation.priority_classes import validate_priority_class, validate_priority_class_update
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.resources.events import EventStrategy
+from apiserver_stub.kinds.events import EventStrategy
 from apiserver_stub.validation.events import validate_event, validate_event_update, validate_new_event
 
 _NAMES = {"involvedObject": "regarding", "message": "note", "lastTimestamp": "deprecatedLastTimestamp"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.status import Cause
+from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.validation.persistent_volumes import (
     validate_volume,
     validate_volume_spec,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apiserver_stub.defaulting.rbac import BINDING
-from apiserver_stub.resources.rbac import RoleStrategy
+from apiserver_stub.kinds.rbac import RoleStrategy
 from apiserver_stub.validation.rbac import (
     validate_aggregation,
     validate_binding,

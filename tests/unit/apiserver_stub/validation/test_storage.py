@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.status import Cause
+from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.validation.csi import (
     validate_driver,
     validate_driver_update,

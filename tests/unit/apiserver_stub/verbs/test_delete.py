@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.media import JSON, PLAIN
-from apiserver_stub.request import Query, Request, RequestInfo, User
-from apiserver_stub.status import ApiError
+from apiserver_stub.apimachinery.media import JSON, PLAIN
+from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
+from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.verbs.delete import read_options
 
 

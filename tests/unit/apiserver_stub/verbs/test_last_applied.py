@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub import fieldsets, schema
+from apiserver_stub.schema import field_sets, shapes
 from apiserver_stub.validation.metadata import ANNOTATIONS_LIMIT_BYTES
 from apiserver_stub.verbs import last_applied
 
@@ -22,11 +22,11 @@ def config_map(data: dict[str, str], annotation: str | None = None) -> dict[str,
 
 
 def undisputed(annotation: Any) -> Any:
-    shape = schema.of("v1", "ConfigMap")
+    shape = shapes.of("v1", "ConfigMap")
     assert shape is not None
     text = annotation if isinstance(annotation, str) else json.dumps(annotation)
     found = last_applied.undisputed(shape, config_map({"a": "1", "b": "2"}, text))
-    return None if found is None else fieldsets.encode(found).get("f:data")
+    return None if found is None else field_sets.encode(found).get("f:data")
 
 
 def test_applied_fields_with_their_values_are_undisputed() -> None:

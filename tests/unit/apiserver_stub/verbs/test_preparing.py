@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from apiserver_stub.admission import Admission, AdmissionPlugin, Call
-from apiserver_stub.media import PLAIN
-from apiserver_stub.objects import encode
+from apiserver_stub.apimachinery.media import PLAIN
+from apiserver_stub.apimachinery.objects import encode
+from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
+from apiserver_stub.kinds import build_registry
+from apiserver_stub.kinds.registry import Resource
 from apiserver_stub.options import parse
-from apiserver_stub.request import Query, Request, RequestInfo, User
-from apiserver_stub.resources import build_registry
-from apiserver_stub.resources.registry import Resource
-from apiserver_stub.store import Record
+from apiserver_stub.storage import Record
 from apiserver_stub.verbs.writing import DryRun, check_types, plan_update, prepare_new
 from tests.unit.apiserver_stub.validation.pods import pod
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from apiserver_stub.reply import Reply
-from apiserver_stub.status import ApiError
-from apiserver_stub.store import StoreRefused, StoreUnavailable
+from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.storage import StoreRefused, StoreUnavailable
 from apiserver_stub.verbs.reserving import reserve, reserving
+from apiserver_stub.verbs.responses import Reply
 
 
 class Taking:

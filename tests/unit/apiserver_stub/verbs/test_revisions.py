@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver_stub.status import ApiError
+from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.verbs.revisions import parse_version, requested_version, sets_version, too_large_version, version_of
 
 

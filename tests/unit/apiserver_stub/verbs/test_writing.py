@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from apiserver_stub.media import JSON, PLAIN, YAML
-from apiserver_stub.request import Query, Request, RequestInfo, User
-from apiserver_stub.status import ApiError
+from apiserver_stub.apimachinery.media import JSON, PLAIN, YAML
+from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
+from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.verbs.writing import read_object
 
 TWICE = b"metadata: {name: m}\ndata:\n  a: one\n  a: two\nfoo: 1\n"

@@ -1,0 +1,160 @@
+"""Patches as pure functions of a document: JSON patch and JSON merge patch (strategic merge: :mod:`strategic`)."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import bad_request, too_large, unprocessable
+
+MAX_OPERATIONS = 10_000
+MAX_COPIED_BYTES = 3 << 20
+"""What all copies of a patch may add up to, as few operations could double a value many times."""
+
+
+def apply_json_patch(document: Object, operations: Any) -> Any:
+    """Return *document* after the operations of RFC 6902.
+
+    :raises ApiError: 400 or 413 when *operations* is no such list, 422 when one of them cannot be carried out.
+    """
+    if not isinstance(operations, list):
+        raise bad_request(
+            "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
+        )
+    if len(operations) > MAX_OPERATIONS:
+        raise too_large(f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}")
+    root: Any = {"": copy.deepcopy(document)}
+    room = MAX_COPIED_BYTES
+    try:
+        for operation in operations:
+            room -= _apply_operation(root, operation)
+            if room < 0:
+                raise unprocessable(f"copies of a JSON patch are limited to {MAX_COPIED_BYTES} bytes in all")
+        return root[""]
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise unprocessable() from error
+
+
+def apply_merge_patch(document: Any, patch: Any) -> Any:
+    """Return *document* after the merge patch of RFC 7386: objects merge, ``null`` deletes, all else replaces.
+
+    Like upstream, nulls in the objects of a list are dropped, except where the list replaces an object.
+    """
+    if not isinstance(patch, dict):
+        return copy.deepcopy(patch)
+    if not isinstance(document, dict):
+        return _without_nulls(patch)
+    merged = dict(document)
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(merged.get(key), dict):
+            merged[key] = apply_merge_patch(merged[key], value)
+        else:
+            merged[key] = _without_nulls(value)
+    return merged
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(content) for key, content in value.items() if content is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+def _apply_operation(root: Any, operation: Any) -> int:
+    """Carry *operation* out and return how many bytes it copied within the document."""
+    kind, path = operation["op"], operation["path"]
+    match kind:
+        case "add":
+            _add(root, path, copy.deepcopy(operation["value"]))
+        case "remove":
+            _remove(root, path)
+        case "replace":
+            _find(root, path)
+            _put(root, path, copy.deepcopy(operation["value"]))
+        case "move":
+            source = operation["from"]
+            if path.startswith(source + "/"):
+                raise ValueError("cannot move a value into itself")
+            value = _find(root, source)
+            _remove(root, source)
+            _add(root, path, value)
+        case "copy":
+            value = _find(root, operation["from"])
+            size = len(objects.encode(value))
+            if size <= MAX_COPIED_BYTES:
+                _add(root, path, copy.deepcopy(value))
+            return size
+        case "test":
+            if not _same(_find(root, path), operation["value"]):
+                raise ValueError("test failed")
+        case _:
+            raise ValueError(f"unknown operation {kind}")
+    return 0
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Return whether both are the same JSON; unlike ``==``, true is not 1."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(_same(a, b) for a, b in zip(one, other, strict=True))
+    return bool(one == other)
+
+
+def _parts(path: str) -> list[str]:
+    if path and not path.startswith("/"):
+        raise ValueError("path does not start with /")
+    return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")]
+
+
+def _parent(root: Any, path: str) -> tuple[Any, str]:
+    *parents, last = _parts(path)
+    holder = root
+    for part in parents:
+        holder = holder[_index(part, len(holder))] if isinstance(holder, list) else holder[part]
+    if not isinstance(holder, dict | list):
+        raise TypeError("parent is neither object nor array")
+    return holder, last
+
+
+def _index(part: str, length: int) -> int:
+    if not part.isascii() or not part.isdigit() or (len(part) > 1 and part[0] == "0"):
+        raise ValueError(f"{part} is no index")
+    index = int(part)
+    if index >= length:
+        raise IndexError(part)
+    return index
+
+
+def _find(root: Any, path: str) -> Any:
+    holder, last = _parent(root, path)
+    return holder[_index(last, len(holder))] if isinstance(holder, list) else holder[last]
+
+
+def _put(root: Any, path: str, value: Any) -> None:
+    holder, last = _parent(root, path)
+    if isinstance(holder, list):
+        holder[_index(last, len(holder))] = value
+    else:
+        holder[last] = value
+
+
+def _add(root: Any, path: str, value: Any) -> None:
+    holder, last = _parent(root, path)
+    if isinstance(holder, list):
+        holder.insert(len(holder) if last == "-" else _index(last, len(holder) + 1), value)
+    else:
+        holder[last] = value
+
+
+def _remove(root: Any, path: str) -> None:
+    holder, last = _parent(root, path)
+    if isinstance(holder, list):
+        del holder[_index(last, len(holder))]
+    else:
+        del holder[last]

@@ -1,0 +1,215 @@
+"""Media types: what a client sends, what it wants back, and the bytes of both."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import yaml
+
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import ApiError, bad_request, unsupported_media_type
+from nodeagent.base import apiproto, identity, yamlsafe
+
+JSON = "application/json"
+YAML = "application/yaml"
+APPLY_PATCH = "application/apply-patch+yaml"
+PROTOBUF = identity.current().protobuf_media_type
+_OBJECT_TYPES = (JSON, YAML, PROTOBUF)
+_STREAM_TYPES = tuple(f"{name};stream=watch" for name in (JSON, PROTOBUF))
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A negotiated answer: the encoding, and the shape (``Table``, ``PartialObjectMetadata``…) if one was asked for."""
+
+    encoding: str = JSON
+    shape: str = ""
+    shape_version: str = "v1"
+    pretty: bool = False
+    error_encoding: str = ""
+    """Encoding of errors where it is another one: they have no shape."""
+
+    @property
+    def plain_json(self) -> bool:
+        return self.encoding == JSON and not self.shape and not self.pretty
+
+
+PLAIN = Format()
+PRETTY = Format(pretty=True)
+
+
+def clauses(accept: str) -> list[tuple[str, dict[str, str]]]:
+    """Return the media types of *accept* with their parameters, what is liked best first."""
+    found = []
+    for clause in accept.split(","):
+        media, *parameters = (part.strip() for part in clause.split(";"))
+        values = dict(parameter.partition("=")[::2] for parameter in parameters)
+        try:
+            quality = float(values.pop("q", "1"))
+        except ValueError:
+            quality = 0.0
+        found.append((quality, media, values))
+    found.sort(key=lambda clause: -clause[0])
+    return [(media, values) for _, media, values in found]
+
+
+@lru_cache(maxsize=256)
+def negotiate(accept: str, *, watch: bool, protobuf: bool, tables: bool = True) -> Format:
+    """Return the format that *accept* asks for.
+
+    :param protobuf: the kind has that encoding.
+    :param tables: the resource can be shown as a table.
+    :raises ApiError: 406, no format that is served matches.
+    """
+    if not accept:
+        return PLAIN
+    for media, values in clauses(accept):
+        encoding = _encoding(media)
+        if encoding not in _OBJECT_TYPES or (watch and encoding == YAML):
+            continue
+        shape = values.get("as", "")
+        if shape and (
+            shape not in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+            or (shape == "Table" and not tables)
+            or values.get("g") != identity.current().group("meta")
+            or values.get("v") not in ("v1", "v1beta1")
+        ):
+            continue
+        if encoding == PROTOBUF and (shape == "Table" or not (shape or protobuf)):
+            continue
+        found = _format(encoding, values, shape)
+        return replace(found, error_encoding=of_error(accept).encoding) if shape else found
+    if any(_encoding(media) in _OBJECT_TYPES for media, _ in clauses(accept)):
+        raise _not_accepted(_STREAM_TYPES if watch else _OBJECT_TYPES)
+    raise _not_available(_OBJECT_TYPES + _STREAM_TYPES)
+
+
+def negotiate_document(accept: str, *, routed: bool) -> Format:
+    """Return the format of a document that has no other shape, such as discovery.
+
+    :param routed: upstream's router chooses the type: it does not know ``application/*``, and its 406 differs.
+    :raises ApiError: 406, no format that is served matches.
+    """
+    if not accept:
+        return PLAIN
+    for media, values in clauses(accept):
+        encoding = JSON if media == "application/*" and not routed else _encoding(media)
+        if encoding in _OBJECT_TYPES and "as" not in values:
+            return _format(encoding, values)
+    if routed and not any(_encoding(media) in _OBJECT_TYPES for media, _ in clauses(accept)):
+        raise _not_available(_OBJECT_TYPES)
+    raise _not_accepted(_OBJECT_TYPES)
+
+
+def require_json(accept: str) -> None:
+    """Require that a client accepts JSON in any shape, for documents that have no other form.
+
+    :raises ApiError: 406.
+    """
+    if accept and not any(_encoding(media) == JSON for media, _ in clauses(accept)):
+        raise _not_available((JSON,))
+
+
+def of_error(accept: str) -> Format:
+    """Return the format of an error: the first media type of *accept* that asks for no other shape, else JSON."""
+    plain = (media for media, values in clauses(accept) if media in _OBJECT_TYPES and "as" not in values)
+    return Format(next(plain, JSON))
+
+
+def _encoding(media: str) -> str:
+    return JSON if media == "*/*" else media
+
+
+def _format(encoding: str, values: dict[str, str], shape: str = "") -> Format:
+    return Format(encoding, shape, values.get("v", "v1"), values.get("pretty", "") not in ("", "0", "false"))
+
+
+def read_body(content_type: str, body: bytes, what: str, repeats: list[yamlsafe.Repeat] | None = None) -> Object:
+    """Decode a request body into an object; *what* names the expected kind in messages.
+
+    :param repeats: takes the keys that YAML names twice; without it such YAML is refused.
+    :raises ApiError: 400 when the bytes are not what their type says, 415 for a type that is not served.
+    """
+    media = content_type.partition(";")[0].strip().lower()
+    if media in ("", JSON):
+        return read_json(body, what)
+    if media == YAML:
+        return read_yaml(body, what, repeats)
+    if media == PROTOBUF:
+        return read_protobuf(body, what)
+    raise unsupported_media_type(
+        "the body of the request was in an unknown format - accepted media types include: " + ", ".join(_OBJECT_TYPES)
+    )
+
+
+def read_json(body: bytes, what: str) -> Object:
+    try:
+        obj = objects.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        problem = str(error)
+        if not body.strip() or "truncated" in problem:
+            problem = "unexpected end of JSON input"
+        raise _unrecognized(what, f"json parse error: {problem}", body) from error
+    if obj is None:
+        return {}
+    if not isinstance(obj, dict):
+        raise _unrecognized(what, "json parse error: json: cannot unmarshal into Go value of type struct", body)
+    return obj
+
+
+def read_yaml(body: bytes, what: str, repeats: list[yamlsafe.Repeat] | None = None) -> Object:
+    try:
+        obj = yamlsafe.load(body, repeats=repeats)
+    except yamlsafe.YamlError as error:
+        raise _unrecognized(what, f"yaml parse error: {error}", body) from error
+    if not isinstance(obj, dict):
+        raise _unrecognized(what, "yaml parse error: not a mapping", body)
+    return obj
+
+
+def read_protobuf(body: bytes, what: str) -> Object:
+    try:
+        return apiproto.decode(body)
+    except apiproto.ProtobufError as error:
+        raise bad_request(str(error) or f"the object provided is unrecognized (must be of type {what})") from error
+
+
+def encode(format_: Format, obj: Object) -> tuple[str, bytes]:
+    """Return the content type and the bytes of *obj* in *format_*, or in JSON where it has no protobuf form."""
+    if format_.encoding == YAML:
+        return YAML, yaml.dump(obj, Dumper=_Dumper, default_flow_style=False, allow_unicode=True).encode()
+    if format_.encoding == PROTOBUF:
+        with contextlib.suppress(apiproto.ProtobufError):
+            return PROTOBUF, apiproto.encode(obj)
+    data = objects.encode(obj)
+    return JSON, (msgspec.json.format(data, indent=2) if format_.pretty else data) + b"\n"
+
+
+def _unrecognized(what: str, problem: str, body: bytes) -> ApiError:
+    shown = body[:64].decode(errors="replace") or "<empty>"
+    return bad_request(
+        f"the object provided is unrecognized (must be of type {what}): couldn't get version/kind; {problem} ({shown})"
+    )
+
+
+def _not_accepted(types: Sequence[str]) -> ApiError:
+    return _not_acceptable(f"only the following media types are accepted: {', '.join(types)}")
+
+
+def _not_available(types: Sequence[str]) -> ApiError:
+    return _not_acceptable(f"406: Not Acceptable\n\nAvailable representations: {', '.join(types)}")
+
+
+def _not_acceptable(message: str) -> ApiError:
+    return ApiError(406, "NotAcceptable", message, {})
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True

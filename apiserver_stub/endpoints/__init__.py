@@ -1,0 +1,1 @@
+"""Endpoints without a resource: discovery, health, OpenAPI, profiles, metrics and the page for browsers."""

@@ -1,0 +1,242 @@
+"""What is served: group and resource lists, plain and aggregated, and the version."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import platform
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from apiserver_stub.aggregation.remotes import NOTHING, GroupVersion
+from apiserver_stub.apimachinery import media, objects
+from apiserver_stub.apimachinery.media import Format
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.verbs.responses import Reply
+from nodeagent.base import identity
+
+if TYPE_CHECKING:
+    from apiserver_stub.apimachinery.request import Request
+    from apiserver_stub.kinds.registry import Resource, Subresource
+    from apiserver_stub.server.state import ApiServer
+
+GIT_VERSION = "v1.29.1"
+_MAJOR, _MINOR = "1", "29"
+_AGGREGATED = "APIGroupDiscoveryList"
+_AGGREGATED_VERSION = "v2beta1"
+
+
+def answer(server: ApiServer, request: Request) -> Reply | None:
+    """Answer a discovery path, ``None`` for any other.
+
+    :raises ApiError: 406, the document has none of the forms that are asked for.
+    """
+    registry, path = server.registry, request.info.path
+    served = server.remotes.merged(registry.group_versions())
+    groups = list(dict.fromkeys(group for group, _ in served if group))
+    if path in ("/api", "/apis"):
+        if server.options.gates.enabled("AggregatedDiscoveryEndpoint") and (asked := _aggregated_format(request)):
+            return _aggregated(server, request, served, [""] if path == "/api" else groups, asked)
+        if path == "/apis":
+            return _document(
+                {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(served, g) for g in groups]}, request
+            )
+        address = [{"clientCIDR": "0.0.0.0/0", "serverAddress": server.address}]
+        return _document({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": address}, request)
+    if path in ("/version", "/version/"):
+        media.require_json(request.headers.get("Accept", ""))
+        return _json(version(server.options.reported_version))
+    if path == "/":
+        return _json({"paths": _paths(served, groups)})
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and parts[1:] == ["v1"]:
+        return _document(_resource_list(server, "", "v1"), request)
+    if parts[0] == "apis" and len(parts) == 2 and parts[1] in groups:
+        return _document({"kind": "APIGroup", "apiVersion": "v1", **_group(served, parts[1])}, request)
+    if parts[0] == "apis" and len(parts) == 3 and (parts[1], parts[2]) in registry.group_versions():
+        return _document(_resource_list(server, parts[1], parts[2]), request)
+    return None
+
+
+def version(reported: str = "") -> Object:
+    """Return what ``/version`` says; the git version is the release whose behaviour is kept."""
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    return {
+        "major": _MAJOR,
+        "minor": _MINOR,
+        "gitVersion": reported or GIT_VERSION,
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "",
+        "platform": f"linux/{machine}",
+    }
+
+
+def _json(obj: Object) -> Reply:
+    """Return *obj* as people read it: these documents have one form."""
+    return Reply(200, body=media.encode(media.PRETTY, obj)[1])
+
+
+def _document(obj: Object, request: Request) -> Reply:
+    routed = not request.info.path.startswith("/apis") or request.info.path.count("/") > 2
+    format_ = media.negotiate_document(request.headers.get("Accept", ""), routed=routed)
+    content_type, body = media.encode(replace(format_, pretty=format_.pretty or request.format.pretty), obj)
+    return Reply(200, body=body, content_type=content_type)
+
+
+def _aggregated_format(request: Request) -> Format | None:
+    """Return the format of the one document of all groups if it is requested, ``None`` for the plain one."""
+    for kind, values in media.clauses(request.headers.get("Accept", "")):
+        encoding = media.JSON if kind == "*/*" else kind
+        if encoding not in (media.JSON, media.YAML, media.PROTOBUF):
+            continue
+        if "as" not in values:
+            return None
+        group = identity.current().group("apidiscovery")
+        if (values["as"], values.get("g"), values.get("v")) == (_AGGREGATED, group, _AGGREGATED_VERSION):
+            return Format(encoding)
+    return None
+
+
+def _group(served: Sequence[GroupVersion], group: str) -> Object:
+    versions = [
+        {"groupVersion": f"{group}/{version}", "version": version} for other, version in served if other == group
+    ]
+    return {"name": group, "versions": versions, "preferredVersion": versions[0]}
+
+
+def _resource_list(server: ApiServer, group: str, version: str) -> Object:
+    registry, hashes = server.registry, server.options.gates.enabled("StorageVersionHash")
+    found: Object = {"kind": "APIResourceList"}
+    if group:
+        found["apiVersion"] = "v1"
+    found["groupVersion"] = f"{group}/{version}" if group else version
+    found["resources"] = [
+        entry for resource in registry.of(group, version) for entry in _entries(resource, hashes=hashes)
+    ]
+    return found
+
+
+def _entries(resource: Resource, *, hashes: bool) -> list[Object]:
+    main: Object = {
+        "name": resource.plural,
+        "singularName": resource.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": sorted(resource.verbs),
+    }
+    if resource.short_names:
+        main["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        main["categories"] = list(resource.categories)
+    if hashes and "list" in resource.verbs:
+        main["storageVersionHash"] = _storage_hash(resource)
+    return [main, *(_sub_entry(resource, item) for item in resource.subresources)]
+
+
+def _sub_entry(resource: Resource, subresource: Subresource) -> Object:
+    entry: Object = {
+        "name": f"{resource.plural}/{subresource.name}",
+        "singularName": "",
+        "namespaced": resource.namespaced,
+        "kind": subresource.kind or resource.kind,
+        "verbs": sorted(subresource.verbs),
+    }
+    if subresource.group is not None:
+        entry["group"], entry["version"] = subresource.group, subresource.version
+    return entry
+
+
+def _storage_hash(resource: Resource) -> str:
+    group = "" if resource.storage.startswith("core/") else resource.group  # events are stored in the core form
+    version = resource.hashed_version or resource.version
+    digest = hashlib.sha256(f"{group}/{version}/{resource.kind}".encode()).digest()
+    return base64.b64encode(digest[:8]).decode()
+
+
+def _aggregated(
+    server: ApiServer, request: Request, served: Sequence[GroupVersion], groups: list[str], asked: Format
+) -> Reply:
+    items = []
+    for group in groups:
+        metadata: Object = {"name": group} if group else {}
+        versions = [_version(server, group, version) for other, version in served if other == group]
+        metadata["creationTimestamp"] = None
+        items.append({"metadata": metadata, "versions": versions})
+    listing = {
+        "kind": _AGGREGATED,
+        "apiVersion": f"{identity.current().group('apidiscovery')}/{_AGGREGATED_VERSION}",
+        "metadata": {},
+        "items": items,
+    }
+    headers = {
+        "Etag": f'"{hashlib.sha512(objects.encode(listing)).hexdigest().upper()}"',
+        "Vary": "Accept",
+        "Cache-Control": "public",
+    }
+    content_type, body = media.encode(asked, listing)
+    group = identity.current().group("apidiscovery")
+    content_type = f"{content_type};g={group};v={_AGGREGATED_VERSION};as={_AGGREGATED}"
+    if request.headers.get("If-None-Match") == headers["Etag"]:
+        return Reply(304, content_type=content_type, headers=headers)  # clients put it to the document they have
+    return Reply(200, body=body, content_type=content_type, headers=headers)
+
+
+def _version(server: ApiServer, group: str, version: str) -> Object:
+    if (group, version) not in server.remotes.table:
+        resources = [_discovered(resource) for resource in server.registry.of(group, version)]
+        return {"version": version, "resources": resources, "freshness": "Current"}
+    known = server.remotes.discovered.get((group, version), NOTHING)
+    found: Object = {"version": version}
+    if known.resources:
+        found["resources"] = known.resources
+    return {**found, "freshness": "Current" if known.fresh else "Stale"}
+
+
+def _discovered(resource: Resource) -> Object:
+    found: Object = {
+        "resource": resource.plural,
+        "responseKind": {"group": "", "version": "", "kind": resource.kind},
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular,
+        "verbs": sorted(resource.verbs),
+    }
+    if resource.short_names:
+        found["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        found["categories"] = list(resource.categories)
+    if resource.subresources:
+        found["subresources"] = [
+            {
+                "subresource": item.name,
+                "responseKind": {
+                    "group": item.group or "",
+                    "version": item.version or "",
+                    "kind": item.kind or resource.kind,
+                },
+                "verbs": sorted(item.verbs),
+            }
+            for item in resource.subresources
+        ]
+    return found
+
+
+def _paths(served: Sequence[GroupVersion], groups: list[str]) -> list[str]:
+    paths = [
+        "/api",
+        "/api/v1",
+        "/apis",
+        "/healthz",
+        "/livez",
+        "/metrics",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/readyz",
+        "/version",
+    ]
+    paths += [f"/apis/{group}" for group in groups]
+    paths += [f"/apis/{group}/{version}" for group, version in served if group]
+    return sorted(paths)

@@ -1,0 +1,268 @@
+"""OpenAPI of what is served: version 3 by group version, version 2 as a whole. Built when first asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Iterator
+from email.utils import formatdate
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from apiserver_stub.apimachinery import media, objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.endpoints.discovery import GIT_VERSION
+from apiserver_stub.endpoints.openapi.schemas import Schemas
+from apiserver_stub.verbs.responses import Reply
+
+if TYPE_CHECKING:
+    from apiserver_stub.apimachinery.request import Request
+    from apiserver_stub.kinds.registry import Registry, Resource, Subresource
+    from apiserver_stub.server.state import ApiServer
+
+V2, V3 = "/openapi/v2", "/openapi/v3"
+_METHODS = {
+    "create": "post",
+    "delete": "delete",
+    "deletecollection": "delete",
+    "get": "get",
+    "list": "get",
+    "patch": "patch",
+    "update": "put",
+}
+_ITEM_VERBS = ("get", "update", "patch", "delete")
+_COLLECTION_VERBS = ("list", "create", "deletecollection")
+_WRITE = ("dryRun", "fieldManager", "fieldValidation")
+_LIST = (
+    "allowWatchBookmarks",
+    "continue",
+    "fieldSelector",
+    "labelSelector",
+    "limit",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
+    "timeoutSeconds",
+    "watch",
+)
+_DELETE = ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")
+_PARAMETERS = {
+    "create": _WRITE,
+    "delete": _DELETE,
+    "deletecollection": tuple(dict.fromkeys((*_DELETE, *(name for name in _LIST if name not in ("watch",))))),
+    "get": (),
+    "list": _LIST,
+    "patch": (*_WRITE, "force"),
+    "update": _WRITE,
+}
+_TYPES = {
+    "allowWatchBookmarks": "boolean",
+    "force": "boolean",
+    "gracePeriodSeconds": "integer",
+    "limit": "integer",
+    "orphanDependents": "boolean",
+    "sendInitialEvents": "boolean",
+    "timeoutSeconds": "integer",
+    "watch": "boolean",
+}
+_ACTIONS = {"create": "post", "update": "put", "watch": "watchlist"}
+_PATCH_TYPES = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+)
+_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_V2_TYPES = {
+    media.JSON: media.JSON,
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf": _PROTOBUF,
+    _PROTOBUF: _PROTOBUF,
+    "application/*": media.JSON,
+    "*/*": media.JSON,
+}
+"""What is asked for → what is answered."""
+_KEPT_SECONDS = 365 * 24 * 3600
+"""How long clients may keep what they asked for by its hash, as it never changes."""
+_documents: WeakKeyDictionary[Registry, dict[str, bytes]] = WeakKeyDictionary()
+_protobuf: WeakKeyDictionary[Registry, bytes] = WeakKeyDictionary()
+
+
+async def answer(server: ApiServer, request: Request) -> Reply | None:
+    """Answer an OpenAPI path, ``None`` for any other."""
+    path, registry = request.info.path, server.registry
+    if path not in (V2, V3) and not path.startswith(V3 + "/"):
+        return None
+    known = _documents.get(registry)
+    if known is None:
+        known = await asyncio.to_thread(_build, registry)
+        _documents[registry] = known
+    if path == V3:
+        index = {name: {"serverRelativeURL": f"{V3}/{name}?hash={_hash(body)}"} for name, body in known.items() if name}
+        index |= {
+            f"apis/{group}/{version}": {"serverRelativeURL": found.openapi_url}
+            for (group, version), found in server.remotes.discovered.items()
+            if found.openapi_url
+        }
+        return Reply(200, body=objects.encode({"paths": index}), content_type="text/plain; charset=utf-8")
+    content_type = _v2_type(request.headers.get("Accept", "")) if path == V2 else media.JSON
+    if not content_type:
+        return Reply(406, body=b"")
+    body = known.get("" if path == V2 else path.removeprefix(V3 + "/"))
+    if body is None:
+        return None
+    tag = f'"{_hash(body)}"'
+    headers = {"Etag": tag, "Vary": "Accept"}
+    if asked := request.query.get("hash"):
+        if asked != _hash(body):
+            location = f"{path}?hash={_hash(body)}"
+            return Reply(301, body=b"", headers={"Location": location})
+        headers["Cache-Control"] = "public, immutable"
+        headers["Expires"] = formatdate(time.time() + _KEPT_SECONDS, usegmt=True)
+    if request.headers.get("If-None-Match") == tag:
+        return Reply(304, body=b"", content_type=content_type, headers=headers)
+    if content_type == _PROTOBUF:
+        body = await _in_protobuf(registry, body)
+    return Reply(200, body=body, content_type=content_type, headers=headers)
+
+
+def _v2_type(accept: str) -> str:
+    """Return the media type of the answer to who accepts *accept*, empty when none fits."""
+    kinds = (kind for kind, _ in media.clauses(accept or "*/*"))
+    return next((_V2_TYPES[kind] for kind in kinds if kind in _V2_TYPES), "")
+
+
+async def _in_protobuf(registry: Registry, document: bytes) -> bytes:
+    known = _protobuf.get(registry)
+    if known is None:
+        from apiserver_stub.endpoints.openapi import protobuf  # only older clients ask for it
+
+        known = await asyncio.to_thread(lambda: protobuf.encode(objects.decode(document)))
+        _protobuf[registry] = known
+    return known
+
+
+def _hash(body: bytes) -> str:
+    return hashlib.sha512(body).hexdigest().upper()
+
+
+def _build(registry: Registry) -> dict[str, bytes]:
+    """Return every document: version 3 by path, version 2 under the empty name."""
+    found = {}
+    for group, version in registry.group_versions():
+        schemas = Schemas("#/components/schemas/")
+        paths = _paths(registry.of(group, version), schemas, v3=True)
+        document = {
+            "openapi": "3.0.0",
+            "info": {"title": "Kubernetes", "version": GIT_VERSION},
+            "paths": paths,
+            "components": {"schemas": dict(sorted(schemas.found.items()))},
+        }
+        found[f"apis/{group}/{version}" if group else f"api/{version}"] = objects.encode(document)
+    schemas = Schemas("#/definitions/")
+    document = {
+        "swagger": "2.0",
+        "info": {"title": "Kubernetes", "version": GIT_VERSION},
+        "paths": _paths(list(registry), schemas, v3=False),
+        "definitions": dict(sorted(schemas.found.items())),
+    }
+    found[""] = objects.encode(document)
+    return found
+
+
+def _paths(resources: list[Resource], schemas: Schemas, *, v3: bool) -> Object:
+    paths: Object = {}
+    schemas.add("", "v1", "Status")
+    schemas.add("", "v1", "DeleteOptions")
+    for resource in resources:
+        name = schemas.add_kind(resource)
+        for path, verbs, subresource in _places(resource):
+            kind = subresource.kind if subresource is not None and subresource.kind else resource.kind
+            group = subresource.group if subresource is not None else None
+            version = subresource.version if subresource is not None else None
+            of_kind = (
+                resource.group if group is None else group,
+                version or resource.version,
+                kind,
+            )
+            body = name if kind == resource.kind else schemas.add(*of_kind)
+            item: Object = {"parameters": _path_parameters(path, v3=v3)}
+            for verb in verbs:
+                item[_METHODS[verb]] = _operation(verb, of_kind, body, schemas, path, v3=v3)
+            if len(item) > 1:
+                paths[path] = item
+    return paths
+
+
+def _places(resource: Resource) -> Iterator[tuple[str, list[str], Subresource | None]]:
+    """Yield each path of *resource* with the verbs that it takes."""
+    root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+    inside = (
+        f"{root}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"
+    )
+    yield inside, [verb for verb in _COLLECTION_VERBS if verb in resource.verbs], None
+    yield f"{inside}/{{name}}", [verb for verb in _ITEM_VERBS if verb in resource.verbs], None
+    if resource.namespaced and "list" in resource.verbs:
+        yield f"{root}/{resource.plural}", ["list"], None
+    for subresource in resource.subresources:
+        yield f"{inside}/{{name}}/{subresource.name}", [v for v in _METHODS if v in subresource.verbs], subresource
+
+
+def _path_parameters(path: str, *, v3: bool) -> list[Object]:
+    names = [name for name in ("name", "namespace") if f"{{{name}}}" in path]
+    return [_parameter(name, "path", v3=v3) | {"required": True} for name in names] + [
+        _parameter("pretty", "query", v3=v3)
+    ]
+
+
+def _parameter(name: str, place: str, *, v3: bool) -> Object:
+    content: Object = {"type": _TYPES.get(name, "string"), "uniqueItems": True}
+    return {"name": name, "in": place, **({"schema": content} if v3 else content)}
+
+
+def _operation(
+    verb: str, of_kind: tuple[str, str, str], body: str | None, schemas: Schemas, path: str, *, v3: bool
+) -> Object:
+    group, version, kind = of_kind
+    answered: str | None = f"{body}List" if body and verb in ("list", "deletecollection") else body
+    if verb == "delete":
+        answered = "io.k8s.apimachinery.pkg.apis.meta.v1.Status"
+    scope = "Namespaced" if "{namespace}" in path else ""
+    tail = path.rpartition("}/")[2].title().replace("-", "") if path.count("}/") > path.count("{namespace}/") else ""
+    every = "ForAllNamespaces" if verb == "list" and not scope and "{" not in path else ""
+    codes = {"create": ("200", "201", "202"), "update": ("200", "201"), "patch": ("200", "201")}.get(verb, ("200",))
+    operation: Object = {
+        "operationId": f"{verb}{_camel(group)}{version.title()}{scope}{kind}{tail}{every}",
+        "parameters": [_parameter(name, "query", v3=v3) for name in _PARAMETERS[verb]],
+        "x-kubernetes-action": _ACTIONS.get(verb, verb),
+        "x-kubernetes-group-version-kind": {"group": group, "kind": kind, "version": version},
+    }
+    described: Object = {"description": "OK"}
+    if answered:
+        reference = schemas.refer(answered)
+        described |= {"content": {media.JSON: {"schema": reference}}} if v3 else {"schema": reference}
+    operation["responses"] = {**dict.fromkeys(codes, described), "401": {"description": "Unauthorized"}}
+    sent = _sent(verb, body)
+    if sent is None:
+        return operation
+    types = _PATCH_TYPES if verb == "patch" else (media.JSON, media.YAML, media.PROTOBUF)
+    content: Object = {"type": "object"} if verb == "patch" else schemas.refer(sent)
+    if v3:
+        operation["requestBody"] = {
+            "content": {name: {"schema": content} for name in types},
+            "required": verb not in ("delete", "deletecollection"),
+        }
+    else:
+        operation["consumes"] = list(types)
+        operation["parameters"].append({"name": "body", "in": "body", "schema": content})
+    return operation
+
+
+def _sent(verb: str, body: str | None) -> str | None:
+    if verb in ("delete", "deletecollection"):
+        return "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+    return body if verb in ("create", "update", "patch") else None
+
+
+def _camel(group: str) -> str:
+    return "".join(part.title() for part in group.split(".")[:1]) or "Core"

@@ -1,0 +1,100 @@
+"""Version 2 of the published document in protobuf form: what kubectl up to 1.26 asks for, and takes no other for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.endpoints.openapi.proto import v2_pb2 as pb
+
+_EXTENSION = "x-"
+
+
+def encode(document: Object) -> bytes:
+    """Return *document* in protobuf form.
+
+    :raises ValueError: it has a member that the messages have no field for.
+    """
+    message = pb.Document(swagger=document["swagger"], info=pb.Info(**document["info"]))
+    for path, item in document["paths"].items():
+        _put_path(message.paths.path.add(name=path).value, item)
+    _put_named(message.definitions.additional_properties, document["definitions"])
+    return message.SerializeToString()
+
+
+def _put_path(message: pb.PathItem, item: Object) -> None:
+    for name, content in item.items():
+        if name == "parameters":
+            _put_parameters(message.parameters, content)
+        else:
+            _put_operation(getattr(message, name), content)
+
+
+def _put_operation(message: pb.Operation, operation: Object) -> None:
+    for name, content in operation.items():
+        match name:
+            case "operationId":
+                message.operation_id = content
+            case "consumes":
+                message.consumes.extend(content)
+            case "parameters":
+                _put_parameters(message.parameters, content)
+            case "responses":
+                for code, response in content.items():
+                    found = message.responses.response_code.add(name=code).value.response
+                    found.description = response["description"]
+                    if "schema" in response:
+                        _put_schema(found.schema.schema, response["schema"])
+            case _:
+                _extend(message.vendor_extension, name, content)
+
+
+def _put_parameters(messages: Any, parameters: Iterable[Object]) -> None:
+    for item in parameters:
+        parameter = messages.add().parameter
+        common = {"name": item["name"], "in": item["in"], "required": item.get("required", False)}
+        if item["in"] == "body":
+            body = parameter.body_parameter
+            body.MergeFrom(pb.BodyParameter(**common))
+            _put_schema(body.schema, item["schema"])
+            continue
+        plain = {**common, "type": item["type"], "unique_items": item.get("uniqueItems", False)}
+        if item["in"] == "path":
+            parameter.non_body_parameter.path_parameter_sub_schema.MergeFrom(pb.PathParameterSubSchema(**plain))
+        else:
+            parameter.non_body_parameter.query_parameter_sub_schema.MergeFrom(pb.QueryParameterSubSchema(**plain))
+
+
+def _put_named(messages: Any, schemas: Object) -> None:
+    for name, schema in schemas.items():
+        _put_schema(messages.add(name=name).value, schema)
+
+
+def _put_schema(message: pb.Schema, schema: Object) -> None:
+    message.SetInParent()
+    for name, content in schema.items():
+        match name:
+            case "$ref":
+                message._ref = content
+            case "format" | "description":
+                setattr(message, name, content)
+            case "required":
+                message.required.extend(content)
+            case "type":
+                message.type.value.append(content)
+            case "items":
+                _put_schema(message.items.schema.add(), content)
+            case "properties":
+                _put_named(message.properties.additional_properties, content)
+            case "additionalProperties":
+                _put_schema(message.additional_properties.schema, content)
+            case _:
+                _extend(message.vendor_extension, name, content)
+
+
+def _extend(messages: Any, name: str, content: object) -> None:
+    if not name.startswith(_EXTENSION):
+        raise ValueError(f"no field for {name!r}")
+    messages.add(name=name, value=pb.Any(yaml=objects.encode(content).decode()))  # JSON is YAML

@@ -1,0 +1,130 @@
+"""Webhook configurations, admission policies and policy bindings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.status import Cause
+from apiserver_stub.defaulting.admission_registration import BINDING, MUTATING, POLICY, VALIDATING
+from apiserver_stub.kinds.columns import AGE, NAME
+from apiserver_stub.kinds.gated_fields import drop_from_webhooks
+from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
+from apiserver_stub.validation.admission_policies import validate_binding, validate_policy, validate_policy_status
+from apiserver_stub.validation.metadata import MetadataRules
+from apiserver_stub.validation.webhook_configurations import validate_webhooks
+from nodeagent.base import identity
+
+if TYPE_CHECKING:
+    from apiserver_stub.options import Options
+    from nodeagent.base.gates import FeatureGates
+
+_GROUP = identity.current().group("admissionregistration")
+_METADATA_RULES = MetadataRules(changes=0, standard_finalizers=False)
+
+
+class WebhookConfigurationStrategy(Strategy):
+    """Webhooks that are called for requests."""
+
+    counted = ("webhooks",)
+
+    def __init__(self, gates: FeatureGates, *, mutating: bool) -> None:
+        self._gates, self._mutating = gates, mutating
+
+    def default(self, new: Object) -> None:
+        (MUTATING if self._mutating else VALIDATING).apply(new)
+
+    def prepare_create(self, new: Object) -> None:
+        drop_from_webhooks(self._gates, new)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        super().prepare_update(new, old, subresource)
+        drop_from_webhooks(self._gates, new, old)
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_webhooks(new, mutating=self._mutating)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        return validate_webhooks(new, old, mutating=self._mutating)
+
+
+class PolicyStrategy(Strategy):
+    """Policies whose expressions compile; their status is reported by controllers."""
+
+    counted = ("spec",)
+    status_keeps = ("labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp", "selfLink")
+
+    def default(self, new: Object) -> None:
+        POLICY.apply(new)
+
+    def prepare_create(self, new: Object) -> None:
+        new["status"] = {}
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_policy(new)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        return validate_policy_status(new.get("status") or {}) if subresource else validate_policy(new, old)
+
+
+class BindingStrategy(Strategy):
+    """Bindings of a policy to the requests that it validates and to its parameters."""
+
+    counted = ("spec",)
+
+    def default(self, new: Object) -> None:
+        BINDING.apply(new)
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_binding(new.get("spec") or {})
+
+
+def resources(options: Options) -> list[Resource]:
+    hooks = Column("Webhooks", lambda obj: len(obj.get("webhooks") or ()), type="integer")
+    found = [
+        Resource(
+            _GROUP,
+            "v1",
+            f"{word}WebhookConfiguration",
+            f"{word.lower()}webhookconfigurations",
+            unconditional_update=False,
+            namespaced=False,
+            categories=("api-extensions",),
+            metadata_rules=_METADATA_RULES,
+            strategy=WebhookConfigurationStrategy(options.gates, mutating=word == "Mutating"),
+            columns=(NAME, hooks, AGE),
+        )
+        for word in ("Mutating", "Validating")
+    ]
+    if options.gates.enabled("ValidatingAdmissionPolicy"):
+        validations = Column("Validations", lambda obj: len(dig(obj, ("spec", "validations")) or ()), type="integer")
+        found += [
+            Resource(
+                _GROUP,
+                "v1beta1",
+                "ValidatingAdmissionPolicy",
+                "validatingadmissionpolicies",
+                namespaced=False,
+                unconditional_update=False,
+                categories=("api-extensions",),
+                metadata_rules=_METADATA_RULES,
+                subresource_rules=MetadataRules(whole=0, changes=0),
+                reset_fields={"status": ("spec", "metadata")},
+                strategy=PolicyStrategy(),
+                subresources=(Subresource("status"),),
+                columns=(NAME, validations, AGE),
+            ),
+            Resource(
+                _GROUP,
+                "v1beta1",
+                "ValidatingAdmissionPolicyBinding",
+                "validatingadmissionpolicybindings",
+                namespaced=False,
+                unconditional_update=False,
+                categories=("api-extensions",),
+                metadata_rules=_METADATA_RULES,
+                strategy=BindingStrategy(),
+                columns=(NAME, Column("PolicyName", lambda obj: dig(obj, ("spec", "policyName")) or ""), AGE),
+            ),
+        ]
+    return found

@@ -1,0 +1,34 @@
+"""Columns that most kinds share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.kinds.registry import Column
+from apiserver_stub.kinds.tables import age
+
+
+def name(obj: Object) -> str:
+    return str(obj["metadata"].get("name", ""))
+
+
+NAME = Column("Name", name, description="Name of the object, unique within its namespace.")
+AGE = Column("Age", age, description="Time since the object was created.")
+CREATED_AT = Column(
+    "Created At",
+    lambda obj: obj["metadata"].get("creationTimestamp"),
+    type="date",
+    description="When the object was created.",
+)
+
+
+def at(title: str, path: str, *, type: str = "string", wide: bool = False, default: Any = "<none>") -> Column:
+    """Return a column that shows the member at *path* (dotted)."""
+    parts = tuple(path.split("."))
+
+    def cell(obj: Object) -> Any:
+        value = dig(obj, parts)
+        return default if value is None else value
+
+    return Column(title, cell, type=type, wide=wide, description=f"Value of {path}.")

@@ -1,0 +1,39 @@
+"""Leases: how nodes and leaders show that they live."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause
+from apiserver_stub.kinds.columns import AGE, NAME, at
+from apiserver_stub.kinds.registry import Resource, Strategy
+from apiserver_stub.validation.leases import validate_lease
+from apiserver_stub.validation.metadata import MetadataRules
+from nodeagent.base import identity
+
+if TYPE_CHECKING:
+    from apiserver_stub.options import Options
+
+
+class LeaseStrategy(Strategy):
+    """Leases: durations are positive, and transitions are counted."""
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_lease(new)
+
+
+def resources(options: Options) -> list[Resource]:
+    return [
+        Resource(
+            identity.current().group("coordination"),
+            "v1",
+            "Lease",
+            "leases",
+            metadata_rules=MetadataRules(whole=0, standard_finalizers=False),
+            strategy=LeaseStrategy(),
+            columns=(NAME, at("Holder", "spec.holderIdentity", default=""), AGE),
+            create_on_update=True,
+            unconditional_update=False,
+        )
+    ]

@@ -1,0 +1,91 @@
+"""Endpoint slices: which addresses are behind a service, for those who forward packets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause
+from apiserver_stub.defaulting import networking as defaulting
+from apiserver_stub.kinds.columns import AGE, NAME, at
+from apiserver_stub.kinds.registry import Column, Resource, Strategy
+from apiserver_stub.validation.endpoint_slices import validate_slice, validate_slice_update
+from apiserver_stub.validation.metadata import MetadataRules
+from nodeagent.base import identity
+
+if TYPE_CHECKING:
+    from apiserver_stub.options import Options
+
+GROUP = identity.current().group("discovery")
+STORAGE = f"{GROUP}/endpointslices"
+_SHOWN = 3
+
+
+class EndpointSliceStrategy(Strategy):
+    """Endpoint slices: addresses of one type, which does not change."""
+
+    def default(self, new: Object) -> None:
+        defaulting.ENDPOINT_SLICE.apply(new)
+
+    def is_counted(self, new: Object, old: Object) -> bool:
+        names = (new.keys() | old.keys()) - {"metadata"}
+        return any((new.get(name) or None) != (old.get(name) or None) for name in names) or (
+            (new["metadata"].get("labels") or {}) != (old["metadata"].get("labels") or {})
+        )
+
+    def prepare_create(self, new: Object) -> None:
+        new["metadata"]["generation"] = 1
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        """Accept all fields; there is no status."""
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_slice(new)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        return validate_slice_update(new, old)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        is_deprecated = old is None and new.get("addressType") == "FQDN"
+        return ["spec.addressType: FQDN endpoints are deprecated"] if is_deprecated else []
+
+    def canonicalize(self, new: Object) -> None:
+        """Drop the topology, which only versions wrote that are no longer served."""
+        for endpoint in new.get("endpoints") or ():
+            endpoint.pop("deprecatedTopology", None)
+
+
+def resources(options: Options) -> list[Resource]:
+    return [
+        Resource(
+            GROUP,
+            "v1",
+            "EndpointSlice",
+            "endpointslices",
+            hashed_version="v1beta1",
+            metadata_rules=MetadataRules(changes=0),
+            strategy=EndpointSliceStrategy(),
+            columns=(
+                NAME,
+                at("AddressType", "addressType", default=""),
+                Column("Ports", _ports),
+                Column("Endpoints", _endpoints),
+                AGE,
+            ),
+        )
+    ]
+
+
+def _ports(obj: Object) -> str:
+    ports = obj.get("ports") or ()
+    return _first([str(port["port"]) if port.get("port") is not None else port.get("name") or "*" for port in ports])
+
+
+def _endpoints(obj: Object) -> str:
+    return _first([address for endpoint in obj.get("endpoints") or () for address in endpoint.get("addresses") or ()])
+
+
+def _first(words: Sequence[str]) -> str:
+    more = f" + {len(words) - _SHOWN} more..." if len(words) > _SHOWN else ""
+    return ",".join(words[:_SHOWN]) + more or "<unset>"

@@ -1,0 +1,247 @@
+"""Evictions: the deletion of a pod by the graceful protocol, where its disruption budget allows it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from apiserver_stub.admission import Call
+from apiserver_stub.apimachinery import media, objects
+from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.status import ApiError, bad_request, done, forbidden, not_found
+from apiserver_stub.kinds.disruption import BUDGETS, covers, is_healthy, set_condition
+from apiserver_stub.storage import Keep, Outcome, Put, Record
+from apiserver_stub.validation.disruption_budgets import ALWAYS
+from apiserver_stub.verbs.delete import check_preconditions, remove, validate_options
+from apiserver_stub.verbs.responses import Reply
+from apiserver_stub.verbs.writing import DryRun, check_options, read_object, settle_namespace
+
+if TYPE_CHECKING:
+    from apiserver_stub.apimachinery.request import Request
+    from apiserver_stub.kinds.registry import Resource
+    from apiserver_stub.server.state import ApiServer
+
+_OLD_VERSION, _VERSION = "policy/v1beta1", "policy/v1"
+_PODS = "core/pods"
+_FINISHED = ("Succeeded", "Failed")
+_DISRUPTED_LIMIT = 2000
+_ATTEMPTS, _PAUSE_SECONDS = 20, 0.1
+_RETRY_SECONDS = 10
+
+
+async def evict(server: ApiServer, request: Request, resource: Resource) -> Reply:
+    """Mark the pod as disrupted and delete it, or answer 429 while its budget forbids that.
+
+    A pod that does not run is nobody's loss and just goes; so does one that is not ready, where the budget says so or
+    has what it wants without it.
+    """
+    info = request.info
+    check_options(request, "CreateOptions")
+    eviction = _read(request)
+    settle_namespace(request, resource, eviction["metadata"])
+    if (eviction["metadata"].get("name") or "") != info.name:
+        raise bad_request("name in URL does not match name in Eviction object")
+    await server.admission.check(Call("CREATE", request, resource, eviction, name=info.name, dry_run=request.dry_run))
+    leave = _Leave(server, request, resource, eviction.get("deleteOptions") or {})
+    await server.store.catch_up(_PODS)  # what another server of the store has just been told counts
+    for attempt in range(_ATTEMPTS):
+        pod = leave.pod()
+        if not _does_not_run(pod):
+            break
+        try:
+            await leave.take(pod, as_it_is=_may_yet_run(pod))
+        except ApiError as error:
+            if error.reason != "Conflict" or leave.own_version or attempt == _ATTEMPTS - 1:
+                raise
+            await asyncio.sleep(_PAUSE_SECONDS)
+        else:
+            return Reply(201, obj=done(201))
+    budget = await _budget_of(server, pod)
+    spare = budget is not None and not is_healthy(pod) and _spares(server, budget)
+    if budget is not None and not spare:
+        await _spend(server, budget, info.name, dry_run=leave.dry_run)
+    try:
+        await leave.take(pod, as_it_is=spare)
+    except ApiError as error:
+        if budget is not None and spare and error.reason == "Conflict" and not leave.own_version:
+            raise _too_soon(budget["metadata"]["name"]) from error
+        raise
+    return Reply(201, obj=done(201))
+
+
+class _Leave:
+    """How one pod goes, as the request has it."""
+
+    def __init__(self, server: ApiServer, request: Request, resource: Resource, given: Object) -> None:
+        self._server, self._resource, self._name = server, resource, request.info.name
+        self._key = objects.key_of(request.info.namespace, request.info.name)
+        self._given = given
+        self.dry_run = request.dry_run or bool(given.get("dryRun"))
+        preconditions = given.get("preconditions") or {}
+        self.own_version: bool = preconditions.get("resourceVersion") is not None
+        policy = given.get("propagationPolicy")
+        if not policy and (orphan := given.get("orphanDependents")) is not None:
+            policy = "Orphan" if orphan else "Background"
+        self._options: Object = {
+            "gracePeriodSeconds": given.get("gracePeriodSeconds"),
+            "preconditions": preconditions,
+            "propagationPolicy": policy,
+            "dryRun": self.dry_run,
+        }
+
+    def pod(self) -> Object:
+        """Return the pod as it is now.
+
+        :raises ApiError: 404.
+        """
+        record = self._server.store.collection(_PODS).get(self._key)
+        if record is None:
+            raise not_found("", "pods", self._name)
+        found: Object = objects.decode(record.data)
+        return found
+
+    async def take(self, pod: Object, *, as_it_is: bool) -> None:
+        """Mark and delete the pod, with *as_it_is* only while it is still as *pod*.
+
+        :raises ApiError: 404; 409 when it has changed or a precondition of the request does not hold; 422 for invalid
+            options of the deletion.
+        """
+        validate_options(self._given, self._given.get("dryRun") or ())
+        options = dict(self._options)
+        if as_it_is and not self.own_version:
+            version = pod["metadata"]["resourceVersion"]
+            options["preconditions"] = {**options["preconditions"], "resourceVersion": version}
+
+        # Empty preconditions hold here; the deletion below still refuses an empty UID, as upstream's does.
+        wanted = {member: value for member, value in options["preconditions"].items() if value}
+        marking = {**options, "preconditions": wanted}
+
+        def mark(current: Record | None) -> Outcome:
+            if current is None:
+                raise not_found("", "pods", self._name)
+            found: Object = objects.decode(current.data)
+            check_preconditions(self._resource, marking, found["metadata"])
+            return Put(objects.encode_for_store(_marked(found)))
+
+        if not self.dry_run and self._server.options.gates.enabled("PodDisruptionConditions"):
+            record = await self._server.store.update(_PODS, self._key, mark)
+            if options["preconditions"].get("resourceVersion") is not None:
+                version = str(record.revision)
+                options["preconditions"] = {**options["preconditions"], "resourceVersion": version}
+        try:
+            await remove(self._server, self._resource, self._key, self._name, options)
+        except DryRun:
+            return
+
+
+def _read(request: Request) -> Object:
+    """Return the eviction of the body, which older clients write in an older version.
+
+    :raises ApiError: 400 or 415, it is none.
+    """
+    body = media.read_body(request.headers.get("Content-Type", ""), request.body, "Eviction", [])
+    old = body.get("apiVersion") == _OLD_VERSION
+    found = read_object(request, "Eviction", _OLD_VERSION if old else _VERSION)
+    return found | {"apiVersion": _VERSION}
+
+
+def _does_not_run(pod: Object) -> bool:
+    return "deletionTimestamp" in pod["metadata"] or dig(pod, ("status", "phase")) in (*_FINISHED, "Pending")
+
+
+def _may_yet_run(pod: Object) -> bool:
+    """Return whether *pod* may become one that a budget protects."""
+    return "deletionTimestamp" not in pod["metadata"] and dig(pod, ("status", "phase")) == "Pending"
+
+
+async def _budget_of(server: ApiServer, pod: Object) -> Object | None:
+    """Return the budget that covers *pod*.
+
+    :raises ApiError: 500, there are several.
+    """
+    if server.registry.find("policy", "v1", "poddisruptionbudgets") is None:
+        return None
+    await server.store.catch_up(BUDGETS)
+    records = server.store.collection(BUDGETS).view(f"{pod['metadata']['namespace']}/")
+    found = [budget for budget in map(_decoded, records) if covers(budget, pod)]
+    if len(found) > 1:
+        message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        raise ApiError(500, "", message)
+    return found[0] if found else None
+
+
+def _spares(server: ApiServer, budget: Object) -> bool:
+    """Return whether *budget* lets a pod go that is not ready, without counting it."""
+    always = dig(budget, ("spec", "unhealthyPodEvictionPolicy")) == ALWAYS
+    if always and server.options.gates.enabled("PDBUnhealthyPodEvictionPolicy"):
+        return True
+    status = budget.get("status") or {}
+    desired = status.get("desiredHealthy") or 0
+    return 0 < desired <= (status.get("currentHealthy") or 0)
+
+
+async def _spend(server: ApiServer, budget: Object, pod: str, *, dry_run: bool) -> None:
+    """Take one disruption from *budget*, for the pod of that name.
+
+    :raises ApiError: 429 or 403, it has none to give.
+    """
+    name = budget["metadata"]["name"]
+
+    def decide(current: Record | None) -> Outcome:
+        if current is None:
+            raise not_found("policy", "poddisruptionbudgets", name)
+        found = _decoded(current)
+        status = found.get("status") or {}
+        allowed = status.get("disruptionsAllowed") or 0
+        if (status.get("observedGeneration") or 0) < (found["metadata"].get("generation") or 0):
+            raise _too_soon(name)
+        if allowed < 0:
+            raise forbidden("policy", "poddisruptionbudget", name, "pdb disruptions allowed is negative")
+        disrupted = status.get("disruptedPods") or {}
+        if len(disrupted) > _DISRUPTED_LIMIT:
+            text = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+            raise forbidden("policy", "poddisruptionbudget", name, text)
+        if not allowed:
+            wanted, there = status.get("desiredHealthy") or 0, status.get("currentHealthy") or 0
+            raise _too_many(f"The disruption budget {name} needs {wanted} healthy pods and has {there} currently")
+        if dry_run:
+            return Keep()
+        status |= {"disruptionsAllowed": allowed - 1, "disruptedPods": {**disrupted, pod: objects.now()}}
+        set_condition(status)
+        return Put(objects.encode_for_store({**found, "status": status}))
+
+    await server.store.update(BUDGETS, objects.key_of(budget["metadata"]["namespace"], name), decide)
+
+
+def _too_soon(budget: str) -> ApiError:
+    return _too_many(f"The disruption budget {budget} is still being processed by the server.", _RETRY_SECONDS)
+
+
+def _too_many(cause: str, retry_seconds: int = 0) -> ApiError:
+    details: Object = {"causes": [{"reason": "DisruptionBudget", "message": cause}]}
+    if retry_seconds:
+        details["retryAfterSeconds"] = retry_seconds
+    message = "Cannot evict pod as it would violate the pod's disruption budget."
+    return ApiError(429, "TooManyRequests", message, details)
+
+
+def _marked(pod: Object) -> Object:
+    status = pod.setdefault("status", {})
+    conditions = status.get("conditions") or []
+    old: Object = next((item for item in conditions if item.get("type") == "DisruptionTarget"), {})
+    since = old.get("lastTransitionTime") if old.get("status") == "True" else None
+    new = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": since or objects.now(),
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+    status["conditions"] = [item for item in conditions if item is not old] + [new]
+    return pod
+
+
+def _decoded(record: Record) -> Object:
+    found: Object = objects.decode(record.data)
+    return found

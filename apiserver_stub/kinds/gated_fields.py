@@ -1,0 +1,195 @@
+"""Fields that a feature gate takes away: while it is off they are dropped, except where they are stored already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from apiserver_stub.apimachinery.objects import Object, dig
+from nodeagent.base.gates import FeatureGates
+
+_APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+_TERMS = "requiredDuringSchedulingIgnoredDuringExecution"
+_WEIGHTED_TERMS = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def drop_from_pod(gates: FeatureGates, new: Object, old: Object | None = None) -> None:
+    """Drop from the pod *new* what is switched off and not in use in *old*.
+
+    spec: gate.PodSchedulingReadiness, gate.SidecarContainers, gate.ProcMountType, gate.PodLifecycleSleepAction,
+    gate.UserNamespacesSupport, gate.InPlacePodVerticalScaling, gate.DynamicResourceAllocation, gate.AppArmor,
+    gate.PodHostIPs, gate.ClusterTrustBundleProjection, gate.MatchLabelKeysInPodAffinity,
+    gate.MatchLabelKeysInPodTopologySpread, gate.MinDomainsInPodTopologySpread,
+    gate.NodeInclusionPolicyInPodTopologySpread
+    """
+    spec, before = new.get("spec") or {}, (old or {}).get("spec") or {}
+    for gate, in_use, drop in _OF_SPEC:
+        if not gates.enabled(gate) and not in_use(before):
+            drop(spec)
+    if not gates.enabled("AppArmor"):
+        _drop_apparmor(new, old or {})
+    _drop_from_status(gates, new, old or {})
+
+
+def drop_from_budget(gates: FeatureGates, new: Object, old: Object | None = None) -> None:
+    """Drop from the disruption budget *new* what is switched off and not in use in *old*.
+
+    spec: gate.PDBUnhealthyPodEvictionPolicy
+    """
+    used = ((old or {}).get("spec") or {}).get("unhealthyPodEvictionPolicy")
+    if not gates.enabled("PDBUnhealthyPodEvictionPolicy") and not used:
+        (new.get("spec") or {}).pop("unhealthyPodEvictionPolicy", None)
+
+
+def drop_from_webhooks(gates: FeatureGates, new: Object, old: Object | None = None) -> None:
+    """Drop from the configuration of webhooks *new* what is switched off and not in use in *old*.
+
+    spec: gate.AdmissionWebhookMatchConditions
+    """
+    used = _any_has("matchConditions", (old or {}).get("webhooks"))
+    if not gates.enabled("AdmissionWebhookMatchConditions") and not used:
+        _drop("matchConditions", new.get("webhooks"))
+
+
+def _drop_apparmor(new: Object, old: Object) -> None:
+    annotations = dig(new, ("metadata", "annotations")) or {}
+    if any(name.startswith(_APPARMOR) for name in dig(old, ("metadata", "annotations")) or ()):
+        return
+    for name in [name for name in annotations if name.startswith(_APPARMOR)]:
+        del annotations[name]
+
+
+def _drop_from_status(gates: FeatureGates, new: Object, old: Object) -> None:
+    """Drop from the status of *new* without changing that of *old*, which it may share."""
+    status = new.get("status")
+    if not status:
+        return
+    before = old.get("spec") or {}
+    status = new["status"] = {**status}
+    if not gates.enabled("InPlacePodVerticalScaling") and not _any_has("resizePolicy", before.get("containers")):
+        for kind in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
+            if any("allocatedResources" in item or "resources" in item for item in status.get(kind) or ()):
+                status[kind] = [
+                    {name: value for name, value in item.items() if name not in ("allocatedResources", "resources")}
+                    for item in status[kind]
+                ]
+        status.pop("resize", None)
+    if not gates.enabled("DynamicResourceAllocation") and not before.get("resourceClaims"):
+        status.pop("resourceClaimStatuses", None)
+    if not gates.enabled("PodHostIPs") and not dig(old, ("status", "hostIPs")):
+        status.pop("hostIPs", None)
+
+
+def _containers(spec: Object) -> Iterator[Object]:
+    for kind in ("initContainers", "containers", "ephemeralContainers"):
+        yield from spec.get(kind) or ()
+
+
+def _security(spec: Object) -> list[Object]:
+    return [context for item in _containers(spec) if (context := item.get("securityContext"))]
+
+
+def _force_usual_proc_mount(spec: Object) -> None:
+    """A value that is given stays one: stored pods have it, and must not seem changed."""
+    for context in _security(spec):
+        if context.get("procMount") is not None:
+            context["procMount"] = "Default"
+
+
+def _hooks(spec: Object) -> list[Object]:
+    handlers = (
+        (item.get("lifecycle") or {}).get(moment) for item in _containers(spec) for moment in ("postStart", "preStop")
+    )
+    return [handler for handler in handlers if handler]
+
+
+def _drop_claims(spec: Object) -> None:
+    spec.pop("resourceClaims", None)
+    for item in _containers(spec):
+        (item.get("resources") or {}).pop("claims", None)
+
+
+def _bundle_sources(spec: Object) -> list[Object]:
+    return [
+        source
+        for volume in spec.get("volumes") or ()
+        for source in (volume.get("projected") or {}).get("sources") or ()
+    ]
+
+
+def _affinity_terms(spec: Object) -> list[Object]:
+    kinds = [(spec.get("affinity") or {}).get(kind) or {} for kind in ("podAffinity", "podAntiAffinity")]
+    plain = [term for kind in kinds for term in kind.get(_TERMS) or ()]
+    return plain + [term.get("podAffinityTerm") or {} for kind in kinds for term in kind.get(_WEIGHTED_TERMS) or ()]
+
+
+def _drop_affinity_keys(spec: Object) -> None:
+    for name in ("matchLabelKeys", "mismatchLabelKeys"):
+        _drop(name, _affinity_terms(spec))
+
+
+def _of_spread(gate: str, name: str) -> _Rule:
+    return (
+        gate,
+        lambda spec: any(item.get(name) is not None for item in spec.get("topologySpreadConstraints") or ()),
+        lambda spec: _drop(name, spec.get("topologySpreadConstraints")),
+    )
+
+
+def _any_has(name: str, items: Iterable[Object] | None) -> bool:
+    return any(item.get(name) for item in items or ())
+
+
+def _drop(name: str, items: Iterable[Object] | None) -> None:
+    for item in items or ():
+        item.pop(name, None)
+
+
+_Rule = tuple[str, Callable[[Object], bool], Callable[[Object], object]]
+_OF_SPEC: tuple[_Rule, ...] = (
+    (
+        "PodSchedulingReadiness",
+        lambda spec: bool(spec.get("schedulingGates")),
+        lambda spec: spec.pop("schedulingGates", None),
+    ),
+    (
+        "SidecarContainers",
+        lambda spec: _any_has("restartPolicy", spec.get("initContainers")),
+        lambda spec: _drop("restartPolicy", spec.get("initContainers")),
+    ),
+    (
+        "UserNamespacesSupport",
+        lambda spec: spec.get("hostUsers") is not None,
+        lambda spec: spec.pop("hostUsers", None),
+    ),
+    (
+        "ProcMountType",
+        lambda spec: any(context.get("procMount") not in (None, "Default") for context in _security(spec)),
+        _force_usual_proc_mount,
+    ),
+    (
+        "PodLifecycleSleepAction",
+        lambda spec: any(handler.get("sleep") is not None for handler in _hooks(spec)),
+        lambda spec: _drop("sleep", _hooks(spec)),
+    ),
+    (
+        "InPlacePodVerticalScaling",
+        lambda spec: _any_has("resizePolicy", spec.get("containers")),
+        lambda spec: _drop("resizePolicy", _containers(spec)),
+    ),
+    ("DynamicResourceAllocation", lambda spec: bool(spec.get("resourceClaims")), _drop_claims),
+    (
+        "ClusterTrustBundleProjection",
+        lambda spec: any(source.get("clusterTrustBundle") is not None for source in _bundle_sources(spec)),
+        lambda spec: _drop("clusterTrustBundle", _bundle_sources(spec)),
+    ),
+    (
+        "MatchLabelKeysInPodAffinity",
+        lambda spec: any(term.get("matchLabelKeys") or term.get("mismatchLabelKeys") for term in _affinity_terms(spec)),
+        _drop_affinity_keys,
+    ),
+    _of_spread("MatchLabelKeysInPodTopologySpread", "matchLabelKeys"),
+    _of_spread("MinDomainsInPodTopologySpread", "minDomains"),
+    _of_spread("NodeInclusionPolicyInPodTopologySpread", "nodeTaintsPolicy"),
+    _of_spread("NodeInclusionPolicyInPodTopologySpread", "nodeAffinityPolicy"),
+)
+"""Gate, whether a stored spec uses its field, and what takes the field from a new one."""

@@ -1,0 +1,84 @@
+"""Resource quotas and limit ranges."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apiserver_stub.apimachinery.objects import Object, new_uid
+from apiserver_stub.apimachinery.status import Cause
+from apiserver_stub.defaulting.limit_ranges import LIMIT_RANGE
+from apiserver_stub.kinds.columns import AGE, CREATED_AT, NAME
+from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
+from apiserver_stub.validation.limit_ranges import validate_limit_range
+from apiserver_stub.validation.metadata import MetadataRules
+from apiserver_stub.validation.resource_quotas import validate_quota, validate_quota_status, validate_quota_update
+
+if TYPE_CHECKING:
+    from apiserver_stub.options import Options
+
+
+class ResourceQuotaStrategy(Strategy):
+    """The rules of quotas; the status is the server's."""
+
+    def prepare_create(self, new: Object) -> None:
+        new["status"] = {}
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_quota(new)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        return validate_quota_status(new) if subresource else validate_quota(new) + validate_quota_update(new, old)
+
+
+class LimitRangeStrategy(Strategy):
+    """The rules of limit ranges; one without a name gets a random one."""
+
+    def default(self, new: Object) -> None:
+        LIMIT_RANGE.apply(new)
+
+    def prepare_create(self, new: Object) -> None:
+        metadata = new["metadata"]
+        metadata["name"] = metadata.get("name") or new_uid()
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_limit_range(new)
+
+
+def resources(options: Options) -> list[Resource]:
+    return [
+        Resource(
+            "",
+            "v1",
+            "ResourceQuota",
+            "resourcequotas",
+            short_names=("quota",),
+            metadata_rules=MetadataRules(whole=0),
+            strategy=ResourceQuotaStrategy(),
+            subresources=(Subresource("status"),),
+            columns=(
+                NAME,
+                AGE,
+                Column("Request", lambda quota: _used(quota, limits=False)),
+                Column("Limit", lambda quota: _used(quota, limits=True)),
+            ),
+            returns_deleted=True,
+        ),
+        Resource(
+            "",
+            "v1",
+            "LimitRange",
+            "limitranges",
+            short_names=("limits",),
+            metadata_rules=MetadataRules(changes=0),
+            strategy=LimitRangeStrategy(),
+            columns=(NAME, CREATED_AT),
+            create_on_update=True,
+        ),
+    ]
+
+
+def _used(quota: Object, *, limits: bool) -> str:
+    status = quota.get("status") or {}
+    used = status.get("used") or {}
+    names = sorted(name for name in status.get("hard") or {} if name.startswith("limits.") == limits)
+    return ", ".join(f"{name}: {used.get(name, '0')}/{status['hard'][name]}" for name in names)

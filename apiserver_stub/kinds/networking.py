@@ -1,0 +1,112 @@
+"""Ingresses and their classes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.status import Cause
+from apiserver_stub.defaulting import networking as defaulting
+from apiserver_stub.kinds.columns import AGE, NAME, at
+from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
+from apiserver_stub.validation.ingresses import (
+    CLASS_ANNOTATION,
+    validate_ingress,
+    validate_ingress_class,
+    validate_ingress_class_update,
+    validate_ingress_update,
+)
+from apiserver_stub.validation.services import validate_balancer_status
+from nodeagent.base import identity
+
+if TYPE_CHECKING:
+    from apiserver_stub.options import Options
+
+_GROUP = identity.current().group("networking")
+
+
+class IngressStrategy(Strategy):
+    """Ingresses; controllers report the addresses of load balancers in the status."""
+
+    counted = ("spec",)
+
+    def prepare_create(self, new: Object) -> None:
+        new["status"] = {"loadBalancer": {}}
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_ingress(new)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        if subresource:
+            return validate_balancer_status(dig(new, ("status", "loadBalancer")) or {}, "status.loadBalancer")
+        return validate_ingress_update(new, old)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        annotations = new["metadata"].get("annotations") or {}
+        if old is not None or CLASS_ANNOTATION not in annotations or "ingressClassName" in new["spec"]:
+            return []
+        return [f"annotation \"{CLASS_ANNOTATION}\" is deprecated, please use 'spec.ingressClassName' instead"]
+
+
+class IngressClassStrategy(Strategy):
+    """Ingress classes; their controller does not change."""
+
+    counted = ("spec",)
+
+    def default(self, new: Object) -> None:
+        defaulting.INGRESS_CLASS.apply(new)
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_ingress_class(new)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        return validate_ingress_class_update(new, old)
+
+
+def resources(options: Options) -> list[Resource]:
+    return [
+        Resource(
+            _GROUP,
+            "v1",
+            "Ingress",
+            "ingresses",
+            storage_key="ingress",
+            short_names=("ing",),
+            strategy=IngressStrategy(),
+            subresources=(Subresource("status"),),
+            columns=(
+                NAME,
+                at("Class", "spec.ingressClassName"),
+                Column("Hosts", _hosts),
+                Column("Address", _addresses),
+                Column("Ports", lambda obj: "80, 443" if dig(obj, ("spec", "tls")) else "80"),
+                AGE,
+            ),
+        ),
+        Resource(
+            _GROUP,
+            "v1",
+            "IngressClass",
+            "ingressclasses",
+            namespaced=False,
+            strategy=IngressClassStrategy(),
+            columns=(NAME, at("Controller", "spec.controller"), Column("Parameters", _parameters), AGE),
+        ),
+    ]
+
+
+def _hosts(obj: Object) -> str:
+    return ",".join(filter(None, (rule.get("host") for rule in dig(obj, ("spec", "rules")) or ()))) or "*"
+
+
+def _addresses(obj: Object) -> str:
+    found = dig(obj, ("status", "loadBalancer", "ingress")) or ()
+    return ",".join(item.get("ip") or item.get("hostname") or "" for item in found)
+
+
+def _parameters(obj: Object) -> Any:
+    found = dig(obj, ("spec", "parameters"))
+    if not found:
+        return "<none>"
+    group = found.get("apiGroup")
+    return f"{found.get('kind')}{f'.{group}' if group else ''}/{found.get('name')}"

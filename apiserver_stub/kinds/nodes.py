@@ -1,0 +1,122 @@
+"""Nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.status import Cause
+from apiserver_stub.defaulting import nodes as defaulting
+from apiserver_stub.kinds.columns import AGE, NAME, at
+from apiserver_stub.kinds.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
+from apiserver_stub.nodes.proxy import proxy_node
+from apiserver_stub.validation.nodes import validate_node, validate_node_update
+from nodeagent.base import identity
+
+if TYPE_CHECKING:
+    from apiserver_stub.options import Options
+
+_ROLE = identity.current().label("", "node-role")
+
+
+class NodeStrategy(Strategy):
+    """Nodes: what identifies them does not change; the status comes through the subresource, but for new ones."""
+
+    def default(self, new: Object) -> None:
+        defaulting.default_node(new)
+
+    def default_status(self, new: Object) -> None:
+        defaulting.default_node(new)
+
+    def prepare_create(self, new: Object) -> None:
+        _drop_configuration(new)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        super().prepare_update(new, old, subresource)
+        _drop_configuration(new)
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_node(new)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        return validate_node_update(new, old) if subresource else validate_node(new) + validate_node_update(new, old)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        if not new["spec"].get("externalID"):
+            return []
+        return ["spec.externalID: this field is deprecated, and is unused by Kubernetes"]
+
+
+def _drop_configuration(node: Object) -> None:
+    """Drop the dynamic configuration of agents, which no agent has any more."""
+    node["spec"].pop("configSource", None)
+    (node.get("status") or {}).pop("config", None)
+
+
+def resources(options: Options) -> list[Resource]:
+    return [
+        Resource(
+            "",
+            "v1",
+            "Node",
+            "nodes",
+            namespaced=False,
+            short_names=("no",),
+            strategy=NodeStrategy(),
+            subresources=(
+                Subresource("proxy", PROXY_VERBS, "NodeProxyOptions", stream=proxy_node),
+                Subresource("status"),
+            ),
+            columns=(
+                NAME,
+                Column("Status", _status, description="Whether the node is ready."),
+                Column("Roles", _roles, description="Roles of the node."),
+                AGE,
+                at("Version", "status.nodeInfo.kubeletVersion", default=""),
+                Column("Internal-IP", lambda node: _address(node, "InternalIP"), wide=True),
+                Column("External-IP", lambda node: _address(node, "ExternalIP"), wide=True),
+                _info("OS-Image", "osImage"),
+                _info("Kernel-Version", "kernelVersion"),
+                _info("Container-Runtime", "containerRuntimeVersion"),
+            ),
+            fields={"spec.unschedulable": ("spec", "unschedulable")},
+            storage_key="minions",
+        )
+    ]
+
+
+def _info(title: str, member: str) -> Column:
+    path = ("status", "nodeInfo", member)
+    return Column(
+        title, lambda node: dig(node, path) or "<unknown>", wide=True, description=f"Value of {'.'.join(path)}."
+    )
+
+
+def is_ready(node: Object) -> bool:
+    """Return whether the node's Ready condition is true."""
+    return any(
+        condition.get("type") == "Ready" and condition.get("status") == "True"
+        for condition in dig(node, ("status", "conditions")) or ()
+    )
+
+
+def _status(node: Object) -> str:
+    conditions = {condition["type"]: condition for condition in dig(node, ("status", "conditions")) or ()}
+    ready = conditions.get("Ready")
+    words = ["Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"]
+    if dig(node, ("spec", "unschedulable")):
+        words.append("SchedulingDisabled")
+    return ",".join(words)
+
+
+def _roles(node: Object) -> str:
+    labels = node["metadata"].get("labels") or {}
+    roles = {key.removeprefix(_ROLE) for key in labels if key.startswith(_ROLE) and key != _ROLE}
+    if role := labels.get(identity.current().label("role")):
+        roles.add(role)
+    return ",".join(sorted(roles)) or "<none>"
+
+
+def _address(node: Object, kind: str) -> str:
+    addresses = dig(node, ("status", "addresses")) or ()
+    return next((item["address"] for item in addresses if item.get("type") == kind), "<none>")

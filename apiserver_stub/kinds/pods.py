@@ -1,0 +1,212 @@
+"""Pods: strategy and declaration of the resource."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from apiserver_stub.apimachinery.objects import Object, decode, dig, encode
+from apiserver_stub.apimachinery.status import Cause
+from apiserver_stub.defaulting.pod_spec import POD, POD_STATUS
+from apiserver_stub.kinds.columns import AGE, NAME, at
+from apiserver_stub.kinds.evictions import evict
+from apiserver_stub.kinds.gated_fields import drop_from_pod
+from apiserver_stub.kinds.pod_binding import bind
+from apiserver_stub.kinds.pod_status import ready_containers, restarts, shown_status
+from apiserver_stub.kinds.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
+from apiserver_stub.nodes import pods as streams
+from apiserver_stub.schema import field_validation, shapes
+from apiserver_stub.validation.affinity import affinity_terms
+from apiserver_stub.validation.names import label_problems
+from apiserver_stub.validation.pod import validate_new_pod
+from apiserver_stub.validation.pod_exemptions import options_for_update
+from apiserver_stub.validation.pod_options import PodOptions
+from apiserver_stub.validation.pod_qos import qos_class
+from apiserver_stub.validation.pod_status import validate_pod_status
+from apiserver_stub.validation.pod_update import validate_ephemeral_update, validate_pod_update
+from apiserver_stub.validation.pod_warnings import pod_warnings
+
+if TYPE_CHECKING:
+    from apiserver_stub.options import Options
+    from nodeagent.base.gates import FeatureGates
+
+_IDENTITY = ("uid", "resourceVersion")
+_FINISHED = ("Succeeded", "Failed")
+_GATED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "lastProbeTime": None,
+    "lastTransitionTime": None,
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
+"""Condition of a pod that its scheduling gates keep from being scheduled."""
+
+
+def pod_options(gates: FeatureGates, *, allow_privileged: bool) -> PodOptions:
+    """Return the validation options of pod templates."""
+    return PodOptions(
+        allow_privileged=allow_privileged,
+        allow_host_ips=gates.enabled("PodHostIPs"),
+        allow_scheduling_changes=gates.enabled("PodSchedulingReadiness"),
+        allow_resize=gates.enabled("InPlacePodVerticalScaling"),
+        any_deletion_cost=not gates.enabled("PodDeletionCost"),
+    )
+
+
+class PodStrategy(Strategy):
+    """A pod belongs to its node once bound: it goes when the node says that it is gone."""
+
+    graceful = True
+    # Agents of old releases corrupt owner references in a way that breaks garbage collection.
+    status_keeps = ("deletionTimestamp", "ownerReferences")
+
+    def __init__(self, gates: FeatureGates, *, allow_privileged: bool = True) -> None:
+        """With *allow_privileged* off no container gets all rights (spec: opt.allow-privileged)."""
+        self._gates = gates
+        self._options = replace(pod_options(gates, allow_privileged=allow_privileged), is_pod=True)
+        self._selects_by_keys = gates.enabled("MatchLabelKeysInPodAffinity")
+
+    def default(self, new: Object) -> None:
+        POD.apply(new)
+
+    def default_status(self, new: Object) -> None:
+        POD_STATUS.apply(new.setdefault("status", {}))
+
+    def prepare_create(self, new: Object) -> None:
+        spec = new["spec"]
+        new["status"] = {"phase": "Pending", "qosClass": dig(new, ("status", "qosClass")) or qos_class(spec)}
+        drop_from_pod(self._gates, new)
+        if spec.get("schedulingGates"):
+            new["status"]["conditions"] = [dict(_GATED)]
+        if self._selects_by_keys and (affinity := spec.get("affinity")):
+            labels = new["metadata"].get("labels") or {}
+            for term in affinity_terms(affinity):
+                _select_by_keys(term, labels)
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_new_pod(new, self._options)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        if subresource == "ephemeralcontainers":
+            POD.apply(new)
+            given = new["metadata"]
+            metadata = {**old["metadata"], **{name: given[name] for name in _IDENTITY if name in given}}
+            spec = {name: value for name, value in old["spec"].items() if name != "ephemeralContainers"}
+            if added := new["spec"].get("ephemeralContainers"):
+                spec["ephemeralContainers"] = added
+            new.clear()
+            new.update({**old, "metadata": metadata, "spec": spec})
+            drop_from_pod(self._gates, new, old)
+            return
+        super().prepare_update(new, old, subresource)
+        if subresource != "status":
+            drop_from_pod(self._gates, new, old)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        options = options_for_update(self._options, old["metadata"], old["spec"])
+        if subresource == "status":
+            return validate_pod_status(new, old, options)
+        if subresource == "ephemeralcontainers":
+            return validate_ephemeral_update(new, old, options)
+        return validate_pod_update(new, old, options, _with_defaults)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        if old is not None:  # Updates come from programs, and often.
+            return []
+        found = pod_warnings(new["metadata"], new["spec"])
+        if problems := label_problems(new["metadata"].get("name") or ""):
+            start = "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
+            found.insert(0, f"{start}a DNS label is recommended: [{' '.join(problems)}]")
+        return found
+
+    def grace_seconds(self, obj: Object, requested: int | None) -> int:
+        spec = obj["spec"]
+        if not spec.get("nodeName") or dig(obj, ("status", "phase")) in _FINISHED:
+            return 0
+        wanted: int = spec.get("terminationGracePeriodSeconds", 30) if requested is None else requested
+        wanted = wanted if wanted >= 0 else 1
+        metadata = obj["metadata"]
+        if "deletionTimestamp" not in metadata or wanted == 0:
+            return wanted
+        under_way: int = metadata.get("deletionGracePeriodSeconds") or 0
+        return min(under_way, wanted) if requested is not None else under_way
+
+
+def resources(options: Options) -> list[Resource]:
+    return [
+        Resource(
+            "",
+            "v1",
+            "Pod",
+            "pods",
+            short_names=("po",),
+            categories=("all",),
+            strategy=PodStrategy(options.gates, allow_privileged=options.allow_privileged),
+            subresources=(
+                Subresource("attach", ("create", "get"), "PodAttachOptions", stream=streams.attach),
+                Subresource("binding", ("create",), "Binding", action=bind),
+                Subresource("ephemeralcontainers"),
+                Subresource("eviction", ("create",), "Eviction", "policy", "v1", action=evict),
+                Subresource("exec", ("create", "get"), "PodExecOptions", stream=streams.exec_),
+                Subresource("log", ("get",), stream=streams.log),
+                Subresource("portforward", ("create", "get"), "PodPortForwardOptions", stream=streams.port_forward),
+                Subresource("proxy", PROXY_VERBS, "PodProxyOptions", stream=streams.proxy_pod),
+                Subresource("status"),
+            ),
+            columns=(
+                NAME,
+                Column("Ready", ready_containers, description="Containers that are ready, of all."),
+                Column("Status", shown_status, description="What the pod is doing."),
+                Column("Restarts", restarts, description="How often its containers were restarted."),
+                AGE,
+                at("IP", "status.podIP", wide=True),
+                at("Node", "spec.nodeName", wide=True),
+                at("Nominated Node", "status.nominatedNodeName", wide=True),
+                Column("Readiness Gates", _gates, wide=True),
+            ),
+            fields={
+                "spec.nodeName": ("spec", "nodeName"),
+                "spec.restartPolicy": ("spec", "restartPolicy"),
+                "spec.schedulerName": ("spec", "schedulerName"),
+                "spec.serviceAccountName": ("spec", "serviceAccountName"),
+                "spec.hostNetwork": ("spec", "hostNetwork"),
+                "status.phase": ("status", "phase"),
+                "status.podIP": ("status", "podIP"),
+                "status.podIPs": ("status", "podIP"),
+                "status.nominatedNodeName": ("status", "nominatedNodeName"),
+            },
+            returns_deleted=True,
+        ),
+        Resource("", "v1", "Binding", "bindings", verbs=("create",), action=bind),
+    ]
+
+
+def _gates(pod: Object) -> Any:
+    gates = dig(pod, ("spec", "readinessGates")) or ()
+    if not gates:
+        return "<none>"
+    conditions = {item["type"]: item.get("status") for item in dig(pod, ("status", "conditions")) or ()}
+    met = sum(conditions.get(gate.get("conditionType")) == "True" for gate in gates)
+    return f"{met}/{len(gates)}"
+
+
+def _select_by_keys(term: Object, labels: Object) -> None:
+    """Add the label keys of a pod affinity term to its selector, with the values of the new pod's *labels*."""
+    if (selector := term.get("labelSelector")) is None:
+        return
+    for name, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
+        for key in term.get(name) or ():
+            if key in labels:
+                expressions = selector.setdefault("matchExpressions", [])
+                expressions.append({"key": key, "operator": operator, "values": [labels[key]]})
+
+
+def _with_defaults(spec: Object) -> Object:
+    """Return a stored *spec* as this release would store it, for a comparison with a new one."""
+    pod: Object = decode(encode({"metadata": {}, "spec": spec}))
+    if (shape := shapes.of("v1", "Pod")) is not None:
+        field_validation.check(pod, shape, complete=True)
+    POD.apply(pod)
+    result: Object = pod["spec"]
+    return result

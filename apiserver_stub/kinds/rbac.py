@@ -1,0 +1,116 @@
+"""Roles, and the bindings that give them to users, groups and accounts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.status import Cause
+from apiserver_stub.defaulting.rbac import BINDING
+from apiserver_stub.kinds.columns import AGE, CREATED_AT, NAME
+from apiserver_stub.kinds.registry import Column, Resource, Strategy
+from apiserver_stub.validation.metadata import MetadataRules
+from apiserver_stub.validation.rbac import (
+    role_name_problems,
+    validate_aggregation,
+    validate_binding,
+    validate_role_unchanged,
+    validate_rules,
+)
+from nodeagent.base import identity
+
+if TYPE_CHECKING:
+    from apiserver_stub.options import Options
+
+_GROUP = identity.current().group("rbac.authorization")
+
+
+class RoleStrategy(Strategy):
+    """The rules of roles and cluster roles; updates report every error of the new object twice, as upstream."""
+
+    def __init__(self, *, namespaced: bool) -> None:
+        self._namespaced = namespaced
+
+    def validate(self, new: Object) -> list[Cause]:
+        causes = validate_rules(new, namespaced=self._namespaced)
+        return causes if self._namespaced else causes + validate_aggregation(new)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        return self.validate(new) * 2
+
+
+class BindingStrategy(Strategy):
+    """The rules of bindings; updates report every error of the new object twice, as upstream."""
+
+    def __init__(self, *, namespaced: bool) -> None:
+        self._namespaced = namespaced
+
+    def default(self, new: Object) -> None:
+        BINDING.apply(new)
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_binding(new, namespaced=self._namespaced)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        return self.validate(new) * 2 + validate_role_unchanged(new, old)
+
+
+def resources(options: Options) -> list[Resource]:
+    def role(kind: str, *, namespaced: bool) -> Resource:
+        return Resource(
+            _GROUP,
+            "v1",
+            kind,
+            f"{kind.lower()}s",
+            namespaced=namespaced,
+            metadata_rules=MetadataRules(whole=2),
+            strategy=RoleStrategy(namespaced=namespaced),
+            columns=(NAME, CREATED_AT),
+            name_problems=role_name_problems,
+            create_on_update=True,
+        )
+
+    def binding(kind: str, *, namespaced: bool) -> Resource:
+        return Resource(
+            _GROUP,
+            "v1",
+            kind,
+            f"{kind.lower()}s",
+            namespaced=namespaced,
+            metadata_rules=MetadataRules(whole=2),
+            strategy=BindingStrategy(namespaced=namespaced),
+            columns=_BINDING_COLUMNS,
+            name_problems=role_name_problems,
+            create_on_update=True,
+        )
+
+    return [
+        role("ClusterRole", namespaced=False),
+        binding("ClusterRoleBinding", namespaced=False),
+        role("Role", namespaced=True),
+        binding("RoleBinding", namespaced=True),
+    ]
+
+
+def _role_shown(obj: Object) -> str:
+    return f"{dig(obj, ('roleRef', 'kind'))}/{dig(obj, ('roleRef', 'name'))}"
+
+
+def _names(kind: str) -> Column:
+    def cell(obj: Object) -> str:
+        found = [subject for subject in obj.get("subjects") or () if subject["kind"] == kind]
+        if kind == "ServiceAccount":
+            return ", ".join(f"{subject.get('namespace') or ''}/{subject['name']}" for subject in found)
+        return ", ".join(subject["name"] for subject in found)
+
+    return Column(f"{kind}s", cell, wide=True, description=f"Subjects of kind {kind}.")
+
+
+_BINDING_COLUMNS = (
+    NAME,
+    Column("Role", _role_shown, description="The role that is given."),
+    AGE,
+    _names("User"),
+    _names("Group"),
+    _names("ServiceAccount"),
+)

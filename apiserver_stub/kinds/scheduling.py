@@ -1,0 +1,83 @@
+"""Priority classes and runtime classes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import Cause
+from apiserver_stub.defaulting.priority_classes import PRIORITY_CLASS
+from apiserver_stub.kinds.columns import AGE, NAME, at
+from apiserver_stub.kinds.registry import Resource, Strategy
+from apiserver_stub.validation.metadata import MetadataRules
+from apiserver_stub.validation.priority_classes import validate_priority_class, validate_priority_class_update
+from apiserver_stub.validation.runtime_classes import (
+    runtime_class_warnings,
+    validate_runtime_class,
+    validate_runtime_class_update,
+)
+from nodeagent.base import identity
+
+if TYPE_CHECKING:
+    from apiserver_stub.options import Options
+
+
+class PriorityClassStrategy(Strategy):
+    """The rules of priority classes."""
+
+    counted = ("value",)
+
+    def default(self, new: Object) -> None:
+        PRIORITY_CLASS.apply(new)
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_priority_class(new)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        return validate_priority_class_update(new, old)
+
+
+class RuntimeClassStrategy(Strategy):
+    """The rules of runtime classes."""
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_runtime_class(new)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        return validate_runtime_class(new) + validate_runtime_class_update(new, old)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        return runtime_class_warnings(new)
+
+
+def resources(options: Options) -> list[Resource]:
+    return [
+        Resource(
+            identity.current().group("scheduling"),
+            "v1",
+            "PriorityClass",
+            "priorityclasses",
+            namespaced=False,
+            short_names=("pc",),
+            metadata_rules=MetadataRules(whole=0),
+            strategy=PriorityClassStrategy(),
+            columns=(
+                NAME,
+                at("Value", "value", type="integer", default=0),
+                at("Global-Default", "globalDefault", type="boolean", default=False),
+                AGE,
+            ),
+        ),
+        Resource(
+            identity.current().group("node"),
+            "v1",
+            "RuntimeClass",
+            "runtimeclasses",
+            namespaced=False,
+            metadata_rules=MetadataRules(standard_finalizers=False),
+            strategy=RuntimeClassStrategy(),
+            columns=(NAME, at("Handler", "handler"), AGE),
+            create_on_update=True,
+            unconditional_update=False,
+        ),
+    ]

@@ -1,0 +1,167 @@
+"""Services and their endpoints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.status import Cause
+from apiserver_stub.defaulting import services as defaulting
+from apiserver_stub.kinds.columns import AGE, NAME, at
+from apiserver_stub.kinds.registry import PROXY_VERBS, Column, Resource, Strategy, Subresource
+from apiserver_stub.kinds.service_addresses import ServiceAddresses, ServiceReservation, Use, used_by
+from apiserver_stub.kinds.service_allocation import allocate
+from apiserver_stub.nodes.proxy import proxy_service
+from apiserver_stub.validation.endpoints import validate_subsets
+from apiserver_stub.validation.names import service_name_problems
+from apiserver_stub.validation.services import (
+    service_warnings,
+    validate_balancer_status,
+    validate_service,
+    validate_service_update,
+)
+
+if TYPE_CHECKING:
+    from apiserver_stub.options import Options
+    from apiserver_stub.storage import Store
+
+
+class ServiceStrategy(Strategy):
+    """Services: their fields depend on the type, and addresses and node ports are allocated."""
+
+    reserves = True
+
+    def __init__(self, addresses: ServiceAddresses) -> None:
+        self.addresses = addresses
+
+    def default(self, new: Object) -> None:
+        defaulting.SERVICE.apply(new)
+
+    def prepare_create(self, new: Object) -> None:
+        new["status"] = {"loadBalancer": {}}
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        super().prepare_update(new, old, subresource)
+        if subresource:
+            for point in dig(new, ("status", "loadBalancer", "ingress")) or ():
+                point.pop("ipMode", None)  # Its feature gate is off.
+        elif new["spec"]["type"] != "LoadBalancer":
+            new["status"] = {**new["status"], "loadBalancer": {}}
+
+    async def reserve(
+        self, store: Store, new: Object | None, old: Object | None, *, dry_run: bool = False
+    ) -> ServiceReservation:
+        before = used_by(old) if old is not None else Use((), ())
+        reservation = ServiceReservation(self.addresses, store, before, dry_run=dry_run)
+        if new is not None:
+            try:
+                await allocate(new, reservation, old)
+            except Exception:
+                await reservation.release()
+                raise
+        reservation.leave(used_by(new) if new is not None else Use((), ()))
+        return reservation
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_service(new)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        if not subresource:
+            return validate_service_update(new, old)
+        balancer = dig(new, ("status", "loadBalancer")) or {}
+        is_balancer = old["spec"]["type"] == "LoadBalancer"
+        return validate_balancer_status(balancer, "status.loadBalancer", is_balancer=is_balancer)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        return service_warnings(new)
+
+    def canonicalize(self, new: Object) -> None:
+        if new["spec"]["type"] == "ExternalName":
+            new["spec"].pop("internalTrafficPolicy", None)
+
+
+class EndpointsStrategy(Strategy):
+    """Endpoints: addresses and ports of the pods behind a service."""
+
+    def default(self, new: Object) -> None:
+        defaulting.ENDPOINTS.apply(new)
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_subsets(new.get("subsets") or [])
+
+
+def resources(options: Options) -> list[Resource]:
+    addresses = ServiceAddresses(options.service_networks, options.service_node_port_range)
+    return [
+        Resource(
+            "",
+            "v1",
+            "Service",
+            "services",
+            short_names=("svc",),
+            categories=("all",),
+            strategy=ServiceStrategy(addresses),
+            subresources=(
+                Subresource("proxy", PROXY_VERBS, "ServiceProxyOptions", stream=proxy_service),
+                Subresource("status"),
+            ),
+            columns=(
+                NAME,
+                at("Type", "spec.type"),
+                at("Cluster-IP", "spec.clusterIP"),
+                Column("External-IP", _external),
+                Column("Port(s)", _ports),
+                AGE,
+                Column("Selector", _selector, wide=True),
+            ),
+            storage_key="services/specs",
+            create_on_update=True,
+            returns_deleted=True,
+            name_problems=service_name_problems,
+        ),
+        Resource(
+            "",
+            "v1",
+            "Endpoints",
+            "endpoints",
+            strategy=EndpointsStrategy(),
+            short_names=("ep",),
+            columns=(NAME, Column("Endpoints", _endpoints), AGE),
+            storage_key="services/endpoints",
+            create_on_update=True,
+        ),
+    ]
+
+
+def _external(service: Object) -> str:
+    kind, addresses = dig(service, ("spec", "type")), list(dig(service, ("spec", "externalIPs")) or ())
+    if kind == "ExternalName":
+        return str(dig(service, ("spec", "externalName")) or "<none>")
+    if kind == "LoadBalancer":
+        points = dig(service, ("status", "loadBalancer", "ingress")) or ()
+        assigned = [point.get("ip") or point.get("hostname") or "" for point in points]
+        return ",".join([*filter(None, assigned), *addresses]) or "<pending>"
+    return ",".join(addresses) or "<none>"
+
+
+def _ports(service: Object) -> str:
+    ports = []
+    for port in dig(service, ("spec", "ports")) or ():
+        node = f":{port['nodePort']}" if port.get("nodePort") else ""
+        ports.append(f"{port.get('port')}{node}/{port.get('protocol', 'TCP')}")
+    return ",".join(ports) or "<none>"
+
+
+def _selector(service: Object) -> str:
+    selector = dig(service, ("spec", "selector")) or {}
+    return ",".join(f"{key}={value}" for key, value in sorted(selector.items())) or "<none>"
+
+
+def _endpoints(obj: Object) -> str:
+    found = [
+        f"{address.get('ip')}:{port.get('port')}"
+        for subset in obj.get("subsets") or ()
+        for port in subset.get("ports") or ()
+        for address in subset.get("addresses") or ()
+    ]
+    return ",".join(found[:3]) + (f" + {len(found) - 3} more..." if len(found) > 3 else "") or "<none>"

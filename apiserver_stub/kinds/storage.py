@@ -1,0 +1,201 @@
+"""What a node agent reads and writes about storage: its classes, CSI nodes and drivers, attachments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.status import Cause
+from apiserver_stub.defaulting.storage import ATTACHMENT, DRIVER, DRIVER_WITH_SELINUX_MOUNT, STORAGE_CLASS
+from apiserver_stub.kinds.columns import AGE, NAME, at
+from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
+from apiserver_stub.validation.csi import (
+    validate_driver,
+    validate_driver_update,
+    validate_node_drivers,
+    validate_node_drivers_update,
+)
+from apiserver_stub.validation.metadata import MetadataRules
+from apiserver_stub.validation.storage_classes import (
+    storage_class_warnings,
+    validate_storage_class,
+    validate_storage_class_update,
+)
+from apiserver_stub.validation.volume_attachments import validate_attachment, validate_attachment_update
+from nodeagent.base import identity
+
+if TYPE_CHECKING:
+    from apiserver_stub.options import Options
+    from nodeagent.base.gates import FeatureGates
+
+_GROUP = identity.current().group("storage")
+_GENERATION_FIELDS = ("tokenRequests", "requiresRepublish", "seLinuxMount")
+"""Fields of a CSI driver whose changes its generation counts, from none for a new driver."""
+
+
+class DriverStrategy(Strategy):
+    """CSI drivers (spec: gate.SELinuxMountReadWriteOncePod)."""
+
+    def __init__(self, gates: FeatureGates) -> None:
+        self._selinux_mount = gates.enabled("SELinuxMountReadWriteOncePod")
+
+    def default(self, new: Object) -> None:
+        (DRIVER_WITH_SELINUX_MOUNT if self._selinux_mount else DRIVER).apply(new)
+
+    def prepare_create(self, new: Object) -> None:
+        if not self._selinux_mount:
+            new["spec"].pop("seLinuxMount", None)
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        super().prepare_update(new, old, subresource)
+        spec, before = new["spec"], old.get("spec") or {}
+        if not self._selinux_mount and before.get("seLinuxMount") is None:
+            spec.pop("seLinuxMount", None)
+        if any(spec.get(name) != before.get(name) for name in _GENERATION_FIELDS):
+            new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_driver(new["spec"], selinux_mount=self._selinux_mount)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        return validate_driver_update(new["spec"], old.get("spec") or {}, selinux_mount=self._selinux_mount)
+
+
+class CsiNodeStrategy(Strategy):
+    """The CSI drivers of a node."""
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_node_drivers(_node_drivers(new))
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        return validate_node_drivers_update(_node_drivers(new), _node_drivers(old))
+
+
+class AttachmentStrategy(Strategy):
+    """Attachments: the specification never changes, the status is reported by the attacher."""
+
+    status_keeps = ("labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp", "selfLink")
+
+    def default(self, new: Object) -> None:
+        ATTACHMENT.apply(new)
+
+    def prepare_create(self, new: Object) -> None:
+        new["status"] = {"attached": False}
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_attachment(new)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        return validate_attachment_update(new, old)
+
+
+class StorageClassStrategy(Strategy):
+    """Storage classes, of which little may change."""
+
+    def default(self, new: Object) -> None:
+        STORAGE_CLASS.apply(new)
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_storage_class(new)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        return validate_storage_class(new) + validate_storage_class_update(new, old)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        return storage_class_warnings(new)
+
+
+def resources(options: Options) -> list[Resource]:
+    return [
+        Resource(
+            _GROUP,
+            "v1",
+            "StorageClass",
+            "storageclasses",
+            namespaced=False,
+            short_names=("sc",),
+            strategy=StorageClassStrategy(),
+            columns=(
+                NAME,
+                at("Provisioner", "provisioner"),
+                at("ReclaimPolicy", "reclaimPolicy", default="Delete"),
+                at("VolumeBindingMode", "volumeBindingMode", default="Immediate"),
+                at("AllowVolumeExpansion", "allowVolumeExpansion", default=False),
+                AGE,
+            ),
+            returns_deleted=True,
+        ),
+        Resource(
+            _GROUP,
+            "v1",
+            "CSINode",
+            "csinodes",
+            namespaced=False,
+            strategy=CsiNodeStrategy(),
+            metadata_rules=MetadataRules(whole=2, changes=0),
+            columns=(NAME, Column("Drivers", _drivers, type="integer"), AGE),
+            unconditional_update=False,
+            returns_deleted=True,
+        ),
+        Resource(
+            _GROUP,
+            "v1",
+            "CSIDriver",
+            "csidrivers",
+            namespaced=False,
+            metadata_rules=MetadataRules(whole=0),
+            strategy=DriverStrategy(options.gates),
+            columns=(
+                NAME,
+                at("AttachRequired", "spec.attachRequired", type="boolean", default=True),
+                at("PodInfoOnMount", "spec.podInfoOnMount", type="boolean", default=False),
+                at("StorageCapacity", "spec.storageCapacity", type="boolean", default=False),
+                Column("TokenRequests", _audiences),
+                at("RequiresRepublish", "spec.requiresRepublish", type="boolean", default=False),
+                Column("Modes", _lifecycles),
+                AGE,
+            ),
+            unconditional_update=False,
+            returns_deleted=True,
+        ),
+        Resource(
+            _GROUP,
+            "v1",
+            "VolumeAttachment",
+            "volumeattachments",
+            namespaced=False,
+            metadata_rules=MetadataRules(whole=2, changes=0),
+            subresource_rules=MetadataRules(whole=2, changes=0),
+            reset_fields={"status": ("spec", "metadata")},
+            strategy=AttachmentStrategy(),
+            subresources=(Subresource("status"),),
+            columns=(
+                NAME,
+                at("Attacher", "spec.attacher"),
+                at("PV", "spec.source.persistentVolumeName"),
+                at("Node", "spec.nodeName"),
+                at("Attached", "status.attached", type="boolean", default=False),
+                AGE,
+            ),
+            unconditional_update=False,
+            returns_deleted=True,
+        ),
+    ]
+
+
+def _audiences(driver: Object) -> str:
+    asked = dig(driver, ("spec", "tokenRequests"))
+    return "<unset>" if asked is None else ",".join(item.get("audience", "") for item in asked)
+
+
+def _lifecycles(driver: Object) -> str:
+    return ",".join(dig(driver, ("spec", "volumeLifecycleModes")) or ()) or "<none>"
+
+
+def _drivers(obj: Object) -> int:
+    return len(_node_drivers(obj))
+
+
+def _node_drivers(obj: Object) -> list[Object]:
+    drivers: list[Object] = dig(obj, ("spec", "drivers")) or []
+    return drivers

@@ -1,0 +1,208 @@
+"""Persistent volumes and the claims on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.objects import Object, dig
+from apiserver_stub.apimachinery.status import Cause
+from apiserver_stub.defaulting.storage import CLAIM, VOLUME
+from apiserver_stub.kinds.claim_fields import drop_from_claim_status, settle_sources
+from apiserver_stub.kinds.columns import AGE, NAME, at
+from apiserver_stub.kinds.registry import Column, Resource, Strategy, Subresource
+from apiserver_stub.validation.claims import (
+    ClaimGates,
+    claim_warnings,
+    validate_claim,
+    validate_claim_status,
+    validate_claim_update,
+)
+from apiserver_stub.validation.metadata import MetadataRules
+from apiserver_stub.validation.persistent_volumes import validate_volume, validate_volume_update, volume_warnings
+from nodeagent.base import identity
+
+if TYPE_CHECKING:
+    from apiserver_stub.options import Options
+    from nodeagent.base.gates import FeatureGates
+
+_CLASS, _TRANSITION_TIME = "volumeAttributesClassName", "lastPhaseTransitionTime"
+_SHORT_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
+
+
+class VolumeStrategy(Strategy):
+    """Volumes: the source never changes; changes of the phase are dated (spec: gate.PersistentVolume*)."""
+
+    def __init__(self, gates: FeatureGates) -> None:
+        self._has_class = gates.enabled("VolumeAttributesClass")
+        self._has_transition_time = gates.enabled("PersistentVolumeLastPhaseTransitionTime")
+
+    def default(self, new: Object) -> None:
+        VOLUME.apply(new)
+
+    def prepare_create(self, new: Object) -> None:
+        new["status"] = {"phase": "Pending"}
+        if self._has_transition_time:
+            new["status"][_TRANSITION_TIME] = objects.now()
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        super().prepare_update(new, old, subresource)
+        if subresource == "status":
+            self._date(new.setdefault("status", {}), old.get("status") or {})
+
+    def _date(self, status: Object, before: Object) -> None:
+        """Set or keep the time of the last change of the phase."""
+        status["phase"] = status.get("phase") or "Pending"
+        time, kept = status.get(_TRANSITION_TIME), before.get(_TRANSITION_TIME)
+        is_set = _TRANSITION_TIME in status  # The zero time is null, and set.
+        if not self._has_transition_time:
+            if is_set and not kept:
+                del status[_TRANSITION_TIME]
+        elif status["phase"] != before.get("phase"):
+            if not is_set or time == kept:
+                status[_TRANSITION_TIME] = objects.now()
+        elif not is_set and kept:
+            status[_TRANSITION_TIME] = kept
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_volume(new, attributes_class=self._has_class)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        if subresource:
+            return []
+        in_use = self._has_class or dig(old, ("spec", _CLASS)) is not None
+        return validate_volume_update(new, old, gate=self._has_class, attributes_class=in_use)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        return volume_warnings(new)
+
+
+class ClaimStrategy(Strategy):
+    """Claims: bound once, and then they may grow."""
+
+    def __init__(self, gates: FeatureGates) -> None:
+        self._gates = gates
+        self._rules = ClaimGates(gates.enabled("VolumeAttributesClass"), gates.enabled("RecoverVolumeExpansionFailure"))
+
+    def default(self, new: Object) -> None:
+        CLAIM.apply(new)
+
+    def prepare_create(self, new: Object) -> None:
+        new["status"] = {"phase": "Pending"}
+        _drop_class(self._gates, new)
+        settle_sources(self._gates, new["spec"])
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        super().prepare_update(new, old, subresource)
+        if subresource == "status":
+            status = new.setdefault("status", {})
+            status["phase"] = status.get("phase") or "Pending"
+            drop_from_claim_status(self._gates, status, old.get("status") or {})
+            return
+        _drop_class(self._gates, new, old)
+        settle_sources(self._gates, new["spec"], old["spec"])
+
+    def validate(self, new: Object) -> list[Cause]:
+        return validate_claim(new, self._rules)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[Cause]:
+        if subresource:
+            return validate_claim_status(new.get("status") or {}, old, self._rules)
+        return validate_claim_update(new, old, self._rules)
+
+    def warnings(self, new: Object, old: Object | None) -> list[str]:
+        return claim_warnings(new)
+
+
+def resources(options: Options) -> list[Resource]:
+    return [
+        Resource(
+            "",
+            "v1",
+            "PersistentVolume",
+            "persistentvolumes",
+            namespaced=False,
+            short_names=("pv",),
+            metadata_rules=MetadataRules(whole=2, changes=0),
+            strategy=VolumeStrategy(options.gates),
+            subresources=(Subresource("status"),),
+            columns=(
+                NAME,
+                at("Capacity", "spec.capacity.storage", default="0"),
+                Column("Access Modes", lambda volume: _modes(dig(volume, ("spec", "accessModes")))),
+                at("Reclaim Policy", "spec.persistentVolumeReclaimPolicy"),
+                Column("Status", _phase),
+                Column("Claim", _claim),
+                Column("StorageClass", _class),
+                at("VolumeAttributesClass", "spec.volumeAttributesClassName", default="<unset>"),
+                at("Reason", "status.reason", default=""),
+                AGE,
+                at("VolumeMode", "spec.volumeMode", wide=True, default="<unset>"),
+            ),
+            fields={"name": ("metadata", "name")},
+            returns_deleted=True,
+        ),
+        Resource(
+            "",
+            "v1",
+            "PersistentVolumeClaim",
+            "persistentvolumeclaims",
+            short_names=("pvc",),
+            metadata_rules=MetadataRules(whole=2),
+            strategy=ClaimStrategy(options.gates),
+            subresources=(Subresource("status"),),
+            columns=(
+                NAME,
+                Column("Status", _phase),
+                at("Volume", "spec.volumeName", default=""),
+                Column("Capacity", _bound_capacity),
+                Column("Access Modes", _bound_modes),
+                Column("StorageClass", _class),
+                at("VolumeAttributesClass", "spec.volumeAttributesClassName", default="<unset>"),
+                AGE,
+                at("VolumeMode", "spec.volumeMode", wide=True, default="<unset>"),
+            ),
+            fields={"name": ("metadata", "name")},
+            returns_deleted=True,
+        ),
+    ]
+
+
+def _drop_class(gates: FeatureGates, new: Object, old: Object | None = None) -> None:
+    """Drop the class of attributes where the gate is off, unless it is stored already."""
+    if not gates.enabled("VolumeAttributesClass") and dig(old or {}, ("spec", _CLASS)) is None:
+        new["spec"].pop(_CLASS, None)
+
+
+# Cells
+
+
+def _modes(modes: Any) -> str:
+    return ",".join(short for mode, short in _SHORT_MODES.items() if mode in (modes or ()))
+
+
+def _phase(obj: Object) -> str:
+    if obj["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    return str(dig(obj, ("status", "phase")) or "")
+
+
+def _claim(volume: Object) -> str:
+    reference = dig(volume, ("spec", "claimRef"))
+    return f"{reference.get('namespace', '')}/{reference.get('name', '')}" if reference else ""
+
+
+def _class(obj: Object) -> str:
+    annotation = identity.current().label("storage-class", "volume.beta")
+    annotations = obj["metadata"].get("annotations") or {}
+    return str(annotations.get(annotation) or dig(obj, ("spec", "storageClassName")) or "")
+
+
+def _bound_capacity(claim: Object) -> str:
+    if not dig(claim, ("spec", "volumeName")):
+        return ""
+    return str(dig(claim, ("status", "capacity", "storage")) or "0")
+
+
+def _bound_modes(claim: Object) -> str:
+    return _modes(dig(claim, ("status", "accessModes"))) if dig(claim, ("spec", "volumeName")) else ""

@@ -1,0 +1,415 @@
+"""What comes in is held to the shape of its kind: wrong types are refused, unknown and repeated members are told.
+
+One walk does it all, as it runs for every write: it also drops unknown members and nulls, and writes times in UTC.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from copy import deepcopy
+from functools import cache, lru_cache
+from typing import Any
+
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.quantities import FORMAT_WRONG, InvalidQuantity, canonical, of_resource_list
+from apiserver_stub.schema.shapes import Form, Shape
+from nodeagent.base import gobase64, gotime
+
+_INDEX = re.compile(r"\[\d+\]")
+_SPACED_COLON = re.compile(rb'"\s+:')
+_GO_KINDS = {bool: "bool", int: "int64", float: "float64", list: "slice", dict: "map"}
+_WITH_ZERO = frozenset((Form.TEXT, Form.BOOL, Form.INT32, Form.INT64, Form.FLOAT, Form.LIST, Form.MAP, Form.BYTES))
+_COLLECTIONS = (Form.LIST, Form.MAP)
+_RANGES = {Form.INT32: 1 << 31, Form.INT64: 1 << 63}
+
+
+class Misfit(ValueError):
+    """A value does not have the type of its place; the text is the one that clients of the API know."""
+
+    def __init__(self, message: str, converting: str = "") -> None:
+        super().__init__(message)
+        self.converting = converting or message
+        """The message where upstream converts an object from a tree of values and does not read JSON."""
+
+
+class Findings:
+    """What one walk found: paths of unknown members, and how many members there are in all."""
+
+    __slots__ = ("converts", "members", "unknown")
+
+    def __init__(self, *, converts: bool = False) -> None:
+        self.unknown: list[str] = []
+        self.members = 0
+        self.converts = converts
+        """The object was made from values: whole floats become integers, and integers wrap around."""
+
+
+Check = Callable[[Any, str, Findings], Any]
+"""Takes a value, its path and the findings; returns the value as it is kept."""
+
+
+def check(obj: Object, shape: Shape, *, complete: bool = False, converts: bool = False) -> Findings:
+    """Hold *obj* to *shape*: unknown members are dropped from it, times are written in UTC.
+
+    :param complete: nulls and zero values of fields without presence are dropped too, and fields that are always
+        present are added: the object becomes what a Go client would read and write.
+    :param converts: *obj* is made from values, as by strategic merge patches and server-side apply.
+    :raises Misfit: a value has the wrong type.
+    """
+    found = Findings(converts=converts)
+    _check_of(shape, complete)(obj, "", found)
+    return found
+
+
+def repeated(body: bytes, members: int) -> list[str]:
+    """Return the paths of members that JSON *body* names twice; *members* is how many its value holds."""
+    if body.count(b'":') == members and _SPACED_COLON.search(body) is None:
+        return []  # a colon for each member that is left: nothing was lost
+    found: list[str] = []
+    _find_repeated(json.loads(body, object_pairs_hook=_Pairs), "", found)
+    return found
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The members of an object, repeated ones included."""
+
+
+def _find_repeated(value: Any, path: str, found: list[str]) -> None:
+    if isinstance(value, _Pairs):
+        seen = set()
+        for name, content in value:
+            if name in seen:
+                found.append(path + name)
+            seen.add(name)
+            _find_repeated(content, f"{path}{name}.", found)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _find_repeated(item, f"{path[:-1]}[{index}].", found)
+
+
+# How each form is checked
+
+
+@cache
+def _check_of(shape: Shape, complete: bool) -> Check:
+    match shape.form:
+        case Form.OBJECT:
+            return _object_check(shape, complete)
+        case Form.MAP:
+            return _map_check(shape, complete)
+        case Form.LIST:
+            return _list_check(shape, complete)
+        case Form.INT32 | Form.INT64:
+            return _int_check(shape)
+        case Form.ANY:
+            return _any
+        case _:
+            return _SCALARS[shape.form]
+
+
+def _object_check(shape: Shape, complete: bool) -> Check:
+    checks: dict[str, Check] = {}
+    texts = frozenset(name for name, member in shape.members.items() if member.form is Form.TEXT)
+    owner = shape.name
+    dropped: frozenset[str] = frozenset()
+    """Fields whose zero value is dropped."""
+    always: dict[str, Any] = {}
+    if complete:
+        always = shape.blank()
+        forms = {name: member.form for name, member in shape.members.items() if name not in shape.tracked}
+        if owner == "ObjectMeta":
+            del forms["managedFields"]  # An empty list asks to forget the owners of fields.
+        # An empty list that is always present stays until it is known whose it is, see stored_form.
+        dropped = frozenset(
+            name
+            for name, form in forms.items()
+            if form in _WITH_ZERO and always.get(name) is None and not (name in always and form in _COLLECTIONS)
+        )
+
+    def run(value: Any, path: str, found: Findings) -> Any:
+        if value.__class__ is not dict:
+            raise _wrong_object(value, path, f"v1.{owner}")
+        if not checks:  # at the first value, as shapes may be recursive
+            checks.update((name, _check_of(member, complete)) for name, member in shape.members.items())
+            if owner == "ObjectMeta":
+                checks["deletionTimestamp"] = _any_time
+        found.members += len(value)
+        changes: list[tuple[str, Any]] = []
+        for name, content in value.items():
+            if name in texts:
+                if content.__class__ is str:
+                    if not content and name in dropped:
+                        changes.append((name, None))
+                    continue
+                if content is not None:
+                    raise _Inner(content, "string").placed(f"{owner}|{path}{name}")
+                if complete:
+                    changes.append((name, None))
+            elif (member := checks.get(name)) is None:
+                found.unknown.append(path + name)
+                found.members += count_members(content)
+                changes.append((name, None))
+            elif content is None:
+                if complete:
+                    changes.append((name, None))
+            else:
+                try:
+                    kept = member(content, f"{path}{name}.", found)
+                except _Inner as error:
+                    raise error.placed(f"{owner}|{path}{name}") from None
+                if kept is None and name not in always:
+                    value[name] = None  # Go's zero time where a time may be absent.
+                elif kept is not content or (not kept and name in dropped):
+                    changes.append((name, kept if kept or name not in dropped else None))
+        for name, kept in changes:
+            if kept is None:
+                del value[name]
+            else:
+                value[name] = kept
+        for name, zero in always.items():
+            if name not in value:
+                value[name] = deepcopy(zero) if zero.__class__ is dict else zero
+        return value
+
+    return run
+
+
+def _map_check(shape: Shape, complete: bool) -> Check:
+    item = shape.item
+    if item is None or item.form is Form.TEXT:
+
+        def run_texts(value: Any, path: str, found: Findings) -> Any:
+            if value.__class__ is not dict:
+                raise _Inner(value, "map[string]string")
+            found.members += len(value)
+            for name, content in value.items():
+                if content is None:
+                    value[name] = ""
+                elif content.__class__ is not str:
+                    raise _Inner(content, "string")
+            return value
+
+        return run_texts
+    is_rounded = item.form is Form.QUANTITY and not shape.exact
+    check_item = _resource_quantity if is_rounded else _check_of(item, complete)
+    zero = _ZEROS.get(item.form)
+    go_type = "v1.ResourceList" if item.form is Form.QUANTITY else f"map[string]{item.form.value}"
+
+    def run(value: Any, path: str, found: Findings) -> Any:
+        if value.__class__ is not dict:
+            raise _Inner(value, go_type)
+        found.members += len(value)
+        for name, content in value.items():
+            if content is None and (zero is not None or item.form is Form.LIST):
+                value[name] = zero  # a list stays null
+                continue
+            value[name] = check_item(content, f"{path}{name}.", found)
+        return value
+
+    return run
+
+
+def _list_check(shape: Shape, complete: bool) -> Check:
+    item = shape.item or Shape(Form.ANY)
+    check_item = _check_of(item, complete)
+    is_text = item.form is Form.TEXT
+    wanted = f"[]v1.{item.name}" if item.form is Form.OBJECT else f"[]{item.form.value}"
+    zero = item.zero()
+
+    def run(value: Any, path: str, found: Findings) -> Any:
+        if value.__class__ is not list:
+            raise _Inner(value, wanted)
+        for index, content in enumerate(value):
+            if is_text:
+                if content.__class__ is not str:
+                    if content is not None:
+                        raise _Inner(content, "string")
+                    value[index] = ""
+            elif content is None and zero is not None:
+                value[index] = check_item({}, "", found) if zero == {} else zero
+            else:
+                value[index] = check_item(content, f"{path[:-1]}[{index}].", found)
+        return value
+
+    return run
+
+
+def _int_check(shape: Shape) -> Check:
+    limit, wanted = _RANGES[shape.form], shape.form.value
+
+    def run(value: Any, path: str, found: Findings) -> Any:
+        if found.converts and value.__class__ is float and value.is_integer():
+            value = int(value)
+        if value.__class__ is int and found.converts:
+            return (value + limit) % (2 * limit) - limit
+        if value.__class__ is not int or not -limit <= value < limit:
+            raise _Inner(value, wanted, exact=True)
+        return value
+
+    return run
+
+
+def _text(value: Any, path: str, found: Findings) -> Any:
+    if value.__class__ is not str:
+        raise _Inner(value, "string")
+    return value
+
+
+def _bool(value: Any, path: str, found: Findings) -> Any:
+    if value.__class__ is not bool:
+        raise _Inner(value, "bool")
+    return value
+
+
+def _float(value: Any, path: str, found: Findings) -> Any:
+    if value.__class__ not in (int, float):
+        raise _Inner(value, "float64")
+    return value
+
+
+def _bytes(value: Any, path: str, found: Findings) -> Any:
+    if value.__class__ is not str:
+        raise _Inner(value, "[]uint8")
+    try:
+        return gobase64.canonical(value)
+    except gobase64.CorruptInput as error:
+        raise Misfit(str(error), f"error decoding from json: {error}") from None
+
+
+def _time(value: Any, path: str, found: Findings) -> Any:
+    if value.__class__ is not str:
+        raise _Inner(value, "string", parses=True)
+    return _utc(value)
+
+
+def _any_time(value: Any, path: str, found: Findings) -> Any:
+    """Keep Go's zero time, which differs from an absent time."""
+    kept = _time(value, path, found)
+    return value if kept is None else kept
+
+
+def _micro_time(value: Any, path: str, found: Findings) -> Any:
+    if value.__class__ is not str:
+        raise _Inner(value, "string", parses=True)
+    return _utc_micro(value)
+
+
+def _quantity(value: Any, path: str, found: Findings) -> Any:
+    return _quantity_text(value, canonical)
+
+
+def _resource_quantity(value: Any, path: str, found: Findings) -> Any:
+    return "0" if value is None else _quantity_text(value, of_resource_list)
+
+
+def _quantity_text(value: Any, convert: Callable[[str], str]) -> str:
+    if value.__class__ not in (str, int, float):
+        raise Misfit(FORMAT_WRONG)
+    try:
+        return convert(str(value))
+    except InvalidQuantity as error:
+        raise Misfit(str(error)) from None
+
+
+def _int_or_text(value: Any, path: str, found: Findings) -> Any:
+    if value.__class__ is not str and (value.__class__ is not int or not -(1 << 31) <= value < 1 << 31):
+        raise _Inner(value, "int32", exact=True, parses=True)
+    return value
+
+
+def _any(value: Any, path: str, found: Findings) -> Any:
+    found.members += count_members(value)
+    return value
+
+
+_ZEROS: dict[Form, Any] = {Form.BYTES: "", Form.QUANTITY: "0"}
+"""Values that null stands for in a map."""
+_SCALARS: dict[Form, Check] = {
+    Form.TEXT: _text,
+    Form.BOOL: _bool,
+    Form.FLOAT: _float,
+    Form.BYTES: _bytes,
+    Form.TIME: _time,
+    Form.MICRO_TIME: _micro_time,
+    Form.QUANTITY: _quantity,
+    Form.INT_OR_TEXT: _int_or_text,
+}
+
+
+def count_members(value: Any) -> int:
+    """Return how many members all objects in *value* have."""
+    if value.__class__ is dict:
+        return len(value) + sum(map(count_members, value.values()))
+    return sum(map(count_members, value)) if value.__class__ is list else 0
+
+
+@lru_cache(maxsize=1024)
+def _utc(text: str) -> str | None:
+    """Return the time *text* in UTC; ``None`` is Go's zero time, which objects show as null."""
+    try:
+        seconds, nanos = gotime.parse(text)
+    except gotime.ParseError as error:
+        raise Misfit(str(error)) from None
+    return gotime.render(seconds) if (seconds, nanos) != (gotime.ZERO_SECONDS, 0) else None
+
+
+@lru_cache(maxsize=1024)
+def _utc_micro(text: str) -> str | None:
+    try:
+        seconds, nanos = gotime.parse(text, gotime.RFC3339_MICRO)
+    except gotime.ParseError as error:
+        raise Misfit(str(error)) from None
+    return gotime.render(seconds, nanos // 1000) if (seconds, nanos) != (gotime.ZERO_SECONDS, 0) else None
+
+
+# What is wrong
+
+
+class _Inner(Exception):
+    """A wrong type, before the object around it has said where."""
+
+    def __init__(self, value: Any, wanted: str, *, exact: bool = False, parses: bool = False) -> None:
+        super().__init__(wanted)
+        self._given, self._wanted = type_name(value, exact=exact), wanted
+        self._converting = (
+            f"json: cannot unmarshal {self._given} into Go value of type {wanted}"
+            if parses  # the type reads JSON by itself
+            else _conversion_error(value, wanted)
+        )
+
+    def placed(self, place: str) -> Misfit:
+        owner, _, path = place.partition("|")
+        where = f"{owner}.{_INDEX.sub('', path)}"
+        message = f"json: cannot unmarshal {self._given} into Go struct field {where} of type {self._wanted}"
+        return Misfit(message, self._converting)
+
+
+def _wrong_object(value: Any, path: str, wanted: str) -> Exception:
+    return _Inner(value, wanted) if path else Misfit("json: cannot unmarshal into Go value of type struct")
+
+
+def _conversion_error(value: Any, wanted: str) -> str:
+    """Return upstream's message where a tree of values has *value* in place of the Go type *wanted*."""
+    kind = _GO_KINDS.get(value.__class__, "string")
+    if wanted.startswith("map["):
+        return f"cannot restore map from {kind}"
+    if wanted.startswith("[]"):
+        return f"cannot restore slice from {kind}"
+    if wanted.startswith("v1."):
+        return f"cannot restore struct from: {kind}"
+    if (wanted, kind) in (("string", "int64"), ("int32", "float64"), ("int64", "float64")):
+        return f"cannot convert {kind} to {wanted}"
+    return f"unrecognized type: {wanted}"
+
+
+def type_name(value: Any, *, exact: bool = False) -> str:
+    """Return what JSON *value* is, in the words that clients know; *exact* names a number."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int | float):
+        return f"number {value}" if exact else "number"
+    return "object" if isinstance(value, dict) else "array" if isinstance(value, list) else "string"

@@ -1,0 +1,1 @@
+"""Server wiring: components built from the options, start and stop."""

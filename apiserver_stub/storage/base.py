@@ -1,0 +1,118 @@
+"""Contract of stores: reads from memory, atomic updates, durability before acknowledgement."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from apiserver_stub.storage.collection import Collection
+from apiserver_stub.storage.record import Record
+
+
+class StoreUnavailable(Exception):
+    """A write could not be made durable (disk full, I/O error); no part of it is visible."""
+
+
+class StoreRefused(Exception):
+    """The store rejects a value for every client: it is too large, or encrypted with a missing key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Store *data*; the record expires *ttl_seconds* after this write."""
+
+    data: bytes
+    ttl_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Remove the record; *data* is its last state, which watchers see."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Write nothing and return the current record.
+
+    A stored value that is stale (encrypted with an old key) is rewritten; the record then expires after *ttl_seconds*.
+    """
+
+    ttl_seconds: int | None = None
+
+
+Outcome = Put | Remove | Keep
+
+Probe = Callable[[float], Awaitable[str]]
+"""Health check with a timeout in seconds; returns the problem, or an empty string."""
+
+
+class Store(Protocol):
+    """Durable, ordered and watchable collections of records with one revision counter."""
+
+    async def open(self) -> None:
+        """Load the stored records and start the background tasks.
+
+        :raises StoreUnavailable: the stored records cannot be loaded.
+        """
+        ...
+
+    @property
+    def revision(self) -> int:
+        """Return the latest visible revision."""
+        ...
+
+    def revision_of(self, name: str) -> int:
+        """Return the latest visible revision of the collection *name*, which may be in a separate backend."""
+        ...
+
+    def collection(self, name: str) -> Collection:
+        """Return the collection *name* (``group/plural``), created empty on first use."""
+        ...
+
+    async def update(self, name: str, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
+        """Apply ``decide(current)`` atomically and return the record once it is durable.
+
+        *decide* has no side effects and may be called again after a conflict; its exceptions are propagated and nothing
+        is written.
+
+        :raises StoreUnavailable: the write could not be made durable.
+        :raises StoreRefused: the value is too large, or the current value cannot be decrypted.
+        """
+        ...
+
+    async def catch_up(self, name: str, revision: int = 0) -> None:
+        """Wait until every write to the collection *name* that was acknowledged before the call is visible.
+
+        :param revision: wait for this revision instead, for a few seconds at most. If the backend is unavailable, the
+            call returns and readers see the last known state.
+        """
+        ...
+
+    def probes(self) -> Mapping[str, Probe]:
+        """Return the health checks by name."""
+        ...
+
+    async def count(self, name: str) -> int:
+        """Return the number of records of the collection *name* in the backend.
+
+        :raises StoreUnavailable: the backend does not respond.
+        """
+        ...
+
+    async def sizes(self) -> Mapping[str, int]:
+        """Return the database size in bytes of each server, by address.
+
+        :raises StoreUnavailable: the backend does not respond.
+        """
+        ...
+
+    def reread(self) -> None:
+        """Retry the decryption of unreadable records, after a change of keys."""
+        ...
+
+    async def close(self) -> None:
+        """Complete the writes in progress and close files and connections."""
+        ...

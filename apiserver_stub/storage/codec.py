@@ -1,0 +1,90 @@
+"""Codec of stored values: media type and encryption at rest.
+
+Values of all three media types can be read, whichever is configured for writes. Stored values do not contain the
+revision, which the store assigns.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import yaml
+
+from apiserver_stub.apimachinery import media, objects
+from apiserver_stub.storage.encryption import IDENTITY, DecryptionError, Encryption, Transformer
+from apiserver_stub.storage.layout import Layout
+from nodeagent.base import apiproto, yamlsafe
+
+_MAGIC = b"k8s\0"
+_AS_SERVED = re.compile(rb'\{"kind":"[^"\\]*","apiVersion":"[^"\\]*","metadata":\{')
+_STORED = yamlsafe.Limits(max_bytes=16 << 20)
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+@dataclass(frozen=True, slots=True)
+class StorageCodec:
+    """Encoding and encryption of stored values.
+
+    :param media_type: media type of new values.
+    """
+
+    layout: Layout
+    encryption: Encryption
+    media_type: str = media.JSON
+
+    def plain(self, collection: str) -> bool:
+        """Return whether values of *collection* are stored in their served form."""
+        return self.media_type == media.JSON and self.encryption.writer(collection) is IDENTITY
+
+    def write(self, collection: str, key: str, data: bytes) -> tuple[bytes, Transformer]:
+        """Return the stored value of *data* and its transformer."""
+        transformer = self.encryption.writer(collection)
+        value = self._encode(data)
+        if transformer is not IDENTITY:
+            value = transformer.encrypt(value, self.layout.full_key(collection, key).encode())
+        return value, transformer
+
+    def read(self, collection: str, key: str, stored: bytes) -> tuple[bytes, Transformer]:
+        """Return the object without a revision, and the transformer that encrypted it.
+
+        :raises DecryptionError: no key matches, or the decrypted bytes are not an object.
+        """
+        full_key = self.layout.full_key(collection, key).encode()
+        value, transformer = self.encryption.decrypt(collection, stored, full_key)
+        return _decode(value), transformer
+
+    def is_stale(self, collection: str, identity: bytes) -> bool:
+        """Return whether a value encrypted by the transformer *identity* must be rewritten with the current one."""
+        return identity != self.encryption.writer(collection).identity
+
+    def _encode(self, data: bytes) -> bytes:
+        if self.media_type == media.PROTOBUF:
+            try:
+                return apiproto.encode(objects.decode(data))
+            except apiproto.ProtobufError:  # The kind has no definition, or a value is out of range.
+                return data + b"\n"
+        if self.media_type == media.YAML:
+            text: bytes = yaml.dump(objects.decode(data), Dumper=_DUMPER, sort_keys=False, encoding="utf-8")
+            return text
+        return data + b"\n"
+
+
+def _decode(value: bytes) -> bytes:
+    try:
+        if value.startswith(_MAGIC):
+            obj: Any = apiproto.decode(value)
+        elif value[:1] == b"{":
+            if _AS_SERVED.match(value) and b'"resourceVersion"' not in value:
+                return value.rstrip(b"\n")
+            obj = objects.decode(value)
+        else:
+            obj = yamlsafe.load(value, _STORED)
+        if not isinstance(obj, dict) or not isinstance(obj.get("kind"), str):
+            raise DecryptionError("the stored data is not an object")
+        obj.setdefault("metadata", {})
+        return objects.encode_for_store(obj)
+    except (ValueError, KeyError, TypeError, apiproto.ProtobufError, msgspec.MsgspecError) as error:
+        raise DecryptionError(f"the stored data cannot be decoded: {error}") from error

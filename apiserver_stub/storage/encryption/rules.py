@@ -1,0 +1,80 @@
+"""Encryption rules: the transformers of each resource; the first encrypts, all of them decrypt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from apiserver_stub.storage.encryption.transformers import IDENTITY, DecryptionError, Transformer
+
+_CLEAR = (IDENTITY,)
+_PROBE = b"probe"
+_INTERNAL = ("core/masterleases", "core/ranges")
+"""Never encrypted, as upstream; encrypted values of earlier releases are read and rewritten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Entry of the configuration: resources as ``(plural, group)``, where ``*`` matches any, and their transformers."""
+
+    resources: tuple[tuple[str, str], ...]
+    transformers: tuple[Transformer, ...]
+
+    def covers(self, plural: str, group: str) -> bool:
+        return any(name in ("*", plural) and area in ("*", group) for name, area in self.resources)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """All entries; the first one that covers a resource applies."""
+
+    rules: tuple[Rule, ...] = ()
+    _found: dict[str, tuple[Transformer, ...]] = field(default_factory=dict)
+
+    def transformers(self, collection: str) -> tuple[Transformer, ...]:
+        """Return the transformers of *collection* (``group/plural``)."""
+        found = self._found.get(collection)
+        if found is None:
+            group, _, plural = collection.rpartition("/")
+            area = "" if group == "core" else group
+            found = next((rule.transformers for rule in self.rules if rule.covers(plural, area)), _CLEAR)
+            if collection in _INTERNAL:
+                found = (IDENTITY, *found)
+            self._found[collection] = found
+        return found
+
+
+class Encryption:
+    """Encryption and decryption by the current rules; thread-safe."""
+
+    def __init__(self, rules: Rules | None = None) -> None:
+        self.rules = rules or Rules()
+
+    def writer(self, collection: str) -> Transformer:
+        """Return the transformer of new values of *collection*."""
+        return self.rules.transformers(collection)[0]
+
+    def decrypt(self, collection: str, stored: bytes, full_key: bytes) -> tuple[bytes, Transformer]:
+        """Return the plain value stored at *full_key*, and the transformer that encrypted it.
+
+        :raises DecryptionError: no key of the rules matches.
+        """
+        problems = []
+        for transformer in self.rules.transformers(collection):
+            if stored.startswith(transformer.label):
+                try:
+                    return transformer.decrypt(stored, full_key), transformer
+                except DecryptionError as error:
+                    problems.append(str(error))
+        raise DecryptionError(", ".join(problems) or "no matching prefix found")
+
+    def check(self) -> str:
+        """Test the first transformer of each rule; return the problem, or an empty string."""
+        for rule in self.rules.rules:
+            writer = rule.transformers[0]
+            try:
+                sound = writer.decrypt(writer.encrypt(_PROBE, _PROBE), _PROBE) == _PROBE
+            except DecryptionError:
+                sound = False
+            if not sound:
+                return f"{writer.label.decode() or 'identity'} cannot decrypt its own output"
+        return ""

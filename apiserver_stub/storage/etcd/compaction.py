@@ -1,0 +1,55 @@
+"""Compaction of etcd, coordinated between servers: one of them wins each interval and compacts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from apiserver_stub.storage.base import StoreRefused, StoreUnavailable
+from apiserver_stub.storage.etcd.client import EtcdClient
+from nodeagent.base.aio import Clock
+
+_log = logging.getLogger(__name__)
+
+KEY = b"compact_rev_key"
+"""Key without prefix, since the complete database is compacted; its version counts the intervals."""
+
+
+class Compaction:
+    """Compact the history before the previous interval every *seconds* (spec: opt.store-compaction-interval).
+
+    :param forget: called with the compacted revision.
+    """
+
+    def __init__(self, client: EtcdClient, forget: Callable[[int], None], seconds: float, clock: Clock) -> None:
+        self._client, self._forget, self.seconds, self._clock = client, forget, seconds, clock
+        self._round, self._revision = 0, 0
+
+    async def run(self) -> None:
+        """Compact periodically until cancelled."""
+        while True:
+            await self._clock.sleep(self.seconds)
+            try:
+                await self.once()
+            except (StoreUnavailable, StoreRefused) as error:
+                _log.warning("etcd: endpoint compact failed", extra={"endpoints": self._client.urls, "err": error})
+
+    async def once(self) -> None:
+        """Run one interval.
+
+        :raises StoreUnavailable: the cluster does not respond.
+        """
+        before = self._revision
+        won, response = await self._client.bump(KEY, str(before).encode(), version=self._round)
+        self._revision = response.header.revision
+        if won:
+            self._round += 1
+            if before:
+                await self._client.compact(before)
+                self._forget(before)
+            return
+        found = response.responses[0].response_range.kvs
+        if found:
+            self._round = found[0].version
+            if found[0].value.isdigit():
+                self._forget(min(int(found[0].value), self._revision))

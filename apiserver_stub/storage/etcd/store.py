@@ -1,0 +1,399 @@
+"""Store in an etcd cluster, which several servers may share: writes go to etcd, reads are served from memory.
+
+One watch of the complete prefix updates memory in order of revision. A write is acknowledged once it has returned
+through that watch, so its writer sees it. A reader that must see the writes of other servers calls
+:meth:`EtcdStore.catch_up` first. While the cluster is unavailable, writes fail and reads return the last known state;
+the watch resumes at its last revision as soon as the cluster responds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from apiserver_stub.storage.base import Keep, Outcome, Probe, Put, Remove, StoreRefused, StoreUnavailable
+from apiserver_stub.storage.codec import StorageCodec
+from apiserver_stub.storage.collection import Collection, UnreadableValue
+from apiserver_stub.storage.encryption import DecryptionError
+from apiserver_stub.storage.etcd.client import EtcdClient, HistoryGone, LeaseGone, Watching, prefix_end
+from apiserver_stub.storage.etcd.compaction import Compaction
+from apiserver_stub.storage.etcd.leases import Leases
+from apiserver_stub.storage.etcd.progress import Progress
+from apiserver_stub.storage.etcd.proto import kv_pb2 as kv
+from apiserver_stub.storage.etcd.proto import rpc_pb2 as rpc
+from apiserver_stub.storage.layout import Layout
+from apiserver_stub.storage.record import Change, Record, with_revision, without_revision
+from nodeagent.base.aio import Clock, SystemClock
+
+_log = logging.getLogger(__name__)
+
+START_SECONDS = 60.0
+"""Start-up timeout while the cluster does not respond."""
+_PAGE = 2_000
+_PAUSE_SECONDS = (0.05, 1.0)
+"""Minimum and maximum back-off between connection attempts."""
+_OWN_WRITE_SECONDS = 10.0
+_REVISION_SECONDS = 3.0
+_BARRIER_SECONDS = 1.0
+_STALL_SECONDS = 0.05
+_LEASE_TRIES = 3
+
+
+class EtcdStore:
+    """Store in an etcd cluster.
+
+    :param layout: the collections of this store and their full keys.
+    :param root: directory to watch if it is a single one; the prefix by default.
+    :param compaction_seconds: interval of compactions, coordinated between servers; 0 disables them.
+    """
+
+    def __init__(
+        self,
+        client: EtcdClient,
+        layout: Layout,
+        codec: StorageCodec,
+        *,
+        root: str = "",
+        reuse_seconds: int = 60,
+        compaction_seconds: float = 300.0,
+        clock: Clock | None = None,
+    ) -> None:
+        clock = clock or SystemClock()
+        self._client, self._layout, self._codec = client, layout, codec
+        self._root = (root or f"{layout.prefix}/").encode()
+        self._leases = Leases(client.grant, reuse_seconds, clock)
+        self._compaction = Compaction(client, self._compact_history, compaction_seconds, clock)
+        self._collections: dict[str, Collection] = {}
+        self._progress = Progress()
+        self._watching: Watching | None = None
+        self._written: dict[tuple[bytes, bytes], bytes] = {}  # Data of own writes by full key and stored value.
+        self._removed: dict[tuple[bytes, int], bytes] = {}  # Last state of own deletions by full key and revision.
+        self._barriers: list[asyncio.Task[None]] = []  # The barrier in progress and its successor.
+        self._silent_until = 0.0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Load all records and start the watch.
+
+        :raises StoreUnavailable: the cluster did not respond for a minute.
+        """
+        loop = asyncio.get_running_loop()
+        end, logged = loop.time() + START_SECONDS, False
+        while True:
+            try:
+                await self._load()
+                break
+            except (StoreUnavailable, HistoryGone) as error:
+                if loop.time() > end:
+                    raise StoreUnavailable(f"{', '.join(self._client.urls)}: {error}") from error
+                if not logged:
+                    _log.warning(
+                        "Failed to connect to etcd, will retry", extra={"servers": self._client.urls, "err": error}
+                    )
+                    logged = True
+                await asyncio.sleep(_PAUSE_SECONDS[1] / 4)
+        self._tasks.append(loop.create_task(self._watch(), name="store/watch"))
+        if self._compaction.seconds:
+            self._tasks.append(loop.create_task(self._compaction.run(), name="store/compact"))
+
+    @property
+    def revision(self) -> int:
+        return self._progress.revision
+
+    def revision_of(self, name: str) -> int:
+        return self._progress.revision
+
+    def collection(self, name: str) -> Collection:
+        found = self._collections.get(name)
+        if found is None:
+            found = self._collections[name] = Collection(name, self._progress.revision)
+        return found
+
+    async def close(self) -> None:
+        for task in (*self._tasks, *self._barriers):
+            task.cancel()
+        await asyncio.gather(*self._tasks, *self._barriers, return_exceptions=True)
+        await self._client.close()
+
+    # Writing
+
+    async def update(self, name: str, key: str, decide: Callable[[Record | None], Outcome]) -> Record:
+        collection = self.collection(name)
+        if (unread := collection.unreadable.get(key)) is not None:
+            raise StoreRefused(unread.problem)
+        current, live = collection.get(key), False
+        while True:
+            try:
+                outcome = decide(current)
+            except Exception:
+                if live:
+                    raise
+                found = await self._fetch(name, key)
+                live = True
+                if _same(found, current):
+                    raise
+                current = found
+                continue
+            if isinstance(outcome, Keep) and not live:
+                found = await self._fetch(name, key)
+                live = True
+                if not _same(found, current):
+                    current = found
+                    continue
+            if isinstance(outcome, Keep) and current is not None and self._is_stale(name, key):
+                outcome = Put(without_revision(current.data), outcome.ttl_seconds)
+            if isinstance(outcome, Keep):
+                if current is None:
+                    raise LookupError(key)
+                await self._visible(current.revision)
+                return current
+            revision, there = await self._write(name, key, current, outcome)
+            if revision:
+                return Record(key, revision, with_revision(outcome.data, revision))
+            current, live = self._record(name, key, there), True
+
+    async def _write(
+        self, name: str, key: str, current: Record | None, outcome: Put | Remove
+    ) -> tuple[int, rpc.RangeResponse | None]:
+        """Write unless the key has changed; return the revision once it is visible, or 0 and the current value."""
+        full_key = self._layout.full_key(name, key).encode()
+        expected = current.revision if current is not None else 0
+        if isinstance(outcome, Remove):
+            if not expected:
+                raise LookupError(key)
+            self._removed[full_key, expected] = outcome.data
+            try:
+                revision, there = await self._client.delete(full_key, expected=expected, kind=name)
+                if revision:
+                    await self._visible(revision)
+                return revision, there
+            finally:
+                self._removed.pop((full_key, expected), None)
+        stored, _ = self._codec.write(name, key, outcome.data)
+        self._written[full_key, stored] = outcome.data
+        try:
+            revision, there = await self._put(name, full_key, stored, expected, outcome.ttl_seconds)
+            if revision:
+                await self._visible(revision)
+            return revision, there
+        finally:
+            self._written.pop((full_key, stored), None)
+
+    async def _put(
+        self, name: str, full_key: bytes, stored: bytes, expected: int, ttl_seconds: int | None
+    ) -> tuple[int, rpc.RangeResponse | None]:
+        for _ in range(_LEASE_TRIES):
+            lease = await self._leases.lease(ttl_seconds) if ttl_seconds else 0
+            try:
+                return await self._client.put(full_key, stored, expected=expected, lease=lease, kind=name)
+            except LeaseGone:
+                self._leases.drop(lease)
+        raise StoreUnavailable("leases expire before they are used")
+
+    async def _visible(self, revision: int) -> None:
+        if not await self._progress.wait(revision, _OWN_WRITE_SECONDS):
+            raise StoreUnavailable("the write succeeded, but has not returned through the watch yet")
+
+    async def _fetch(self, name: str, key: str) -> Record | None:
+        """Return the current record from the cluster."""
+        full_key = self._layout.full_key(name, key).encode()
+        return self._record(name, key, await self._client.range(full_key, kind=name))
+
+    def _record(self, name: str, key: str, there: rpc.RangeResponse | None) -> Record | None:
+        if there is None or not there.kvs:
+            return None
+        found = there.kvs[0]
+        known = self.collection(name).get(key)
+        if known is not None and known.revision == found.mod_revision:
+            return known
+        try:
+            data, _ = self._codec.read(name, key, found.value)
+        except DecryptionError as error:
+            raise StoreRefused(str(error)) from error
+        return Record(key, found.mod_revision, with_revision(data, found.mod_revision))
+
+    def _is_stale(self, name: str, key: str) -> bool:
+        return self._codec.is_stale(name, self.collection(name).encrypted_by.get(key, b""))
+
+    # Catching up
+
+    async def catch_up(self, name: str, revision: int = 0) -> None:
+        if revision:
+            await self._progress.wait(revision, _REVISION_SECONDS)
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._silent_until:
+            return
+        self._barriers = [task for task in self._barriers if not task.done()]
+        if len(self._barriers) < 2:  # The one in progress may have read before this call.
+            task = loop.create_task(self._barrier(tuple(self._barriers)), name="store/barrier")
+            self._barriers.append(task)
+        await asyncio.shield(self._barriers[-1])
+
+    async def _barrier(self, before: tuple[asyncio.Task[None], ...]) -> None:
+        if before:
+            await asyncio.wait(before)
+        try:
+            response = await self._client.range(self._health_key, seconds=_BARRIER_SECONDS)
+        except (StoreUnavailable, StoreRefused):
+            self._silent_until = asyncio.get_running_loop().time() + _BARRIER_SECONDS
+            return
+        revision = response.header.revision
+        if await self._progress.wait(revision, _STALL_SECONDS) or self._watching is None:
+            return
+        # Another client writes under a different prefix, of which the watch does not report.
+        await self._watching.request_progress()
+        await self._progress.wait(revision, _BARRIER_SECONDS)
+
+    # Following
+
+    async def _load(self) -> None:
+        """Replace the records in memory by those of the cluster."""
+        key, end, revision = self._root, prefix_end(self._root), 0
+        found: dict[str, dict[str, Record]] = {}
+        for collection in self._collections.values():
+            collection.encrypted_by.clear()
+            collection.unreadable.clear()
+        while True:
+            page = await self._client.range(key, end, limit=_PAGE, revision=revision)
+            revision = revision or page.header.revision
+            for item in page.kvs:
+                if (location := self._layout.find(item.key.decode(errors="replace"))) is not None:
+                    name, own_key = location
+                    if (record := self._read(name, own_key, item)) is not None:
+                        found.setdefault(name, {})[own_key] = record
+            if not page.more:
+                break
+            key = page.kvs[-1].key + b"\0"
+        self._progress.reached(revision)
+        for name in {*self._layout.collections, *self._collections, *found}:
+            self.collection(name).reset(found.get(name, {}).values(), revision)
+
+    def _read(self, name: str, key: str, item: kv.KeyValue) -> Record | None:
+        """Return the record of *item*; an unreadable one is recorded in the collection, and ``None`` returned."""
+        collection, revision = self.collection(name), item.mod_revision
+        data = self._written.get((item.key, item.value))
+        try:
+            if data is None:
+                data, transformer = self._codec.read(name, key, item.value)
+                encrypted_by = transformer.identity
+            else:
+                encrypted_by = self._codec.encryption.writer(name).identity
+        except DecryptionError as error:
+            _log.error("Failed to decode stored object", extra={"collection": name, "key": key, "err": error})
+            collection.unreadable[key] = UnreadableValue(revision, item.value, str(error))
+            return None
+        collection.unreadable.pop(key, None)
+        if encrypted_by:
+            collection.encrypted_by[key] = encrypted_by
+        elif collection.encrypted_by:
+            collection.encrypted_by.pop(key, None)
+        return Record(key, revision, with_revision(data, revision))
+
+    async def _watch(self) -> None:
+        pause, reload = _PAUSE_SECONDS[0], False
+        while True:
+            try:
+                if reload:
+                    await self._load()
+                    reload = False
+                async with self._client.watch(self._root, prefix_end(self._root), self.revision + 1) as watching:
+                    async for response in watching.responses():
+                        pause, self._watching = _PAUSE_SECONDS[0], watching
+                        self._apply(response)
+            except HistoryGone:
+                _log.warning("Etcd history was compacted, reloading")
+                reload = True
+                continue
+            except StoreUnavailable as error:
+                _log.warning("watch chan error: etcd watch closed", extra={"err": error})
+            except Exception:  # A defect; the current records are kept until they are reloaded.
+                _log.exception("Failed to process etcd watch, reloading")
+                reload = True
+            finally:
+                self._watching = None
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _PAUSE_SECONDS[1])
+
+    def _apply(self, response: rpc.WatchResponse) -> None:
+        """Apply the events of a watch response."""
+        if not response.events:
+            if not response.created:
+                self._progress.reached(response.header.revision)
+            return
+        changes: dict[str, list[Change]] = {}
+        fresh: dict[tuple[str, str], Record | None] = {}
+        for event in response.events:
+            item = event.kv
+            location = self._layout.find(item.key.decode(errors="replace"))
+            if location is not None and (change := self._change(*location, event, fresh)) is not None:
+                changes.setdefault(location[0], []).append(change)
+        newest = response.events[-1].kv.mod_revision
+        for name in changes:
+            self.collection(name)  # A new collection starts at the revision before these.
+        for name, found in changes.items():
+            self.collection(name).publish(found)
+        self._progress.reached(newest)
+
+    def _change(
+        self, name: str, key: str, event: kv.Event, fresh: dict[tuple[str, str], Record | None]
+    ) -> Change | None:
+        """Return the change of *event*; *fresh* holds the results of earlier events of the same response."""
+        item, collection = event.kv, self.collection(name)
+        previous = fresh[name, key] if (name, key) in fresh else collection.get(key)
+        if event.type == kv.Event.PUT:
+            record = self._read(name, key, item)
+            if record is not None:
+                fresh[name, key] = record
+                return Change("ADDED" if previous is None else "MODIFIED", record, previous)
+        else:
+            collection.unreadable.pop(key, None)
+            collection.encrypted_by.pop(key, None)
+        if previous is None:
+            return None
+        # Deleted, or unreadable, which is the same for watchers.
+        fresh[name, key] = None
+        last = self._removed.get((item.key, previous.revision)) or without_revision(previous.data)
+        return Change("DELETED", Record(key, item.mod_revision, with_revision(last, item.mod_revision)), previous)
+
+    def reread(self) -> None:
+        for name, collection in self._collections.items():
+            found = []
+            for key, unread in list(collection.unreadable.items()):
+                item = kv.KeyValue(mod_revision=unread.revision, value=unread.stored)
+                if (record := self._read(name, key, item)) is not None:
+                    found.append(record)
+            if found:
+                collection.reset([*collection.select(), *found], self.revision)
+
+    def _compact_history(self, revision: int) -> None:
+        for collection in self._collections.values():
+            collection.compact(revision)
+
+    # Health and size
+
+    @property
+    def _health_key(self) -> bytes:
+        return f"{self._layout.prefix}/health".encode()
+
+    def probes(self) -> Mapping[str, Probe]:
+        return {"etcd": self._check, "etcd-readiness": self._check}
+
+    async def _check(self, seconds: float) -> str:
+        try:
+            await self._client.range(self._health_key, seconds=seconds)
+        except (StoreUnavailable, StoreRefused) as error:
+            return f"error getting data from etcd: {error}"
+        return ""
+
+    async def count(self, name: str) -> int:
+        directory = self._layout.directory(name).encode()
+        return int((await self._client.range(directory, prefix_end(directory), count_only=True, kind=name)).count)
+
+    async def sizes(self) -> Mapping[str, int]:
+        return await self._client.sizes()
+
+
+def _same(one: Record | None, other: Record | None) -> bool:
+    return (one.revision if one else 0) == (other.revision if other else 0)

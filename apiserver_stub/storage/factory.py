@@ -1,0 +1,165 @@
+"""Construction of the configured store with its codec and encryption."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from apiserver_stub.apimachinery import media
+from apiserver_stub.storage import encryption
+from apiserver_stub.storage.base import Store, StoreUnavailable
+from apiserver_stub.storage.codec import StorageCodec
+from apiserver_stub.storage.composite import CompositeStore
+from apiserver_stub.storage.encryption import Encryption, EncryptionError, Rules
+from apiserver_stub.storage.layout import Layout
+from apiserver_stub.storage.monitor import READINESS, Check, StoreMonitor, repeat
+from apiserver_stub.storage.request_metrics import StoreRequestMetrics
+from apiserver_stub.storage.sqlite import SqliteStore
+from nodeagent.base.aio import TaskOwner
+
+if TYPE_CHECKING:
+    from apiserver_stub.kinds import Resource
+    from apiserver_stub.options import Options
+
+_log = logging.getLogger(__name__)
+
+_SERVICES, _RANGES = "core/services", "core/ranges"
+RELOAD_SECONDS = 60.0
+"""Interval between checks of the encryption configuration file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Store that is not open yet, with its encryption and metrics."""
+
+    store: Store
+    encryption: Encryption
+    calls: StoreRequestMetrics
+
+
+async def build_storage(options: Options, resources: Iterable[Resource]) -> Storage:
+    """Return the configured storage; the store is opened by the caller.
+
+    :raises EncryptionError: the encryption configuration is invalid.
+    :raises StoreUnavailable: a TLS file of the backend cannot be read.
+    """
+    layout = Layout.of(options.store_prefix, resources)
+    path = options.encryption_provider_config
+    sealing = Encryption(await asyncio.to_thread(encryption.load_config, path) if path is not None else None)
+    calls = StoreRequestMetrics()
+    try:
+        return Storage(_build(options, layout, sealing, calls), sealing, calls)
+    except OSError as error:
+        raise StoreUnavailable(str(error)) from error
+
+
+def _build(options: Options, layout: Layout, sealing: Encryption, calls: StoreRequestMetrics) -> Store:
+    overrides: dict[str, tuple[str, ...]] = {
+        name: urls for name, urls in options.store_servers_overrides.items() if name in layout.collections
+    }
+    if _SERVICES in overrides:
+        overrides[_RANGES] = overrides[_SERVICES]  # Allocations are stored with the Services.
+    main: Store
+    if options.store_servers:
+        main = _etcd(options, layout.without(overrides), layout, options.store_servers, sealing, calls)
+    else:
+        codec = StorageCodec(layout, sealing, options.storage_media_type or media.JSON)
+        interval = options.store_compaction_interval_seconds
+        main = SqliteStore(options.data_dir / "store.db", codec=codec, compaction_seconds=interval)
+    if not overrides:
+        return main
+    stores = {
+        name: _etcd(options, layout.only([name]), layout, urls, sealing, calls, root=layout.directory(name))
+        for name, urls in overrides.items()
+    }
+    return CompositeStore(main, stores)
+
+
+def _etcd(
+    options: Options,
+    kept: Layout,
+    layout: Layout,
+    urls: tuple[str, ...],
+    sealing: Encryption,
+    calls: StoreRequestMetrics,
+    *,
+    root: str = "",
+) -> Store:
+    from apiserver_stub.storage.etcd.client import EtcdClient, TlsFiles
+    from apiserver_stub.storage.etcd.store import EtcdStore
+
+    files = TlsFiles(options.store_cafile, options.store_certfile, options.store_keyfile)
+    return EtcdStore(
+        EtcdClient(urls, files, observe=calls.count),
+        kept,
+        StorageCodec(layout, sealing, options.storage_media_type or media.PROTOBUF),
+        root=root,
+        reuse_seconds=options.lease_reuse_duration_seconds,
+        compaction_seconds=options.store_compaction_interval_seconds,
+    )
+
+
+async def run_key_reloader(path: Path, storage: Storage) -> None:
+    """Reload the encryption configuration whenever it changes; an invalid one leaves the current keys active."""
+    content = await asyncio.to_thread(_content, path)
+    while True:
+        await asyncio.sleep(RELOAD_SECONDS)
+        content = await reload_keys(path, storage, content)
+
+
+async def reload_keys(path: Path, storage: Storage, before: bytes) -> bytes:
+    """Reload the encryption configuration unless its content is still *before*; return the content."""
+    content = await asyncio.to_thread(_content, path)
+    if content != before:
+        try:
+            rules: Rules = encryption.parse_config(content)
+        except EncryptionError as error:
+            _log.error(
+                "Failed to reload encryption configuration, keeping the previous one",
+                extra={"path": str(path), "err": error},
+            )
+        else:
+            storage.encryption.rules = rules
+            storage.store.reread()
+            _log.info("Reloaded encryption configuration", extra={"path": str(path)})
+    return content
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        return f"# {error}".encode()  # Not a configuration, so that the parser reports it.
+
+
+def health_checks(options: Options, storage: Storage) -> dict[str, Check]:
+    """Return the health checks of store and encryption keys, by name."""
+    found = {name: Check(probe, _seconds_for(options, name)) for name, probe in storage.store.probes().items()}
+    if options.encryption_provider_config_automatic_reload:
+
+        async def check_keys(seconds: float) -> str:
+            return await asyncio.to_thread(storage.encryption.check)
+
+        found["kms-providers"] = Check(check_keys, options.store_healthcheck_timeout_seconds)
+    return found
+
+
+def _seconds_for(options: Options, name: str) -> float:
+    if name == READINESS:
+        return options.store_readycheck_timeout_seconds
+    return options.store_healthcheck_timeout_seconds
+
+
+def start_monitor(options: Options, monitor: StoreMonitor, collections: Iterable[str], tasks: TaskOwner) -> None:
+    """Start the periodic collection of object counts and database sizes."""
+    names = list(collections)
+    if options.store_count_metric_poll_period_seconds > 0:
+        tasks.start(
+            repeat(lambda: monitor.count(names), options.store_count_metric_poll_period_seconds), "store-counts"
+        )
+    if options.store_db_metric_poll_interval_seconds > 0:
+        tasks.start(repeat(monitor.measure, options.store_db_metric_poll_interval_seconds), "store-sizes")

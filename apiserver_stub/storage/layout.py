@@ -1,0 +1,67 @@
+"""Keys of objects in the storage backend: ``<prefix>/<resource>/<namespace>/<name>``, as kube-apiserver."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Collection as Names
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from apiserver_stub.kinds import Resource
+
+
+class Layout:
+    """Mapping between keys of collections and full keys.
+
+    :param directories: directory below *prefix* by collection, where it is not the plural.
+    """
+
+    def __init__(self, prefix: str, directories: Mapping[str, str]) -> None:
+        self.prefix = posixpath.join("/", prefix).rstrip("/")
+        self._directories = dict(directories)
+        self._collections = {directory: name for name, directory in directories.items()}
+
+    @classmethod
+    def of(cls, prefix: str, resources: Iterable[Resource]) -> Layout:
+        """Return the layout for *resources*."""
+        directories: dict[str, str] = {}
+        for item in resources:
+            if "get" in item.verbs:  # Reviews are never stored.
+                directories[item.storage] = item.storage_key or item.plural
+        directories["core/masterleases"] = "masterleases"  # Addresses of the running servers; not served.
+        directories["core/ranges"] = "ranges"  # Allocated Service IPs and ports; not served.
+        return cls(prefix, directories)
+
+    @property
+    def collections(self) -> list[str]:
+        return list(self._directories)
+
+    def only(self, names: Names[str]) -> Layout:
+        """Return the layout of only *names*."""
+        return Layout(self.prefix, {name: directory for name, directory in self._directories.items() if name in names})
+
+    def without(self, names: Names[str]) -> Layout:
+        """Return the layout without *names*."""
+        return Layout(
+            self.prefix, {name: directory for name, directory in self._directories.items() if name not in names}
+        )
+
+    def directory(self, collection: str) -> str:
+        """Return the prefix of the full keys of *collection*."""
+        return f"{self.prefix}/{self._directories.get(collection) or collection.rpartition('/')[2]}/"
+
+    def full_key(self, collection: str, key: str) -> str:
+        """Return the full key."""
+        return self.directory(collection) + key
+
+    def find(self, full_key: str) -> tuple[str, str] | None:
+        """Return collection and key of *full_key*, ``None`` if no served resource has it."""
+        if not full_key.startswith(self.prefix + "/"):
+            return None
+        first, _, rest = full_key[len(self.prefix) + 1 :].partition("/")
+        if (name := self._collections.get(first)) is not None:
+            return (name, rest) if rest else None
+        second, _, rest = rest.partition("/")
+        name = self._collections.get(f"{first}/{second}")
+        return (name, rest) if name is not None and rest else None

@@ -1,0 +1,144 @@
+"""Answers: what a verb found, rendered in the format that the client negotiated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from apiserver_stub.apimachinery import media, objects
+from apiserver_stub.apimachinery.media import Format
+from apiserver_stub.apimachinery.objects import Object
+from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.kinds import tables
+from nodeagent.base import identity
+
+if TYPE_CHECKING:
+    from apiserver_stub.apimachinery.request import Request
+    from apiserver_stub.kinds.registry import Resource
+    from apiserver_stub.storage import Record
+    from apiserver_stub.verbs.lists import Page
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The outcome of a verb: one of a stored record, an object, a page of records, or plain bytes."""
+
+    code: int
+    record: Record | None = None
+    obj: Object | None = None
+    page: Page | None = None
+    body: bytes = b""
+    content_type: str = media.JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """Bytes for the wire, in pieces so that a long list is never held twice."""
+
+    code: int
+    content_type: str
+    pieces: list[bytes]
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def render(reply: Reply, request: Request, resource: Resource | None) -> Rendered:
+    """Return the bytes of *reply*.
+
+    :raises ApiError: 406, the shape asked for does not fit what was found.
+    """
+    format_ = request.format
+    if reply.page is not None and resource is not None:
+        if format_.plain_json:
+            return Rendered(reply.code, media.JSON, _join(reply.page, resource), reply.headers)
+        content_type, data = media.encode(format_, _shape_list(reply.page, request, resource))
+        return Rendered(reply.code, content_type, [data], reply.headers)
+    if reply.record is not None and resource is not None:
+        if format_.plain_json:
+            return Rendered(reply.code, media.JSON, [resource.render(reply.record), b"\n"], reply.headers)
+        obj = resource.read(reply.record)
+    elif reply.obj is not None:
+        obj = reply.obj
+    else:
+        return Rendered(reply.code, reply.content_type, [reply.body], reply.headers)
+    if resource is not None and _has_shapes(obj, format_, resource):
+        obj = _shape_object(obj, request, resource)
+    content_type, data = media.encode(format_, obj)
+    return Rendered(reply.code, content_type, [data], reply.headers)
+
+
+def _has_shapes(obj: Object, format_: Format, resource: Resource) -> bool:
+    """Return whether *obj* takes the shape of *format_*; a Status never does."""
+    kind = obj.get("kind")
+    return kind == resource.kind or (
+        format_.shape == "PartialObjectMetadata" and kind != "Status" and "metadata" in obj
+    )
+
+
+def render_error(error: ApiError, format_: Format) -> Rendered:
+    """Return the bytes of a Status."""
+    content_type, data = media.encode(
+        Format(format_.error_encoding or format_.encoding, pretty=format_.pretty), error.body()
+    )
+    headers = dict(error.headers)
+    if seconds := (error.details or {}).get("retryAfterSeconds"):
+        headers["Retry-After"] = str(seconds)
+    if error.code == 403:
+        headers["X-Content-Type-Options"] = "nosniff"
+    return Rendered(error.code, content_type, [data], headers)
+
+
+def _shape_object(obj: Object, request: Request, resource: Resource) -> Object:
+    shape, version = request.format.shape, request.format.shape_version
+    if shape == "Table":
+        mode = tables.include_object(request.query)
+        return tables.table(
+            resource, [obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")}, mode, version
+        )
+    if shape == "PartialObjectMetadata":
+        return tables.partial(obj, version)
+    if shape:
+        text = f"you requested {shape}, but the requested object is not a list ({_go_type(resource)})"
+        raise ApiError(406, "NotAcceptable", text)
+    return obj
+
+
+def _go_type(resource: Resource) -> str:
+    """Return how messages name the type of an object: ``*core.Event``, by where the kind is kept."""
+    return f"*{resource.storage.partition('/')[0].partition('.')[0]}.{resource.kind}"
+
+
+def _shape_list(page: Page, request: Request, resource: Resource) -> Object:
+    format_ = request.format
+    items = [resource.read(record) for record in page.records]
+    if format_.shape == "Table":
+        mode = tables.include_object(request.query)
+        return tables.table(resource, items, page.metadata, mode, format_.shape_version)
+    kind, api_version = f"{resource.kind}List", resource.api_version
+    if format_.shape == "PartialObjectMetadataList":
+        kind, api_version = format_.shape, f"{identity.current().group('meta')}/{format_.shape_version}"
+        items = [tables.partial(item, format_.shape_version) for item in items]
+    elif format_.shape:
+        text = f"you requested {format_.shape}, but the requested object is a list ({_go_type(resource)}List)"
+        raise ApiError(406, "NotAcceptable", text)
+    else:
+        for item in items:
+            del item["kind"], item["apiVersion"]
+    return {"kind": kind, "apiVersion": api_version, "metadata": page.metadata, "items": items}
+
+
+def _join(page: Page, resource: Resource) -> list[bytes]:
+    """Return the list as pieces of stored bytes; items lose the kind and apiVersion that stored objects start with."""
+    head = objects.encode(
+        {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": page.metadata}
+    )
+    pieces = [head[:-1] + b',"items":[']
+    skip = len(resource.head)
+    render_one = resource.render
+    records = page.records
+    for start in range(0, len(records), 500):
+        chunk = b",{".join([render_one(record)[skip:] for record in records[start : start + 500]])
+        pieces.append((b",{" if start else b"{") + chunk)
+    pieces.append(b"]}\n")
+    return pieces

@@ -1,0 +1,198 @@
+"""JSON patch and merge patch do what their RFCs say."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apiserver_stub.apimachinery.json_patch import apply_json_patch, apply_merge_patch
+from apiserver_stub.apimachinery.status import ApiError
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["", "x"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=8,
+)
+OBJECTS = st.dictionaries(st.sampled_from("abc"), JSON, max_size=3)
+
+
+@pytest.mark.parametrize(
+    ("operations", "expected"),
+    [
+        ([{"op": "add", "path": "/c", "value": 1}], {"a": {"b": [1, 2]}, "c": 1}),
+        ([{"op": "add", "path": "/a/b/1", "value": 9}], {"a": {"b": [1, 9, 2]}}),
+        ([{"op": "add", "path": "/a/b/-", "value": 9}], {"a": {"b": [1, 2, 9]}}),
+        ([{"op": "remove", "path": "/a/b/0"}], {"a": {"b": [2]}}),
+        ([{"op": "replace", "path": "/a/b", "value": "x"}], {"a": {"b": "x"}}),
+        ([{"op": "move", "from": "/a/b", "path": "/c~1d"}], {"a": {}, "c/d": [1, 2]}),
+        ([{"op": "copy", "from": "/a/b", "path": "/a/e~0"}], {"a": {"b": [1, 2], "e~": [1, 2]}}),
+        ([{"op": "test", "path": "/a/b/0", "value": 1}], {"a": {"b": [1, 2]}}),
+        ([{"op": "replace", "path": "", "value": {"z": 1}}], {"z": 1}),
+    ],
+)
+def test_json_patch(operations: list[Any], expected: Any) -> None:
+    assert apply_json_patch({"a": {"b": [1, 2]}}, operations) == expected
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "test", "path": "/a", "value": 2},
+        {"op": "test", "path": "/a", "value": True},
+        {"op": "remove", "path": "/nope"},
+        {"op": "replace", "path": "/nope", "value": 1},
+        {"op": "add", "path": "/a/b", "value": 1},
+        {"op": "add", "path": "/l/5", "value": 1},
+        {"op": "add", "path": "/l/01", "value": 1},
+        {"op": "move", "from": "/l", "path": "/l/0"},
+        {"op": "frob", "path": "/a"},
+        {"op": "add", "path": "a", "value": 1},
+        {"op": "add", "path": "/a"},
+        {"path": "/a"},
+        7,
+    ],
+)
+def test_a_json_patch_that_cannot_be_carried_out_is_unprocessable(operation: Any) -> None:
+    document = {"a": 1, "l": [1]}
+
+    with pytest.raises(ApiError) as error:
+        apply_json_patch(document, [{"op": "add", "path": "/x", "value": 1}, operation])
+
+    assert error.value.code == 422
+    assert document == {"a": 1, "l": [1]}
+
+
+def test_what_is_no_json_patch_is_refused() -> None:
+    with pytest.raises(ApiError) as error:
+        apply_json_patch({}, {"op": "add"})
+    assert error.value.code == 400
+
+    with pytest.raises(ApiError) as error:
+        apply_json_patch({}, [{}] * 10_001)
+    assert error.value.code == 413
+
+
+def test_merge_patch() -> None:
+    document = {"a": {"b": 1, "c": 2}, "l": [1]}
+
+    merged = apply_merge_patch(document, {"a": {"b": None, "d": {"e": None, "f": 3}}, "l": [2]})
+
+    assert merged == {"a": {"c": 2, "d": {"f": 3}}, "l": [2]}
+    assert document == {"a": {"b": 1, "c": 2}, "l": [1]}
+
+
+@pytest.mark.parametrize(
+    ("document", "patch", "result"),
+    [
+        ({"a": [1]}, {"a": [{"b": None, "c": 1}, None]}, {"a": [{"c": 1}, None]}),
+        ({}, {"a": {"b": {"c": None}}}, {"a": {"b": {}}}),
+        ({"a": "text"}, {"a": {"b": None}}, {"a": {}}),
+    ],
+)
+def test_merge_patch_drops_nulls_of_new_values(document: Any, patch: Any, result: Any) -> None:
+    assert apply_merge_patch(document, patch) == result
+
+
+@given(OBJECTS, OBJECTS)
+def test_repeated_merge_patch_changes_nothing_after_the_second_time(document: Any, patch: Any) -> None:
+    before = copy.deepcopy(document)
+
+    twice = apply_merge_patch(apply_merge_patch(document, patch), patch)  # A list that replaces an object keeps nulls.
+
+    assert apply_merge_patch(twice, patch) == twice
+    assert document == before
+
+
+@given(OBJECTS, st.sampled_from("abc"), JSON)
+def test_what_is_added_is_found(document: Any, key: str, value: Any) -> None:
+    operations = [
+        {"op": "add", "path": f"/{key}", "value": value},
+        {"op": "test", "path": f"/{key}", "value": value},
+    ]
+
+    assert apply_json_patch(document, operations)[key] == value
+
+
+POINTERS = st.lists(st.sampled_from(["a", "b", "c", "0", "1", "-", "", "~1", "01"]), max_size=3).map(
+    lambda parts: "".join(f"/{part}" for part in parts)
+)
+OPERATIONS = st.lists(
+    st.one_of(
+        st.fixed_dictionaries(
+            {"op": st.sampled_from(["add", "remove", "replace", "move", "copy", "test"]), "path": POINTERS},
+            optional={"from": POINTERS, "value": JSON},
+        ),
+        JSON,
+    ),
+    max_size=5,
+)
+
+
+@given(OBJECTS, OPERATIONS)
+def test_any_operations_are_carried_out_or_refused_and_leave_the_document_alone(document: Any, operations: Any) -> None:
+    before = copy.deepcopy(document)
+
+    try:
+        apply_json_patch(document, operations)
+    except ApiError as error:
+        assert error.code == 422
+
+    assert document == before
+
+
+@given(OBJECTS, st.sampled_from("abc"), JSON)
+def test_what_is_added_and_removed_again_leaves_no_trace(document: Any, key: str, value: Any) -> None:
+    document.pop(key, None)
+    operations = [{"op": "add", "path": f"/{key}", "value": value}, {"op": "remove", "path": f"/{key}"}]
+
+    assert apply_json_patch(document, operations) == document
+
+
+@given(OBJECTS, st.sampled_from("ab"), JSON)
+def test_to_move_is_to_copy_and_to_remove(document: Any, key: str, value: Any) -> None:
+    document[key] = value
+    moved = apply_json_patch(document, [{"op": "move", "from": f"/{key}", "path": "/z"}])
+
+    steps = [{"op": "copy", "from": f"/{key}", "path": "/z"}, {"op": "remove", "path": f"/{key}"}]
+    assert apply_json_patch(document, steps) == moved
+
+
+def test_a_document_that_is_removed_as_a_whole_is_refused() -> None:
+    with pytest.raises(ApiError) as error:
+        apply_json_patch({"a": 1}, [{"op": "remove", "path": ""}])
+
+    assert error.value.code == 422
+
+
+def test_copies_do_not_grow_without_end() -> None:
+    doubling = [{"op": "copy", "from": "/data", "path": f"/data/c{number}"} for number in range(60)]
+
+    with pytest.raises(ApiError, match="limited to 3145728 bytes") as error:
+        apply_json_patch({"data": {"x": "y" * 100}}, doubling)
+
+    assert error.value.code == 422
+
+
+def difference(old: Any, new: Any) -> Any:
+    """Return the merge patch from *old* to *new*, both without nulls inside."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    patch = {key: difference(old.get(key), value) for key, value in new.items() if key not in old or old[key] != value}
+    return patch | dict.fromkeys(old.keys() - new.keys())
+
+
+NO_NULLS = st.recursive(
+    st.booleans() | st.integers(-3, 3) | st.text("xy", max_size=2),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.sampled_from("abc"), below, max_size=3),
+    max_leaves=8,
+)
+PLAIN_OBJECTS = st.dictionaries(st.sampled_from("abc"), NO_NULLS, max_size=3)
+
+
+@given(PLAIN_OBJECTS, PLAIN_OBJECTS)
+def test_a_difference_leads_from_one_document_to_the_other(old: Any, new: Any) -> None:
+    assert apply_merge_patch(old, difference(old, new)) == new

@@ -1,0 +1,103 @@
+"""Clients get the form they ask for, and bodies are read as what they say they are."""
+
+from __future__ import annotations
+
+import pytest
+
+from apiserver_stub.apimachinery import media
+from apiserver_stub.apimachinery.media import JSON, PROTOBUF, YAML, Format
+from apiserver_stub.apimachinery.status import ApiError
+
+TABLE = (
+    "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
+)
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        ("", Format()),
+        ("*/*", Format()),
+        ("application/json, */*", Format()),
+        (f"{PROTOBUF},application/json", Format(PROTOBUF)),
+        ("application/json;q=0.5,application/yaml", Format(YAML)),
+        ("text/html,application/xml;q=0.9,*/*;q=0.8", Format()),
+        (TABLE, Format(JSON, "Table", error_encoding=JSON)),
+        (f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io,{JSON}", Format(JSON)),
+        (
+            f"{PROTOBUF};as=PartialObjectMetadata;v=v1;g=meta.k8s.io,{JSON}",
+            Format(PROTOBUF, "PartialObjectMetadata", error_encoding=JSON),
+        ),
+        (
+            "application/json;as=PartialObjectMetadataList;v=v1beta1;g=meta.k8s.io",
+            Format(JSON, "PartialObjectMetadataList", "v1beta1", error_encoding=JSON),
+        ),
+        ("application/json;as=Nope;v=v1;g=meta.k8s.io,application/json", Format()),
+        ("application/json;pretty=1", Format(pretty=True)),
+    ],
+)
+def test_negotiation(accept: str, expected: Format) -> None:
+    assert media.negotiate(accept, watch=False, protobuf=True) == expected
+
+
+def test_table_of_a_resource_without_one_falls_back() -> None:
+    accept = f"{JSON};as=Table;v=v1;g=meta.k8s.io,{YAML}"
+
+    assert media.negotiate(accept, watch=False, protobuf=True, tables=False) == Format(YAML)
+    with pytest.raises(ApiError, match="only the following media types are accepted"):
+        media.negotiate(accept.partition(",")[0], watch=False, protobuf=True, tables=False)
+
+
+def test_kinds_without_protobuf_fall_back() -> None:
+    assert media.negotiate(f"{PROTOBUF},application/json", watch=False, protobuf=False) == Format()
+
+
+@pytest.mark.parametrize(
+    ("accept", "watch", "text"),
+    [
+        ("text/html", False, "406: Not Acceptable"),
+        ("application/*", False, "406: Not Acceptable"),
+        ("text/html", True, "406: Not Acceptable"),
+        (YAML, True, f"types are accepted: {JSON};stream=watch, {PROTOBUF};stream=watch"),
+        (f"{JSON};as=Nope;v=v1;g=meta.k8s.io", False, f"types are accepted: {JSON}, {YAML}, {PROTOBUF}"),
+        (f"{PROTOBUF};as=Table;v=v1;g=meta.k8s.io", False, f"types are accepted: {JSON}, {YAML}, {PROTOBUF}"),
+    ],
+)
+def test_what_is_not_served_is_not_acceptable(accept: str, watch: bool, text: str) -> None:
+    with pytest.raises(ApiError) as error:
+        media.negotiate(accept, watch=watch, protobuf=True)
+
+    assert error.value.code == 406
+    assert text in error.value.message
+
+
+def test_bodies() -> None:
+    assert media.read_body("", b'{"a":1}', "X") == {"a": 1}
+    assert media.read_body("application/json; charset=utf-8", b'{"a":1}', "X") == {"a": 1}
+    assert media.read_body(YAML, b"a: 2026-11-21", "X") == {"a": "2026-11-21"}
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "code", "text"),
+    [
+        (JSON, b"", 400, "unexpected end of JSON input (<empty>)"),
+        (JSON, b"[]", 400, "cannot unmarshal"),
+        (JSON, b"\xff", 400, "json parse error"),
+        (YAML, b"- a", 400, "not a mapping"),
+        (YAML, b"a: !!python/object:os.system {}", 400, "yaml parse error"),
+        (PROTOBUF, b"abc", 400, "expected prefix [107 56 115 0]"),
+        ("text/json", b"{}", 415, "accepted media types include"),
+    ],
+)
+def test_bodies_that_are_not_what_they_say(content_type: str, body: bytes, code: int, text: str) -> None:
+    with pytest.raises(ApiError) as error:
+        media.read_body(content_type, body, "Pod")
+
+    assert error.value.code == code
+    assert text in error.value.message
+
+
+def test_what_has_no_protobuf_form_is_answered_in_json() -> None:
+    content_type, data = media.encode(Format(PROTOBUF), {"kind": "Table", "apiVersion": "meta.k8s.io/v1"})
+
+    assert (content_type, data) == (JSON, b'{"kind":"Table","apiVersion":"meta.k8s.io/v1"}\n')

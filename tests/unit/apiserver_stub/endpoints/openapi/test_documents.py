@@ -1,0 +1,103 @@
+"""The published documents are whole: every reference leads somewhere, lists merge as the server merges them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from apiserver_stub.aggregation.remotes import Remotes
+from apiserver_stub.apimachinery.media import PLAIN
+from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
+from apiserver_stub.endpoints import openapi
+from apiserver_stub.kinds import build_registry
+from apiserver_stub.options import Options
+
+DOCUMENTS = {name: msgspec.json.decode(body) for name, body in openapi._build(build_registry(Options())).items()}
+
+
+def references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, content in value.items():
+            if name == "$ref":
+                yield content
+            else:
+                yield from references(content)
+    elif isinstance(value, list):
+        for item in value:
+            yield from references(item)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_reference_leads_somewhere(name: str) -> None:
+    document = DOCUMENTS[name]
+    found = set(references(document))
+
+    assert found
+    for reference in found:
+        place: Any = document
+        for part in reference.removeprefix("#/").split("/"):
+            place = place[part]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_operations_have_names_of_their_own(name: str) -> None:
+    operations = [
+        operation["operationId"]
+        for item in DOCUMENTS[name]["paths"].values()
+        for method, operation in item.items()
+        if method != "parameters"
+    ]
+
+    assert sorted(operations) == sorted(set(operations))
+
+
+def test_the_events_group_has_the_eight_operations_with_their_parameters() -> None:
+    paths = DOCUMENTS["apis/events.k8s.io/v1"]["paths"]
+    root = "/apis/events.k8s.io/v1"
+
+    assert {(path, method) for path, item in paths.items() for method in item if method != "parameters"} == {
+        (f"{root}/events", "get"),
+        *((f"{root}/namespaces/{{namespace}}/events", method) for method in ("get", "post", "delete")),
+        *((f"{root}/namespaces/{{namespace}}/events/{{name}}", method) for method in ("get", "put", "patch", "delete")),
+    }
+    patch = paths[f"{root}/namespaces/{{namespace}}/events/{{name}}"]["patch"]
+    assert {item["name"] for item in patch["parameters"]} == {"dryRun", "fieldManager", "fieldValidation", "force"}
+    assert patch["x-kubernetes-group-version-kind"] == {"group": "events.k8s.io", "kind": "Event", "version": "v1"}
+
+
+def test_lists_say_how_they_merge() -> None:
+    schemas = DOCUMENTS["api/v1"]["components"]["schemas"]
+    ports = schemas["io.k8s.api.core.v1.Container"]["properties"]["ports"]
+    assert ports["x-kubernetes-list-map-keys"] == ["containerPort", "protocol"]
+    assert (ports["x-kubernetes-patch-strategy"], ports["x-kubernetes-patch-merge-key"]) == ("merge", "containerPort")
+    volumes = schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["volumes"]
+    assert volumes["x-kubernetes-patch-strategy"] == "merge,retainKeys"
+    tolerations = schemas["io.k8s.api.core.v1.PodSpec"]["properties"]["tolerations"]
+    assert tolerations["x-kubernetes-list-type"] == "atomic"
+    assert "x-kubernetes-patch-strategy" not in tolerations
+    assert schemas["io.k8s.api.core.v1.ObjectReference"]["x-kubernetes-map-type"] == "atomic"
+    claim = schemas["io.k8s.api.core.v1.PersistentVolumeSpec"]["properties"]["claimRef"]
+    assert claim["x-kubernetes-map-type"] == "granular"
+
+
+async def test_what_is_asked_for_by_its_hash_may_be_kept() -> None:
+    server: Any = SimpleNamespace(registry=build_registry(Options()), remotes=Remotes())
+
+    async def ask(query: str) -> Any:
+        info = RequestInfo("get", "/openapi/v3/api/v1")
+        return await openapi.answer(server, Request("GET", info, Query(query), {}, b"", User("u"), PLAIN))
+
+    first = await ask("")
+    kept = await ask(f"hash={first.headers['Etag'].strip(chr(34))}")
+
+    assert kept.headers["Cache-Control"] == "public, immutable"
+    assert parsedate_to_datetime(kept.headers["Expires"]) > datetime.now(UTC) + timedelta(days=300)
+    assert "Expires" not in first.headers
+    moved = await ask("hash=OLD")
+    assert (moved.code, moved.headers["Location"].partition("=")[2]) == (301, first.headers["Etag"].strip('"'))

@@ -1,0 +1,67 @@
+"""What is served is told in the form asked for, again only when it changed, and not to writers."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from apiserver_stub.aggregation.remotes import Remotes
+from apiserver_stub.apimachinery.media import PLAIN, PRETTY, Format
+from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
+from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.kinds import build_registry
+from apiserver_stub.options import parse
+from apiserver_stub.pipeline.dispatch import dispatch
+from apiserver_stub.verbs.responses import Rendered
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
+ISSUER = "/.well-known/openid-configuration"
+
+
+async def ask(path: str, *, method: str = "GET", format_: Format = PLAIN, **headers: str) -> Rendered:
+    options = parse([])
+    tokens = SimpleNamespace(issuer="https://issuer.example", keys=[])
+    server: Any = SimpleNamespace(
+        options=options, registry=build_registry(options), remotes=Remotes(), address="127.0.0.1:6443", tokens=tokens
+    )
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    info = RequestInfo(method.lower(), path)
+    return await dispatch(server, Request(method, info, Query(""), given, b"", User("u"), format_), None)
+
+
+@pytest.mark.parametrize("path", ["/api", "/api/v1", "/apis", "/apis/policy", "/apis/policy/v1"])
+async def test_lists_are_indented_for_who_reads_them(path: str) -> None:
+    short, long = await ask(path), await ask(path, format_=PRETTY)
+
+    assert long.pieces[0].startswith(b'{\n  "kind": "API')
+    assert json.loads(long.pieces[0]) == json.loads(short.pieces[0])
+    assert short.pieces[0].count(b"\n") == 1
+
+
+@pytest.mark.parametrize("path", ["/", "/version"])
+async def test_the_version_and_the_paths_are_always_indented(path: str) -> None:
+    assert (await ask(path)).pieces[0].startswith(b"{\n  ")
+
+
+@pytest.mark.parametrize("path", ["/api", "/apis"])
+async def test_who_has_the_one_document_gets_it_again_when_it_changed(path: str) -> None:
+    first = await ask(path, Accept=AGGREGATED)
+    tag = first.headers["Etag"]
+
+    again = await ask(path, Accept=AGGREGATED, If_None_Match=tag)
+
+    assert (again.code, again.pieces, again.headers["Etag"]) == (304, [b""], tag)
+    assert again.content_type == first.content_type  # by which clients read the document that they have
+    assert (await ask(path, Accept=AGGREGATED, If_None_Match='"other"')).code == 200
+
+
+@pytest.mark.parametrize("method", ["DELETE", "OPTIONS", "POST"])
+@pytest.mark.parametrize("path", ["/api", "/api/v1", "/apis", "/apis/policy", "/apis/policy/v1", "/version", ISSUER])
+async def test_they_are_only_read(method: str, path: str) -> None:
+    with pytest.raises(ApiError) as error:
+        await ask(path, method=method)
+
+    assert (error.value.code, error.value.details) == (405, {})

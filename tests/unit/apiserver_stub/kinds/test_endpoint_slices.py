@@ -1,0 +1,75 @@
+"""An endpoint slice holds addresses of one type that can be reached, and ports that can be told apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver_stub.kinds.endpoint_slices import EndpointSliceStrategy, resources
+from apiserver_stub.options import Options
+
+
+def piece(addresses: Any = ("10.1.0.1",), ports: Any = ({"port": 80},), kind: str = "IPv4") -> dict[str, Any]:
+    endpoints = [{"addresses": list(addresses)}]
+    made = {"metadata": {"name": "s"}, "addressType": kind, "endpoints": endpoints, "ports": [*map(dict, ports)]}
+    EndpointSliceStrategy().default(made)
+    return made
+
+
+def fields(made: dict[str, Any]) -> list[str]:
+    return [cause.field for cause in EndpointSliceStrategy().validate(made)]
+
+
+def test_ports_have_a_name_and_a_protocol() -> None:
+    made = piece()
+    assert made["ports"] == [{"port": 80, "name": "", "protocol": "TCP"}]
+    assert fields(made) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "is_counted"),
+    [
+        ({}, False),
+        ({"ports": [{"name": "a"}]}, True),
+        ({"endpoints": [{"addresses": ["10.1.0.1"], "deprecatedTopology": {"a": "b"}}]}, True),
+        ({"metadata": {"name": "s", "annotations": {"a": "b"}}}, False),
+        ({"metadata": {"name": "s", "labels": {"a": "b"}}}, True),
+    ],
+)
+def test_generation_counts_content_and_labels(change: dict[str, Any], is_counted: bool) -> None:
+    assert EndpointSliceStrategy().is_counted(piece() | change, piece()) is is_counted
+
+
+def test_topology_is_dropped() -> None:
+    made = piece()
+    made["endpoints"][0]["deprecatedTopology"] = {"a": "b"}
+
+    EndpointSliceStrategy().canonicalize(made)
+
+    assert made["endpoints"] == [{"addresses": ["10.1.0.1"]}]
+
+
+def test_host_names_have_a_warning_when_new() -> None:
+    made = piece(["web.example.com"], kind="FQDN")
+
+    assert EndpointSliceStrategy().warnings(made, None) == ["spec.addressType: FQDN endpoints are deprecated"]
+    assert EndpointSliceStrategy().warnings(made, made) == []
+
+
+def test_names_are_addresses_too_and_the_type_stays() -> None:
+    assert fields(piece(["web.example.com"], kind="FQDN")) == []
+    assert fields(piece(["fd00::1"], kind="IPv6")) == []
+
+    (cause,) = EndpointSliceStrategy().validate_update(piece(["fd00::1"], kind="IPv6"), piece(), "")
+    assert (cause.field, cause.message) == ("addressType", 'Invalid value: "IPv6": field is immutable')
+
+
+def test_long_lists_are_shown_by_their_beginning() -> None:
+    (slices,) = resources(Options())
+    full = piece([f"10.1.0.{number}" for number in range(5)], [{"port": 80}, {"name": "a"}, {}])
+    full["ports"][2]["name"] = ""
+    cells = {column.name: column.cell(full) for column in slices.columns if column.name != "Age"}
+
+    assert (cells["AddressType"], cells["Ports"]) == ("IPv4", "80,a,*")
+    assert cells["Endpoints"] == "10.1.0.0,10.1.0.1,10.1.0.2 + 2 more..."

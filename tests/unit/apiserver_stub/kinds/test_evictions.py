@@ -1,0 +1,256 @@
+"""An eviction goes through where the budget of the pod allows it, and says why where not."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from apiserver_stub.admission import Admission
+from apiserver_stub.apimachinery.media import PLAIN
+from apiserver_stub.apimachinery.request import Query, Request, RequestInfo, User
+from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.kinds import build_registry
+from apiserver_stub.kinds.disruption import BUDGETS
+from apiserver_stub.kinds.evictions import evict
+from apiserver_stub.options import parse
+from tests.unit.apiserver_stub.authz.conftest import Memory
+
+PODS = "core/pods"
+
+
+@pytest.fixture
+def store() -> Memory:
+    found = Memory()
+    found.put(PODS, pod())
+    return found
+
+
+def pod(*, ready: bool = True, phase: str = "Running", **metadata: Any) -> dict[str, Any]:
+    return {
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": "n", "uid": "u", "labels": {"app": "a"}, **metadata},
+        "spec": {"nodeName": "node", "terminationGracePeriodSeconds": 30},
+        "status": {"phase": phase, "conditions": [{"type": "Ready", "status": str(ready)}]},
+    }
+
+
+def budget(allowed: int, *, name: str = "b", healthy: int = 1, desired: int = 1, **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": "n", "generation": 1},
+        "spec": {"selector": {"matchLabels": {"app": "a"}}, **spec},
+        "status": {
+            "observedGeneration": 1,
+            "disruptionsAllowed": allowed,
+            "currentHealthy": healthy,
+            "desiredHealthy": desired,
+        },
+    }
+
+
+async def eviction(
+    store: Memory, *arguments: str, query: str = "", version: str = "policy/v1", options: Any = None
+) -> int:
+    """Evict the pod and return the code of the answer."""
+    chosen = parse(list(arguments))
+    registry = build_registry(chosen)
+    server = SimpleNamespace(options=chosen, store=store, registry=registry, admission=Admission())
+    server.ttl_of = lambda resource: None
+    body = {"apiVersion": version, "kind": "Eviction", "metadata": {"name": "p"}, "deleteOptions": options or {}}
+    info = RequestInfo("create", "", "", "v1", "pods", "eviction", "n", "p")
+    headers = {"Content-Type": "application/json"}
+    request = Request("POST", info, Query(query), headers, json.dumps(body).encode(), User("u"), PLAIN)
+    pods = registry.find("", "v1", "pods")
+    assert pods is not None
+    reply = await evict(server, request, pods)  # type: ignore[arg-type]
+    return reply.code
+
+
+def is_leaving(store: Memory) -> bool:
+    found = store.read(PODS, "n/p")
+    return found is None or "deletionTimestamp" in found["metadata"]
+
+
+def disrupted(store: Memory) -> list[Any]:
+    conditions = store.read(PODS, "n/p")["status"]["conditions"]
+    return [item["reason"] for item in conditions if item["type"] == "DisruptionTarget"]
+
+
+@pytest.mark.parametrize("version", ["policy/v1", "policy/v1beta1"])
+async def test_a_pod_without_a_budget_goes_by_the_graceful_protocol(store: Memory, version: str) -> None:
+    assert await eviction(store, version=version, options={"gracePeriodSeconds": 7}) == 201
+    assert store.read(PODS, "n/p")["metadata"]["deletionGracePeriodSeconds"] == 7
+    assert disrupted(store) == ["EvictionByEvictionAPI"]
+
+
+@pytest.mark.row("gate.PodDisruptionConditions")
+async def test_without_the_gate_no_condition_tells_of_it(store: Memory) -> None:
+    assert await eviction(store, "--feature-gates=PodDisruptionConditions=false") == 201
+    assert is_leaving(store)
+    assert disrupted(store) == []
+
+
+async def test_a_budget_gives_a_disruption_and_remembers_for_which_pod(store: Memory) -> None:
+    store.put(BUDGETS, budget(1, healthy=2))
+
+    assert await eviction(store) == 201
+
+    status = store.read(BUDGETS, "n/b")["status"]
+    assert status["disruptionsAllowed"] == 0
+    assert list(status["disruptedPods"]) == ["p"]
+    assert status["conditions"][0]["reason"] == "InsufficientPods"
+    assert is_leaving(store)
+
+
+async def test_a_budget_that_has_none_to_give_refuses(store: Memory) -> None:
+    store.put(BUDGETS, budget(0, desired=2))
+
+    with pytest.raises(ApiError) as refused:
+        await eviction(store)
+
+    assert refused.value.body() == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": "Cannot evict pod as it would violate the pod's disruption budget.",
+        "reason": "TooManyRequests",
+        "details": {
+            "causes": [
+                {
+                    "reason": "DisruptionBudget",
+                    "message": "The disruption budget b needs 2 healthy pods and has 1 currently",
+                }
+            ]
+        },
+        "code": 429,
+    }
+    assert refused.value.headers == {}
+    assert not is_leaving(store)
+    assert disrupted(store) == []
+
+
+async def test_a_budget_that_was_not_counted_yet_asks_for_patience(store: Memory) -> None:
+    new = budget(1)
+    new["metadata"]["generation"] = 2
+    store.put(BUDGETS, new)
+
+    with pytest.raises(ApiError) as refused:
+        await eviction(store)
+
+    (cause,) = (refused.value.details or {})["causes"]
+    assert cause["message"] == "The disruption budget b is still being processed by the server."
+    assert (refused.value.details or {})["retryAfterSeconds"] == 10
+
+
+async def test_two_budgets_for_a_pod_are_not_supported(store: Memory) -> None:
+    store.put(BUDGETS, budget(1))
+    store.put(BUDGETS, budget(1, name="c"))
+
+    with pytest.raises(ApiError, match="more than one PodDisruptionBudget") as refused:
+        await eviction(store)
+
+    assert refused.value.code == 500
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
+async def test_what_does_not_run_needs_no_leave(store: Memory, phase: str) -> None:
+    store.put(PODS, pod(phase=phase))
+    store.put(BUDGETS, budget(0))
+
+    assert await eviction(store) == 201
+    assert is_leaving(store)
+
+
+@pytest.mark.parametrize(
+    ("found", "goes"),
+    [
+        (budget(0, healthy=2, desired=2), True),
+        (budget(0, healthy=1, desired=2), False),
+        (budget(0, healthy=0, desired=0), False),
+        (budget(0, healthy=1, desired=2, unhealthyPodEvictionPolicy="IfHealthyBudget"), False),
+        (budget(0, healthy=1, desired=2, unhealthyPodEvictionPolicy="AlwaysAllow"), True),
+    ],
+)
+async def test_a_pod_that_is_not_ready_goes_where_it_is_no_loss(store: Memory, found: Any, goes: bool) -> None:
+    store.put(PODS, pod(ready=False))
+    store.put(BUDGETS, found)
+
+    if goes:
+        assert await eviction(store) == 201
+    else:
+        with pytest.raises(ApiError, match="disruption budget"):
+            await eviction(store)
+
+    assert is_leaving(store) is goes
+    assert store.read(BUDGETS, "n/b")["status"] == found["status"]
+
+
+@pytest.mark.row("gate.PDBUnhealthyPodEvictionPolicy")
+async def test_without_the_gate_the_policy_for_such_pods_says_nothing(store: Memory) -> None:
+    store.put(PODS, pod(ready=False))
+    store.put(BUDGETS, budget(0, healthy=1, desired=2, unhealthyPodEvictionPolicy="AlwaysAllow"))
+
+    with pytest.raises(ApiError, match="disruption budget"):
+        await eviction(store, "--feature-gates=PDBUnhealthyPodEvictionPolicy=false")
+
+
+@pytest.mark.parametrize("asked", [{"query": "dryRun=All"}, {"options": {"dryRun": ["All"]}}])
+async def test_a_dry_run_changes_nothing(store: Memory, asked: Any) -> None:
+    store.put(BUDGETS, budget(1, healthy=2))
+    writes = store.writes
+
+    assert await eviction(store, **asked) == 201
+    assert store.writes == writes
+
+    store.put(BUDGETS, budget(0))
+    with pytest.raises(ApiError, match="disruption budget"):
+        await eviction(store, **asked)
+
+
+@pytest.mark.parametrize("name", ["uid", "resourceVersion"])
+async def test_a_precondition_that_does_not_hold_leaves_the_pod_as_it_is(store: Memory, name: str) -> None:
+    with pytest.raises(ApiError, match="precondition") as refused:
+        await eviction(store, options={"preconditions": {name: "999"}})
+
+    assert refused.value.code == 409
+    assert not is_leaving(store)
+    assert disrupted(store) == []
+
+
+async def test_preconditions_that_hold_are_no_hindrance(store: Memory) -> None:
+    version = store.read(PODS, "n/p")["metadata"]["resourceVersion"]
+    assert await eviction(store, options={"preconditions": {"uid": "u", "resourceVersion": version}}) == 201
+    assert is_leaving(store)
+
+
+async def test_a_second_eviction_keeps_the_time_of_the_first(store: Memory) -> None:
+    await eviction(store)
+    conditions = store.read(PODS, "n/p")["status"]["conditions"]
+
+    assert await eviction(store) == 201
+    assert store.read(PODS, "n/p")["status"]["conditions"] == conditions
+
+
+async def test_a_pod_that_is_gone_is_not_found(store: Memory) -> None:
+    store.remove(PODS, "n/p")
+    with pytest.raises(ApiError) as refused:
+        await eviction(store)
+    assert refused.value.code == 404
+
+
+@pytest.mark.parametrize("options", [{"dryRun": ["Some"]}, {"propagationPolicy": "Sideways"}])
+async def test_invalid_deletion_options_leave_the_pod_unchanged(store: Memory, options: Any) -> None:
+    with pytest.raises(ApiError) as rejected:
+        await eviction(store, options=options)
+
+    assert rejected.value.code == 422
+    assert not is_leaving(store)
+    assert disrupted(store) == []
+
+
+async def test_negative_grace_period_is_one_second(store: Memory) -> None:
+    assert await eviction(store, options={"gracePeriodSeconds": -1}) == 201
+    assert store.read(PODS, "n/p")["metadata"]["deletionGracePeriodSeconds"] == 1

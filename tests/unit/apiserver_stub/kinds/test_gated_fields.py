@@ -1,0 +1,206 @@
+"""What a gate takes away is not taken in, and stays where it is stored already."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from apiserver_stub.kinds import admission, disruption, pods
+from apiserver_stub.kinds.registry import Strategy
+from apiserver_stub.options import parse
+
+
+def strategy(kind: str, gate: str, on: bool) -> Strategy:
+    """Return the rules of *kind* on a server with one gate switched."""
+    options = parse([f"--feature-gates={gate}={str(on).lower()}"])
+    return next(
+        item.strategy
+        for family in (pods, admission, disruption)
+        for item in family.resources(options)
+        if item.kind == kind
+    )
+
+
+def pod(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
+
+
+GATED = pod(schedulingGates=[{"name": "later"}])
+SIDECAR = pod(initContainers=[{"name": "s", "image": "i", "restartPolicy": "Always"}])
+BUDGET = {"metadata": {"name": "b"}, "spec": {"unhealthyPodEvictionPolicy": "AlwaysAllow"}}
+HOOKS = {
+    "metadata": {"name": "h"},
+    "webhooks": [{"name": "a", "matchConditions": [{"name": "c", "expression": "true"}]}],
+}
+
+
+def contained(**fields: Any) -> dict[str, Any]:
+    return pod(containers=[{"name": "c", "image": "i", **fields}])
+
+
+def spread(**fields: Any) -> dict[str, Any]:
+    return pod(topologySpreadConstraints=[{"maxSkew": 1, "topologyKey": "zone", **fields}])
+
+
+def projected(**source: Any) -> dict[str, Any]:
+    return pod(volumes=[{"name": "v", "projected": {"sources": [source]}}])
+
+
+def affine(*, weighted: bool = False, **fields: Any) -> dict[str, Any]:
+    term = {"topologyKey": "zone", **fields}
+    if weighted:
+        preferred = [{"weight": 1, "podAffinityTerm": term}]
+        return pod(affinity={"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}})
+    return pod(affinity={"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
+
+
+SLEEP = {"sleep": {"seconds": 1}}
+POD_FIELDS = [
+    ("ProcMountType", contained(securityContext={"procMount": "Unmasked"}), "Unmasked"),
+    (
+        "ProcMountType",
+        pod(initContainers=[{"name": "s", "image": "i", "securityContext": {"procMount": "Unmasked"}}]),
+        "Unmasked",
+    ),
+    ("PodLifecycleSleepAction", contained(lifecycle={"preStop": SLEEP}), "sleep"),
+    ("PodLifecycleSleepAction", contained(lifecycle={"postStart": SLEEP}), "sleep"),
+    ("UserNamespacesSupport", pod(hostUsers=False), "hostUsers"),
+    ("InPlacePodVerticalScaling", contained(resizePolicy=[{"resourceName": "cpu"}]), "resizePolicy"),
+    ("DynamicResourceAllocation", pod(resourceClaims=[{"name": "gpu"}]), "gpu"),
+    (
+        "DynamicResourceAllocation",
+        pod(
+            resourceClaims=[{"name": "x"}],
+            containers=[{"name": "c", "image": "i", "resources": {"claims": [{"name": "gpu"}]}}],
+        ),
+        "gpu",
+    ),
+    ("ClusterTrustBundleProjection", projected(clusterTrustBundle={"path": "ca.crt"}), "clusterTrustBundle"),
+    ("MatchLabelKeysInPodAffinity", affine(matchLabelKeys=["rev"]), "matchLabelKeys"),
+    ("MatchLabelKeysInPodAffinity", affine(weighted=True, mismatchLabelKeys=["rev"]), "mismatchLabelKeys"),
+    ("MatchLabelKeysInPodTopologySpread", spread(matchLabelKeys=["rev"]), "matchLabelKeys"),
+    ("MinDomainsInPodTopologySpread", spread(minDomains=2), "minDomains"),
+    ("NodeInclusionPolicyInPodTopologySpread", spread(nodeTaintsPolicy="Honor"), "nodeTaintsPolicy"),
+    ("NodeInclusionPolicyInPodTopologySpread", spread(nodeAffinityPolicy="Ignore"), "nodeAffinityPolicy"),
+    (
+        "AppArmor",
+        pod() | {"metadata": {"annotations": {"container.apparmor.security.beta.kubernetes.io/c": "unconfined"}}},
+        "apparmor",
+    ),
+]
+STATUS_FIELDS = [
+    ("InPlacePodVerticalScaling", {"resize": "Proposed"}, contained(resizePolicy=[{"resourceName": "cpu"}])),
+    *(
+        (
+            "InPlacePodVerticalScaling",
+            {f"{kind}Statuses": [{"name": "c", field: {"cpu": "1"}}]},
+            contained(resizePolicy=[{"resourceName": "cpu"}]),
+        )
+        for kind in ("container", "initContainer", "ephemeralContainer")
+        for field in ("allocatedResources", "resources")
+    ),
+    ("DynamicResourceAllocation", {"resourceClaimStatuses": [{"name": "x"}]}, pod(resourceClaims=[{"name": "x"}])),
+]
+
+
+@pytest.mark.parametrize("on", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "gate", "obj", "field"),
+    [
+        pytest.param(
+            "Pod",
+            "PodSchedulingReadiness",
+            GATED,
+            "schedulingGates",
+            marks=pytest.mark.row("gate.PodSchedulingReadiness"),
+        ),
+        pytest.param("Pod", "SidecarContainers", SIDECAR, "Always", marks=pytest.mark.row("gate.SidecarContainers")),
+        pytest.param(
+            "PodDisruptionBudget",
+            "PDBUnhealthyPodEvictionPolicy",
+            BUDGET,
+            "AlwaysAllow",
+            marks=pytest.mark.row("gate.PDBUnhealthyPodEvictionPolicy"),
+        ),
+        *(
+            pytest.param(
+                f"{word}WebhookConfiguration",
+                "AdmissionWebhookMatchConditions",
+                HOOKS,
+                "matchConditions",
+                marks=pytest.mark.row("gate.AdmissionWebhookMatchConditions"),
+            )
+            for word in ("Mutating", "Validating")
+        ),
+        *(
+            pytest.param("Pod", gate, obj, field, marks=pytest.mark.row(f"gate.{gate}"))
+            for gate, obj, field in POD_FIELDS
+        ),
+    ],
+)
+def test_a_field_is_taken_in_while_its_gate_is_on(
+    kind: str, gate: str, obj: dict[str, Any], field: str, on: bool
+) -> None:
+    rules = strategy(kind, gate, on)
+    new, changed, kept = copy.deepcopy(obj), copy.deepcopy(obj), copy.deepcopy(obj)
+
+    rules.prepare_create(new)
+    rules.prepare_update(changed, copy.deepcopy(new), "")
+    rules.prepare_update(kept, copy.deepcopy(obj), "")
+
+    assert [field in str(found) for found in (new, changed, kept)] == [on, on, True]
+
+
+@pytest.mark.parametrize("on", [True, False])
+@pytest.mark.parametrize(
+    ("gate", "status", "user"),
+    [pytest.param(*case, marks=pytest.mark.row(f"gate.{case[0]}")) for case in STATUS_FIELDS],
+)
+def test_disabled_status_field_is_dropped_by_the_next_update_of_the_pod(
+    gate: str, status: dict[str, Any], user: dict[str, Any], on: bool
+) -> None:
+    rules = strategy("Pod", gate, on)
+    stored, used = pod() | {"status": copy.deepcopy(status)}, copy.deepcopy(user) | {"status": copy.deepcopy(status)}
+    changed, kept, reported = copy.deepcopy(stored), copy.deepcopy(used), copy.deepcopy(stored)
+
+    rules.prepare_update(changed, stored, "")
+    rules.prepare_update(kept, used, "")
+    rules.prepare_update(reported, pod(), "status")
+
+    assert [holds(found["status"], status) for found in (changed, kept, reported)] == [on, True, True]
+    assert holds(stored["status"], status)
+
+
+@pytest.mark.parametrize("on", [True, False])
+@pytest.mark.row("gate.PodHostIPs")
+def test_variables_refer_to_host_addresses_while_the_gate_is_on(on: bool) -> None:
+    source = {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.hostIPs"}}
+    new = contained(env=[{"name": "A", "valueFrom": source}])
+
+    causes = strategy("Pod", "PodHostIPs", on).validate(new)
+
+    field = "spec.containers[0].env[0].valueFrom.fieldRef"
+    assert any((cause.reason, cause.field) == ("FieldValueForbidden", field) for cause in causes) is not on
+
+
+def holds(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    return all(found.get(name) == value for name, value in wanted.items())
+
+
+def test_a_mount_of_proc_that_is_switched_off_is_the_usual_one() -> None:
+    new = contained(securityContext={"procMount": "Unmasked"})
+
+    strategy("Pod", "ProcMountType", False).prepare_create(new)
+
+    assert new["spec"]["containers"][0]["securityContext"] == {"procMount": "Default"}
+
+
+def test_nothing_is_dropped_from_a_pod_without_gated_fields() -> None:
+    new = contained(lifecycle={"preStop": {"exec": {"command": ["true"]}}}, securityContext={"privileged": True})
+    before = copy.deepcopy(new)
+
+    strategy("Pod", "AppArmor", False).prepare_create(new)
+
+    assert new["spec"] == before["spec"]

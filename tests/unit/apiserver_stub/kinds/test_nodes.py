@@ -1,0 +1,56 @@
+"""Tests for nodes: immutable fields, columns, dropped fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver_stub.kinds.nodes import NodeStrategy, resources
+from apiserver_stub.options import Options
+
+
+def node(**spec: Any) -> dict[str, Any]:
+    made: dict[str, Any] = {"metadata": {"name": "n"}, "spec": spec}
+    strategy = NodeStrategy()
+    strategy.default(made)
+    strategy.prepare_create(made)
+    return made
+
+
+def test_dynamic_configuration_is_dropped() -> None:
+    made = node(configSource={"configMap": {}})
+    assert made["spec"] == {}
+
+    new = {**made, "spec": {"configSource": {}}}
+    NodeStrategy().prepare_update(new, made, "")
+    assert new["spec"] == {}
+
+
+def test_external_id_has_a_warning() -> None:
+    assert NodeStrategy().warnings(node(externalID="a"), None) == [
+        "spec.externalID: this field is deprecated, and is unused by Kubernetes"
+    ]
+    assert NodeStrategy().warnings(node(), None) == []
+
+
+def test_a_fact_that_is_empty_is_shown_as_unknown() -> None:
+    (nodes,) = resources(Options())
+    cells = {column.name: column.cell(node()) for column in nodes.columns if column.name != "Age"}
+    assert {cells[name] for name in ("OS-Image", "Kernel-Version", "Container-Runtime")} == {"<unknown>"}
+    assert cells["Version"] == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ({"podCIDR": "10.1.0.0/24"}, {"podCIDR": "10.2.0.0/24"}, "spec.podCIDRs"),
+        ({"podCIDR": "10.1.0.0/24"}, {}, "spec.podCIDRs"),
+        ({"providerID": "a://1"}, {"providerID": "a://2"}, "spec.providerID"),
+    ],
+)
+def test_its_range_and_provider_stay(old: dict[str, Any], new: dict[str, Any], field: str) -> None:
+    (cause,) = NodeStrategy().validate_update(node(**new), node(**old), "")
+    assert (cause.field, cause.reason) == (field, "FieldValueForbidden")
+
+    assert NodeStrategy().validate_update(node(**old), node(), "") == []

@@ -1,0 +1,155 @@
+"""Tests for the strategy of pods: preparation, warnings and grace periods."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from apiserver_stub.admission.service_account import TOKEN_PATH, mount_token
+from apiserver_stub.controllers.scheduler import waits
+from apiserver_stub.feature_gates import build_gates
+from apiserver_stub.kinds.pod_binding import bound
+from apiserver_stub.kinds.pods import PodStrategy
+from tests.unit.apiserver_stub.validation.pods import pod
+
+STRATEGY = PodStrategy(build_gates({}))
+
+
+def test_new_gated_pod_has_the_condition() -> None:
+    made = pod(schedulingGates=[{"name": "a"}])
+
+    STRATEGY.prepare_create(made)
+
+    assert made["status"]["phase"] == "Pending"
+    assert [(item["type"], item["reason"]) for item in made["status"]["conditions"]] == [
+        ("PodScheduled", "SchedulingGated")
+    ]
+
+
+def test_label_keys_become_expressions_where_enabled() -> None:
+    term = {
+        "topologyKey": "zone",
+        "labelSelector": {},
+        "matchLabelKeys": ["app", "none"],
+        "mismatchLabelKeys": ["tier"],
+    }
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    made = pod(metadata={"labels": {"app": "web", "tier": "front"}}, affinity=affinity)
+
+    PodStrategy(build_gates({"MatchLabelKeysInPodAffinity": True})).prepare_create(made)
+
+    prepared = made["spec"]["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]
+    assert prepared["labelSelector"]["matchExpressions"] == [
+        {"key": "app", "operator": "In", "values": ["web"]},
+        {"key": "tier", "operator": "NotIn", "values": ["front"]},
+    ]
+
+
+def test_status_update_keeps_spec_and_owners() -> None:
+    old = pod(metadata={"ownerReferences": [{"apiVersion": "v1", "kind": "A", "name": "a", "uid": "1"}]})
+    new = copy.deepcopy(old)
+    new["metadata"]["ownerReferences"] = []
+    new["metadata"]["labels"] = {"a": "b"}
+    new["spec"]["nodeName"] = "node-2"
+    new["status"] = {"podIP": "10.0.0.1"}
+
+    STRATEGY.default_status(new)
+    STRATEGY.prepare_update(new, old, "status")
+
+    assert new["spec"] == old["spec"]
+    assert new["metadata"] == {**old["metadata"], "labels": {"a": "b"}}
+    assert new["status"] == {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}
+
+
+def test_update_of_ephemeral_containers_changes_nothing_else() -> None:
+    old = pod()
+    new = pod(nodeName="node-2", ephemeralContainers=[{"name": "debug", "image": "debug:1"}])
+    new["metadata"]["labels"] = {"a": "b"}
+
+    STRATEGY.prepare_update(new, old, "ephemeralcontainers")
+
+    assert new["metadata"] == old["metadata"]
+    added = new["spec"].pop("ephemeralContainers")
+    assert new["spec"] == old["spec"]
+    assert [item["name"] for item in added] == ["debug"]
+
+
+def test_pod_stored_by_an_earlier_release_can_be_updated() -> None:
+    new = pod(serviceAccountName="default")
+    old = copy.deepcopy(new)
+    del old["spec"]["enableServiceLinks"], old["spec"]["containers"][0]["resources"]
+    old["spec"] |= {"hostIPC": False, "restartPolicy": ""}
+
+    assert STRATEGY.validate_update(new, old, "") == []
+    assert [
+        cause.field for cause in STRATEGY.validate_update({**new, "spec": {**new["spec"], "hostPID": True}}, old, "")
+    ] == ["spec"]
+
+
+def test_name_that_is_no_label_is_warned_about() -> None:
+    made = pod(metadata={"name": "a.b"})
+
+    assert STRATEGY.warnings(made, None) == [
+        "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
+        "a DNS label is recommended: [must not contain dots]"
+    ]
+    assert STRATEGY.warnings(made, made) == []
+
+
+def test_binding_replaces_the_condition() -> None:
+    old = pod()
+    old["status"]["conditions"] = [{"type": "PodScheduled", "status": "False"}, {"type": "Ready", "status": "False"}]
+
+    conditions = bound(old, "node-1")["status"]["conditions"]
+
+    assert [(item["type"], item["status"]) for item in conditions] == [("PodScheduled", "True"), ("Ready", "False")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "requested", "expected"),
+    [
+        ({}, {}, None, 0),
+        ({"nodeName": "n"}, {}, None, 30),
+        ({"nodeName": "n"}, {}, 5, 5),
+        ({"nodeName": "n"}, {}, 0, 0),
+        ({"nodeName": "n"}, {"phase": "Succeeded"}, None, 0),
+        ({"nodeName": "n", "terminationGracePeriodSeconds": 0}, {}, None, 0),
+    ],
+)
+def test_grace(spec: Any, status: Any, requested: int | None, expected: int) -> None:
+    made = pod(**spec)
+    made["status"] = status
+
+    assert PodStrategy(build_gates({})).grace_seconds(made, requested) == expected
+
+
+def test_grace_only_shrinks() -> None:
+    made = pod(nodeName="n")
+    made["metadata"] |= {"deletionTimestamp": "2026-11-21T00:00:00Z", "deletionGracePeriodSeconds": 10}
+
+    assert [PodStrategy(build_gates({})).grace_seconds(made, requested) for requested in (None, 60, 5, 0)] == [
+        10,
+        10,
+        5,
+        0,
+    ]
+
+
+def test_the_token_is_mounted_once_a_container() -> None:
+    spec = pod()["spec"]
+    spec["containers"].append({"name": "d", "volumeMounts": [{"name": "mine", "mountPath": TOKEN_PATH}]})
+
+    mount_token(spec)
+
+    assert spec["containers"][0]["volumeMounts"][0]["mountPath"] == TOKEN_PATH
+    assert len(spec["containers"][1]["volumeMounts"]) == 1
+    assert spec["volumes"][0]["name"] == spec["containers"][0]["volumeMounts"][0]["name"]
+
+
+def test_only_unassigned_pods_wait_for_the_scheduler() -> None:
+    assert waits(pod())
+    assert not waits(pod(nodeName="n"))
+    assert not waits(pod(schedulerName="mine"))
+    assert not waits(pod(schedulingGates=[{"name": "g"}]))

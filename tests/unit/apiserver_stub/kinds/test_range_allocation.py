@@ -1,0 +1,97 @@
+"""What is taken from a range is kept in the form that all users of a shared store agree on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apiserver_stub.apimachinery import objects
+from apiserver_stub.kinds.range_allocation import COLLECTION, Moved, RangeAllocation, Refused, Snapshot, numbers_of
+from apiserver_stub.storage.sqlite import SqliteStore
+from nodeagent.base import apiproto
+
+TAKEN = "provided port is already allocated"
+
+
+def ports(first: int = 30000, size: int = 20, kept: int = 0) -> RangeAllocation:
+    return RangeAllocation("servicenodeports", f"{first}-{first + size - 1}", first, size, kept, TAKEN)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    found = SqliteStore(tmp_path / "store.db")
+    await found.open()
+    yield found
+    await found.close()
+
+
+def stored(store: SqliteStore) -> Any:
+    record = store.collection(COLLECTION).get("servicenodeports")
+    return None if record is None else objects.decode(record.data)
+
+
+async def test_the_lowest_bit_is_the_first_number_and_bytes_begin_with_the_highest(store: SqliteStore) -> None:
+    found = ports()
+    await found.replace(store, Snapshot(), [30000, 30009])
+
+    record = stored(store)
+    assert (record["kind"], record["apiVersion"], record["range"]) == ("RangeAllocation", "v1", "30000-30019")
+    assert record["data"] == "AgE="  # 0x02, 0x01
+    assert numbers_of(30000, (await found.snapshot(store)).bits) == [30000, 30009]
+    await found.give_back(store, [30000, 30009])
+    assert stored(store)["data"] == ""
+
+
+def test_it_travels_as_protobuf() -> None:
+    obj = {"kind": "RangeAllocation", "apiVersion": "v1", "metadata": {}, "range": "10.96.0.0/28", "data": "AQA="}
+    encoded = apiproto.encode(obj)
+
+    assert b"\x12\x0c10.96.0.0/28\x1a\x02\x01\x00" in encoded
+    assert apiproto.decode(encoded) == obj
+
+
+async def test_a_number_is_taken_once(store: SqliteStore) -> None:
+    found = ports()
+    await found.replace(store, Snapshot(), ())
+    results = await asyncio.gather(*(found.take(store) for _ in range(21)), return_exceptions=True)
+
+    assert {number for number in results if isinstance(number, int)} == set(range(30000, 30020))
+    assert [str(error) for error in results if isinstance(error, Refused)] == ["range is full"]
+    with pytest.raises(Refused, match=TAKEN):
+        await found.take(store, 30003)
+    await found.give_back(store, [30003, 40000])
+    assert await found.take(store) == 30003
+
+
+async def test_the_first_are_left_until_there_are_no_others(store: SqliteStore) -> None:
+    found = ports(kept=16)
+    await found.replace(store, Snapshot(), ())
+    numbers = [await found.take(store) for _ in range(20)]
+
+    assert set(numbers[:4]) == set(range(30016, 30020))
+    assert set(numbers[4:]) == set(range(30000, 30016))
+
+
+async def test_nothing_is_taken_from_another_range_or_before_anybody_looked(store: SqliteStore) -> None:
+    with pytest.raises(Refused, match="at this time"):
+        await ports().take(store)
+    assert stored(store) is None
+    await ports().replace(store, Snapshot(), ())
+    for number in (None, 31001):
+        with pytest.raises(Refused, match="does not match the current range"):
+            await ports(31000).take(store, number)
+
+
+async def test_a_replacement_gives_way_to_a_change_meanwhile(store: SqliteStore) -> None:
+    found = ports()
+    await found.replace(store, Snapshot(), ())
+    before = await found.snapshot(store)
+    await found.take(store, 30005)
+
+    with pytest.raises(Moved):
+        await found.replace(store, before, ())
+    assert found.is_taken(store, 30005)

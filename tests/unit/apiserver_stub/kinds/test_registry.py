@@ -1,0 +1,50 @@
+"""Tests for the strategy that all kinds share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiserver_stub.kinds.registry import Deprecation, Resource, Strategy
+
+
+class _Keeping(Strategy):
+    status_keeps = ("labels", "ownerReferences")
+
+
+def _object(**metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x", **metadata}, "spec": {"a": 1}, "status": {"b": 1}}
+
+
+def test_status_update_changes_metadata_and_status_only() -> None:
+    old, new = _object(labels={"a": "1"}), _object(labels={"a": "2"}, ownerReferences=[{"uid": "u"}])
+    new["spec"], new["status"] = {"a": 2}, {"b": 2}
+    wanted = {**new, "spec": {"a": 1}}
+
+    Strategy().prepare_update(new, old, "status")
+
+    assert new == wanted
+
+
+def test_status_update_keeps_declared_metadata() -> None:
+    old, new = _object(labels={"a": "1"}), _object(annotations={"a": "2"}, ownerReferences=[{"uid": "u"}])
+
+    _Keeping().prepare_update(new, old, "status")
+
+    assert new["metadata"] == {"name": "x", "labels": {"a": "1"}, "annotations": {"a": "2"}}
+
+
+def test_deprecated_version_is_warned_about() -> None:
+    resource = Resource("example.com", "v1beta1", "Thing", "things", deprecation=Deprecation("1.29", "1.32"))
+
+    assert resource.deprecation_warning == ("example.com/v1beta1 Thing is deprecated in v1.29+, unavailable in v1.32+")
+    assert Resource("", "v1", "Thing", "things").deprecation_warning == ""
+
+
+def test_rule_for_names_may_depend_on_the_object() -> None:
+    def rule(name: str, obj: dict[str, Any]) -> list[str]:
+        return [] if name == obj["spec"] else ["wrong"]
+
+    resource = Resource("", "v1", "Thing", "things", object_name_problems=rule)
+
+    assert resource.name_rule({"spec": "a"})("a") == []
+    assert resource.name_rule({"spec": "b"})("a") == ["wrong"]

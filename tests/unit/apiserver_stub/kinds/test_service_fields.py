@@ -1,0 +1,119 @@
+"""Tests for service fields that depend on the type and on the service so far."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver_stub.kinds.service_families import settle_families
+from apiserver_stub.kinds.service_fields import drop_unused, keep_allocated
+
+_PORT = {"name": "a", "port": 80, "nodePort": 30000}
+_BALANCER = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 30001}
+
+
+@pytest.mark.parametrize(
+    ("before", "spec", "expected"),
+    [
+        ({"clusterIP": "1", "clusterIPs": ["1"]}, {}, {"clusterIP": "1", "clusterIPs": ["1"]}),
+        ({"clusterIP": "1", "clusterIPs": ["1", "2"]}, {}, {"clusterIP": "1", "clusterIPs": ["1", "2"]}),
+        (
+            {"clusterIP": "1", "clusterIPs": ["1"]},
+            {"clusterIP": "None", "clusterIPs": ["1"]},
+            {"clusterIP": "None", "clusterIPs": ["None"]},
+        ),
+        ({"clusterIP": "1", "clusterIPs": ["1"]}, {"type": "ExternalName"}, {"type": "ExternalName"}),
+        (
+            {"type": "NodePort", "ports": [_PORT]},
+            {"type": "LoadBalancer", "ports": [{"name": "a", "port": 81}]},
+            {"type": "LoadBalancer", "ports": [{"name": "a", "port": 81, "nodePort": 30000}]},
+        ),
+        (
+            {"type": "NodePort", "ports": [_PORT]},
+            {"type": "NodePort", "ports": [{"name": "a", "port": 81}, {"name": "b", "nodePort": 30000}]},
+            {"type": "NodePort", "ports": [{"name": "a", "port": 81}, {"name": "b", "nodePort": 30000}]},
+        ),
+        (_BALANCER, _BALANCER | {"healthCheckNodePort": 0}, _BALANCER),
+    ],
+)
+def test_update_keeps_allocated_values(before: Any, spec: Any, expected: Any) -> None:
+    spec = {**spec}
+
+    keep_allocated(spec, before)
+
+    assert spec == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "spec", "expected"),
+    [
+        (
+            {"clusterIP": "1", "clusterIPs": ["1"], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"},
+            {"type": "ExternalName", "clusterIP": "1", "clusterIPs": ["1"], "ipFamilies": ["IPv6"]},
+            {"type": "ExternalName", "ipFamilies": ["IPv6"]},
+        ),
+        (
+            {"type": "NodePort", "ports": [_PORT], "externalTrafficPolicy": "Cluster"},
+            {"type": "ClusterIP", "ports": [_PORT], "externalTrafficPolicy": "Cluster"},
+            {"type": "ClusterIP", "ports": [{"name": "a", "port": 80}]},
+        ),
+        (
+            {"type": "NodePort", "ports": [_PORT]},
+            {"type": "ClusterIP", "ports": [_PORT | {"nodePort": 30009}]},
+            {"type": "ClusterIP", "ports": [_PORT | {"nodePort": 30009}]},
+        ),
+        (
+            _BALANCER | {"allocateLoadBalancerNodePorts": True, "loadBalancerClass": "a/b"},
+            _BALANCER | {"type": "ClusterIP", "allocateLoadBalancerNodePorts": False, "loadBalancerClass": "a/b"},
+            {"type": "ClusterIP", "allocateLoadBalancerNodePorts": False},
+        ),
+    ],
+)
+def test_type_change_drops_unused_fields_that_did_not_change(before: Any, spec: Any, expected: Any) -> None:
+    spec = {**spec, "ports": [{**port} for port in spec["ports"]]} if "ports" in spec else {**spec}
+
+    drop_unused(spec, before)
+
+    assert spec == expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "served", "families", "policy"),
+    [
+        ({}, ["IPv4"], ["IPv4"], "SingleStack"),
+        ({"clusterIP": "None", "clusterIPs": ["None"]}, ["IPv4"], ["IPv4", "IPv6"], "RequireDualStack"),
+        ({"clusterIP": "None", "clusterIPs": ["None"], "selector": {"a": "b"}}, ["IPv6"], ["IPv6"], "SingleStack"),
+        ({"ipFamilyPolicy": "PreferDualStack"}, ["IPv6", "IPv4"], ["IPv6", "IPv4"], "PreferDualStack"),
+        ({"ipFamilyPolicy": "PreferDualStack"}, ["IPv4"], ["IPv4"], "PreferDualStack"),
+        ({"clusterIP": "fd00::1", "clusterIPs": ["fd00::1"]}, ["IPv4", "IPv6"], ["IPv6"], "SingleStack"),
+    ],
+)
+def test_families_follow_the_cluster(spec: Any, served: list[str], families: list[str], policy: str) -> None:
+    spec = {"type": "ClusterIP", **spec}
+
+    assert settle_families(spec, None, served) == []
+
+    assert (spec["ipFamilies"], spec["ipFamilyPolicy"]) == (families, policy)
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"ipFamilies": ["IPv6"]}, "spec.ipFamilies[0]"),
+        ({"clusterIP": "fd00::1", "clusterIPs": ["fd00::1"]}, "spec.clusterIPs[0]"),
+        ({"ipFamilyPolicy": "RequireDualStack"}, "spec.ipFamilyPolicy"),
+        ({"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4", "IPv6"]}, "spec.ipFamilyPolicy"),
+    ],
+)
+def test_families_that_the_cluster_lacks_are_invalid(spec: Any, field: str) -> None:
+    assert [cause.field for cause in settle_families({"type": "ClusterIP", **spec}, None, ["IPv4"])] == [field]
+
+
+def test_release_of_a_family_needs_a_policy() -> None:
+    before = {"ipFamilies": ["IPv4", "IPv6"], "clusterIPs": ["1.1.1.1", "::1"], "ipFamilyPolicy": "PreferDualStack"}
+    spec = {**before, "clusterIP": "1.1.1.1", "clusterIPs": ["1.1.1.1"], "ipFamilies": ["IPv4"]}
+
+    causes = settle_families(spec, before, ["IPv4", "IPv6"])
+
+    assert [cause.field for cause in causes] == ["spec.ipFamilyPolicy"] * 2

@@ -1,0 +1,292 @@
+"""Services get addresses and node ports that nobody else has, and keep them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from ipaddress import IPv4Address, IPv6Address, ip_network
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apiserver_stub.apimachinery.status import ApiError
+from apiserver_stub.kinds.range_allocation import Snapshot, numbers_of
+from apiserver_stub.kinds.service_addresses import ServiceAddresses, ServiceReservation
+from apiserver_stub.kinds.services import ServiceStrategy
+from apiserver_stub.storage.sqlite import SqliteStore
+
+PORTS = range(30000, 30004)
+
+
+class World:
+    """A cluster's services in a store."""
+
+    def __init__(self, store: SqliteStore, *networks: str) -> None:
+        self.store = store
+        ranges = [ip_network(text) for text in networks or ["10.0.0.0/29"]]
+        self.addresses = ServiceAddresses(ranges, PORTS)
+        self.strategy = ServiceStrategy(self.addresses)
+
+    async def begin(self) -> World:
+        """Let the ranges be empty."""
+        for allocation in (*self.addresses.addresses.values(), self.addresses.ports):
+            await allocation.replace(self.store, Snapshot(), ())
+        return self
+
+    def _filled_in(self, spec: Any) -> Any:
+        service: Any = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}], **spec}}
+        self.strategy.default(service)
+        return service
+
+    async def reserve(self, *, dry_run: bool = False, **spec: Any) -> tuple[Any, ServiceReservation]:
+        service = self._filled_in(spec)
+        self.strategy.prepare_create(service)
+        return service, await self.strategy.reserve(self.store, service, None, dry_run=dry_run)
+
+    async def new(self, **spec: Any) -> Any:
+        service, reservation = await self.reserve(**spec)
+        await reservation.keep()
+        return service
+
+    async def change(self, old: Any, **spec: Any) -> tuple[Any, ServiceReservation]:
+        new = self._filled_in(spec)
+        self.strategy.prepare_update(new, old, "")
+        return new, await self.strategy.reserve(self.store, new, old)
+
+    async def update(self, old: Any, **spec: Any) -> Any:
+        new, reservation = await self.change(old, **spec)
+        await reservation.keep()
+        return new
+
+    async def delete(self, service: Any) -> None:
+        await (await self.strategy.reserve(self.store, None, service)).keep()
+
+    async def taken(self) -> tuple[list[str], list[int]]:
+        """Return the addresses and ports that nobody else can have."""
+        addresses, ports = [], self.addresses.ports
+        for version, allocation in self.addresses.addresses.items():
+            build = IPv4Address if version == 4 else IPv6Address
+            found = await allocation.snapshot(self.store)
+            addresses += [str(build(number)) for number in numbers_of(allocation.first, found.bits)]
+        return addresses, numbers_of(ports.first, (await ports.snapshot(self.store)).bits)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    found = SqliteStore(tmp_path / "store.db")
+    await found.open()
+    yield found
+    await found.close()
+
+
+async def test_every_service_has_an_address_of_its_own_until_none_is_left(store: SqliteStore) -> None:
+    world = await World(store).begin()
+    found = await asyncio.gather(*(world.new() for _ in range(6)))
+
+    # neither the network's address nor the last one
+    assert {service["spec"]["clusterIP"] for service in found} == {f"10.0.0.{number}" for number in range(1, 7)}
+    with pytest.raises(ApiError, match="failed to allocate a serviceIP: range is full") as error:
+        await world.new()
+    assert error.value.code == 500
+
+
+async def test_servers_of_one_store_give_nothing_out_twice(store: SqliteStore) -> None:
+    one, other = await World(store, "10.0.0.0/24").begin(), World(store, "10.0.0.0/24")
+    found = await asyncio.gather(*(world.new() for world in (one, other) for _ in range(100)))
+
+    assert len({service["spec"]["clusterIP"] for service in found}) == 200
+
+
+async def test_what_a_service_being_written_was_given_is_taken_at_once(store: SqliteStore) -> None:
+    world = await World(store).begin()
+    _, reservation = await world.reserve(clusterIP="10.0.0.2")
+
+    with pytest.raises(ApiError, match=r"failed to allocate IP 10\.0\.0\.2: provided IP is already allocated") as error:
+        await world.new(clusterIP="10.0.0.2")
+    assert error.value.code == 422
+    await reservation.release()  # the write failed
+    assert (await world.new(clusterIP="10.0.0.2"))["spec"]["clusterIPs"] == ["10.0.0.2"]
+
+
+async def test_addresses_and_ports_are_free_again_with_their_service(store: SqliteStore) -> None:
+    world = await World(store, "10.0.0.0/29", "fd00:1::/112").begin()
+    service = await world.new(type="NodePort", ipFamilyPolicy="RequireDualStack")
+
+    assert await world.taken() == (service["spec"]["clusterIPs"], [service["spec"]["ports"][0]["nodePort"]])
+    await world.delete(service)
+    assert await world.taken() == ([], [])
+
+
+async def test_what_is_refused_takes_nothing(store: SqliteStore) -> None:
+    world = await World(store).begin()
+    await world.new(type="NodePort", clusterIP="10.0.0.1", ports=[{"port": 80, "nodePort": 30001}])
+    before = await world.taken()
+
+    with pytest.raises(ApiError, match="30001: provided port is already allocated"):
+        await world.new(type="NodePort", ports=[{"port": 1}, {"port": 80, "nodePort": 30001}])
+    assert await world.taken() == before
+
+
+async def test_a_dry_run_takes_nothing(store: SqliteStore) -> None:
+    world = await World(store).begin()
+    chosen, reservation = await world.reserve(
+        dry_run=True, type="NodePort", clusterIP="10.0.0.1", ports=[{"port": 80, "nodePort": 30001}]
+    )
+    await reservation.keep()
+    open_, _ = await world.reserve(dry_run=True, type="NodePort", ports=[{"port": 1}, {"port": 2}])
+
+    assert (chosen["spec"]["clusterIP"], chosen["spec"]["ports"][0]["nodePort"]) == ("10.0.0.1", 30001)
+    assert open_["spec"]["clusterIP"] == "10.0.0.0"
+    assert [port["nodePort"] for port in open_["spec"]["ports"]] == [32769, 32770]
+    assert await world.taken() == ([], [])
+
+
+@pytest.mark.parametrize("wanted", ["10.0.1.1", "10.0.0.0", "10.0.0.7"])
+async def test_an_address_outside_the_range_is_refused(store: SqliteStore, wanted: str) -> None:
+    with pytest.raises(ApiError) as error:
+        await (await World(store).begin()).new(clusterIP=wanted)
+
+    assert error.value.code == 422
+    assert f'[]string{{"{wanted}"}}: failed to allocate IP {wanted}: the provided IP' in error.value.message
+
+
+async def test_the_lower_addresses_are_left_to_those_who_choose_them(store: SqliteStore) -> None:
+    world = await World(store, "10.0.0.0/24").begin()
+    found = await asyncio.gather(*(world.new() for _ in range(100)))
+
+    assert min(int(service["spec"]["clusterIP"].rpartition(".")[2]) for service in found) > 16
+
+
+@pytest.mark.parametrize(
+    ("asked", "families", "count"),
+    [
+        ({}, ["IPv4"], 1),
+        ({"ipFamilies": ["IPv6"]}, ["IPv6"], 1),
+        ({"ipFamilyPolicy": "PreferDualStack"}, ["IPv4", "IPv6"], 2),
+        ({"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6"]}, ["IPv6", "IPv4"], 2),
+        ({"clusterIP": "None", "selector": {"a": "b"}}, ["IPv4"], 1),
+        ({"clusterIP": "None"}, ["IPv4", "IPv6"], 1),
+    ],
+)
+async def test_families(store: SqliteStore, asked: Any, families: list[str], count: int) -> None:
+    spec = (await (await World(store, "10.0.0.0/24", "fd00:1::/112").begin()).new(**asked))["spec"]
+
+    assert spec["ipFamilies"] == families
+    assert len(spec["clusterIPs"]) == count
+    if asked.get("clusterIP") != "None":
+        assert ["IPv6" if ":" in ip else "IPv4" for ip in spec["clusterIPs"]] == families
+
+
+async def test_two_families_need_two_ranges(store: SqliteStore) -> None:
+    world = await World(store).begin()
+
+    assert (await world.new(ipFamilyPolicy="PreferDualStack"))["spec"]["ipFamilies"] == ["IPv4"]
+    with pytest.raises(ApiError, match="this cluster is not configured for dual-stack services"):
+        await world.new(ipFamilyPolicy="RequireDualStack")
+    with pytest.raises(ApiError, match=r'spec.ipFamilies\[0\]: Invalid value: "IPv6": not configured on this cluster'):
+        await world.new(ipFamilies=["IPv6"])
+
+
+async def test_node_ports(store: SqliteStore) -> None:
+    world = await World(store).begin()
+    chosen = await world.new(type="NodePort", ports=[{"port": 80, "nodePort": 30001}])
+    both = [{"name": "u", "port": 53, "protocol": "UDP"}, {"name": "t", "port": 53, "protocol": "TCP"}]
+    shared = (await world.new(type="NodePort", ports=both))["spec"]["ports"]
+
+    assert chosen["spec"]["ports"][0]["nodePort"] == 30001
+    assert shared[0]["nodePort"] == shared[1]["nodePort"] in PORTS
+    with pytest.raises(ApiError, match="30001: provided port is already allocated"):
+        await world.new(type="NodePort", ports=[{"port": 80, "nodePort": 30001}])
+    with pytest.raises(ApiError, match="The range of valid ports is 30000-30003"):
+        await world.new(type="NodePort", ports=[{"port": 80, "nodePort": 80}])
+
+
+async def test_ports_that_are_asked_for_are_not_given_to_others_of_the_service(store: SqliteStore) -> None:
+    world = await World(store).begin()
+    ports = [{"port": number, **({"nodePort": number} if number > 30001 else {})} for number in PORTS]
+    given = (await world.new(type="NodePort", ports=ports))["spec"]["ports"]
+
+    assert {port["nodePort"] for port in given} == set(PORTS)
+    assert [port["nodePort"] for port in given[2:]] == [30002, 30003]
+
+
+async def test_a_balancer_without_node_ports_has_those_it_asks_for_alone(store: SqliteStore) -> None:
+    world = await World(store).begin()
+    ports = [{"port": 80}, {"port": 81, "nodePort": 30001}]
+    service = await world.new(type="LoadBalancer", allocateLoadBalancerNodePorts=False, ports=ports)
+
+    assert [port.get("nodePort") for port in service["spec"]["ports"]] == [None, 30001]
+    assert (await world.taken())[1] == [30001]
+
+
+async def test_health_checks_have_a_port_while_they_are_local(store: SqliteStore) -> None:
+    world = await World(store).begin()
+    balancer: Any = {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False, "externalTrafficPolicy": "Local"}
+    chosen = await world.new(**balancer, healthCheckNodePort=30002)
+    given = await world.new(**balancer)
+
+    assert chosen["spec"]["healthCheckNodePort"] == 30002
+    assert (await world.taken())[1] == sorted([30002, given["spec"]["healthCheckNodePort"]])
+    with pytest.raises(ApiError, match="HealthCheck NodePort 30002: provided port is already allocated"):
+        await world.new(**balancer, healthCheckNodePort=30002)
+    after = await world.update(chosen, **{**balancer, "externalTrafficPolicy": "Cluster"}, healthCheckNodePort=30002)
+    assert "healthCheckNodePort" not in after["spec"]
+    assert (await world.taken())[1] == [given["spec"]["healthCheckNodePort"]]
+
+
+async def test_an_update_keeps_what_the_service_has(store: SqliteStore) -> None:
+    world = await World(store).begin()
+    old = await world.new(type="NodePort")
+    address, port = old["spec"]["clusterIP"], old["spec"]["ports"][0]["nodePort"]
+
+    kept = await world.update(old, type="NodePort")
+    assert (kept["spec"]["clusterIPs"], kept["spec"]["ports"][0]["nodePort"]) == ([address], port)
+    assert await world.taken() == ([address], [port])
+
+    plain = await world.update(kept, type="ClusterIP", ports=[dict(kept["spec"]["ports"][0])])
+    assert "nodePort" not in plain["spec"]["ports"][0]
+    assert await world.taken() == ([address], [])
+
+    gone = await world.update(plain, type="ExternalName", externalName="x.example", **_addresses(plain))
+    assert "clusterIP" not in gone["spec"]
+    assert await world.taken() == ([], [])
+
+    back = await world.update(gone)
+    assert await world.taken() == (back["spec"]["clusterIPs"], [])
+
+
+async def test_an_update_that_fails_leaves_what_the_service_had(store: SqliteStore) -> None:
+    world = await World(store).begin()
+    old = await world.new(type="NodePort", ports=[{"port": 80, "nodePort": 30001}])
+    before = await world.taken()
+    _, reservation = await world.change(old, type="NodePort", ports=[{"port": 80, "nodePort": 30002}])
+
+    assert (await world.taken())[1] == [30001, 30002]
+    await reservation.release()
+    assert await world.taken() == before
+
+
+async def test_a_service_with_one_family_gives_the_other_address_back(store: SqliteStore) -> None:
+    world = await World(store, "10.0.0.0/29", "fd00:1::/112").begin()
+    both = await world.new(ipFamilyPolicy="PreferDualStack")
+    one = await world.update(both, **{**_addresses(both), "ipFamilyPolicy": "SingleStack"})
+
+    assert one["spec"]["clusterIPs"] == both["spec"]["clusterIPs"][:1]
+    assert (await world.taken())[0] == one["spec"]["clusterIPs"]
+
+
+async def test_a_cluster_address_may_not_change(store: SqliteStore) -> None:
+    world = await World(store).begin()
+    old = await world.new(clusterIP="10.0.0.1")
+    new = await world.update(old, clusterIP="10.0.0.2")
+
+    (cause,) = world.strategy.validate_update(new, old, "")
+    assert (cause.field, cause.message) == (
+        "spec.clusterIPs[0]",
+        'Invalid value: []string{"10.0.0.2"}: may not change once set',
+    )
+
+
+def _addresses(service: Any) -> Any:
+    return {name: service["spec"][name] for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")}

@@ -1,0 +1,83 @@
+"""Tables show lengths, pods and events as kubectl users know them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apiserver_stub.kinds import build_registry, pod_status
+from apiserver_stub.kinds.tables import short, since, table
+from apiserver_stub.options import Options
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (119, "119s"),
+        (123, "2m3s"),
+        (120, "2m"),
+        (37 * 60, "37m"),
+        (3 * 3600 + 5 * 60, "3h5m"),
+        (20 * 3600, "20h"),
+        (76 * 3600, "3d4h"),
+        (40 * 86400, "40d"),
+        (740 * 86400, "2y10d"),
+        (10 * 365 * 86400, "10y"),
+    ],
+)
+def test_lengths(seconds: int, text: str) -> None:
+    assert short(seconds) == text
+
+
+def test_no_time_is_unknown() -> None:
+    assert since(None) == "<unknown>"
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({"phase": "Pending"}, "Pending"),
+        ({"phase": "Failed", "reason": "Evicted"}, "Evicted"),
+        ({"containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff"}}}]}, "ImagePullBackOff"),
+        ({"containerStatuses": [{"state": {"terminated": {"exitCode": 3}}}]}, "ExitCode:3"),
+        ({"initContainerStatuses": [{"name": "i", "state": {"running": {}}}]}, "Init:0/1"),
+        (
+            {"initContainerStatuses": [{"name": "i", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}]},
+            "Init:Error",
+        ),
+        (
+            {
+                "phase": "Running",
+                "initContainerStatuses": [{"name": "i", "state": {"terminated": {"exitCode": 0}}}],
+                "containerStatuses": [
+                    {"state": {"terminated": {"exitCode": 0, "reason": "Completed"}}},
+                    {"state": {"running": {}}, "ready": True},
+                ],
+            },
+            "NotReady",
+        ),
+    ],
+)
+def test_what_a_pod_is_doing(status: Any, expected: str) -> None:
+    pod = {"metadata": {}, "spec": {"initContainers": [{"name": "i"}]}, "status": status}
+
+    assert pod_status.shown_status(pod) == expected
+
+
+def test_a_deleted_pod_terminates() -> None:
+    pod = {"metadata": {"deletionTimestamp": "2026-11-21T00:00:00Z"}, "status": {"phase": "Running"}}
+
+    assert pod_status.shown_status(pod) == "Terminating"
+
+
+def test_every_kind_that_lists_has_columns_that_hold_on_an_empty_object() -> None:
+    for resource in build_registry(Options()):
+        if "list" not in resource.verbs:
+            continue
+        obj = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": {"name": "x"}}
+        shown = table(resource, [obj], {}, "Metadata", "v1")
+        names = [column["name"] for column in shown["columnDefinitions"]]
+        assert "Name" in names, resource.plural
+        assert shown["rows"][0]["cells"][names.index("Name")] == "x"

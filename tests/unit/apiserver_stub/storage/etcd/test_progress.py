@@ -1,0 +1,31 @@
+"""Who waits for a revision gets on as soon as it, or a later one, may be seen."""
+
+from __future__ import annotations
+
+import asyncio
+
+from apiserver_stub.storage.etcd.progress import Progress
+
+
+async def test_waiters_go_on_in_the_order_of_revisions() -> None:
+    progress = Progress()
+    waits = {revision: asyncio.ensure_future(progress.wait(revision, 60)) for revision in (7, 5, 9)}
+    await asyncio.sleep(0)
+
+    progress.reached(7)
+    await asyncio.sleep(0.01)
+
+    assert {revision for revision, wait in waits.items() if wait.done()} == {5, 7}
+    progress.reached(6)  # late news
+    assert progress.revision == 7
+    progress.reached(20)
+    assert await waits[9]
+    assert await progress.wait(20, 0)
+
+
+async def test_waiting_has_an_end() -> None:
+    progress = Progress()
+
+    assert not await progress.wait(1, 0.01)
+    progress.reached(2)  # nobody waits any more
+    assert await progress.wait(1, 0.01)

@@ -1,0 +1,50 @@
+"""Stored bytes are of one media type, and those of any are read."""
+
+from __future__ import annotations
+
+import pytest
+
+from apiserver_stub.apimachinery import media, objects
+from apiserver_stub.storage.codec import StorageCodec
+from apiserver_stub.storage.encryption import DecryptionError, Encryption
+from apiserver_stub.storage.layout import Layout
+
+LAYOUT = Layout("/registry", {})
+POD = {
+    "kind": "Pod",
+    "apiVersion": "v1",
+    "metadata": {"name": "p", "namespace": "ns", "creationTimestamp": "2024-01-02T03:04:05Z"},
+    "spec": {"containers": [{"name": "c", "image": "i", "args": ["a: b", "\u00e4"]}], "volumes": [{"emptyDir": {}}]},
+}
+OWN = {"kind": "Widget", "apiVersion": "example.org/v1", "metadata": {"name": "w"}, "size": 3}
+
+
+def coding(media_type: str) -> StorageCodec:
+    return StorageCodec(LAYOUT, Encryption(), media_type)
+
+
+@pytest.mark.parametrize("media_type", [media.JSON, media.YAML, media.PROTOBUF])
+@pytest.mark.parametrize("obj", [POD, OWN])
+def test_what_is_written_is_read_whatever_is_written_now(media_type: str, obj: objects.Object) -> None:
+    stored, _ = coding(media_type).write("core/pods", "ns/p", objects.encode_for_store(obj))
+
+    data, _ = coding(media.JSON).read("core/pods", "ns/p", stored)
+
+    assert objects.decode(data) == obj
+    assert data.startswith(
+        b'{"kind":"%s","apiVersion":"%s","metadata":{' % (obj["kind"].encode(), obj["apiVersion"].encode())
+    )
+
+
+def test_json_of_others_comes_in_the_order_of_the_store_and_without_a_revision() -> None:
+    stored = b'{"metadata":{"resourceVersion":"7","name":"p"},"apiVersion":"v1","kind":"Pod"}\n'
+
+    data, _ = coding(media.JSON).read("core/pods", "ns/p", stored)
+
+    assert data == b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p"}}'
+
+
+@pytest.mark.parametrize("stored", [b"", b"[]", b"{", b"k8s\0xx", b"\xff\xff", b"{}"])
+def test_what_is_no_object_is_told(stored: bytes) -> None:
+    with pytest.raises(DecryptionError):
+        coding(media.JSON).read("core/pods", "ns/p", stored)

@@ -1,0 +1,166 @@
+"""A collection knows what is, what was, and what happened since."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from apiserver_stub.storage import Change, Collection, Compacted, Record
+from apiserver_stub.storage import collection as module
+
+
+@pytest.fixture
+def pods() -> Collection:
+    return Collection("core/pods", floor=10)
+
+
+def put(collection: Collection, key: str, revision: int, data: bytes = b"x") -> None:
+    previous = collection.get(key)
+    type_ = "ADDED" if previous is None else "MODIFIED"
+    collection.publish([Change(type_, Record(key, revision, data), previous)])
+
+
+def remove(collection: Collection, key: str, revision: int) -> None:
+    collection.publish([Change("DELETED", Record(key, revision, b"x"), collection.get(key))])
+
+
+def keys(records: list[Record]) -> list[str]:
+    return [record.key for record in records]
+
+
+def test_records_come_in_key_order_and_by_namespace(pods: Collection) -> None:
+    for revision, key in enumerate(["b/2", "a/9", "a/1", "ab/1", "b/1"], 11):
+        put(pods, key, revision)
+
+    assert keys(pods.select()) == ["a/1", "a/9", "ab/1", "b/1", "b/2"]
+    assert keys(pods.select("a/")) == ["a/1", "a/9"]
+    assert keys(pods.select("b/", "b/1\0")) == ["b/2"]
+    assert keys(pods.select("", "ab/")) == ["ab/1", "b/1", "b/2"]
+
+
+def test_removed_and_returned_records_keep_their_place(pods: Collection) -> None:
+    put(pods, "a", 11)
+    put(pods, "b", 12)
+    assert keys(pods.select()) == ["a", "b"]
+
+    remove(pods, "a", 13)
+    put(pods, "a", 14)
+    put(pods, "0", 15)
+
+    assert keys(pods.select()) == ["0", "a", "b"]
+
+
+def test_the_past_can_be_listed(pods: Collection) -> None:
+    put(pods, "a", 11, b"one")
+    put(pods, "b", 12)
+    put(pods, "a", 13, b"two")
+    remove(pods, "b", 14)
+    put(pods, "c", 15)
+
+    at_12 = pods.select_at(12)
+
+    assert [(record.key, record.data) for record in at_12] == [("a", b"one"), ("b", b"x")]
+    assert keys(pods.select_at(10)) == []
+    assert keys(pods.select_at(15)) == ["a", "c"]
+    with pytest.raises(Compacted):
+        pods.select_at(9)
+
+
+def test_changes_are_read_from_a_revision_on(pods: Collection) -> None:
+    for revision, key in enumerate("abc", 11):
+        put(pods, key, revision)
+
+    position = pods.position_after(11)
+
+    assert [change.record.key for change in pods.read(position, 10)] == ["b", "c"]
+    assert [change.record.key for change in pods.read(position, 1)] == ["b"]
+    assert pods.position_after(99) == pods.end
+    with pytest.raises(Compacted):
+        pods.position_after(9)
+
+
+def test_a_reader_that_falls_out_of_the_history_is_told(pods: Collection, small_history: None) -> None:
+    start = pods.position_after(10)
+    for revision in range(11, 20):
+        put(pods, f"k{revision}", revision)
+
+    with pytest.raises(Compacted) as error:
+        pods.read(start, 10)
+    assert error.value.oldest == 16
+    with pytest.raises(Compacted):
+        pods.select_at(15)
+    assert len(pods.select_at(16)) == 6
+
+
+def test_what_was_replaced_counts_against_the_history(pods: Collection, small_history: None) -> None:
+    put(pods, "a", 11, b"." * 60)
+    put(pods, "a", 12, b"." * 60)
+    put(pods, "a", 13, b"." * 60)
+
+    with pytest.raises(Compacted):
+        pods.position_after(11)
+    assert pods.read(pods.position_after(12), 10)
+
+
+async def test_waiting_ends_with_the_next_change(pods: Collection) -> None:
+    waiting = asyncio.ensure_future(pods.wait(pods.end))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+
+    put(pods, "a", 11)
+
+    await asyncio.wait_for(waiting, 1)
+
+
+@pytest.fixture
+def small_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HISTORY_CHANGES", 3)
+    monkeypatch.setattr(module, "HISTORY_BYTES", 100)
+
+
+def test_a_view_is_a_range_of_what_is_there() -> None:
+    collection = Collection("core/pods", 0)
+    for number, key in enumerate(("a/1", "a/2", "b/1", "b/2", "b/3", "c/1")):
+        collection.load(Record(key, number + 1, b""))
+
+    view = collection.view("b/", "b/2")
+
+    assert [record.key for record in view] == ["b/2", "b/3"]
+    assert (len(view), view[0].key, view[-1].key) == (2, "b/2", "b/3")
+    assert [record.key for record in view[1:5]] == ["b/3"]
+    assert list(collection.view("d/")) == []
+
+
+async def test_a_reset_replaces_everything_and_tells_readers(pods: Collection) -> None:
+    put(pods, "a", 11)
+    put(pods, "b", 12)
+    position = pods.end
+    waiting = asyncio.ensure_future(pods.wait(position))
+    await asyncio.sleep(0)
+
+    pods.reset([Record("c", 20, b"x"), Record("b", 12, b"x")], 30)
+
+    await asyncio.wait_for(waiting, 1)
+    assert keys(pods.select()) == ["b", "c"]
+    for late in (lambda: pods.read(position, 1), lambda: pods.position_after(29), lambda: pods.select_at(29)):
+        with pytest.raises(Compacted):
+            late()
+    assert pods.position_after(30) == pods.end
+    put(pods, "d", 31)
+    assert [change.record.key for change in pods.read(pods.position_after(30), 9)] == ["d"]
+
+
+def test_history_can_be_forgotten(pods: Collection) -> None:
+    for revision, key in enumerate("abc", 11):
+        put(pods, key, revision)
+
+    pods.compact(12)
+
+    with pytest.raises(Compacted):
+        pods.position_after(11)
+    assert [change.record.key for change in pods.read(pods.position_after(12), 9)] == ["c"]
+    pods.compact(20)
+    with pytest.raises(Compacted):
+        pods.select_at(19)
+    assert keys(pods.select_at(20)) == ["a", "b", "c"]

@@ -1,0 +1,53 @@
+"""Full keys are where other servers of the same store look for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from apiserver_stub.kinds import build_registry
+from apiserver_stub.options import Options
+from apiserver_stub.storage.layout import Layout
+
+
+@pytest.fixture
+def layout() -> Layout:
+    return Layout.of("/registry", build_registry(Options()))
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "place"),
+    [
+        ("core/nodes", "n1", "/registry/minions/n1"),
+        ("core/pods", "ns/p", "/registry/pods/ns/p"),
+        ("core/services", "ns/s", "/registry/services/specs/ns/s"),
+        ("core/endpoints", "ns/s", "/registry/services/endpoints/ns/s"),
+        ("core/events", "ns/e", "/registry/events/ns/e"),
+        ("networking.k8s.io/ingresses", "ns/i", "/registry/ingress/ns/i"),
+        ("core/ranges", "serviceips", "/registry/ranges/serviceips"),
+        ("coordination.k8s.io/leases", "ns/l", "/registry/leases/ns/l"),
+    ],
+)
+def test_a_key_has_one_place(layout: Layout, name: str, key: str, place: str) -> None:
+    assert layout.full_key(name, key) == place
+    assert layout.find(place) == (name, key)
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["/registry/ranges/", "/registry/controllers/a/b", "/registry/pods/", "/other/pods/a/b", "x"],
+)
+def test_what_is_not_served_is_left_alone(layout: Layout, place: str) -> None:
+    assert layout.find(place) is None
+
+
+@pytest.mark.parametrize("prefix", ["registry", "/registry", "/registry/"])
+def test_a_prefix_starts_with_a_slash(prefix: str) -> None:
+    assert Layout(prefix, {}).full_key("core/pods", "a/b") == "/registry/pods/a/b"
+
+
+def test_a_part_of_it_knows_that_part_alone(layout: Layout) -> None:
+    place = "/registry/events/ns/e"
+
+    assert layout.only(["core/events"]).find(place) == ("core/events", "ns/e")
+    assert layout.without(["core/events"]).find(place) is None
+    assert layout.only(["core/events"]).find("/registry/pods/a/b") is None

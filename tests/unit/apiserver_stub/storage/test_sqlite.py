@@ -1,0 +1,257 @@
+"""The store acknowledges what is on disk, keeps revisions rising over restarts, and survives a failing disk."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from apiserver_stub.storage import Compacted, Keep, Outcome, Put, Record, Remove, StoreUnavailable
+from apiserver_stub.storage import sqlite as module
+from apiserver_stub.storage.record import with_revision, without_revision
+from apiserver_stub.storage.sqlite import SqliteStore
+
+DATA = b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"%s"}}'
+
+
+def put(data: bytes = DATA % b"a", ttl_seconds: int | None = None) -> Callable[[Record | None], Outcome]:
+    return lambda current: Put(data, ttl_seconds)
+
+
+@asynccontextmanager
+async def opened(path: Path, **options: object) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(path / "store.db", **options)  # type: ignore[arg-type]
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def test_the_revision_is_spliced_into_the_metadata_and_out_again() -> None:
+    for data in (DATA % b"a", b'{"kind":"X","apiVersion":"v1","metadata":{}}'):
+        spliced = with_revision(data, 42)
+
+        assert b'"metadata":{"resourceVersion":"42"' in spliced
+        assert without_revision(spliced) == data
+
+
+async def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.update("core/pods", "ns/a", put())
+        kept = await store.update("core/pods", "ns/b", put(DATA % b"b"))
+        await store.update("core/pods", "ns/a", lambda current: Remove(DATA % b"a"))
+        last = store.revision
+
+    async with opened(tmp_path) as store:
+        records = store.collection("core/pods").select()
+        assert [(record.key, record.revision, record.data) for record in records] == [
+            ("ns/b", kept.revision, kept.data)
+        ]
+        assert store.revision == last
+        assert (await store.update("core/pods", "ns/c", put())).revision > last
+
+
+async def test_parallel_writes_share_a_commit_and_get_rising_revisions(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        records = await asyncio.gather(*(store.update("c", f"k{number}", put()) for number in range(50)))
+
+        assert [record.revision for record in records] == sorted({record.revision for record in records})
+        assert len(store.collection("c")) == 50
+
+
+async def test_a_decision_sees_writes_that_are_on_their_way(tmp_path: Path) -> None:
+    def count(current: Record | None) -> Outcome:
+        number = 0 if current is None else int(current.data.rsplit(b'"', 2)[1])
+        return Put(DATA % str(number + 1).encode())
+
+    async with opened(tmp_path) as store:
+        await asyncio.gather(*(store.update("c", "k", count) for _ in range(20)))
+
+        record = store.collection("c").get("k")
+        assert record is not None
+        assert b'"name":"20"' in record.data
+
+
+async def test_who_gives_up_a_write_takes_it_from_nobody_else(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        first = asyncio.ensure_future(store.update("pods", "a", put()))
+        await asyncio.sleep(0)  # its write is on its way
+        other = asyncio.ensure_future(store.update("pods", "a", lambda record: Keep()))
+        await asyncio.sleep(0)
+        first.cancel()
+
+        record = await other
+        assert store.collection("pods").get("a") is record
+
+
+async def test_the_newest_revision_survives_whatever_was_written_last(tmp_path: Path) -> None:
+    for outcome in (put(), put(b'{"metadata":{"name":"b"}}'), lambda record: Remove(DATA % b"c")):
+        async with opened(tmp_path) as store:
+            written = (await store.update("pods", "a", outcome)).revision
+        async with opened(tmp_path) as store:
+            assert store.revision == written
+
+
+async def test_what_a_decision_raises_writes_nothing(tmp_path: Path) -> None:
+    def refuse(current: Record | None) -> Outcome:
+        raise ValueError("no")
+
+    async with opened(tmp_path) as store:
+        with pytest.raises(ValueError, match="no"):
+            await store.update("c", "k", refuse)
+
+        assert len(store.collection("c")) == 0
+
+
+async def test_keeping_writes_nothing_and_answers_what_is_durable(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        first = asyncio.ensure_future(store.update("c", "k", put()))
+        await asyncio.sleep(0)
+        kept = await store.update("c", "k", lambda current: Keep())
+
+        assert first.done()
+        assert kept.revision == (await first).revision == store.revision
+
+
+async def test_a_failing_disk_fails_writes_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(tmp_path) as store:
+        before = await store.update("c", "k", put())
+        commit = store._commit
+
+        def full(batch: object) -> None:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        monkeypatch.setattr(store, "_commit", full)
+        with pytest.raises(StoreUnavailable, match="disk is full"):
+            await store.update("c", "k", put(DATA % b"changed"))
+        assert store.collection("c").get("k") is before
+        assert not store.healthy
+
+        monkeypatch.setattr(store, "_commit", commit)
+        after = await store.update("c", "k", put(DATA % b"changed"))
+        assert after.revision > before.revision
+        assert store.healthy
+
+
+async def test_records_expire_from_their_last_write_on(tmp_path: Path) -> None:
+    now = 1000.0
+    async with opened(tmp_path, now=lambda: now) as store:
+        await store.update("e", "old", put(ttl_seconds=60))
+        await store.update("e", "new", put(ttl_seconds=60))
+        await store.update("e", "kept", put())
+        now = 1030.0
+        await store.update("e", "new", put(DATA % b"again", ttl_seconds=60))
+
+        now = 1061.0
+        await store.expire_due()
+
+        assert [record.key for record in store.collection("e").select()] == ["kept", "new"]
+        change = store.collection("e").read(store.collection("e").end - 1, 1)[0]
+        assert (change.type, change.record.key, change.revision) == ("DELETED", "old", store.revision)
+
+
+async def test_expiry_survives_a_restart(tmp_path: Path) -> None:
+    now = 1000.0
+    async with opened(tmp_path, now=lambda: now) as store:
+        await store.update("e", "old", put(ttl_seconds=60))
+
+    now = 2000.0
+    async with opened(tmp_path, now=lambda: now) as store:
+        await store.expire_due()
+        assert len(store.collection("e")) == 0
+
+
+async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "store.db").write_bytes(b"nonsense" * 1000)
+    store = SqliteStore(tmp_path / "store.db")
+
+    with pytest.raises(StoreUnavailable, match=r"store\.db"):
+        await store.open()
+    await store.close()
+
+
+async def test_the_file_is_for_the_owner_alone(tmp_path: Path) -> None:
+    async with opened(tmp_path):
+        assert (tmp_path / "store.db").stat().st_mode & 0o077 == 0
+
+
+async def test_a_store_of_the_older_form_is_taken_over(tmp_path: Path) -> None:
+    db = sqlite3.connect(tmp_path / "store.db")
+    db.execute(
+        "CREATE TABLE objects (collection TEXT NOT NULL, key TEXT NOT NULL, revision INTEGER NOT NULL, "
+        "expires_at REAL, data BLOB NOT NULL, PRIMARY KEY (collection, key))"
+    )
+    db.execute("INSERT INTO objects VALUES ('core/pods', 'ns/a', 7, NULL, ?)", (with_revision(DATA % b"a", 7),))
+    db.commit()
+    db.close()
+
+    for _ in range(2):
+        async with opened(tmp_path) as store:
+            assert [record.key for record in store.collection("core/pods").select()] == ["ns/a"]
+            assert store.revision >= 7
+
+
+async def test_of_several_writes_to_one_key_the_last_is_kept(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.update("core/pods", "ns/a", put())
+        await asyncio.gather(*(store.update("core/pods", "ns/a", put(DATA % b"x")) for _ in range(5)))
+        newest = store.revision
+
+    async with opened(tmp_path) as store:
+        (record,) = store.collection("core/pods").select()
+        assert record.revision == newest
+        assert sqlite3.connect(tmp_path / "store.db").execute("SELECT count(*) FROM records").fetchone() == (1,)
+
+
+@pytest.mark.row("opt.store-compaction-interval")
+async def test_history_lives_for_one_interval_to_two(tmp_path: Path) -> None:
+    async with opened(tmp_path, compaction_seconds=0.05) as store:
+        await store.update("c", "k", put())
+        first = store.revision
+        await store.update("c", "k", put())
+        collection = store.collection("c")
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    collection.select_at(first)
+                except Compacted:
+                    break
+                await asyncio.sleep(0.01)
+        assert collection.select_at(store.revision)
+
+    async with opened(tmp_path) as store:
+        await store.update("c", "k", put())
+        first = store.revision
+        await store.update("c", "k", put())
+        await asyncio.sleep(0.2)
+        assert store.collection("c").select_at(first)
+
+
+@pytest.mark.row("opt.event-ttl")
+async def test_many_that_expire_together_let_writes_in_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "EXPIRY_SWEEP_SECONDS", 3600.0)
+    clock = [1000.0]
+    async with opened(tmp_path, now=lambda: clock[0]) as store:
+        await asyncio.gather(*(store.update("e", f"k{number}", put(ttl_seconds=60)) for number in range(2_000)))
+        clock[0] += 61
+        expiring, between = asyncio.create_task(_expire_all(store)), []
+        while not expiring.done():
+            await store.update("c", "k", put())
+            between.append(len(store.collection("e")))
+        await expiring
+
+        assert len(store.collection("e")) == 0
+        steps = [before - after for before, after in pairwise([2_000, *between])]
+        assert max(steps) <= 2 * module.EXPIRY_BATCH  # a write waits for a batch or two, never for all
+        assert len([step for step in steps if step]) >= 4
+
+
+async def _expire_all(store: SqliteStore) -> None:
+    while await store.expire_due():
+        pass

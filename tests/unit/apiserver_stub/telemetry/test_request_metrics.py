@@ -1,0 +1,34 @@
+"""Requests are counted under the labels that collectors know."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from apiserver_stub.apimachinery.request import RequestInfo
+from apiserver_stub.telemetry.request_metrics import labels_of, method_of
+
+PATCH = RequestInfo("patch", "/api/v1/namespaces/web/pods/a", "", "v1", "pods", "", "web", "a")
+RESOURCE: Any = SimpleNamespace(group="", plural="pods", subresource=lambda name: None)
+
+
+@pytest.mark.parametrize(
+    ("method", "content_type", "verb"),
+    [
+        ("PATCH", "application/apply-patch+yaml", "APPLY"),
+        ("PATCH", "application/merge-patch+json", "PATCH"),
+        ("POST", "application/apply-patch+yaml", "POST"),
+    ],
+)
+def test_an_apply_is_told_from_other_patches(method: str, content_type: str, verb: str) -> None:
+    request: Any = SimpleNamespace(method=method, headers={"Content-Type": content_type})
+
+    assert method_of(request) == verb
+
+
+def test_an_apply_keeps_its_verb_for_known_and_foreign_kinds() -> None:
+    assert labels_of(PATCH, "APPLY", RESOURCE)[0] == "APPLY"
+    assert labels_of(PATCH, "PATCH", RESOURCE)[0] == "PATCH"
+    assert labels_of(PATCH, "APPLY", None)[0] == "APPLY"
