@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -10,14 +9,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
 
 from apiserver_stub.apimachinery.status import ApiError, bad_request
+from nodeagent.base.gointeger import IntegerError, parse_int64
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.media import Format
     from apiserver_stub.kinds.registry import Reservation
 
 _FALSE = frozenset(["", "0", "false"])
-_NUMBER = re.compile(r"[+-]?[0-9]+")
-_DIGITS, _PAST = 19, 1 << 63
 _REMEMBERED_LENGTH = 200
 
 
@@ -92,12 +90,10 @@ class Query:
         text = self.get(name)
         if not text:
             return None
-        if not _NUMBER.fullmatch(text):
-            raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
-        digits = text.lstrip("+-0")
-        if len(digits) > _DIGITS or not -_PAST <= (number := int(text)) < _PAST:
-            raise bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
-        return number
+        try:
+            return parse_int64(text)
+        except IntegerError as error:
+            raise bad_request(str(error)) from None
 
 
 @dataclass(slots=True)

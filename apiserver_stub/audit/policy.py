@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -14,12 +13,12 @@ import msgspec
 
 from apiserver_stub.apimachinery.request import RequestInfo, User
 from nodeagent.base import identity, yamlsafe
+from nodeagent.base.names import subdomain_problems
 
 _log = logging.getLogger(__name__)
 
 API_VERSION = identity.current().group("audit") + "/v1"
 STAGES = ("RequestReceived", "ResponseStarted", "ResponseComplete", "Panic")
-_GROUP = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 class AuditError(Exception):
@@ -190,9 +189,8 @@ def _problems(file: _File) -> Iterator[str]:
             yield f'{where}.level: Unsupported value: "{rule.level}": supported values: {supported}'
         yield from _bad_urls(rule.non_resource_urls, f"{where}.nonResourceURLs")
         for entry in rule.resources or ():
-            if entry.group and not _GROUP.fullmatch(entry.group):
-                text = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
-                yield f'{where}.resources.group: Invalid value: "{entry.group}": {text}'
+            if entry.group and (problems := subdomain_problems(entry.group)):
+                yield f'{where}.resources.group: Invalid value: "{entry.group}": {",".join(problems)}'
             if entry.resource_names and not entry.resources:
                 names = msgspec.json.encode(entry.resource_names).decode()
                 text = "using resourceNames requires at least one resource"

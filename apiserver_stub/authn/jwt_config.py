@@ -16,13 +16,14 @@ from apiserver_stub import cel
 from apiserver_stub.apimachinery.status import quote
 from apiserver_stub.cel import CelError, Expression
 from nodeagent.base import identity, yamlsafe
+from nodeagent.base.names import subdomain_problems
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options
 
 KIND = "AuthenticationConfiguration"
 _VERSION = "v1alpha1"
-_EXTRA_KEY = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/\S+")
+_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
 _MAPPING = {"claim": "", "prefix": "", "expression": ""}
 _SCHEMA: dict[str, Any] = {
@@ -274,11 +275,9 @@ class _Reader:
         found: dict[str, Expression | None] = {}
         for index, entry in enumerate(entries):
             place, key, text = f"{where}[{index}]", entry.get("key") or "", entry.get("valueExpression") or ""
+            self._check_domain_path(key, f"{place}.key")
             if key != key.lower():
                 self._add(f"{place}.key", f"Invalid value: {quote(key)}: key must be lowercase")
-            elif not _EXTRA_KEY.fullmatch(key):
-                rule = 'must be a domain-prefixed path (such as "acme.io/foo")'
-                self._add(f"{place}.key", f"Invalid value: {quote(key)}: {rule}")
             if key in found:
                 self._add(f"{place}.key", f"Duplicate value: {quote(key)}")
             elif not text:
@@ -286,6 +285,20 @@ class _Reader:
             else:
                 found[key] = self._compile(text, f"{place}.valueExpression")
         return tuple((key, expression) for key, expression in found.items() if expression is not None)
+
+    def _check_domain_path(self, key: str, where: str) -> None:
+        domain, _, path = key.partition("/")
+        if not key:
+            self._add(where, "Required value")
+        elif not domain or not path:
+            rule = 'must be a domain-prefixed path (such as "acme.io/foo")'
+            self._add(where, f"Invalid value: {quote(key)}: {rule}")
+        elif problems := subdomain_problems(domain):
+            for problem in problems:
+                self._add(where, f"Invalid value: {quote(domain)}: {problem}")
+        elif not re.fullmatch(_PATH, path):
+            rule = f"Invalid path (regex used for validation is '{_PATH}')"
+            self._add(where, f"Invalid value: {quote(path)}: {rule}")
 
     def _compile(self, text: str, where: str, *, variable: str = "claims", returns: str = cel.DYN) -> Expression | None:
         try:

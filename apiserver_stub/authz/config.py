@@ -18,9 +18,9 @@ from apiserver_stub.apimachinery.status import Cause, duplicate, invalid_value, 
 from apiserver_stub.authz.webhook import WebhookSettings
 from apiserver_stub.cel import CelError, Expression
 from apiserver_stub.options.authorization import MODES
-from apiserver_stub.validation.names import subdomain_problems
 from nodeagent.base import identity, yamlsafe
 from nodeagent.base.duration import parse_duration
+from nodeagent.base.names import subdomain_problems
 
 KIND = "AuthorizationConfiguration"
 _VERSION = "v1alpha1"

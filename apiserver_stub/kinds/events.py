@@ -14,8 +14,9 @@ from apiserver_stub.kinds.registry import Column, Resource, Strategy
 from apiserver_stub.kinds.tables import since
 from apiserver_stub.validation.events import validate_event, validate_event_update, validate_new_event
 from apiserver_stub.validation.metadata import MetadataRules
-from apiserver_stub.validation.names import path_problems, subdomain_problems
+from apiserver_stub.validation.names import path_problems
 from nodeagent.base import identity
+from nodeagent.base.names import subdomain_problems
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options

@@ -9,8 +9,8 @@ from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.defaulting import namespaces as defaulting
 from apiserver_stub.kinds.columns import AGE, NAME, at
 from apiserver_stub.kinds.registry import STANDARD_VERBS, Resource, Strategy, Subresource
-from apiserver_stub.validation.names import label_problems
 from apiserver_stub.validation.namespaces import validate_finalizers, validate_namespace, validate_phase
+from nodeagent.base.names import label_problems
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options

@@ -17,7 +17,6 @@ from apiserver_stub.kinds.registry import PROXY_VERBS, Column, Resource, Strateg
 from apiserver_stub.nodes import pods as streams
 from apiserver_stub.schema import field_validation, shapes
 from apiserver_stub.validation.affinity import affinity_terms
-from apiserver_stub.validation.names import label_problems
 from apiserver_stub.validation.pod import validate_new_pod
 from apiserver_stub.validation.pod_exemptions import options_for_update
 from apiserver_stub.validation.pod_options import PodOptions
@@ -25,6 +24,7 @@ from apiserver_stub.validation.pod_qos import qos_class
 from apiserver_stub.validation.pod_status import validate_pod_status
 from apiserver_stub.validation.pod_update import validate_ephemeral_update, validate_pod_update
 from apiserver_stub.validation.pod_warnings import pod_warnings
+from nodeagent.base.names import label_problems
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from apiserver_stub.apimachinery.objects import Object, decode, dig, encode_for_store
 from apiserver_stub.apimachinery.status import Cause
 from apiserver_stub.validation.metadata import KIND_RULES, STATUS_RULES, MetadataRules
-from apiserver_stub.validation.names import subdomain_problems
+from nodeagent.base.names import subdomain_problems
 
 if TYPE_CHECKING:
     from apiserver_stub.apimachinery.request import Request

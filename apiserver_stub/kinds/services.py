@@ -13,13 +13,13 @@ from apiserver_stub.kinds.service_addresses import ServiceAddresses, ServiceRese
 from apiserver_stub.kinds.service_allocation import allocate
 from apiserver_stub.nodes.proxy import proxy_service
 from apiserver_stub.validation.endpoints import validate_subsets
-from apiserver_stub.validation.names import service_name_problems
 from apiserver_stub.validation.services import (
     service_warnings,
     validate_balancer_status,
     validate_service,
     validate_service_update,
 )
+from nodeagent.base.names import service_name_problems
 
 if TYPE_CHECKING:
     from apiserver_stub.options import Options

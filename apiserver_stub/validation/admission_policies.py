@@ -22,12 +22,8 @@ from apiserver_stub.validation.conditions import validate_conditions
 from apiserver_stub.validation.expressions import expression_error, validate_expression, validate_match_conditions
 from apiserver_stub.validation.jsonpath import jsonpath_problem
 from apiserver_stub.validation.labels import validate_selector
-from apiserver_stub.validation.names import (
-    path_problems,
-    qualified_name_problems,
-    service_name_problems,
-    subdomain_problems,
-)
+from apiserver_stub.validation.names import path_problems
+from nodeagent.base.names import qualified_name_problems, service_name_problems, subdomain_problems
 
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 _ACTIONS = ("Audit", "Deny", "Warn")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_each, invalid_value, required
 from apiserver_stub.validation.labels import validate_label_name, validate_selector
-from apiserver_stub.validation.names import label_problems, subdomain_problems
+from nodeagent.base.names import label_problems, subdomain_problems
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

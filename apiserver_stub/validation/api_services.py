@@ -7,7 +7,8 @@ import base64
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_value, not_supported, required
 from apiserver_stub.validation.conditions import STATUSES
-from apiserver_stub.validation.names import path_problems, service_name_problems, subdomain_problems
+from apiserver_stub.validation.names import path_problems
+from nodeagent.base.names import service_name_problems, subdomain_problems
 
 GROUP_LIMIT, VERSION_LIMIT = 20_000, 1_000
 _PRIORITIES = (("groupPriorityMinimum", GROUP_LIMIT), ("versionPriority", VERSION_LIMIT))

@@ -13,8 +13,8 @@ from apiserver_stub.apimachinery.status import (
 )
 from apiserver_stub.validation.labels import validate_labels, validate_selector
 from apiserver_stub.validation.metadata import validate_annotations
-from apiserver_stub.validation.names import label_problems, subdomain_problems
 from apiserver_stub.validation.quantities import is_fractional_bytes, validate_amount, validate_positive_amount
+from nodeagent.base.names import label_problems, subdomain_problems
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 VOLUME_MODES = ("Block", "Filesystem")

@@ -9,7 +9,6 @@ from apiserver_stub.apimachinery.objects import Object, dig
 from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_each, invalid_value, not_supported
 from apiserver_stub.validation.claim_spec import claim_spec_warnings, validate_claim_spec
 from apiserver_stub.validation.labels import validate_selector
-from apiserver_stub.validation.names import qualified_name_problems
 from apiserver_stub.validation.persistent_volumes import (
     storage_class_annotation_warning,
     validate_attributes_class_update,
@@ -17,6 +16,7 @@ from apiserver_stub.validation.persistent_volumes import (
 )
 from apiserver_stub.validation.quantities import amount, is_native, validate_amount
 from nodeagent.base import identity
+from nodeagent.base.names import qualified_name_problems
 from nodeagent.base.quantity import Quantity
 
 _CLASS = "volumeAttributesClassName"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_each, invalid_value, too_long
-from apiserver_stub.validation.names import config_key_problems
+from nodeagent.base.names import config_key_problems
 
 SIZE_LIMIT_BYTES = 1 << 20
 _IMMUTABLE = "field is immutable when `immutable` is set"

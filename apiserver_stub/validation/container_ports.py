@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, duplicate, invalid_each, invalid_value, not_supported, required
-from apiserver_stub.validation.names import port_name_problems
+from nodeagent.base.names import port_name_problems
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 PORT_RANGE_RULE = "must be between 1 and 65535, inclusive"

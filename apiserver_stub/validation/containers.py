@@ -19,11 +19,11 @@ from apiserver_stub.apimachinery.status import (
 from apiserver_stub.validation.container_ports import validate_container_ports, validate_host_ports
 from apiserver_stub.validation.environment import validate_environment, validate_environment_sources
 from apiserver_stub.validation.handlers import PROBES, validate_lifecycle, validate_probes
-from apiserver_stub.validation.names import label_problems
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.requirements import validate_requirements
 from apiserver_stub.validation.security import validate_container_security
 from apiserver_stub.validation.volume_mounts import validate_volume_devices, validate_volume_mounts
+from nodeagent.base.names import label_problems
 
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")

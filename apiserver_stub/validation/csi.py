@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, duplicate, invalid_each, invalid_value, not_supported, required
-from apiserver_stub.validation.names import qualified_name_problems
 from apiserver_stub.validation.volume_sources import validate_csi_driver_name
+from nodeagent.base.names import qualified_name_problems
 
 _GROUP_POLICIES = ("File", "None", "ReadWriteOnceWithFSType")
 _LIFECYCLE_MODES = ("Persistent", "Ephemeral")

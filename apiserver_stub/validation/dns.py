@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_value, not_supported, required
 from apiserver_stub.validation.addresses import parse_address
-from apiserver_stub.validation.names import subdomain_problems
+from nodeagent.base.names import subdomain_problems
 
 _POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _SERVERS_LIMIT, _SEARCHES_LIMIT, _SEARCH_LIST_LIMIT = 3, 32, 2048

@@ -16,12 +16,7 @@ from apiserver_stub.apimachinery.status import (
 )
 from apiserver_stub.validation.addresses import family, parse_address, validate_remote_address
 from apiserver_stub.validation.container_ports import PROTOCOLS
-from apiserver_stub.validation.names import (
-    label_problems,
-    label_value_problems,
-    qualified_name_problems,
-    subdomain_problems,
-)
+from nodeagent.base.names import label_problems, label_value_problems, qualified_name_problems, subdomain_problems
 
 _ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
 _MOST_ENDPOINTS, _MOST_ADDRESSES, _MOST_PORTS, _MOST_ZONES = 1000, 100, 20000, 8

@@ -8,7 +8,7 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, invalid_each, required
 from apiserver_stub.validation.addresses import validate_address, validate_remote_address
 from apiserver_stub.validation.container_ports import validate_port_number, validate_protocol
-from apiserver_stub.validation.names import label_problems, qualified_name_problems, subdomain_problems
+from nodeagent.base.names import label_problems, qualified_name_problems, subdomain_problems
 
 
 def validate_subsets(subsets: Sequence[Object]) -> list[Cause]:

@@ -7,13 +7,9 @@ from collections.abc import Sequence
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_value, required
 from apiserver_stub.validation.field_refs import VARIABLE_FIELDS, validate_field_ref, validate_resource_ref
-from apiserver_stub.validation.names import (
-    config_key_problems,
-    prefix_problems,
-    subdomain_problems,
-    variable_name_problems,
-)
+from apiserver_stub.validation.names import prefix_problems
 from apiserver_stub.validation.pod_options import PodOptions
+from nodeagent.base.names import config_key_problems, subdomain_problems, variable_name_problems
 
 _SEVERAL = "may not have more than one field specified at a time"
 

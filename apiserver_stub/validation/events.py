@@ -11,8 +11,8 @@ from typing import Any
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_value, quote, required
-from apiserver_stub.validation.names import qualified_name_problems
 from nodeagent.base import identity
+from nodeagent.base.names import qualified_name_problems
 
 _TEXT_LIMIT_BYTES, _NOTE_LIMIT_BYTES = 128, 1024
 _DEFAULT = "default"

@@ -8,7 +8,7 @@ from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, duplicate, internal_error, invalid_each, invalid_value, required
 from apiserver_stub.cel import BOOL, CelError
 from apiserver_stub.cel.admission import Checker, InstantiationError
-from apiserver_stub.validation.names import qualified_name_problems
+from nodeagent.base.names import qualified_name_problems
 
 _CONDITIONS_LIMIT = 64
 

@@ -13,9 +13,9 @@ from apiserver_stub.apimachinery.status import (
     not_supported,
     required,
 )
-from apiserver_stub.validation.names import qualified_name_problems
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.quantities import amount
+from nodeagent.base.names import qualified_name_problems
 
 HOST_IPS = "status.hostIPs"
 VARIABLE_FIELDS = (

@@ -12,7 +12,7 @@ from apiserver_stub.apimachinery.status import (
     required,
 )
 from apiserver_stub.validation.container_ports import validate_port_number_or_name
-from apiserver_stub.validation.names import header_name_problems
+from nodeagent.base.names import header_name_problems
 
 PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _PROBE_ACTIONS = ("exec", "httpGet", "tcpSocket", "grpc")

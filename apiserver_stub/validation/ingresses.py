@@ -16,15 +16,15 @@ from apiserver_stub.apimachinery.status import (
 )
 from apiserver_stub.validation.addresses import parse_address
 from apiserver_stub.validation.container_ports import validate_port_number
-from apiserver_stub.validation.names import (
+from apiserver_stub.validation.names import path_problems
+from nodeagent.base import identity
+from nodeagent.base.names import (
     label_problems,
-    path_problems,
     port_name_problems,
     service_name_problems,
     subdomain_problems,
     wildcard_problems,
 )
-from nodeagent.base import identity
 
 CLASS_ANNOTATION = f"{identity.current().label_domain}/ingress.class"
 _PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")

@@ -6,7 +6,7 @@ from typing import Any
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_each, invalid_value, required
-from apiserver_stub.validation.names import label_value_problems, qualified_name_problems
+from nodeagent.base.names import label_value_problems, qualified_name_problems
 
 _WITH_VALUES, _WITHOUT_VALUES = ("In", "NotIn"), ("Exists", "DoesNotExist")
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, duplicate, forbidden_value, invalid_each, invalid_value, required
-from apiserver_stub.validation.names import qualified_name_problems
 from apiserver_stub.validation.quantities import (
     amount,
     is_overcommit_allowed,
     validate_container_resource_name,
     validate_resource_name,
 )
+from nodeagent.base.names import qualified_name_problems
 from nodeagent.base.quantity import Quantity
 
 _TYPES = ("Pod", "Container", "PersistentVolumeClaim")

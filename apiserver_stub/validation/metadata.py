@@ -21,13 +21,8 @@ from apiserver_stub.apimachinery.status import (
     too_long,
 )
 from apiserver_stub.validation.labels import validate_labels
-from apiserver_stub.validation.names import (
-    path_problems,
-    prefix_problems,
-    qualified_name_problems,
-    standard_finalizer_problems,
-    subdomain_problems,
-)
+from apiserver_stub.validation.names import path_problems, prefix_problems, standard_finalizer_problems
+from nodeagent.base.names import qualified_name_problems, subdomain_problems
 
 ANNOTATIONS_LIMIT_BYTES = 256 << 10
 _MANAGER_LIMIT_BYTES = 128

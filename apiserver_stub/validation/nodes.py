@@ -20,10 +20,10 @@ from apiserver_stub.apimachinery.status import (
 )
 from apiserver_stub.validation.addresses import family, parse_cidr
 from apiserver_stub.validation.labels import validate_label_name
-from apiserver_stub.validation.names import label_value_problems
 from apiserver_stub.validation.quantities import validate_amount
 from apiserver_stub.validation.tolerations import validate_taint_effect
 from nodeagent.base import identity
+from nodeagent.base.names import label_value_problems
 
 _BLOCKS = "spec.podCIDRs"
 _TAINTS = identity.current().label("taints", "scheduler.alpha")

@@ -7,7 +7,6 @@ from dataclasses import replace
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_value, required
 from apiserver_stub.validation.file_paths import validate_no_backsteps
-from apiserver_stub.validation.names import label_problems, subdomain_problems
 from apiserver_stub.validation.volume_sources import (
     ISCSI_NAME_LIMIT,
     ISCSI_NAME_RULE,
@@ -27,6 +26,7 @@ from apiserver_stub.validation.volume_sources import (
     validate_quobyte,
     validate_storage_os,
 )
+from nodeagent.base.names import label_problems, subdomain_problems
 
 _CSI_SECRETS = (
     "controllerPublishSecretRef",

@@ -16,11 +16,11 @@ from apiserver_stub.apimachinery.status import (
 )
 from apiserver_stub.validation.affinity import validate_node_selector
 from apiserver_stub.validation.claim_spec import VOLUME_MODES, validate_access_modes
-from apiserver_stub.validation.names import subdomain_problems
 from apiserver_stub.validation.node_labels import deprecation, replacement
 from apiserver_stub.validation.persistent_volume_sources import SOURCES, validate_iscsi_portal
 from apiserver_stub.validation.quantities import amount, validate_positive_amount
 from nodeagent.base import identity
+from nodeagent.base.names import subdomain_problems
 
 RECLAIM_POLICIES = ("Delete", "Recycle", "Retain")
 _SECOND_SOURCE = "may not specify more than 1 volume type"

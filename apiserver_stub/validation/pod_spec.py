@@ -25,7 +25,6 @@ from apiserver_stub.validation.containers import (
 from apiserver_stub.validation.dns import validate_dns, validate_host_aliases
 from apiserver_stub.validation.labels import validate_labels
 from apiserver_stub.validation.metadata import validate_annotations
-from apiserver_stub.validation.names import label_problems, qualified_name_problems, subdomain_problems
 from apiserver_stub.validation.pod_annotations import validate_pod_annotations, validate_seccomp_match
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.requirements import validate_requirements, validate_resource_claims
@@ -34,6 +33,7 @@ from apiserver_stub.validation.tolerations import validate_tolerations
 from apiserver_stub.validation.topology import validate_spread_constraints
 from apiserver_stub.validation.volumes import validate_volumes
 from apiserver_stub.validation.windows import validate_host_processes, validate_operating_system
+from nodeagent.base.names import label_problems, qualified_name_problems, subdomain_problems
 
 DEADLINE_LIMIT_SECONDS = (1 << 31) - 1
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")

@@ -14,9 +14,9 @@ from apiserver_stub.apimachinery.status import (
     invalid_value,
 )
 from apiserver_stub.validation.addresses import parse_address, validate_address
-from apiserver_stub.validation.names import qualified_name_problems, subdomain_problems
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.pod_update import validate_annotation_update
+from nodeagent.base.names import qualified_name_problems, subdomain_problems
 
 _SYSTEM_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
 

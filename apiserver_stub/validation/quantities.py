@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_value
-from apiserver_stub.validation.names import qualified_name_problems
 from nodeagent.base import identity
+from nodeagent.base.names import qualified_name_problems
 from nodeagent.base.quantity import Quantity
 
 _CACHED = 4096

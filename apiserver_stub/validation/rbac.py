@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_value, not_supported, quote, required
 from apiserver_stub.validation.labels import validate_selector
-from apiserver_stub.validation.names import path_problems, subdomain_problems
+from apiserver_stub.validation.names import path_problems
 from nodeagent.base import identity
+from nodeagent.base.names import subdomain_problems
 
 _GROUP = identity.current().group("rbac.authorization")
 _SELECTORS = "aggregationRule.clusterRoleSelectors"

@@ -14,7 +14,6 @@ from apiserver_stub.apimachinery.status import (
     not_found_value,
     required,
 )
-from apiserver_stub.validation.names import label_problems, subdomain_problems
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.quantities import (
     amount,
@@ -24,6 +23,7 @@ from apiserver_stub.validation.quantities import (
     validate_amount,
     validate_container_resource_name,
 )
+from nodeagent.base.names import label_problems, subdomain_problems
 
 
 def validate_requirements(

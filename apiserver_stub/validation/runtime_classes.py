@@ -5,11 +5,11 @@ from __future__ import annotations
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, duplicate, invalid_each, invalid_value
 from apiserver_stub.validation.labels import validate_labels
-from apiserver_stub.validation.names import label_problems
 from apiserver_stub.validation.node_labels import deprecation
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.requirements import validate_requirements
 from apiserver_stub.validation.tolerations import validate_tolerations
+from nodeagent.base.names import label_problems
 
 _TOLERATION = ("key", "operator", "value", "effect")
 

@@ -29,8 +29,8 @@ from apiserver_stub.validation.container_ports import (
     validate_protocol,
 )
 from apiserver_stub.validation.labels import validate_labels
-from apiserver_stub.validation.names import label_problems, qualified_name_problems, subdomain_problems
 from nodeagent.base import identity
+from nodeagent.base.names import label_problems, qualified_name_problems, subdomain_problems
 
 _AFFINITIES = ("ClientIP", "None")
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")

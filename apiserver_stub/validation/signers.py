@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from apiserver_stub.apimachinery.status import Cause, invalid_value, quote, required, too_long
-from apiserver_stub.validation.names import label_problems, subdomain_problems
+from nodeagent.base.names import label_problems, subdomain_problems
 
 _DOMAIN_LIMIT, _NAME_LIMIT = 253, 571
 

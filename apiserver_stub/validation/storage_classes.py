@@ -14,8 +14,8 @@ from apiserver_stub.apimachinery.status import (
     too_long,
 )
 from apiserver_stub.validation.labels import validate_label_name
-from apiserver_stub.validation.names import qualified_name_problems
 from apiserver_stub.validation.node_labels import deprecation
+from nodeagent.base.names import qualified_name_problems
 
 _RECLAIM_POLICIES = ("Delete", "Retain")
 _BINDING_MODES = ("Immediate", "WaitForFirstConsumer")

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.apimachinery.status import Cause, duplicate, invalid_value, required
+from apiserver_stub.apimachinery.status import Cause, duplicate, invalid_each, invalid_value, required
+from nodeagent.base.sysctls import normalize_sysctl, sysctl_name_problems
 
-_SEGMENT = r"[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
-_NAME = rf"({_SEGMENT}[\./])*{_SEGMENT}"
-_name = re.compile(_NAME)
-_NAME_LIMIT = 253
-_NAME_RULE = f"must have at most {_NAME_LIMIT} characters and match regex ^{_NAME}$"
 _IPC_NAMES = frozenset(
     f"kernel.{name}"
     for name in ("sem", "shmall", "shmmax", "shmmni", "shm_rmid_forced", "shm", "msgmax", "msgmnb", "msgmni", "msg")
 )
-_SWAPPED = str.maketrans("./", "/.")
 
 
 def validate_sysctls(context: Object, field: str, *, host_network: bool, host_ipc: bool, any_host: bool) -> list[Cause]:
@@ -30,8 +23,8 @@ def validate_sysctls(context: Object, field: str, *, host_network: bool, host_ip
         path = f"{field}[{index}].name"
         if not (name := item.get("name") or ""):
             causes.append(required(path))
-        elif len(name) > _NAME_LIMIT or not _name.fullmatch(name):
-            causes.append(invalid_value(path, name, _NAME_RULE))
+        elif problems := sysctl_name_problems(name):
+            causes += invalid_each(path, name, problems)
         elif name in names:
             causes.append(duplicate(path, name))
         if not any_host:
@@ -42,15 +35,9 @@ def validate_sysctls(context: Object, field: str, *, host_network: bool, host_ip
 
 def validate_host_sysctl(name: str, field: str, *, host_network: bool, host_ipc: bool) -> list[Cause]:
     """Return the error in a kernel parameter of a namespace that the pod shares with the host."""
-    normal = _normalized(name).partition("*")[0]
+    normal = normalize_sysctl(name).partition("*")[0]
     if host_network and normal.startswith("net."):
         return [invalid_value(field, name, "may not be specified when 'hostNetwork' is true")]
     if host_ipc and (normal in _IPC_NAMES or normal.startswith("fs.mqueue.")):
         return [invalid_value(field, name, "may not be specified when 'hostIPC' is true")]
     return []
-
-
-def _normalized(name: str) -> str:
-    """Return *name* with dots as separators; its first separator is the one that it uses."""
-    first = next((character for character in name if character in "./"), ".")
-    return name if first == "." else name.translate(_SWAPPED)

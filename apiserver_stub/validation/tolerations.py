@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, invalid_value, not_supported, required
 from apiserver_stub.validation.labels import validate_label_name
-from apiserver_stub.validation.names import label_value_problems
+from nodeagent.base.names import label_value_problems
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _OPERATORS = ("Equal", "Exists")

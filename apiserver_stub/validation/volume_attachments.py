@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, forbidden_value, invalid_each, invalid_value, required, too_long
-from apiserver_stub.validation.names import subdomain_problems
 from apiserver_stub.validation.persistent_volumes import validate_volume_spec
 from apiserver_stub.validation.volume_sources import validate_csi_driver_name
+from nodeagent.base.names import subdomain_problems
 
 _METADATA_LIMIT_BYTES, _MESSAGE_LIMIT_BYTES = 256 << 10, 1 << 10
 _ONE_SOURCE = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"

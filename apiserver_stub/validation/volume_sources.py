@@ -8,8 +8,8 @@ from collections.abc import Callable
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, invalid_each, invalid_value, not_supported, required, too_long
 from apiserver_stub.validation.file_paths import validate_descending_path, validate_no_backsteps
-from apiserver_stub.validation.names import label_problems, subdomain_problems
 from nodeagent.base import identity
+from nodeagent.base.names import label_problems, subdomain_problems
 
 Rule = Callable[[Object, str], list[Cause]]
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import Cause, duplicate, forbidden_value, invalid_each, invalid_value, required
 from apiserver_stub.validation.claim_spec import validate_claim_template
-from apiserver_stub.validation.names import label_problems, subdomain_problems
 from apiserver_stub.validation.pod_options import PodOptions
 from apiserver_stub.validation.quantities import validate_nonnegative_amount
 from apiserver_stub.validation.volume_files import (
@@ -36,6 +35,7 @@ from apiserver_stub.validation.volume_sources import (
     validate_quobyte,
     validate_storage_os,
 )
+from nodeagent.base.names import label_problems, subdomain_problems
 
 _SECOND_SOURCE = "may not specify more than 1 volume type"
 

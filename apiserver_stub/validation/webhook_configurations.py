@@ -14,8 +14,8 @@ from apiserver_stub.validation.admission_rules import (
 )
 from apiserver_stub.validation.expressions import validate_match_conditions
 from apiserver_stub.validation.labels import validate_selector
-from apiserver_stub.validation.names import service_name_problems, subdomain_problems
 from nodeagent.base import gourl
+from nodeagent.base.names import service_name_problems, subdomain_problems
 
 _REVIEW_VERSIONS = ("v1", "v1beta1")
 _SIDE_EFFECTS = ("None", "NoneOnDryRun", "Some", "Unknown")

@@ -13,9 +13,9 @@ from apiserver_stub.apimachinery.status import (
     not_supported,
     required,
 )
-from apiserver_stub.validation.names import subdomain_problems
 from apiserver_stub.validation.pod_containers import containers
 from apiserver_stub.validation.pod_options import PodOptions
+from nodeagent.base.names import subdomain_problems
 
 _SYSTEMS = ("linux", "windows")
 _CREDENTIALS_LIMIT_KIB, _DOMAIN_LIMIT, _USER_LIMIT = 64, 256, 104

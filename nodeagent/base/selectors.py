@@ -6,19 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from nodeagent.base.gointeger import IntegerError, parse_int64
+from nodeagent.base.names import label_value_problems, qualified_name_problems
+
 _TOKEN = re.compile(r"\s*(==|!=|=|!|<|>|,|\(|\)|[^\s=!<>,()]+)")
-_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_NAME_RULE = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
-    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-)
-_VALUE_RULE = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
-    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
-    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
-)
 
 
 class SelectorError(ValueError):
@@ -129,11 +120,12 @@ class _LabelParser:
         if absent:
             self._next()
         key = self._next()
-        if key == "" or not _is_word(key):
-            raise SelectorError(
-                f"unable to parse requirement: found '{key}', expected: !, identifier, or 'end of string'"
-            )
-        _check_key(key)
+        if absent and not _is_word(key):
+            raise SelectorError(f"unable to parse requirement: found '{key}', expected: identifier")
+        if not _is_word(key):
+            raise SelectorError(f"found '{key}', expected: !, identifier, or 'end of string'")
+        if problems := qualified_name_problems(key):
+            raise SelectorError(f'unable to parse requirement: <nil>: Invalid value: "{key}": {"; ".join(problems)}')
         if absent:
             return Requirement(key, "!")
         if self._peek() in ("", ","):
@@ -141,23 +133,19 @@ class _LabelParser:
         operator = self._next()
         match operator:
             case "=" | "==":
-                return Requirement(key, "in", frozenset([self._value()]))
+                operator, values = "in", frozenset([self._value()])
             case "!=":
-                return Requirement(key, "notin", frozenset([self._value()]))
+                operator, values = "notin", frozenset([self._value()])
             case "in" | "notin":
-                return Requirement(key, operator, self._values())
+                values = self._values()
             case ">" | "<":
-                value = self._value()
-                if not re.fullmatch(r"[+-]?\d+", value):
-                    raise SelectorError(
-                        f'unable to parse requirement: values[0][{key}]: Invalid value: "{value}": '
-                        "for 'Gt', 'Lt' operators, the value must be an integer"
-                    )
-                return Requirement(key, operator, frozenset([value]))
+                values = frozenset([self._value()])
             case _:
                 raise SelectorError(
                     f"unable to parse requirement: found '{operator}', expected: in, notin, =, ==, !=, gt, lt"
                 )
+        _check_values(key, operator, values)
+        return Requirement(key, operator, values)
 
     def _value(self) -> str:
         if self._peek() in ("", ","):
@@ -165,7 +153,6 @@ class _LabelParser:
         value = self._next()
         if not _is_word(value):
             raise SelectorError(f"unable to parse requirement: found '{value}', expected: identifier")
-        _check_value(value)
         return value
 
     def _values(self) -> frozenset[str]:
@@ -180,7 +167,6 @@ class _LabelParser:
                     values.add("")
                 expect_value = True
             elif expect_value and _is_word(word):
-                _check_value(word)
                 values.add(word)
                 expect_value = False
             else:
@@ -199,40 +185,37 @@ class _LabelParser:
 
 
 def _is_word(token: str) -> bool:
-    return token[0] not in "=!<>,()"
+    return bool(token) and token[0] not in "=!<>,()"
 
 
 def _compares(value: str | None, operator: str, bound: str) -> bool:
     try:
-        number = int(value or "")
-    except ValueError:
+        number = parse_int64(value or "")
+    except IntegerError:
         return False
     return number > int(bound) if operator == ">" else number < int(bound)
 
 
-def _check_key(key: str) -> None:
-    prefix, slash, name = key.rpartition("/")
-    problem = None
-    if len(name) > 63:
-        problem = "name part must be no more than 63 characters"
-    elif not _NAME.fullmatch(name):
-        problem = _NAME_RULE
-    elif slash and (len(prefix) > 253 or not _PREFIX.fullmatch(prefix)):
-        problem = (
-            "prefix part a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
-        )
-    if problem:
-        raise SelectorError(f'unable to parse requirement: <nil>: Invalid value: "{key}": {problem}')
+def _check_values(key: str, operator: str, values: frozenset[str]) -> None:
+    """Check the values of a requirement, in the order of upstream.
 
-
-def _check_value(value: str) -> None:
-    problem = None
-    if len(value) > 63:
-        problem = "must be no more than 63 characters"
-    elif value and not _NAME.fullmatch(value):
-        problem = _VALUE_RULE
-    if problem:
-        raise SelectorError(f'unable to parse requirement: <nil>: Invalid value: "{value}": {problem}')
+    :raises SelectorError: a value is not a valid label value, or not an integer where one is compared.
+    """
+    problems = []
+    ordered = sorted(values) if len(values) > 1 else values
+    if operator in (">", "<"):
+        (bound,) = values
+        try:
+            parse_int64(bound)
+        except IntegerError:
+            rule = "for 'Gt', 'Lt' operators, the value must be an integer"
+            problems.append(f'values[0]: Invalid value: "{bound}": {rule}')
+    for index, value in enumerate(ordered):
+        if rules := label_value_problems(value):
+            problems.append(f'values[{index}][{key}]: Invalid value: "{value}": {"; ".join(rules)}')
+    if problems:
+        text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+        raise SelectorError(f"unable to parse requirement: {text}")
 
 
 def _split_escaped(text: str) -> list[str]:

@@ -6,7 +6,6 @@ The one home of ``cryptography`` in the shared ground; it is imported when somet
 from __future__ import annotations
 
 import os
-import re
 import ssl
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,12 +15,13 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
+from nodeagent.base.names import subdomain_problems
+
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
 
 CLOCK_SKEW = timedelta(hours=1)
-_HOST_NAME = re.compile(r"(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.IGNORECASE)
 
 MIN_VERSIONS = {
     "VersionTLS10": ssl.TLSVersion.TLSv1,
@@ -195,7 +195,7 @@ def names_of(certificate: bytes) -> list[str]:
 
     parsed = x509.load_pem_x509_certificate(certificate)
     found = [str(item.value) for item in parsed.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)]
-    names = [name for name in found if _HOST_NAME.fullmatch(name)]
+    names = [name for name in found if not subdomain_problems(name.lower().removeprefix("*."))]
     try:
         alternative = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:

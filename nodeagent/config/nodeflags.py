@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os.path
-import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +12,10 @@ from typing import Any
 
 from nodeagent.base import identity
 from nodeagent.base.duration import Duration
+from nodeagent.base.names import label_value_problems, qualified_name_problems, subdomain_problems
 from nodeagent.config import flagvalues
-from nodeagent.config.rules.check import is_label_value, is_qualified_name
 from nodeagent.config.settings import NodeSettings
 from nodeagent.errors import Problem
-
-_NODE_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +179,12 @@ def _check(settings: NodeSettings, used: identity.Identity) -> list[Problem]:
     def wrong(flag: str, value: object, rule: str) -> None:
         problems.append(Problem(f"--{flag}", "", value, rule))
 
-    if not _NODE_NAME.fullmatch(settings.node_name):
+    if subdomain_problems(settings.node_name):
         wrong("hostname-override", settings.node_name, "must give the node a lower-case DNS name")
     for key, value in settings.node_labels.items():
-        if not is_qualified_name(key):
+        if qualified_name_problems(key):
             wrong("node-labels", key, "must have keys that are qualified names")
-        elif not is_label_value(value):
+        elif label_value_problems(value):
             wrong("node-labels", value, f"must have a label value for {key}")
         elif not may_label_itself(key, used):
             wrong("node-labels", key, f"must not be set by a node below {used.label_domain} or {used.api_domain}")

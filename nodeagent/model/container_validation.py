@@ -5,6 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nodeagent.base.names import (
+    config_key_problems,
+    header_name_problems,
+    label_problems,
+    port_name_problems,
+    qualified_name_problems,
+    subdomain_problems,
+    variable_name_problems,
+)
 from nodeagent.model import checks
 from nodeagent.model.checks import Problems
 from nodeagent.model.pod import (
@@ -53,7 +62,7 @@ def check_containers(problems: Problems, spec: PodSpec, volumes: set[str]) -> No
     for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
         for i, container in enumerate(containers or ()):
             at = f"spec.{kind}[{i}]"
-            if problems.name(f"{at}.name", container.name, checks.dns_label) and container.name in names:
+            if problems.name(f"{at}.name", container.name, label_problems) and container.name in names:
                 problems.add(f"{at}.name", container.name, "stands twice in this pod")
             names.add(container.name)
             _check_container(problems, at, container, spec, volumes)
@@ -109,7 +118,7 @@ def _check_ports(problems: Problems, path: str, ports: Sequence[ContainerPort], 
         problems.choice(f"{at}.protocol", port.protocol or "-", _PROTOCOLS)
         problems.optional(f"{at}.hostIP", port.host_ip, checks.ip_address)
         if port.name:
-            problems.add(f"{at}.name", port.name, checks.port_name(port.name))
+            problems.check(f"{at}.name", port.name, port_name_problems)
             if port.name in names:
                 problems.add(f"{at}.name", port.name, "stands twice in this container")
             names.add(port.name)
@@ -129,16 +138,16 @@ def _check_host_ports(
 
 def _check_env(problems: Problems, at: str, container: Container) -> None:
     for i, variable in enumerate(container.env or ()):
-        problems.name(f"{at}.env[{i}].name", variable.name, checks.env_name)
+        problems.name(f"{at}.env[{i}].name", variable.name, variable_name_problems)
         _check_env_source(problems, f"{at}.env[{i}]", variable)
     for i, source in enumerate(container.env_from or ()):
         path = f"{at}.envFrom[{i}]"
-        problems.optional(f"{path}.prefix", source.prefix, checks.env_name)
+        problems.optional(f"{path}.prefix", source.prefix, variable_name_problems)
         given = {"configMapRef": source.config_map_ref, "secretRef": source.secret_ref}
         problems.exactly_one(path, [name for name, value in given.items() if value is not None])
         for name, value in given.items():
             if value is not None:
-                problems.name(f"{path}.{name}.name", value.name, checks.dns_subdomain)
+                problems.name(f"{path}.{name}.name", value.name, subdomain_problems)
 
 
 def _check_env_source(problems: Problems, at: str, variable: EnvVar) -> None:
@@ -163,8 +172,8 @@ def _check_env_source(problems: Problems, at: str, variable: EnvVar) -> None:
         ("secretKeyRef", source.secret_key_ref),
     ):
         if reference is not None:
-            problems.name(f"{at}.valueFrom.{name}.name", reference.name, checks.dns_subdomain)
-            problems.name(f"{at}.valueFrom.{name}.key", reference.key, checks.config_key)
+            problems.name(f"{at}.valueFrom.{name}.name", reference.name, subdomain_problems)
+            problems.name(f"{at}.valueFrom.{name}.key", reference.key, config_key_problems)
 
 
 def _check_mounts(problems: Problems, at: str, container: Container, volumes: set[str]) -> None:
@@ -202,7 +211,7 @@ def _check_resources(problems: Problems, at: str, container: Container) -> None:
     good: dict[tuple[str, str], Any] = {}
     for kind, values in (("limits", limits), ("requests", requests)):
         for name, value in values.items():
-            problems.add(f"{at}.{kind}", name, checks.qualified_name(name))
+            problems.check(f"{at}.{kind}", name, qualified_name_problems)
             before = len(problems.found)
             check_quantity(problems, f"{at}.{kind}[{name}]", value)
             if len(problems.found) == before:
@@ -269,14 +278,14 @@ def _check_http(problems: Problems, at: str, action: HttpGetAction) -> None:
     _check_port(problems, f"{at}.port", action.port)
     problems.choice(f"{at}.scheme", action.scheme or "-", ("HTTP", "HTTPS"))
     for i, header in enumerate(action.http_headers or ()):
-        problems.name(f"{at}.httpHeaders[{i}].name", header.name, checks.header_name)
+        problems.name(f"{at}.httpHeaders[{i}].name", header.name, header_name_problems)
 
 
 def _check_port(problems: Problems, at: str, port: int | str) -> None:
     if isinstance(port, int):
         problems.between(at, port, 1, 65535)
     else:
-        problems.name(at, port, checks.port_name)
+        problems.name(at, port, port_name_problems)
 
 
 def check_seccomp(problems: Problems, at: str, profile: SeccompProfile | None) -> None:

@@ -5,6 +5,8 @@ Expects a pod with its defaults filled in (:mod:`nodeagent.model.pod_defaults`).
 
 from __future__ import annotations
 
+from nodeagent.base.names import label_problems, label_value_problems, qualified_name_problems, subdomain_problems
+from nodeagent.base.sysctls import sysctl_name_problems
 from nodeagent.errors import Problem
 from nodeagent.model import checks
 from nodeagent.model.checks import Problems
@@ -34,14 +36,14 @@ def validate_pod(pod: Pod, source: str = "pod") -> list[Problem]:
 
 
 def _check_metadata(problems: Problems, meta: ObjectMeta) -> None:
-    problems.name("metadata.name", meta.name, checks.dns_subdomain)
-    problems.name("metadata.namespace", meta.namespace, checks.dns_label)
+    problems.name("metadata.name", meta.name, subdomain_problems)
+    problems.name("metadata.namespace", meta.namespace, label_problems)
     for key, value in (meta.labels or {}).items():
-        problems.add("metadata.labels", key, checks.qualified_name(key))
-        problems.add(f"metadata.labels[{key}]", value, checks.label_value(value))
+        problems.check("metadata.labels", key, qualified_name_problems)
+        problems.check(f"metadata.labels[{key}]", value, label_value_problems)
     size = 0
     for key, value in (meta.annotations or {}).items():
-        problems.add("metadata.annotations", key, checks.qualified_name(key.lower()))
+        problems.check("metadata.annotations", key, lambda name: qualified_name_problems(name.lower()))
         size += len(key) + len(value)
     if size > _MAX_ANNOTATIONS:
         problems.add("metadata.annotations", None, f"must not exceed {_MAX_ANNOTATIONS} bytes in all")
@@ -56,24 +58,24 @@ def _check_spec(problems: Problems, pod: Pod) -> None:
     problems.choice("spec.restartPolicy", spec.restart_policy, list(RestartPolicy))
     problems.at_least("spec.terminationGracePeriodSeconds", spec.termination_grace_period_seconds, 0)
     problems.between("spec.activeDeadlineSeconds", spec.active_deadline_seconds, 1, _MAX_SECONDS)
-    problems.optional("spec.hostname", spec.hostname, checks.dns_label)
-    problems.optional("spec.subdomain", spec.subdomain, checks.dns_label)
-    problems.optional("spec.nodeName", spec.node_name, checks.dns_subdomain)
-    problems.optional("spec.serviceAccountName", spec.service_account_name, checks.dns_subdomain)
-    problems.optional("spec.runtimeClassName", spec.runtime_class_name, checks.dns_subdomain)
-    problems.optional("spec.priorityClassName", spec.priority_class_name, checks.dns_subdomain)
+    problems.optional("spec.hostname", spec.hostname, label_problems)
+    problems.optional("spec.subdomain", spec.subdomain, label_problems)
+    problems.optional("spec.nodeName", spec.node_name, subdomain_problems)
+    problems.optional("spec.serviceAccountName", spec.service_account_name, subdomain_problems)
+    problems.optional("spec.runtimeClassName", spec.runtime_class_name, subdomain_problems)
+    problems.optional("spec.priorityClassName", spec.priority_class_name, subdomain_problems)
     problems.choice("spec.preemptionPolicy", spec.preemption_policy, ("Never", "PreemptLowerPriority"))
     if spec.os is not None:
         problems.choice("spec.os.name", spec.os.name or "-", ("linux", "windows"))
     if spec.share_process_namespace and spec.host_pid:
         problems.add("spec.shareProcessNamespace", True, "must not be set together with hostPID")
     for i, reference in enumerate(spec.image_pull_secrets or ()):
-        problems.optional(f"spec.imagePullSecrets[{i}].name", reference.name, checks.dns_subdomain)
+        problems.optional(f"spec.imagePullSecrets[{i}].name", reference.name, subdomain_problems)
     for i, gate in enumerate(spec.readiness_gates or ()):
-        problems.name(f"spec.readinessGates[{i}].conditionType", gate.condition_type, checks.qualified_name)
+        problems.name(f"spec.readinessGates[{i}].conditionType", gate.condition_type, qualified_name_problems)
     for key, value in (spec.node_selector or {}).items():
-        problems.add("spec.nodeSelector", key, checks.qualified_name(key))
-        problems.add(f"spec.nodeSelector[{key}]", value, checks.label_value(value))
+        problems.check("spec.nodeSelector", key, qualified_name_problems)
+        problems.check(f"spec.nodeSelector[{key}]", value, label_value_problems)
     _check_network(problems, spec)
     _check_tolerations(problems, spec)
     _check_security(problems, spec)
@@ -88,26 +90,26 @@ def _check_network(problems: Problems, spec: PodSpec) -> None:
     if len(servers) > 3:
         problems.add("spec.dnsConfig.nameservers", servers, "must not have more than 3 servers")
     for i, server in enumerate(servers):
-        problems.add(f"spec.dnsConfig.nameservers[{i}]", server, checks.ip_address(server))
+        problems.check(f"spec.dnsConfig.nameservers[{i}]", server, checks.ip_address)
     if config is not None:
         searches = config.searches or []
         if len(searches) > 32 or len(" ".join(searches)) > 2048:
             problems.add("spec.dnsConfig.searches", None, "must not have more than 32 domains or 2048 characters")
         for i, search in enumerate(searches):
-            domain = search.removesuffix(".")
-            problems.add(f"spec.dnsConfig.searches[{i}]", search, checks.dns_subdomain(domain) if domain else "")
+            if domain := search.removesuffix("."):
+                problems.check(f"spec.dnsConfig.searches[{i}]", domain, subdomain_problems)
         for i, option in enumerate(config.options or ()):
             problems.require(f"spec.dnsConfig.options[{i}].name", option.name)
     for i, alias in enumerate(spec.host_aliases or ()):
-        problems.add(f"spec.hostAliases[{i}].ip", alias.ip, checks.ip_address(alias.ip))
+        problems.check(f"spec.hostAliases[{i}].ip", alias.ip, checks.ip_address)
         for j, hostname in enumerate(alias.hostnames or ()):
-            problems.add(f"spec.hostAliases[{i}].hostnames[{j}]", hostname, checks.dns_subdomain(hostname))
+            problems.check(f"spec.hostAliases[{i}].hostnames[{j}]", hostname, subdomain_problems)
 
 
 def _check_tolerations(problems: Problems, spec: PodSpec) -> None:
     for i, toleration in enumerate(spec.tolerations or ()):
         path = f"spec.tolerations[{i}]"
-        problems.optional(f"{path}.key", toleration.key, checks.qualified_name)
+        problems.optional(f"{path}.key", toleration.key, qualified_name_problems)
         problems.choice(f"{path}.operator", toleration.operator, ("Exists", "Equal"))
         problems.choice(f"{path}.effect", toleration.effect, _EFFECTS)
         if not toleration.key and toleration.operator != "Exists":
@@ -136,6 +138,6 @@ def _check_security(problems: Problems, spec: PodSpec) -> None:
     seen: set[str] = set()
     for i, sysctl in enumerate(context.sysctls or ()):
         at = f"{path}.sysctls[{i}].name"
-        if problems.name(at, sysctl.name, checks.sysctl_name) and sysctl.name in seen:
+        if problems.name(at, sysctl.name, sysctl_name_problems) and sysctl.name in seen:
             problems.add(at, sysctl.name, "stands twice")
         seen.add(sysctl.name)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from nodeagent.base import identity
+from nodeagent.base.names import label_problems, qualified_name_problems, subdomain_problems
 from nodeagent.model import checks
 from nodeagent.model.checks import Problems
 from nodeagent.model.pod import (
@@ -40,7 +41,7 @@ def check_volumes(problems: Problems, path: str, volumes: Sequence[Volume]) -> s
     names: set[str] = set()
     for i, volume in enumerate(volumes):
         at = f"{path}[{i}]"
-        if problems.name(f"{at}.name", volume.name, checks.dns_label) and volume.name in names:
+        if problems.name(f"{at}.name", volume.name, label_problems) and volume.name in names:
             problems.add(f"{at}.name", volume.name, "stands twice")
         names.add(volume.name)
         given = [wire for name, wire in _SOURCES if getattr(volume, name) is not None]
@@ -61,11 +62,11 @@ def _check_source(problems: Problems, at: str, volume: Volume) -> None:
             problems.add(f"{at}.hostPath.path", host.path, checks.no_backsteps(host.path))
         problems.choice(f"{at}.hostPath.type", host.type, _HOST_PATH_TYPES)
     if (config_map := volume.config_map) is not None:
-        problems.name(f"{at}.configMap.name", config_map.name, checks.dns_subdomain)
+        problems.name(f"{at}.configMap.name", config_map.name, subdomain_problems)
         problems.between(f"{at}.configMap.defaultMode", config_map.default_mode, 0, 0o777)
         _check_items(problems, f"{at}.configMap.items", config_map.items)
     if (secret := volume.secret) is not None:
-        problems.name(f"{at}.secret.secretName", secret.secret_name, checks.dns_subdomain)
+        problems.name(f"{at}.secret.secretName", secret.secret_name, subdomain_problems)
         problems.between(f"{at}.secret.defaultMode", secret.default_mode, 0, 0o777)
         _check_items(problems, f"{at}.secret.items", secret.items)
     if (downward := volume.downward_api) is not None:
@@ -87,7 +88,7 @@ def _check_projection(problems: Problems, at: str, source: VolumeProjection) -> 
     problems.exactly_one(at, [wire for name, wire in _PROJECTIONS if getattr(source, name) is not None])
     for name, projected in (("secret", source.secret), ("configMap", source.config_map)):
         if projected is not None:
-            problems.name(f"{at}.{name}.name", projected.name, checks.dns_subdomain)
+            problems.name(f"{at}.{name}.name", projected.name, subdomain_problems)
             _check_items(problems, f"{at}.{name}.items", projected.items)
     if source.downward_api is not None:
         _check_downward(problems, f"{at}.downwardAPI.items", source.downward_api.items)
@@ -127,7 +128,7 @@ def check_field(problems: Problems, at: str, selector: ObjectFieldSelector, know
         problems.add(f"{at}.fieldPath", selector.field_path, f"must be one of {', '.join(known)}")
     elif bracket:
         key = key.removesuffix("]").strip("'\"")
-        problems.add(f"{at}.fieldPath", selector.field_path, checks.qualified_name(key))
+        problems.check(f"{at}.fieldPath", key, qualified_name_problems)
 
 
 def check_resource_field(problems: Problems, at: str, selector: ResourceFieldSelector) -> None:

@@ -8,10 +8,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
-from nodeagent.config.rules.sysctls import normalize
+from nodeagent.base.sysctls import normalize_sysctl, sysctl_name_problems
 from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.pods import Rejection
-from nodeagent.model.checks import sysctl_name
 from nodeagent.model.pod import Pod
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class SysctlAdmission:
     """
 
     def __init__(self, allowed: Iterable[str]) -> None:
-        patterns = [normalize(pattern) for pattern in allowed]
+        patterns = [normalize_sysctl(pattern) for pattern in allowed]
         self._names = frozenset(pattern for pattern in patterns if not pattern.endswith("*"))
         self._prefixes = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
 
@@ -58,9 +57,9 @@ class SysctlAdmission:
     async def nodeagent_admit_pod(self, pod: Pod) -> Rejection | None:
         context = pod.spec.security_context
         for sysctl in (context.sysctls if context is not None else None) or ():
-            name = normalize(sysctl.name)
+            name = normalize_sysctl(sysctl.name)
             problem = ""
-            valid = not sysctl_name(sysctl.name)  # A prefix would match invalid names too.
+            valid = not sysctl_name_problems(sysctl.name)  # A prefix would match invalid names too.
             if name not in self._names and not (valid and name.startswith(self._prefixes)):
                 problem = "not allowlisted"
             elif pod.spec.host_network and name.startswith(_NET_PREFIX):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -15,8 +14,6 @@ from nodeagent.config.fields import all_fields
 from nodeagent.config.types import NodeAgentConfiguration
 
 _ZERO = Duration()
-_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +83,6 @@ def is_ip(text: str) -> bool:
     except ValueError:
         return False
     return "%" not in text
-
-
-def is_qualified_name(text: str) -> bool:
-    """Tell whether *text* can be the key of a label or taint: ``name`` or ``sub.domain/name``."""
-    prefix, slash, name = text.rpartition("/")
-    return bool(_NAME.fullmatch(name)) and (not slash or (len(prefix) <= 253 and bool(_SUBDOMAIN.fullmatch(prefix))))
-
-
-def is_label_value(text: str) -> bool:
-    """Tell whether *text* can be the value of a label or taint."""
-    return not text or bool(_NAME.fullmatch(text))
 
 
 def _plain(value: Any) -> object:

@@ -7,7 +7,8 @@ from ipaddress import ip_network
 from urllib.parse import urlsplit
 
 from nodeagent.base.duration import Duration
-from nodeagent.config.rules.check import Check, is_label_value, is_qualified_name
+from nodeagent.base.names import label_value_problems, qualified_name_problems
+from nodeagent.config.rules.check import Check
 
 _TOKEN = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+", re.ASCII)
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -64,9 +65,9 @@ def _check_taints(check: Check) -> None:
     seen = set()
     for index, taint in enumerate(taints):
         path = f"registerWithTaints[{index}]"
-        if not is_qualified_name(taint.key):
+        if qualified_name_problems(taint.key):
             check.report(f"{path}.key", taint.key, "must be a qualified name such as example.com/gpu")
-        if not is_label_value(taint.value):
+        if label_value_problems(taint.value):
             check.report(f"{path}.value", taint.value, "must be a label value")
         if taint.effect not in _EFFECTS:
             check.report(f"{path}.effect", taint.effect, f"must be one of {', '.join(_EFFECTS)}")

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nodeagent.base import identity
+from nodeagent.base.node_affinity import node_matches
 from nodeagent.contracts.pods import Rejection
 from nodeagent.model.pod import Pod, Toleration
 from nodeagent.model.qos import is_static_or_mirror
 from nodeagent.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Amounts, pod_requests
-from nodeagent_plugins.pod_admission.affinity import fits_affinity
 
 _OS = "linux"
 _FIRST = (PODS, CPU, MEMORY, EPHEMERAL_STORAGE)
@@ -81,7 +81,10 @@ def check_sidecars(pod: Pod, *, allowed: bool) -> Rejection | None:
 
 def check_place(pod: Pod, node: NodeView, others: Sequence[Pod]) -> Rejection | None:
     """Refuse pods that do not belong on the node, however much room it has."""
-    if not fits_affinity(pod, node.labels, node.name):
+    affinity = (pod.spec.affinity or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    terms = None if required is None else required.get("nodeSelectorTerms") or ()
+    if not node_matches(pod.spec.node_selector or {}, terms, node.labels, node.name):
         return _failed("NodeAffinity")
     if pod.spec.node_name and pod.spec.node_name != node.name:
         return _failed("NodeName")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nodeagent.base.names import variable_name_problems
 from nodeagent.contracts.objects import ObjectReader
 from nodeagent.errors import ContainerError
 from nodeagent.model.downward import metadata_value, resource_value
@@ -24,7 +24,6 @@ from nodeagent.model.pod import (
 )
 
 CONFIG_ERROR = "CreateContainerConfigError"
-_VALID_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ async def make_environment(
             invalid = []
             for key, value in values.items():
                 name = source.prefix + key
-                if _VALID_NAME.fullmatch(name):
+                if not variable_name_problems(name):
                     result[name] = value
                 else:
                     invalid.append(name)

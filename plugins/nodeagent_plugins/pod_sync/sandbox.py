@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodeagent.base.quantity import Quantity
-from nodeagent.config.rules.sysctls import normalize
+from nodeagent.base.sysctls import normalize_sysctl
 from nodeagent.contracts.runtime import DnsConfig, LinuxResources, PortMapping, SandboxConfig
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.pod import Container, Pod
@@ -37,7 +37,9 @@ def make_sandbox_config(
     if spec.host_users is False:  # it relies on that to be shut in
         raise NodeAgentError("hostUsers is false, and this node gives pods no user namespace of their own")
     context = spec.security_context
-    sysctls = {normalize(sysctl.name): sysctl.value for sysctl in context.sysctls or ()} if context is not None else {}
+    sysctls = (
+        {normalize_sysctl(sysctl.name): sysctl.value for sysctl in context.sysctls or ()} if context is not None else {}
+    )
     return SandboxConfig(
         name=pod.name,
         uid=pod.uid,

@@ -9,7 +9,8 @@ from typing import TypeVar
 
 from multidict import MultiMapping
 
-from nodeagent_plugins.routes_logs.values import moment, whole_number
+from nodeagent.base.gointeger import parse_int64
+from nodeagent_plugins.routes_logs.values import moment
 
 T = TypeVar("T")
 
@@ -42,12 +43,12 @@ def read_options(query: MultiMapping[str], now: datetime) -> LogOptions:
     :raises UndecodableQuery: a value is not of its type.
     :raises ValueError: a value breaks a rule.
     """
-    since_seconds = _read(query, "sinceSeconds", whole_number)
+    since_seconds = _read(query, "sinceSeconds", parse_int64)
     since = _read(query, "sinceTime", moment)
-    tail = _read(query, "tailLines", whole_number)
+    tail = _read(query, "tailLines", parse_int64)
     if tail is None and query.get("tail", "all") != "all":
-        tail = _read(query, "tail", whole_number)
-    limit = _read(query, "limitBytes", whole_number)
+        tail = _read(query, "tail", parse_int64)
+    limit = _read(query, "limitBytes", parse_int64)
     stream = query.get("stream", "All")
     if since_seconds is not None:
         if since is not None:

@@ -9,7 +9,8 @@ from datetime import datetime
 
 from multidict import MultiMapping
 
-from nodeagent_plugins.routes_logs.values import moment, whole_number
+from nodeagent.base.gointeger import parse_int64
+from nodeagent_plugins.routes_logs.values import moment
 
 MAX_SERVICES = 4
 MAX_TAIL = 100_000
@@ -135,6 +136,6 @@ def _number(query: MultiMapping[str], name: str) -> int | None:
     if not text:
         return None
     try:
-        return whole_number(text)
+        return parse_int64(text)
     except ValueError as error:
         raise Unparsable(f"{name}: not a whole number") from error

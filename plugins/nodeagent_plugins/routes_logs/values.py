@@ -1,22 +1,11 @@
-"""Numbers and times as queries for logs may hold them, and no looser than the field reads them."""
+"""Times in log queries."""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
 
-_NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
-
-
-def whole_number(text: str) -> int:
-    """Return a number in decimal digits.
-
-    :raises ValueError: it is none.
-    """
-    if not _NUMBER.fullmatch(text):
-        raise ValueError(f"{text!r} is not a whole number")
-    return int(text)
 
 
 def moment(text: str) -> datetime:

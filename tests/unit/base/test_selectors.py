@@ -59,8 +59,15 @@ def test_an_empty_value_is_a_value() -> None:
         ("a in", "unable to parse requirement: found '' expected: '('"),
         ("a in (b", "expected: ',' or ')'"),
         ("-bad=x", 'Invalid value: "-bad": name part must consist of'),
-        ("a=-bad", "a valid label must be"),
-        ("a>x", "the value must be an integer"),
+        ("/x=1", 'Invalid value: "/x": prefix part must be non-empty'),
+        ("a/b/c", 'Invalid value: "a/b/c": a qualified name must consist of'),
+        ("a=-bad", 'values[0][a]: Invalid value: "-bad": a valid label must be'),
+        ("a in (b,-c)", 'values[0][a]: Invalid value: "-c": a valid label must be'),
+        ("a in (-d,-c)", '[values[0][a]: Invalid value: "-c": a valid label must be'),
+        ("a>x", "values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer"),
+        ("a>99999999999999999999", "the value must be an integer"),
+        ("a,!", "unable to parse requirement: found '', expected: identifier"),
+        ("!=x", "found '!=', expected: !, identifier, or 'end of string'"),
         ("a,", "expected: identifier after ','"),
     ],
 )
@@ -69,6 +76,10 @@ def test_what_is_no_label_selector_is_refused(text: str, message: str) -> None:
         parse_label_selector(text)
 
     assert message in str(error.value)
+
+
+def test_label_that_is_not_an_integer_is_not_compared() -> None:
+    assert not parse_label_selector("size>3").matches({"size": "1_0"})
 
 
 def test_field_selector_compares_as_text() -> None:

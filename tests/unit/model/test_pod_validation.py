@@ -213,6 +213,13 @@ def test_names_the_field_that_is_wrong(path, value, where):
     assert all(problem.source == "web.yaml" and problem.rule for problem in found)
 
 
+def test_invalid_name_violates_the_rule_of_upstream():
+    (problem,) = problems(changed((*MAIN, "name"), "A"))
+    assert problem.rule.startswith(
+        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-'"
+    )
+
+
 def test_names_every_problem_at_once():
     pod = changed((*MAIN, "name"), "A")
     pod["spec"]["restartPolicy"] = "x"

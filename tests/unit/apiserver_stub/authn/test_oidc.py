@@ -297,6 +297,9 @@ def test_a_file_describes_one_issuer(tmp_path: Path) -> None:
     assert config.algorithms == ("RS256",)
 
 
+SUB = {"claim": "sub", "prefix": "p:"}
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -316,6 +319,22 @@ def test_a_file_describes_one_issuer(tmp_path: Path) -> None:
             "claim and expression can't both be set",
         ),
         ({"claimMappings": {"username": {"expression": "claims."}}}, "username.expression: Invalid value"),
+        (
+            {"claimMappings": {"username": SUB, "extra": [{"key": "team", "valueExpression": "claims.k"}]}},
+            'extra[0].key: Invalid value: "team": must be a domain-prefixed path (such as "acme.io/foo")',
+        ),
+        (
+            {"claimMappings": {"username": SUB, "extra": [{"key": "X.io/k", "valueExpression": "claims.k"}]}},
+            'extra[0].key: Invalid value: "X.io": a lowercase RFC 1123 subdomain must consist of',
+        ),
+        (
+            {"claimMappings": {"username": SUB, "extra": [{"key": "x.io/a b", "valueExpression": "claims.k"}]}},
+            'extra[0].key: Invalid value: "a b": Invalid path',
+        ),
+        (
+            {"claimMappings": {"username": SUB, "extra": [{"key": "", "valueExpression": "claims.k"}]}},
+            "extra[0].key: Required value",
+        ),
         ({"claimValidationRules": [{}]}, "claimValidationRules[0]: Required value: claim or expression is required"),
         ({"claimValidationRules": [{"expression": "claims.sub + 'x'"}]}, "must evaluate to bool"),
         ({"claimValidationRules": [{"claim": "a"}, {"claim": "a"}]}, '[1].claim: Duplicate value: "a"'),

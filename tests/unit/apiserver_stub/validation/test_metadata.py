@@ -13,7 +13,8 @@ from apiserver_stub.validation.metadata import (
     validate_metadata,
     validate_metadata_update,
 )
-from apiserver_stub.validation.names import label_problems, path_problems
+from apiserver_stub.validation.names import path_problems
+from nodeagent.base.names import label_problems
 
 _OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "u"}
 

@@ -57,6 +57,12 @@ async def test_env_replaces_env_from_and_invalid_names_are_told(objects):
     ]
 
 
+async def test_env_from_skips_names_of_parent_directories(objects):
+    result = await variables(objects, env_from=[{"prefix": "..", "configMapRef": {"name": "cm"}}])
+
+    assert "..COLOR" not in result.variables
+
+
 @pytest.mark.parametrize(
     ("path", "value"),
     [

@@ -1,4 +1,4 @@
-"""Numbers and times of a query are what the field takes for one, nothing else."""
+"""Tests for the times in log queries."""
 
 from __future__ import annotations
 
@@ -6,18 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nodeagent_plugins.routes_logs.values import moment, whole_number
-
-
-@pytest.mark.parametrize(("text", "number"), [("0", 0), ("-1", -1), ("+5", 5), ("100000", 100_000)])
-def test_a_number_is_read(text, number):
-    assert whole_number(text) == number
-
-
-@pytest.mark.parametrize("text", ["", "x", "1_0", " 1", "1.0", "1e3", "\u0661", "9" * 5000])
-def test_what_is_no_number_is_refused(text):
-    with pytest.raises(ValueError, match="not a whole number"):
-        whole_number(text)
+from nodeagent_plugins.routes_logs.values import moment
 
 
 @pytest.mark.parametrize(
