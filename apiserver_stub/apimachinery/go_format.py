@@ -46,6 +46,17 @@ def go_type(value: Any) -> str:
     return _TYPES[value.__class__]
 
 
+def type_name(value: Any, *, exact: bool = False) -> str:
+    """Return the name of the JSON type of *value* as in errors of Go's decoder; *exact* adds the number."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int | float):
+        return f"number {value}" if exact else "number"
+    return "object" if isinstance(value, dict) else "array" if isinstance(value, list) else "string"
+
+
 def _float(value: float) -> str:
     if not value or not math.isfinite(value):
         return "0" if not value else "NaN" if math.isnan(value) else f"{'+' if value > 0 else '-'}Inf"

@@ -3,36 +3,48 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 from apiserver_stub.apimachinery import objects
+from apiserver_stub.apimachinery.go_format import type_name
 from apiserver_stub.apimachinery.objects import Object
-from apiserver_stub.apimachinery.status import bad_request, too_large, unprocessable
+from apiserver_stub.apimachinery.status import ApiError, bad_request, too_large, unprocessable
 
 MAX_OPERATIONS = 10_000
 MAX_COPIED_BYTES = 3 << 20
 """What all copies of a patch may add up to, as few operations could double a value many times."""
+_INDEX = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def apply_json_patch(document: Object, operations: Any) -> Any:
-    """Return *document* after the operations of RFC 6902.
+    """Return *document* after the operations of RFC 6902, with upstream's deviations.
 
-    :raises ApiError: 400 or 413 when *operations* is no such list, 422 when one of them cannot be carried out.
+    A missing field is read as null, by ``copy`` and ``test``; ``replace`` adds it. The text of a path before its first
+    slash is ignored. Negative indices count from the end.
+
+    :raises ApiError: 400 or 413 when *operations* is no such list, 422 when one of them fails.
     """
+    if operations is None:
+        return copy.deepcopy(document)
     if not isinstance(operations, list):
-        raise bad_request(
-            "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
-        )
+        raise _cannot_decode(operations, "[]handlers.jsonPatchOp")
+    for operation in operations:
+        if operation is not None and not isinstance(operation, dict):
+            raise _cannot_decode(operation, "handlers.jsonPatchOp")
     if len(operations) > MAX_OPERATIONS:
         raise too_large(f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}")
-    root: Any = {"": copy.deepcopy(document)}
+    root: Any = copy.deepcopy(document)
     room = MAX_COPIED_BYTES
     try:
         for operation in operations:
-            room -= _apply_operation(root, operation)
+            if operation is not None and operation.get("op") == "replace" and operation.get("path") == "":
+                root = _replacement(root, operation)
+                continue
+            room -= _apply_operation(root, operation or {})
             if room < 0:
                 raise unprocessable(f"copies of a JSON patch are limited to {MAX_COPIED_BYTES} bytes in all")
-        return root[""]
+        return root
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise unprocessable() from error
 
@@ -63,32 +75,42 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def _apply_operation(root: Any, operation: Any) -> int:
-    """Carry *operation* out and return how many bytes it copied within the document."""
+def _cannot_decode(value: Any, wanted: str) -> ApiError:
+    return bad_request(
+        f"error decoding patch: json: cannot unmarshal {type_name(value)} into Go value of type {wanted}"
+    )
+
+
+def _replacement(root: Any, operation: Object) -> Any:
+    """Return the value that replaces the document; a scalar changes nothing."""
+    value = operation["value"]
+    return copy.deepcopy(value) if isinstance(value, dict | list) else root
+
+
+def _apply_operation(root: Any, operation: Object) -> int:
+    """Apply *operation* and return the number of bytes that it copied within the document."""
     kind, path = operation["op"], operation["path"]
     match kind:
         case "add":
-            _add(root, path, copy.deepcopy(operation["value"]))
+            _add(root, path, copy.deepcopy(operation.get("value")))
         case "remove":
             _remove(root, path)
         case "replace":
             _find(root, path)
-            _put(root, path, copy.deepcopy(operation["value"]))
+            _put(root, path, copy.deepcopy(operation.get("value")))
         case "move":
             source = operation["from"]
-            if path.startswith(source + "/"):
-                raise ValueError("cannot move a value into itself")
             value = _find(root, source)
             _remove(root, source)
             _add(root, path, value)
         case "copy":
             value = _find(root, operation["from"])
-            size = len(objects.encode(value))
+            size = len(objects.encode(value)) if value is not None else 0
             if size <= MAX_COPIED_BYTES:
                 _add(root, path, copy.deepcopy(value))
             return size
         case "test":
-            if not _same(_find(root, path), operation["value"]):
+            if not _same(root if path == "" else _find(root, path), operation["value"]):
                 raise ValueError("test failed")
         case _:
             raise ValueError(f"unknown operation {kind}")
@@ -106,14 +128,9 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _parts(path: str) -> list[str]:
-    if path and not path.startswith("/"):
-        raise ValueError("path does not start with /")
-    return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")]
-
-
 def _parent(root: Any, path: str) -> tuple[Any, str]:
-    *parents, last = _parts(path)
+    """Return the object or list that holds the value at *path*, and the last part of the path."""
+    _, *parents, last = (part.replace("~1", "/").replace("~0", "~") for part in path.split("/"))
     holder = root
     for part in parents:
         holder = holder[_index(part, len(holder))] if isinstance(holder, list) else holder[part]
@@ -123,17 +140,18 @@ def _parent(root: Any, path: str) -> tuple[Any, str]:
 
 
 def _index(part: str, length: int) -> int:
-    if not part.isascii() or not part.isdigit() or (len(part) > 1 and part[0] == "0"):
-        raise ValueError(f"{part} is no index")
+    if not _INDEX.fullmatch(part):
+        raise ValueError(f"invalid index {part}")
     index = int(part)
-    if index >= length:
+    if not -length <= index < length:
         raise IndexError(part)
-    return index
+    return index if index >= 0 else index + length
 
 
 def _find(root: Any, path: str) -> Any:
+    """Return the value at *path*, ``None`` for a missing field."""
     holder, last = _parent(root, path)
-    return holder[_index(last, len(holder))] if isinstance(holder, list) else holder[last]
+    return holder[_index(last, len(holder))] if isinstance(holder, list) else holder.get(last)
 
 
 def _put(root: Any, path: str, value: Any) -> None:

@@ -164,10 +164,16 @@ def read_json(body: bytes, what: str) -> Object:
 
 
 def read_yaml(body: bytes, what: str, repeats: list[yamlsafe.Repeat] | None = None) -> Object:
+    """Decode the first document of *body*; further ones are ignored.
+
+    :raises ApiError: 400, it is not an object.
+    """
     try:
-        obj = yamlsafe.load(body, repeats=repeats)
+        obj = yamlsafe.load_first(body, repeats=repeats)
     except yamlsafe.YamlError as error:
         raise _unrecognized(what, f"yaml parse error: {error}", body) from error
+    if obj is None:
+        return {}
     if not isinstance(obj, dict):
         raise _unrecognized(what, "yaml parse error: not a mapping", body)
     return obj

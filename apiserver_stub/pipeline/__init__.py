@@ -89,7 +89,7 @@ async def handle(server: ApiServer, http: web.BaseRequest) -> web.StreamResponse
             if isinstance(passed, web.StreamResponse):
                 return passed
             rendered = passed
-        elif info.group and resource is None and (info.group, info.version) not in server.registry.group_versions():
+        elif info.group and resource is None and info.group not in dict(server.registry.group_versions()):
             raise error_responses.PlainNotFound
         elif info.verb == "watch" and resource is not None:
             return await watch_response.run(server, http, _request(http, info, query, user, format_), resource, trail)

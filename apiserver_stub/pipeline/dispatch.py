@@ -109,7 +109,7 @@ def _verb(request: Request, resource: Resource) -> Verb:
 async def _non_resource(server: ApiServer, request: Request) -> Reply:
     """Return the answer of a path without a resource, whether it ends with a slash or not.
 
-    :raises PlainNotFound: nobody serves it.
+    :raises ApiError: 404, no handler serves it.
     """
     if (path := request.info.path) != "/" and path.endswith("/"):
         request.info = replace(request.info, path=path[:-1])
@@ -129,4 +129,14 @@ async def _non_resource(server: ApiServer, request: Request) -> Reply:
     if request.info.path == health.OUTCOMES_PATH and server.options.gates.enabled("ComponentSLIs"):
         body, content_type = server.health.render(server.metric_choice)
         return Reply(200, body=body, content_type=content_type)
+    if _is_of_group(server, request.info.path):
+        raise no_such_resource()
     raise PlainNotFound
+
+
+def _is_of_group(server: ApiServer, path: str) -> bool:
+    """Return whether *path* is below that of an API group of this server."""
+    _, root, *rest = path.split("/")
+    if root == "api":
+        return bool(rest)
+    return root == "apis" and bool(rest) and rest[0] in dict(server.registry.group_versions())

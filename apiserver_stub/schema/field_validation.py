@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from copy import deepcopy
 from functools import cache, lru_cache
 from typing import Any
 
+from apiserver_stub.apimachinery.go_format import type_name
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.quantities import FORMAT_WRONG, InvalidQuantity, canonical, of_resource_list
 from apiserver_stub.schema.shapes import Form, Shape
@@ -63,30 +64,57 @@ def check(obj: Object, shape: Shape, *, complete: bool = False, converts: bool =
     return found
 
 
-def repeated(body: bytes, members: int) -> list[str]:
-    """Return the paths of members that JSON *body* names twice; *members* is how many its value holds."""
+def repeated(body: bytes, members: int, unknown: Collection[str] = ()) -> list[str]:
+    """Return the paths of fields that JSON *body* sets twice, without those below the *unknown* fields.
+
+    :param members: number of fields of all objects in the decoded body.
+    """
     if body.count(b'":') == members and _SPACED_COLON.search(body) is None:
-        return []  # a colon for each member that is left: nothing was lost
-    found: list[str] = []
-    _find_repeated(json.loads(body, object_pairs_hook=_Pairs), "", found)
+        return []  # There is a colon per decoded field: none was set twice.
+    found: dict[str, None] = {}
+    _find_repeated(json.loads(body, object_pairs_hook=_Pairs), "", frozenset(unknown), found)
+    return list(found)
+
+
+def merge_repeated(body: bytes) -> Any:
+    """Return the value of JSON *body*, in which objects that are set twice are merged, as by Go's decoder."""
+    return json.loads(body, object_pairs_hook=_merged)
+
+
+def _merged(pairs: list[tuple[str, Any]]) -> Object:
+    found: Object = {}
+    for name, content in pairs:
+        found[name] = _overlaid(found[name], content) if name in found else content
     return found
 
 
+def _overlaid(before: Any, content: Any) -> Any:
+    if not isinstance(before, dict):
+        return content
+    if content is None:
+        return before
+    if not isinstance(content, dict):
+        return content
+    return before | {name: _overlaid(before.get(name), value) for name, value in content.items()}
+
+
 class _Pairs(list[tuple[str, Any]]):
-    """The members of an object, repeated ones included."""
+    """The fields of an object, including those that are set twice."""
 
 
-def _find_repeated(value: Any, path: str, found: list[str]) -> None:
+def _find_repeated(value: Any, path: str, unknown: Collection[str], found: dict[str, None]) -> None:
     if isinstance(value, _Pairs):
         seen = set()
         for name, content in value:
+            if path + name in unknown:
+                continue
             if name in seen:
-                found.append(path + name)
+                found[path + name] = None
             seen.add(name)
-            _find_repeated(content, f"{path}{name}.", found)
+            _find_repeated(content, f"{path}{name}.", unknown, found)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            _find_repeated(item, f"{path[:-1]}[{index}].", found)
+            _find_repeated(item, f"{path[:-1]}[{index}].", unknown, found)
 
 
 # How each form is checked
@@ -402,14 +430,3 @@ def _conversion_error(value: Any, wanted: str) -> str:
     if (wanted, kind) in (("string", "int64"), ("int32", "float64"), ("int64", "float64")):
         return f"cannot convert {kind} to {wanted}"
     return f"unrecognized type: {wanted}"
-
-
-def type_name(value: Any, *, exact: bool = False) -> str:
-    """Return what JSON *value* is, in the words that clients know; *exact* names a number."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, int | float):
-        return f"number {value}" if exact else "number"
-    return "object" if isinstance(value, dict) else "array" if isinstance(value, list) else "string"

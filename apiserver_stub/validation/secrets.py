@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from apiserver_stub.apimachinery.go_format import type_name
 from apiserver_stub.apimachinery.objects import Object, decode
 from apiserver_stub.apimachinery.status import Cause, invalid_value, required, too_long
-from apiserver_stub.schema.field_validation import type_name
 from apiserver_stub.validation.config_maps import (
     SIZE_LIMIT_BYTES,
     decoded_size,

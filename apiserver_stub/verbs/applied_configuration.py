@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from apiserver_stub.apimachinery.go_format import type_name
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, bad_request
-from apiserver_stub.schema.field_validation import Misfit, type_name
+from apiserver_stub.schema.field_validation import Misfit
 from apiserver_stub.schema.typed.identity import full_kind, identity_of, kind_of
 from apiserver_stub.schema.typed.validation import summary, validate
 from apiserver_stub.verbs.writing import check_types
@@ -80,10 +81,10 @@ def _decode(request: Request) -> Configuration:
     """
     repeats: list[yamlsafe.Repeat] = []
     try:
-        documents = yamlsafe.load_documents(request.body, repeats=repeats)
+        value = yamlsafe.load_first(request.body, repeats=repeats)
     except yamlsafe.YamlError as error:
         raise bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {error}") from error
-    config = _with_integers(documents[0].value) if documents else {}
+    config = _with_integers(value) if value is not None else {}
     if not isinstance(config, dict):
         problem = f"json: cannot unmarshal {type_name(config)} into Go value of type map[string]interface {{}}"
         raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {problem}")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from apiserver_stub.apimachinery import objects
-from apiserver_stub.apimachinery.go_format import go_value
+from apiserver_stub.apimachinery.go_format import go_value, type_name
 from apiserver_stub.apimachinery.json_patch import apply_json_patch, apply_merge_patch
 from apiserver_stub.apimachinery.media import APPLY_PATCH
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, bad_request, invalid_value, not_found
 from apiserver_stub.schema import shapes
-from apiserver_stub.schema.field_validation import Misfit, count_members, repeated, type_name
+from apiserver_stub.schema.field_validation import Misfit, count_members, repeated
 from apiserver_stub.schema.strategic_merge import apply_strategic_patch
 from apiserver_stub.storage import Outcome, Record
 from apiserver_stub.verbs.apply import apply
@@ -105,16 +105,18 @@ def _settle_type(resource: Resource, media_type: str, new: Object) -> None:
 
 
 def _report(request: Request, media_type: str, body: Any, unknown: list[str]) -> str:
-    """Tell of members that are unknown or given twice; returns why the request is refused, or nothing."""
-    twice = repeated(request.body, count_members(body))
-    if media_type == _JSON_PATCH:
-        unknown = unknown + [
-            f"[{index}].{name}"
-            for index, operation in enumerate(body)
-            if isinstance(operation, dict)
-            for name in operation.keys() - _OPERATION_MEMBERS
-        ]
-    return report(request, unknown, twice)
+    """Report fields that are unknown or set twice; return the reason for rejecting the request, or nothing."""
+    if media_type != _JSON_PATCH:
+        return report(request, unknown, repeated(request.body, count_members(body)))
+    odd = [
+        f"[{index}].{name}"
+        for index, operation in enumerate(body or ())
+        for name in (operation or {}).keys() - _OPERATION_MEMBERS
+    ]
+    twice = repeated(request.body, count_members(body), odd)
+    found = [f'json patch unknown field "{path}"' for path in odd]
+    found += [f'json patch duplicate field "{path}"' for path in twice]
+    return report(request, unknown, more=found)
 
 
 def _apply(resource: Resource, media_type: str, old: Object, body: Any) -> Object:
@@ -123,7 +125,7 @@ def _apply(resource: Resource, media_type: str, old: Object, body: Any) -> Objec
     if media_type == _JSON_PATCH:
         result = apply_json_patch(document, body)
     elif media_type == _STRATEGIC_PATCH:
-        result = apply_strategic_patch(document, body, _shape(resource))
+        result = apply_strategic_patch(document, {} if body is None else body, _shape(resource))
     elif not isinstance(body, dict):
         given = type_name(body)
         raise bad_request(

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from apiserver_stub.admission import Call
 from apiserver_stub.apimachinery import media, objects
+from apiserver_stub.apimachinery.go_format import type_name
 from apiserver_stub.apimachinery.objects import Object
 from apiserver_stub.apimachinery.status import ApiError, Cause, bad_request, conflict, invalid, modified
 from apiserver_stub.kinds.registry import any_name_problems
 from apiserver_stub.schema import shapes
-from apiserver_stub.schema.field_validation import Findings, Misfit, check, repeated, type_name
+from apiserver_stub.schema.field_validation import Findings, Misfit, check, merge_repeated, repeated
 from apiserver_stub.schema.managed_fields import same_but_times
 from apiserver_stub.schema.stored_form import settle
 from apiserver_stub.storage import Keep, Outcome, Put, Record, Remove
@@ -57,15 +58,28 @@ def read_object(request: Request, kind: str, api_version: str) -> Object:
     if (given_version, given_kind) != (api_version, kind):
         raise _other_type(given_version, given_kind, api_version, kind)
     obj["kind"], obj["apiVersion"] = kind, api_version
+    found = _check_body(obj)
+    if media_type.startswith(media.PROTOBUF):  # Its fields are numbers: none has a wrong name.
+        return obj
+    twice = repeated(request.body, found.members, found.unknown) if not media_type.startswith(media.YAML) else []
+    if twice:
+        merged = merge_repeated(request.body)
+        obj = merged | {"kind": kind, "apiVersion": api_version}
+        found = _check_body(obj)
+    if problem := report(request, found.unknown, twice, repeats):
+        raise _cannot_be_handled(obj, problem)
+    return obj
+
+
+def _check_body(obj: Object) -> Findings:
+    """Hold *obj* to the shape of its kind.
+
+    :raises ApiError: 400, a value has the wrong type.
+    """
     try:
-        found = check_types(obj)
+        return check_types(obj)
     except Misfit as error:
         raise _cannot_be_handled(obj, str(error)) from error
-    if not media_type.startswith(media.PROTOBUF):  # its members are numbers: none has a wrong name
-        twice = repeated(request.body, found.members) if not media_type.startswith(media.YAML) else []
-        if problem := report(request, found.unknown, twice, repeats):
-            raise _cannot_be_handled(obj, problem)
-    return obj
 
 
 def _other_type(given_version: Any, given_kind: Any, api_version: str, kind: str) -> ApiError:
@@ -102,25 +116,28 @@ def check_types(obj: Object, *, converts: bool = False) -> Findings:
 
 
 def report(
-    request: Request, unknown: Sequence[str], twice: Sequence[str], repeats: Sequence[yamlsafe.Repeat] = ()
+    request: Request,
+    unknown: Sequence[str],
+    twice: Sequence[str] = (),
+    repeats: Sequence[yamlsafe.Repeat] = (),
+    more: Sequence[str] = (),
 ) -> str:
-    """Do what ``fieldValidation`` says about members that are unknown or given twice: say nothing, warn, or refuse.
+    """Ignore, warn about or reject fields that are unknown or set twice, as ``fieldValidation`` requires.
 
-    :param repeats: what YAML gives twice; told by its line.
-    :returns: why the request is refused, or nothing.
+    :param repeats: fields that YAML sets twice.
+    :param more: other problems, as texts; they come first.
+    :returns: the reason for rejecting the request, or nothing.
     """
-    if not unknown and not twice and not repeats:
-        return ""
     mode = request.query.get("fieldValidation")
-    texts = []
-    if repeats:
-        lines = [f'  line {line}: key "{key}" already set in map' for line, key in repeats]
-        texts.append("\n".join(("yaml: unmarshal errors:", *lines)))
-    texts += [f'unknown field "{path}"' for path in unknown] + [f'duplicate field "{path}"' for path in twice]
+    texts = [*more, *(f'unknown field "{path}"' for path in unknown), *(f'duplicate field "{path}"' for path in twice)]
+    lines = [f'line {line}: key "{key}" already set in map' for line, key in repeats]
+    if mode == "Ignore" or not (texts or lines):
+        return ""
     if mode == "Strict":
+        if lines:
+            texts.insert(0, "\n  ".join(("yaml: unmarshal errors:", *lines)))
         return f"strict decoding error: {', '.join(texts)}"
-    if mode != "Ignore":
-        request.warnings += texts
+    request.warnings += [*lines, *texts]
     return ""
 
 

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 import yaml
@@ -91,20 +92,34 @@ def load_documents(
     :param repeats: as for :func:`load`.
     :raises YamlError: the text is not acceptable.
     """
-    limits = limits or Limits()
+    documents = _documents(text, limits or Limits(), repeats, None)
+    return [document for document in documents if document.value is not None]
+
+
+def load_first(text: str | bytes, limits: Limits | None = None, *, repeats: list[Repeat] | None = None) -> Any:
+    """Return the value of the first document in *text*, ``None`` without any; the rest of the text is not read.
+
+    :param repeats: as for :func:`load`.
+    :raises YamlError: the document is not acceptable.
+    """
+    documents = _documents(text, limits or Limits(), repeats, 1)
+    return documents[0].value if documents else None
+
+
+def _documents(text: str | bytes, limits: Limits, repeats: list[Repeat] | None, count: int | None) -> list[Document]:
+    """Return the first *count* documents in *text*, all of them without a count."""
     decoded = _decode(text, limits)
     try:
-        documents = list(_Builder(decoded, limits, repeats).documents())
+        return list(islice(_Builder(decoded, limits, repeats).documents(), count))
     except YamlError as error:
         if decoded.lstrip()[:1] not in ("{", "["):
             raise
         if repeats is not None:
             repeats.clear()
         try:  # JSON is almost YAML: escapes of surrogate pairs are where it is not
-            documents = [_load_json(decoded, limits, repeats)]
+            return [_load_json(decoded, limits, repeats)]
         except json.JSONDecodeError:
             raise error from None
-    return [document for document in documents if document.value is not None]
 
 
 def _decode(text: str | bytes, limits: Limits) -> str:

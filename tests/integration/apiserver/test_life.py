@@ -269,6 +269,9 @@ async def test_gates_and_switched_off_groups_change_what_is_served(tmp_path: Pat
                 groups = await response.json(content_type=None)
             async with client.get(f"{running.url}/apis/coordination.k8s.io/v1/leases", ssl=context) as response:
                 assert (response.status, await response.text()) == (404, "404 page not found\n")
+            for unknown in ("/apis/policy/v9", "/apis/policy/v9/poddisruptionbudgets", "/api/v9"):
+                async with client.get(f"{running.url}{unknown}", ssl=context) as response:
+                    assert (response.status, (await response.json())["reason"]) == (404, "NotFound")
             async with client.get(f"{running.url}/openapi/v2", ssl=context) as response:
                 assert len(await response.read()) > 128 << 10
                 assert "Content-Encoding" not in response.headers

@@ -10,7 +10,7 @@ from apiserver_stub.apimachinery.status import ApiError
 from apiserver_stub.verbs.writing import read_object
 
 TWICE = b"metadata: {name: m}\ndata:\n  a: one\n  a: two\nfoo: 1\n"
-TOLD = 'yaml: unmarshal errors:\n  line 4: key "a" already set in map'
+TOLD = 'line 4: key "a" already set in map'
 
 
 def post(body: bytes, query: str = "", content_type: str = YAML) -> Request:
@@ -39,7 +39,9 @@ def test_it_is_refused_where_the_caller_is_strict() -> None:
         read_object(post(TWICE, "fieldValidation=Strict"), "ConfigMap", "v1")
 
     assert error.value.code == 400
-    assert error.value.message.endswith(f'strict decoding error: {TOLD}, unknown field "foo"')
+    assert error.value.message.endswith(
+        f'strict decoding error: yaml: unmarshal errors:\n  {TOLD}, unknown field "foo"'
+    )
 
 
 def test_json_tells_the_path() -> None:
@@ -48,6 +50,31 @@ def test_json_tells_the_path() -> None:
     assert read_object(request, "ConfigMap", "v1")["data"] == {"a": "two"}
 
     assert request.warnings == ['duplicate field "data.a"']
+
+
+def test_objects_that_json_sets_twice_are_merged() -> None:
+    request = post(b'{"metadata":{"name":"m","labels":{"a":"1"}},"metadata":{"name":"n"}}', content_type=JSON)
+
+    metadata = read_object(request, "ConfigMap", "v1")["metadata"]
+
+    assert (metadata["name"], metadata["labels"]) == ("n", {"a": "1"})
+    assert request.warnings == ['duplicate field "metadata"']
+
+
+def test_fields_below_an_unknown_one_are_not_reported() -> None:
+    request = post(b'{"odd":{"a":1,"a":2}}', content_type=JSON)
+
+    read_object(request, "ConfigMap", "v1")
+
+    assert request.warnings == ['unknown field "odd"']
+
+
+@pytest.mark.parametrize(
+    ("body", "data"),
+    [(b"data: {a: '1'}\n---\ndata: {a: '2'}\n--- [", {"a": "1"}), (b"", None), (b"---\n---\ndata: {}\n", None)],
+)
+def test_only_the_first_yaml_document_is_read(body: bytes, data: object) -> None:
+    assert read_object(post(body), "ConfigMap", "v1").get("data") == data
 
 
 @pytest.mark.parametrize(
