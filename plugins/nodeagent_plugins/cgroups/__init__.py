@@ -1,7 +1,7 @@
-"""Cgroups of pods by QoS class, node allocatable, and the places of the agent and the system.
+"""Cgroups of pods by QoS class, node allocatable, and the cgroups of the agent and the system.
 
-With the driver ``cgroupfs`` the cgroups are made as files; with ``systemd`` they are slices that systemd is asked for.
-Without ``cgroupsPerQOS`` pods live where the runtime puts them.
+With the driver ``cgroupfs`` the agent creates the cgroups; with ``systemd`` they are slices of systemd. Without
+``cgroupsPerQOS`` the runtime decides where pods run.
 spec: config.cgroupsPerQOS, config.cgroupDriver, config.cgroupRoot, config.cpuCFSQuota, config.cpuCFSQuotaPeriod
 """
 
@@ -31,7 +31,7 @@ from nodeagent_plugins.cgroups.systemd_driver import SystemdDriver
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
 _SYSTEMD = Path("/run/systemd/system")
-"""Is there where systemd is the first process."""
+"""Exists if systemd is PID 1."""
 
 
 @hookimpl
@@ -41,9 +41,9 @@ def nodeagent_provide_cgroups(context: AgentContext) -> CgroupManager | None:
     policy = _policy(context, machine, hierarchy)
     driver = Driver(config.cgroup_driver)
     root = _root(context, driver)
-    ask = context.runtime.cgroup_driver if gates.enabled("NodeAgentCgroupDriverFromCRI") else None
+    query_driver = context.runtime.cgroup_driver if gates.enabled("NodeAgentCgroupDriverFromCRI") else None
     if not config.cgroups_per_qos:
-        return NoopCgroupManager(policy, driver, root, ask)
+        return NoopCgroupManager(policy, driver, root, query_driver)
     files = CgroupFiles(_needed(hierarchy, "cgroupsPerQOS", True), str(context.root_dir))
     percent = config.qos_reserved.get(MEMORY) if gates.enabled("QOSReserved") else None
     memory_qos = policy.unified and policy.memory_factor is not None
@@ -53,8 +53,8 @@ def nodeagent_provide_cgroups(context: AgentContext) -> CgroupManager | None:
         root,
         lambda chosen: _drive(chosen, files, context),
         Enforcement(context, machine, (*root, POD_ROOT), memory_qos=memory_qos),
-        lambda: context.pods.active(),  # noqa: PLW0108  there only later
-        ask=ask,
+        lambda: context.pods.active(),  # noqa: PLW0108  ``context.pods`` is assigned later.
+        query_driver=query_driver,
         memory_percent=int(percent.removesuffix("%")) if percent else None,
         now=context.clock.now,
     )
@@ -103,27 +103,25 @@ def _policy(context: AgentContext, machine: Machine, hierarchy: Hierarchy | None
 
 
 def _needed(hierarchy: Hierarchy | None, field: str, value: object) -> Hierarchy:
-    """Return the hierarchy.
+    """Return *hierarchy*.
 
-    :raises ConfigError: there is none, and *field* needs one.
+    :raises ConfigError: it is missing, and *field* requires it.
     """
     if hierarchy is None:
-        rule = (
-            "needs a mounted cgroup file system; to do without set cgroupsPerQOS to false, enforceNodeAllocatable to []"
-        )
+        rule = "requires a mounted cgroup file system; or set cgroupsPerQOS to false, enforceNodeAllocatable to []"
         raise ConfigError([Problem("configuration", field, value, rule)])
     return hierarchy
 
 
 def _drive(driver: Driver, files: CgroupFiles, context: AgentContext) -> CgroupDriver:
-    """Return the driver.
+    """Return the driver of the cgroups.
 
-    :raises ConfigError: systemd is asked for and does not run this machine.
+    :raises ConfigError: the driver is systemd, but systemd is not running.
     """
     if driver is Driver.CGROUPFS:
         return CgroupfsDriver(files)
     if not _SYSTEMD.is_dir():
-        rule = "needs a machine that is run by systemd; set cgroupfs here and in the runtime"
+        rule = "requires a host with systemd; otherwise set cgroupfs, also in the runtime"
         raise ConfigError([Problem("configuration", "cgroupDriver", "systemd", rule)])
     bus = SystemdBus()
     context.cleanup.push_async_callback(bus.close)

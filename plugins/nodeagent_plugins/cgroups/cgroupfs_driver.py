@@ -1,4 +1,4 @@
-"""Who makes cgroups: the agent itself through files."""
+"""cgroupfs driver: the agent manages cgroups through the cgroup file system."""
 
 from __future__ import annotations
 
@@ -12,61 +12,61 @@ from nodeagent_plugins.cgroups.names import CgroupName, Driver, parse_name, pod_
 
 
 class CgroupDriver(Protocol):
-    """Makes, limits and removes cgroups. Every call may be repeated."""
+    """Creates, limits and removes cgroups. Every call is idempotent."""
 
     def find(self, path: str) -> CgroupName:
-        """Return the cgroup that the configuration names."""
+        """Return the cgroup with the name *path* from the configuration."""
         ...
 
     async def lacks(self, name: CgroupName, controllers: Sequence[str]) -> list[str]:
-        """Return those of *controllers* that the cgroup does not exist for."""
+        """Return the *controllers* for which the cgroup does not exist."""
         ...
 
     async def missing(self, names: Sequence[CgroupName]) -> list[CgroupName]:
-        """Return those of *names* that do not exist, in whole or in part."""
+        """Return those of *names* that do not exist, or not for every controller."""
         ...
 
     async def make(self, name: CgroupName, limits: CgroupLimits | None = None, *, mark: bool = False) -> None:
-        """Create a cgroup with those above it and set its limits.
+        """Create a cgroup and its ancestors, and set its limits.
 
-        :param mark: note that this agent made it, so that :meth:`pods` finds it.
-        :raises CgroupError: it cannot be made.
+        :param mark: mark the cgroup as created by this agent, so that :meth:`pods` returns it.
+        :raises CgroupError: the cgroup cannot be created.
         """
         ...
 
     async def limit(self, name: CgroupName, limits: CgroupLimits) -> None:
-        """Set the limits of a cgroup that exists.
+        """Set the limits of an existing cgroup.
 
-        :raises CgroupBusy: more memory is in use than it may have.
-        :raises CgroupError: they cannot be set.
+        :raises CgroupBusy: the memory in use exceeds the limit.
+        :raises CgroupError: the limits cannot be set.
         """
         ...
 
     async def memory_usage(self, name: CgroupName) -> int:
-        """Return the memory in use, in bytes.
+        """Return the memory usage in bytes.
 
-        :raises CgroupError: it cannot be read.
+        :raises CgroupError: the usage cannot be read.
         """
         ...
 
     async def pods(self, above: CgroupName) -> list[str]:
-        """Return the UIDs of pods whose cgroups directly below *above* this agent made."""
+        """Return the UIDs of the pods whose cgroups this agent created directly below *above*."""
         ...
 
     async def kill_below(self, name: CgroupName, part: str) -> None:
-        """Kill what runs in the cgroups directly below *name* whose names contain *part*."""
+        """Kill the processes in the cgroups directly below *name* whose names contain *part*."""
         ...
 
     async def remove(self, name: CgroupName) -> None:
-        """Kill what runs in a cgroup and remove it.
+        """Kill the processes in a cgroup and remove it.
 
-        :raises CgroupError: something in it does not end.
+        :raises CgroupError: a process in it does not exit.
         """
         ...
 
 
 class CgroupfsDriver:
-    """Makes cgroups as files; one thread hop a call."""
+    """Manages cgroups as directories; each call uses a worker thread."""
 
     def __init__(self, files: CgroupFiles) -> None:
         self._files = files

@@ -1,4 +1,4 @@
-"""Node allocatable: what pods in sum, the system and the platform are held to."""
+"""Node allocatable enforcement: limits of all pods together and of reserved cgroups."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FAILED = "FailedNodeAllocatableEnforcement"
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """An existing cgroup that is held to what is reserved for it."""
+    """An existing cgroup that is limited to its reservation."""
 
     field: str
     kind: str
@@ -37,7 +37,7 @@ class Reservation:
 
 
 class Enforcement:
-    """Sets the limits that ``enforceNodeAllocatable`` asks for and records events about it.
+    """Enforces the limits in ``enforceNodeAllocatable`` and records events.
 
     spec: config.enforceNodeAllocatable, config.systemReservedCgroup, config.platformReservedCgroup
 
@@ -52,16 +52,16 @@ class Enforcement:
         self._enforced = False
 
     async def enforce_reserved_limits(self, driver: CgroupDriver) -> None:
-        """Hold the reserved cgroups to their reservations.
+        """Limit the reserved cgroups to their reservations.
 
-        :raises ConfigError: one of them does not exist.
-        :raises CgroupError: the kernel refuses.
+        :raises ConfigError: a reserved cgroup does not exist.
+        :raises CgroupError: the kernel rejects a limit.
         """
         for each in self._reservations:
             name = driver.find(each.path)
             missing = await driver.lacks(name, _LIMITING)
             if missing:
-                rule = f"must exist before the agent starts; there is none for {', '.join(missing)}"
+                rule = f"must exist before the agent starts; it is missing for {', '.join(missing)}"
                 problem = Problem("configuration", each.field, each.path, rule)
                 self._failed(f"Failed to enforce limits on {each.kind} reserved cgroup {each.path}: {rule}")
                 raise ConfigError([problem])
@@ -73,9 +73,9 @@ class Enforcement:
             self._done(f"Updated limits on {each.kind} reserved cgroup {each.path}")
 
     async def enforce_pods_limit(self, driver: CgroupDriver) -> None:
-        """Hold all pods together to what is left for them; does nothing once that is done.
+        """Limit all pods together to the allocatable resources; does nothing once the limit is set.
 
-        While they use more than that, the limit cannot be set: eviction brings the use down, and this is called again.
+        While pods use more than that, the kernel rejects the limit: eviction reduces the usage, and the caller retries.
         """
         if self._enforced:
             return
@@ -88,19 +88,19 @@ class Enforcement:
         if self._announced:
             self._done("Updated Node Allocatable limit across pods")
 
-    def _done(self, note: str) -> None:
-        _log.info(note)
-        self._context.recorder.record(self._context.node_reference(), EventType.NORMAL, _DONE, note)
+    def _done(self, message: str) -> None:
+        _log.info("Enforced node allocatable limits", extra={"event": message})
+        self._context.recorder.record(self._context.node_reference(), EventType.NORMAL, _DONE, message)
 
-    def _failed(self, note: str) -> None:
-        _log.warning(note)
-        self._context.recorder.record(self._context.node_reference(), EventType.WARNING, _FAILED, note)
+    def _failed(self, message: str) -> None:
+        _log.warning("Failed to enforce node allocatable limits", extra={"err": message})
+        self._context.recorder.record(self._context.node_reference(), EventType.WARNING, _FAILED, message)
 
 
 def pods_limits(config: NodeAgentConfiguration, machine: Machine) -> CgroupLimits:
-    """Return the limits of the cgroup of all pods: capacity less what is reserved, eviction left out.
+    """Return the limits of all pods together: capacity minus reservations; eviction thresholds are not subtracted.
 
-    When pods are not held to it, they weigh what the machine has, and limits of an earlier run are lifted.
+    Without enforcement, the CPU weight is that of the node, and limits from before a restart are removed.
     """
     if "pods" not in config.enforce_node_allocatable:
         return CgroupLimits(
@@ -119,9 +119,9 @@ def pods_limits(config: NodeAgentConfiguration, machine: Machine) -> CgroupLimit
 
 
 def reservations(config: NodeAgentConfiguration, *, memory_qos: bool = False) -> Sequence[Reservation]:
-    """Return the cgroups whose reservations are enforced.
+    """Return the reserved cgroups to enforce.
 
-    :param memory_qos: also keep their memory from being reclaimed (cgroup v2).
+    :param memory_qos: also protect the reserved memory from reclaim (cgroup v2).
     """
     found = []
     for entry, field, kind, path, amounts in (

@@ -1,4 +1,4 @@
-"""Cgroups as files, version 1 (also hybrid) and 2: made, limited, listed, removed. Blocking; called from threads."""
+"""Cgroup file system, version 1 (also hybrid) and 2: create, limit, list and remove. Blocking; called in threads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nodeagent_plugins.cgroups.names import CgroupName, cgroupfs_path
 from nodeagent_plugins.cgroups.processes import directories, kill_all, processes_in
 
 _OWNER = "user.nodeagent.root"
-"""Extended attribute that says which agent made a pod's cgroup."""
+"""Extended attribute with the owner of a pod's cgroup."""
 _KILL_ROUNDS = 5
 _ROUND_SECONDS = 0.02
 _REMOVE_SECONDS = 1.0
@@ -25,74 +25,75 @@ _FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 class CgroupError(NodeAgentError):
-    """A cgroup cannot be made, changed or removed."""
+    """A cgroup cannot be created, changed or removed."""
 
     reason = "CgroupError"
     transient = True
 
 
 class CgroupBusy(CgroupError):
-    """A limit is below what is in use."""
+    """A limit is below the current usage."""
 
 
 @dataclass(slots=True)
 class CgroupFiles:
-    """Makes, limits, lists and removes cgroups.
+    """Creates, limits, lists and removes cgroups.
 
-    :param owner: marks the pods' cgroups of this agent, so that another agent's on the same machine are left alone.
+    :param owner: marks the pod cgroups of this agent, so that those of another agent on the host are not touched.
     """
 
     hierarchy: Hierarchy
     owner: str
 
     def make(self, name: CgroupName, limits: CgroupLimits | None = None, *, mark: bool = False) -> None:
-        """Create a cgroup with those above it and set its limits; repeatable.
+        """Create a cgroup and its ancestors, and set its limits; idempotent.
 
-        :param mark: note that this agent made it, where the kernel keeps such notes.
-        :raises CgroupError: the kernel refuses.
+        :param mark: record this agent as the owner, if the file system supports extended attributes.
+        :raises CgroupError: the kernel rejects the operation.
         """
         try:
-            for place in self.hierarchy.places(name):
-                self._make_directory(place)
+            for path in self.hierarchy.paths(name):
+                self._make_directory(path)
         except OSError as error:
-            raise _explained(f"cgroup {cgroupfs_path(name)} cannot be made", error) from error
+            raise _explained(f"failed to create cgroup {cgroupfs_path(name)}", error) from error
         if mark:
             with contextlib.suppress(OSError):
-                os.setxattr(self.hierarchy.places(name)[0], _OWNER, self.owner.encode())
+                os.setxattr(self.hierarchy.paths(name)[0], _OWNER, self.owner.encode())
         if limits is not None:
             self.limit(name, limits)
 
     def limit(self, name: CgroupName, limits: CgroupLimits) -> None:
-        """Set the limits of a cgroup that exists.
+        """Set the limits of an existing cgroup.
 
-        :raises CgroupBusy: more memory is in use than it may have.
-        :raises CgroupError: the kernel refuses.
+        :raises CgroupBusy: the memory in use exceeds the limit.
+        :raises CgroupError: the kernel rejects a limit.
         """
-        self.refuse_busy(name, limits)
+        self.check_usage(name, limits)
         try:
             if self.hierarchy.unified and name:
                 root = self.hierarchy.roots[0]
                 self._enable_down_to(root.joinpath(*name).parent, root)
             self._limit(name, limits)
         except OSError as error:
-            raise _explained(f"limits of cgroup {cgroupfs_path(name)} cannot be set", error) from error
+            raise _explained(f"failed to set limits of cgroup {cgroupfs_path(name)}", error) from error
 
-    def refuse_busy(self, name: CgroupName, limits: CgroupLimits) -> None:
-        """Make sure that a limit of memory leaves what is in use; version 1 refuses otherwise, version 2 would kill.
+    def check_usage(self, name: CgroupName, limits: CgroupLimits) -> None:
+        """Check that a memory limit is not below the usage: version 1 rejects it, and version 2 would OOM-kill.
 
-        :raises CgroupBusy: more memory is in use than the cgroup may have.
+        :raises CgroupBusy: the memory in use exceeds the limit.
         """
-        wanted = limits.memory_bytes
-        if not self.hierarchy.unified or wanted is None or wanted == UNLIMITED or not self.exists(name):
+        limit = limits.memory_bytes
+        if not self.hierarchy.unified or limit is None or limit == UNLIMITED or not self.exists(name):
             return
         used = self.memory_usage(name)
-        if used > wanted:
-            raise CgroupBusy(f"limits of cgroup {cgroupfs_path(name)} cannot be set: {used} bytes of memory are in use")
+        if used > limit:
+            usage = f"{used} bytes of memory are in use"
+            raise CgroupBusy(f"failed to set limits of cgroup {cgroupfs_path(name)}: {usage}")
 
     def memory_usage(self, name: CgroupName) -> int:
-        """Return the memory that a cgroup uses, in bytes, without what the kernel would give up to keep a limit.
+        """Return the memory usage in bytes, without the file cache that the kernel would reclaim to meet a limit.
 
-        :raises CgroupError: the kernel does not tell.
+        :raises CgroupError: the usage cannot be read.
         """
         unified = self.hierarchy.unified
         file = self.hierarchy.file("memory", name, "memory.current" if unified else "memory.usage_in_bytes")
@@ -102,87 +103,87 @@ class CgroupFiles:
             used = int(file.read_text())
             return max(used - _inactive(file.with_name("memory.stat")), 0) if unified else used
         except (OSError, ValueError) as error:
-            raise CgroupError(f"memory use of cgroup {cgroupfs_path(name)} cannot be read: {error}") from error
+            raise CgroupError(f"failed to read memory usage of cgroup {cgroupfs_path(name)}: {error}") from error
 
     def children(self, name: CgroupName) -> list[str]:
-        """Return the cgroups directly below *name* that this agent made; none when it does not exist."""
+        """Return the cgroups directly below *name* that this agent created; empty if *name* does not exist."""
         try:
-            found = directories(self.hierarchy.places(name)[0])
+            found = directories(self.hierarchy.paths(name)[0])
         except OSError as error:
-            raise _explained(f"cgroup {cgroupfs_path(name)} cannot be read", error) from error
-        return [place.name for place in found if self._is_ours(place)]
+            raise _explained(f"failed to read cgroup {cgroupfs_path(name)}", error) from error
+        return [path.name for path in found if self._is_ours(path)]
 
     def exists(self, name: CgroupName) -> bool:
-        """Tell whether the cgroup is there for all controllers."""
-        return all(place.is_dir() for place in self.hierarchy.places(name))
+        """Return whether the cgroup exists for all controllers."""
+        return all(path.is_dir() for path in self.hierarchy.paths(name))
 
     def kill(self, name: CgroupName) -> None:
-        """Kill what runs in a cgroup and below; gives up after some rounds."""
-        places = [place for place in self.hierarchy.all_places(name) if place.is_dir()]
+        """Kill the processes in a cgroup and its descendants; gives up after a few attempts."""
+        paths = [path for path in self.hierarchy.all_paths(name) if path.is_dir()]
         for _ in range(_KILL_ROUNDS):
-            if not kill_all(places):
+            if not kill_all(paths):
                 return
             time.sleep(_ROUND_SECONDS)
 
     def kill_below(self, name: CgroupName, part: str) -> None:
-        """Kill what runs in the cgroups directly below *name* whose names contain *part*."""
-        kill_all([child for place in self.hierarchy.places(name) for child in directories(place) if part in child.name])
+        """Kill the processes in the cgroups directly below *name* whose names contain *part*."""
+        kill_all([child for path in self.hierarchy.paths(name) for child in directories(path) if part in child.name])
 
     def remove(self, name: CgroupName) -> None:
-        """Kill what runs in a cgroup and below, and remove it; repeatable.
+        """Kill the processes in a cgroup and its descendants, and remove it; idempotent.
 
-        :raises CgroupError: something in it does not end.
+        :raises CgroupError: a process in it does not exit.
         """
         self.kill(name)
         deadline = time.monotonic() + _REMOVE_SECONDS
-        for place in self.hierarchy.all_places(name):
-            while place.is_dir():
+        for path in self.hierarchy.all_paths(name):
+            while path.is_dir():
                 try:
-                    _remove_tree(place)
+                    _remove_tree(path)
                 except OSError as error:
                     if error.errno != errno.EBUSY or time.monotonic() > deadline:
-                        raise _explained(f"cgroup {cgroupfs_path(name)} cannot be removed", error) from error
-                    kill_all([place])
+                        raise _explained(f"failed to remove cgroup {cgroupfs_path(name)}", error) from error
+                    kill_all([path])
                     time.sleep(_ROUND_SECONDS)
 
-    # --- inside -----------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------------------
 
-    def _make_directory(self, place: Path) -> None:
-        root = next(root for root in self.hierarchy.roots if place.is_relative_to(root))
-        if place == root:
+    def _make_directory(self, path: Path) -> None:
+        root = next(root for root in self.hierarchy.roots if path.is_relative_to(root))
+        if path == root:
             return
-        above = place.parent
-        if not place.is_dir():
+        above = path.parent
+        if not path.is_dir():
             self._make_directory(above)
             if self.hierarchy.unified:
                 self._enable(above)
-            place.mkdir(exist_ok=True)
+            path.mkdir(exist_ok=True)
         elif self.hierarchy.unified:
             self._enable_down_to(above, root)
         if root == self.hierarchy.mounts.get("cpuset"):
-            for file in ("cpuset.cpus", "cpuset.mems"):  # empty ones take no process on v1
-                if (above / file).exists() and not (place / file).read_text().strip():
-                    (place / file).write_text((above / file).read_text())
+            for file in ("cpuset.cpus", "cpuset.mems"):  # Version 1 rejects processes while these are empty.
+                if (above / file).exists() and not (path / file).read_text().strip():
+                    (path / file).write_text((above / file).read_text())
 
-    def _enable_down_to(self, place: Path, root: Path) -> None:
-        """Hand controllers down to a cgroup that is there; who made it, or systemd since, may have left some out."""
-        if place != root:
-            self._enable_down_to(place.parent, root)
-        self._enable(place)
+    def _enable_down_to(self, path: Path, root: Path) -> None:
+        """Delegate controllers down to an existing cgroup, whose creator or systemd may have omitted some."""
+        if path != root:
+            self._enable_down_to(path.parent, root)
+        self._enable(path)
 
     def _enable(self, above: Path) -> None:
-        """Hand the controllers that are there down to the children of *above* (v2)."""
+        """Enable the available controllers for the children of *above* (v2)."""
         there = set((above / "cgroup.controllers").read_text().split())
         on = set((above / "cgroup.subtree_control").read_text().split())
-        wanted = [f"+{name}" for name in UNIFIED_CONTROLLERS if name in there - on]
-        if wanted:
+        missing = [f"+{name}" for name in UNIFIED_CONTROLLERS if name in there - on]
+        if missing:
             try:
-                (above / "cgroup.subtree_control").write_text(" ".join(wanted))
+                (above / "cgroup.subtree_control").write_text(" ".join(missing))
             except OSError as error:
                 if error.errno != errno.EBUSY:
                     raise
                 pids = ", ".join(map(str, processes_in(above)[:5]))
-                raise OSError(errno.EBUSY, f"processes live in {above} itself (such as {pids})") from error
+                raise OSError(errno.EBUSY, f"{above} itself contains processes (such as {pids})") from error
 
     def _limit(self, name: CgroupName, limits: CgroupLimits) -> None:
         unified = self.hierarchy.unified
@@ -215,7 +216,7 @@ class CgroupFiles:
             and current.exists()
             and current.read_text().split() != [str(period)]
         ):
-            self._write("cpu", name, "cpu.cfs_quota_us", "-1")  # the old quota may not fit the new period
+            self._write("cpu", name, "cpu.cfs_quota_us", "-1")  # The old quota may be invalid for the new period.
             self._write("cpu", name, "cpu.cfs_period_us", str(period))
         self._write("cpu", name, "cpu.cfs_quota_us", str(quota))
 
@@ -223,7 +224,7 @@ class CgroupFiles:
         return "max" if amount == UNLIMITED and self.hierarchy.unified else str(amount)
 
     def _write(self, controller: str, name: CgroupName, file: str, value: str) -> None:
-        """Write a limit; a controller or file that the kernel does not have limits nothing."""
+        """Write a limit; ignored if the kernel lacks the controller or the file."""
         path = self.hierarchy.file(controller, name, file)
         if path is None:
             return
@@ -238,32 +239,32 @@ class CgroupFiles:
         finally:
             os.close(descriptor)
 
-    def _is_ours(self, place: Path) -> bool:
+    def _is_ours(self, path: Path) -> bool:
         try:
-            return os.getxattr(place, _OWNER) == self.owner.encode()
+            return os.getxattr(path, _OWNER) == self.owner.encode()
         except OSError:
             return False
 
 
-def _remove_tree(place: Path) -> None:
-    for child in directories(place):
+def _remove_tree(path: Path) -> None:
+    for child in directories(path):
         _remove_tree(child)
     with contextlib.suppress(FileNotFoundError):
-        place.rmdir()
+        path.rmdir()
 
 
 def _inactive(stat: Path) -> int:
-    """Return the bytes of files that nobody has looked at lately."""
+    """Return the bytes of inactive file cache."""
     lines = stat.read_text().splitlines() if stat.exists() else []
     return next((int(line.split()[1]) for line in lines if line.startswith("inactive_file ")), 0)
 
 
-def _explained(what: str, error: OSError) -> CgroupError:
-    """Return an error that says what an operator can do about it."""
+def _explained(attempt: str, error: OSError) -> CgroupError:
+    """Return an error with advice for the operator."""
     kind = CgroupBusy if error.errno == errno.EBUSY else CgroupError
     advice = ""
     if error.errno in _FORBIDDEN:
         advice = (
             "; make the cgroup file system writable, or set cgroupsPerQOS to false and enforceNodeAllocatable to []"
         )
-    return kind(f"{what}: {error.strerror or error}{advice}")
+    return kind(f"{attempt}: {error.strerror or error}{advice}")

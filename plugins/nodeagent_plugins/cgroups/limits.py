@@ -1,4 +1,4 @@
-"""The limits of one cgroup."""
+"""Limits of one cgroup."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ HUGEPAGES_UNLIMITED = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class CgroupLimits:
-    """What a cgroup may use: ``None`` leaves what is in force, ``UNLIMITED`` lifts it.
+    """Limits of a cgroup: ``None`` keeps the current value, ``UNLIMITED`` removes the limit.
 
-    :ivar cpu_shares: weight as cgroup v1 has it.
-    :ivar cpu_quota: microseconds of each period.
-    :ivar hugepages: bytes by page size as the kernel spells it, such as ``2MB``.
-    :ivar unified: further files of cgroup v2 with what is written to them.
+    :ivar cpu_shares: CPU shares of cgroup v1.
+    :ivar cpu_quota: microseconds per period.
+    :ivar hugepages: bytes by page size in kernel notation, such as ``2MB``.
+    :ivar unified: additional cgroup v2 files and their values.
     """
 
     cpu_shares: int | None = None

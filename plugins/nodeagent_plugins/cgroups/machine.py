@@ -1,4 +1,4 @@
-"""What of this machine the limits depend on."""
+"""Host resources that limits depend on."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ PIDS = "pid"
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Sizes in bytes; what the machine does not tell is 0.
+    """Sizes in bytes; an unavailable value is 0.
 
-    :ivar pids: most processes at once.
-    :ivar hugepages: bytes set aside, by page size in bytes.
+    :ivar pids: maximum number of processes.
+    :ivar hugepages: preallocated bytes by page size in bytes.
     """
 
     cores: int = 1
@@ -29,7 +29,7 @@ class Machine:
 
     @property
     def capacity(self) -> Amounts:
-        """What cgroups can be limited in; huge pages are told apart by their size alone."""
+        """Resources that cgroups limit; huge pages are listed by size only."""
         amounts = {CPU: Quantity(self.cores)}
         if self.memory:
             amounts[MEMORY] = Quantity(self.memory)
@@ -39,7 +39,7 @@ class Machine:
 
 
 def read_machine(root: Path = Path("/")) -> Machine:
-    """Look at the machine; reads files below *root*."""
+    """Read the resources of the host from files below *root*."""
     memory = {
         line.partition(":")[0]: int(line.split()[1]) * 1024
         for line in _text(root / "proc/meminfo").splitlines()

@@ -1,4 +1,4 @@
-"""What keeps the cgroups of pods."""
+"""Cgroup managers: cgroups of pods and QoS classes."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ _log = logging.getLogger(__name__)
 _PERIOD_SECONDS = 60.0
 _DURATIONS = Histogram(
     "cgroup_manager_duration_seconds",
-    "How long it takes to create, update or destroy a cgroup.",
+    "Duration in seconds for cgroup manager operations. Broken down by method.",
     ("operation_type",),
 )
 
 
 class NoopCgroupManager:
-    """Makes nothing: pods live below *root*, or where the runtime puts them when that is empty.
+    """Creates no cgroups: pods run below *root*, or where the runtime creates them if *root* is empty.
 
-    A :class:`~nodeagent.contracts.cgroups.CgroupManager` and the base of the other, which shares its limits.
+    Implements :class:`~nodeagent.contracts.cgroups.CgroupManager`; :class:`QosCgroupManager` extends it.
 
-    :param ask: returns the driver that the runtime uses, empty when it does not tell.
+    :param query_driver: returns the cgroup driver of the runtime, or an empty string if the runtime does not report it.
     """
 
     def __init__(
-        self, policy: Policy, driver: Driver, root: CgroupName, ask: Callable[[], Awaitable[str]] | None = None
+        self, policy: Policy, driver: Driver, root: CgroupName, query_driver: Callable[[], Awaitable[str]] | None = None
     ) -> None:
-        self._policy, self._driver, self._root, self._ask = policy, driver, root, ask
+        self._policy, self._driver, self._root, self._query_driver = policy, driver, root, query_driver
 
     async def start(self) -> None:
-        told = await self._ask() if self._ask is not None else ""
-        if told and told != self._driver:
-            _log.info("Runtime tells its cgroup driver", extra={"driver": told, "configured": str(self._driver)})
-            self._driver = Driver(told)
+        reported = await self._query_driver() if self._query_driver is not None else ""
+        if reported and reported != self._driver:
+            _log.info("Using cgroup driver setting received from the CRI runtime", extra={"cgroupDriver": reported})
+            self._driver = Driver(reported)
 
     def parent_of(self, pod: Pod) -> str:
         return self._spelled(self._root) if self._root else ""
@@ -80,13 +80,13 @@ class NoopCgroupManager:
 
 
 class QosCgroupManager(NoopCgroupManager):
-    """Keeps a tree of cgroups: all pods, in it the QoS classes, in those the pods.
+    """Manages a tree of cgroups: one for all pods, one per QoS class in it, and one per pod in those.
 
     spec: config.cgroupsPerQOS, config.cgroupRoot, config.podPidsLimit, config.qosReserved
 
-    :param drive: makes the driver that is to be used.
-    :param active: returns the admitted pods that have not ended.
-    :param memory_percent: how much of the memory that a class requests the classes below cannot take.
+    :param drive: creates the driver to use.
+    :param active: returns the admitted pods that have not terminated.
+    :param memory_percent: percentage of the memory requested by a class that lower classes cannot use.
     """
 
     def __init__(
@@ -98,30 +98,30 @@ class QosCgroupManager(NoopCgroupManager):
         enforcement: Enforcement,
         active: Callable[[], Sequence[Pod]],
         *,
-        ask: Callable[[], Awaitable[str]] | None = None,
+        query_driver: Callable[[], Awaitable[str]] | None = None,
         memory_percent: int | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(policy, driver, root, ask)
+        super().__init__(policy, driver, root, query_driver)
         self._drive, self._enforcement, self._active = drive, enforcement, active
         self._memory_percent, self._now = memory_percent, now
         self._used: CgroupDriver | None = None
         self._sums = ClassSums()
         self._made: dict[str, tuple[QosClass, CgroupLimits]] = {}
         self._classes: dict[QosClass, CgroupLimits] = {}
-        self._turn = asyncio.Lock()  # classes are shared: their cgroups and limits change one at a time
+        self._turn = asyncio.Lock()  # Serializes changes of the classes' cgroups, which pods share.
 
     async def start(self) -> None:
-        """Make the tree, adopting what is there, and hold it and the reserved cgroups to what they may use.
+        """Create the tree or adopt an existing one, and enforce the limits of pods and reserved cgroups.
 
-        :raises ConfigError: the machine lacks a controller, systemd, or a cgroup that has to exist.
-        :raises CgroupError: the kernel refuses.
+        :raises ConfigError: a controller, systemd or a required cgroup is missing.
+        :raises CgroupError: the kernel rejects an operation.
         """
         await super().start()
         driver = self._cgroups()
         missing = await driver.lacks(self._root, REQUIRED_CONTROLLERS)
         if missing:
-            rule = f"must exist; there is none for {', '.join(missing)}"
+            rule = f"must exist; it is missing for {', '.join(missing)}"
             raise ConfigError([Problem("configuration", "cgroupRoot", names.cgroupfs_path(self._root), rule)])
         await self._enforcement.enforce_reserved_limits(driver)
         async with self._turn:
@@ -129,47 +129,47 @@ class QosCgroupManager(NoopCgroupManager):
         await self.update()
 
     async def update(self) -> None:
-        """Set the limits of the classes again, and of all pods where that failed before; notice lost cgroups of pods.
+        """Reapply the limits of the classes, retry that of all pods if it failed, and detect lost pod cgroups.
 
-        :raises CgroupError: the kernel refuses.
+        :raises CgroupError: the kernel rejects an operation.
         """
         driver = self._cgroups()
         await self._enforcement.enforce_pods_limit(driver)
         async with self._turn:
             self._classes.clear()
             await self._limit_classes()
-        places = {names.pod_name(self._root, qos, uid): uid for uid, (qos, _) in self._made.items()}
-        for name in await driver.missing(list(places)):
-            self._made.pop(places[name], None)
+        paths = {names.pod_name(self._root, qos, uid): uid for uid, (qos, _) in self._made.items()}
+        for name in await driver.missing(list(paths)):
+            self._made.pop(paths[name], None)
 
     def parent_of(self, pod: Pod) -> str:
         return self._spelled(names.pod_name(self._root, qos_class(pod), pod.uid))
 
     async def exists(self, pod: Pod) -> bool:
-        """Tell whether the pod's cgroup is there."""
+        """Return whether the pod's cgroup exists."""
         if pod.uid in self._made:
             return True
         return not await self._cgroups().lacks(names.pod_name(self._root, qos_class(pod), pod.uid), ("memory",))
 
     async def ensure_pod(self, pod: Pod) -> None:
-        """Create the pod's cgroup with its limits; cheap when they are in force already.
+        """Create the pod's cgroup with its limits; returns early if they are already set.
 
-        :raises CgroupError: the kernel refuses.
+        :raises CgroupError: the kernel rejects an operation.
         """
-        wanted = (qos_class(pod), resources.pod_cgroup_limits(pod, self._policy))
-        if self._made.get(pod.uid) == wanted:
+        desired = (qos_class(pod), resources.pod_cgroup_limits(pod, self._policy))
+        if self._made.get(pod.uid) == desired:
             return
         async with self._turn:
             await self._limit_classes(pod)
-        name = names.pod_name(self._root, wanted[0], pod.uid)
+        name = names.pod_name(self._root, desired[0], pod.uid)
         with _DURATIONS.time(self._now, "create"):
-            await self._cgroups().make(name, wanted[1], mark=True)
-        self._made[pod.uid] = wanted
+            await self._cgroups().make(name, desired[1], mark=True)
+        self._made[pod.uid] = desired
 
     async def remove_pod(self, pod_uid: str) -> None:
-        """Kill what is left in the pod's cgroup and remove it.
+        """Kill the remaining processes in the pod's cgroup and remove it.
 
-        :raises CgroupError: something in it does not end.
+        :raises CgroupError: a process in it does not exit.
         """
         known = self._made.get(pod_uid)
         for qos in [known[0]] if known else QosClass:
@@ -182,7 +182,7 @@ class QosCgroupManager(NoopCgroupManager):
             await self._cgroups().kill_below(names.pod_name(self._root, qos, pod_uid), container_id)
 
     async def pods(self) -> Sequence[str]:
-        """Return the UIDs of pods whose cgroups this agent made, in this run or an earlier one."""
+        """Return the UIDs of pods whose cgroups this agent created, also before a restart."""
         found = set(self._made)
         for qos in QosClass:
             found.update(await self._cgroups().pods(names.class_name(self._root, qos)))
@@ -194,16 +194,16 @@ class QosCgroupManager(NoopCgroupManager):
         return self._used
 
     async def _limit_classes(self, *more: Pod) -> None:
-        """Set what changed of the classes' limits since they were set last."""
+        """Apply the limits of the classes that changed since the last call."""
         pods = {pod.uid: pod for pod in (*self._active(), *more)}
-        wanted = class_limits(self._sums.of(pods.values()), self._policy, self._memory_percent)
-        for qos, limits in wanted.items():
+        desired = class_limits(self._sums.of(pods.values()), self._policy, self._memory_percent)
+        for qos, limits in desired.items():
             if self._classes.get(qos) != limits:
                 await self._limit_class(names.class_name(self._root, qos), limits, new=qos not in self._classes)
                 self._classes[qos] = limits
 
     async def _limit_class(self, name: CgroupName, limits: CgroupLimits, *, new: bool) -> None:
-        """Set the limits of a class; memory that is in use already is not taken away, but no more is given."""
+        """Set the limits of a class; a memory limit below the usage is raised to the usage."""
         driver = self._cgroups()
         if new:
             await driver.make(name)
@@ -219,7 +219,7 @@ class QosCgroupManager(NoopCgroupManager):
 
 
 class QosCgroupReconciler:
-    """Keeps the limits of the classes in force, whoever else may change them."""
+    """Reapplies the limits of the classes every minute, in case another process changed them."""
 
     name = "qos"
 
@@ -228,14 +228,14 @@ class QosCgroupReconciler:
         self._failing = False
 
     async def run(self) -> None:
-        """Look after the classes each minute until cancelled."""
+        """Run until cancelled."""
         while True:
             await self._sleep(_PERIOD_SECONDS)
             try:
                 await self._cgroups.update()
             except NodeAgentError as error:
                 if not self._failing:
-                    _log.warning("Cgroups of QoS classes cannot be updated", extra={"err": str(error)})
+                    _log.warning("Failed to update QoS cgroup configuration", extra={"err": str(error)})
                 self._failing = True
             else:
                 self._failing = False

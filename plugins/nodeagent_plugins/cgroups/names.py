@@ -1,4 +1,4 @@
-"""How cgroups of pods are called under both drivers. Pure."""
+"""Cgroup names of pods and QoS classes for both drivers. No I/O."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ POD_ROOT = "kubepods"
 POD_PREFIX = "pod"
 
 CgroupName = tuple[str, ...]
-"""A cgroup by its components from the root of the hierarchy."""
+"""The components of a cgroup's path from the root of the hierarchy."""
 
 
 class Driver(StrEnum):
-    """Who makes cgroups (spec: config.cgroupDriver)."""
+    """Component that manages cgroups (spec: config.cgroupDriver)."""
 
     CGROUPFS = "cgroupfs"
     SYSTEMD = "systemd"
@@ -26,7 +26,7 @@ def parse_name(path: str) -> CgroupName:
 
 
 def class_name(root: CgroupName, qos: QosClass) -> CgroupName:
-    """Return the cgroup that pods of a class live in."""
+    """Return the cgroup of the pods of a class."""
     return (*root, POD_ROOT) if qos is QosClass.GUARANTEED else (*root, POD_ROOT, qos.lower())
 
 
@@ -36,7 +36,7 @@ def pod_name(root: CgroupName, qos: QosClass, pod_uid: str) -> CgroupName:
 
 
 def cgroupfs_path(name: CgroupName) -> str:
-    """Return the name as the cgroupfs driver and its runtimes spell it."""
+    """Return the name in the notation of the cgroupfs driver and its runtimes."""
     return "/" + "/".join(name)
 
 
@@ -45,13 +45,13 @@ def slice_name(name: CgroupName) -> str:
     return "-".join(part.removesuffix(".slice").replace("-", "_") for part in name) + ".slice"
 
 
-def slice_place(name: CgroupName) -> CgroupName:
-    """Return where systemd puts the unit: below one slice for each of its prefixes."""
+def slice_path(name: CgroupName) -> CgroupName:
+    """Return the path of the systemd unit: below one slice for each of its prefixes."""
     return tuple(slice_name(name[: i + 1]) for i in range(len(name)))
 
 
 def parse_slice(path: str) -> CgroupName:
-    """Return the components of a slice given as ``/a.slice/a-b.slice``, ``/a-b.slice`` or ``/a/b``."""
+    """Return the components of a slice in the form ``/a.slice/a-b.slice``, ``/a-b.slice`` or ``/a/b``."""
     parts = parse_name(path)
     if parts and parts[-1].endswith(".slice"):
         return tuple(part.replace("_", "-") for part in parts[-1].removesuffix(".slice").split("-"))
@@ -59,7 +59,7 @@ def parse_slice(path: str) -> CgroupName:
 
 
 def pod_uid(directory: str, above: CgroupName, driver: Driver) -> str | None:
-    """Return whose cgroup a directory below that of the class *above* is; ``None`` when it is no pod's."""
+    """Return the UID of the pod with the given *directory* below *above*; ``None`` if it is not a pod's."""
     if driver is Driver.CGROUPFS:
         uid = directory.removeprefix(POD_PREFIX)
         return uid if uid != directory else None

@@ -1,4 +1,4 @@
-"""The limits of the cgroups that the pods of a QoS class share. Pure."""
+"""Limits of the QoS class cgroups. No I/O."""
 
 from __future__ import annotations
 
@@ -18,43 +18,44 @@ _ZERO = Quantity()
 
 @dataclass(frozen=True, slots=True)
 class ResourceRequests:
-    """What one pod, or the pods of a class in sum, request."""
+    """CPU and memory requests of one pod, or of all pods of a class."""
 
     milli_cpu: int = 0
     memory_bytes: int = 0
 
 
 class ClassSums:
-    """Adds up what pods request, by class; what was found out about a pod is kept while the pod stays the same."""
+    """Sums the requests of pods by class; the requests of an unchanged pod are cached."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Pod, QosClass, ResourceRequests]] = {}
 
     def of(self, pods: Iterable[Pod]) -> dict[QosClass, ResourceRequests]:
-        """Return the sum of each class."""
+        """Return the total of each class."""
         sums = dict.fromkeys(QosClass, ResourceRequests())
         current: dict[str, tuple[Pod, QosClass, ResourceRequests]] = {}
         for pod in pods:
             known = self._known.get(pod.uid)
             if known is None or known[0] is not pod:
-                known = (pod, qos_class(pod), _asked(pod))
+                known = (pod, qos_class(pod), _requested(pod))
             current[pod.uid] = known
         self._known = current
-        for _, qos, asked in current.values():
+        for _, qos, requested in current.values():
             total = sums[qos]
-            sums[qos] = ResourceRequests(total.milli_cpu + asked.milli_cpu, total.memory_bytes + asked.memory_bytes)
+            cpu, memory = total.milli_cpu + requested.milli_cpu, total.memory_bytes + requested.memory_bytes
+            sums[qos] = ResourceRequests(cpu, memory)
         return sums
 
 
 def class_limits(
     sums: Mapping[QosClass, ResourceRequests], policy: Policy, memory_percent: int | None = None
 ) -> dict[QosClass, CgroupLimits]:
-    """Return the limits of each class's cgroup; that of Guaranteed holds all others.
+    """Return the limits of each class's cgroup; that of Guaranteed contains the others.
 
-    BestEffort weighs next to nothing, Burstable what its pods ask for in sum. Huge pages are limited by pod alone.
+    BestEffort has the minimum weight, Burstable that of the total CPU requests. Huge pages are limited only per pod.
 
-    :param memory_percent: how much of the memory requested in a class the classes below cannot take (spec:
-        config.qosReserved); ``None`` lets them have it.
+    :param memory_percent: percentage of the memory requested by a class that lower classes cannot use (spec:
+         config.qosReserved); ``None`` disables the reservation.
     """
     guaranteed, burstable = sums[QosClass.GUARANTEED], sums[QosClass.BURSTABLE]
     pages = {page_size_name(size): HUGEPAGES_UNLIMITED for size in policy.page_sizes}
@@ -78,9 +79,9 @@ def class_limits(
     }
 
 
-def _asked(pod: Pod) -> ResourceRequests:
+def _requested(pod: Pod) -> ResourceRequests:
     try:
         requests = pod_requests(pod)
-    except ValueError:  # one that cannot be read must not hold up all others
+    except ValueError:  # An invalid pod must not block the others.
         return ResourceRequests()
     return ResourceRequests(requests.get(CPU, _ZERO).milli_value(), requests.get(MEMORY, _ZERO).value())

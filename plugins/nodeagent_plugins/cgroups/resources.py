@@ -1,4 +1,4 @@
-"""The limits of containers and pods. Pure."""
+"""Limits of containers and pods. No I/O."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ZERO = Quantity()
 
 
 class Swap(StrEnum):
-    """How containers may use swap; the values but the first are those of the configuration."""
+    """Swap behavior of containers; all values except the first are those of the configuration."""
 
     NONE = ""
     LIMITED = "LimitedSwap"
@@ -44,16 +44,16 @@ class Swap(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What of the configuration and the machine the limits depend on.
+    """Settings of the configuration and the host that limits depend on.
 
     spec: config.cpuCFSQuota, config.cpuCFSQuotaPeriod, config.podPidsLimit, config.memorySwap,
     config.memoryThrottlingFactor
 
-    :ivar page_sizes: sizes of huge pages in bytes; a size that nobody asked for is limited to nothing.
-    :ivar unified: whether this is cgroup v2.
-    :ivar swap: ``None`` where the kernel does not count swap by cgroup.
-    :ivar memory_factor: how far between request and limit the kernel starts to throttle; ``None`` is without MemoryQoS.
-    :ivar pods_memory_bytes: what all pods together may use; stands in for a memory limit that is not set.
+    :ivar page_sizes: sizes of huge pages in bytes; a size that is not requested is limited to 0.
+    :ivar unified: whether the host uses cgroup v2.
+    :ivar swap: ``None`` if the kernel does not account swap per cgroup.
+    :ivar memory_factor: throttling point between request and limit; ``None`` disables MemoryQoS.
+    :ivar pods_memory_bytes: memory available to all pods; replaces an unset memory limit.
     """
 
     quota: bool = True
@@ -69,13 +69,13 @@ class Policy:
 
 
 def container_resources(pod: Pod, container: Container, policy: Policy) -> LinuxResources:
-    """Return the limits of one container; without a cpu request its limit counts as the request."""
+    """Return the limits of one container; without a CPU request the CPU limit is used as the request."""
     requests, limits = container_requests(container), container_limits(container)
     quota = cfs_quota(_milli(limits), policy.period_us) if policy.quota else 0
     memory_limit = limits.get(MEMORY, _ZERO).value()
     unified = {}
     if policy.unified:
-        unified["memory.oom.group"] = "1"  # a container dies as a whole
+        unified["memory.oom.group"] = "1"  # The OOM killer kills all processes of the container.
         unified |= _swap_files(pod, requests, memory_limit, policy)
         unified |= _memory_files(requests, memory_limit, policy)
     return LinuxResources(
@@ -91,7 +91,7 @@ def container_resources(pod: Pod, container: Container, policy: Policy) -> Linux
 
 
 def pod_resources(pod: Pod, policy: Policy) -> LinuxResources:
-    """Return the limits of the pod as a whole, by its QoS class; what it is not limited in stays 0."""
+    """Return the limits of the pod as defined by its QoS class; 0 is unlimited."""
     qos = qos_class(pod)
     requests, limits = pod_requests(pod), pod_limits(pod)
     hugepages = _hugepages(requests, policy)
@@ -111,7 +111,7 @@ def pod_resources(pod: Pod, policy: Policy) -> LinuxResources:
 
 
 def pod_cgroup_limits(pod: Pod, policy: Policy) -> CgroupLimits:
-    """Return the limits of the pod's own cgroup; what it is not limited in is lifted."""
+    """Return the limits of the pod's cgroup; unset limits are removed."""
     resources = pod_resources(pod, policy)
     unified = {}
     if policy.unified and policy.memory_factor is not None:
@@ -128,15 +128,15 @@ def pod_cgroup_limits(pod: Pod, policy: Policy) -> CgroupLimits:
 
 
 def page_size_name(size_bytes: int) -> str:
-    """Return a page size as the kernel's file names have it: ``2MB``."""
+    """Return a page size in the notation of the kernel's file names, such as ``2MB``."""
     unit, name = next((unit, name) for unit, name in _UNITS if size_bytes >= unit)
     return f"{size_bytes // unit}{name}"
 
 
 def _swap_limit(memory_limit: int, policy: Policy) -> int:
-    """Return what memory and swap together are limited to, where the kernel limits them together (cgroup v1).
+    """Return the combined limit of memory and swap, as cgroup v1 defines it.
 
-    Without a limit of memory there can be none of both.
+    Without a memory limit there is no combined limit.
     """
     if policy.swap is None or policy.unified:
         return 0
@@ -144,10 +144,10 @@ def _swap_limit(memory_limit: int, policy: Policy) -> int:
 
 
 def _swap_files(pod: Pod, requests: Amounts, memory_limit: int, policy: Policy) -> dict[str, str]:
-    """Return the limit of swap alone (cgroup v2).
+    """Return the swap limit (cgroup v2).
 
-    With limited swap a container with a memory limit gets none, for both together must not exceed that limit; one
-    without gets the share of the swap that its request is of the memory.
+    With limited swap, a container with a memory limit has no swap, because both together must not exceed that limit;
+    one without has a share of the swap in proportion to its memory request.
     """
     if policy.swap is None:
         return {}
@@ -161,7 +161,7 @@ def _swap_files(pod: Pod, requests: Amounts, memory_limit: int, policy: Policy) 
 
 
 def _memory_files(requests: Amounts, memory_limit: int, policy: Policy) -> dict[str, str]:
-    """Return from where on memory is kept and throttled (cgroup v2 with MemoryQoS)."""
+    """Return the memory protection and throttling limits (cgroup v2 with MemoryQoS)."""
     if policy.memory_factor is None:
         return {}
     request = requests.get(MEMORY, _ZERO).value()

@@ -1,4 +1,4 @@
-"""Where the agent itself, the rest of the system and the runtime live."""
+"""Cgroups of the agent, the system processes and the container runtime."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _RUNTIME_SCORE = -999
 
 
 class SystemCgroups:
-    """Keeps processes in the cgroups that the configuration names for them.
+    """Moves processes into the cgroups that are configured for them.
 
     spec: config.nodeagentCgroups, config.systemCgroups; flag ``--runtime-cgroups``
 
-    :param agent: the agent's own; empty leaves it where it is.
-    :param system: of every process that is in no cgroup, but for kernel threads and the first one.
-    :param runtime: the container runtime's, whose processes the kernel is told to spare when memory runs out.
-    :param outside: where processes are that are in no cgroup.
+    :param agent: cgroup of the agent; empty leaves the agent in its cgroup.
+    :param system: cgroup for all processes that are in no cgroup, except kernel threads and PID 1.
+    :param runtime: cgroup of the container runtime, whose processes get a low OOM score.
+    :param outside: the cgroup of processes that are in no other cgroup.
     """
 
     name = "own cgroups"
@@ -47,28 +47,28 @@ class SystemCgroups:
         self._failing: set[str] = set()
 
     async def run(self) -> None:
-        """Look after the processes each minute until cancelled."""
+        """Apply every minute until cancelled."""
         while True:
             await asyncio.to_thread(self.keep)
             await self._sleep(_PERIOD_SECONDS)
 
     def keep(self) -> None:
-        """Move and score what has to be; failures are logged once and tried again the next time."""
-        for wanted, what, act in (
-            (self._agent, "Agent cannot be moved into its cgroup", self._move_agent),
-            (self._system, "System's processes cannot be moved into their cgroup", self._move_system),
-            (self._runtime, "Runtime cannot be spared when memory runs out", self._score_runtime),
+        """Move the processes and set OOM scores; failures are logged once and retried by the next call."""
+        for cgroup, failure, apply in (
+            (self._agent, "Failed to move agent into its cgroup", self._move_agent),
+            (self._system, "Failed to move system processes into their cgroup", self._move_system),
+            (self._runtime, "Failed to set OOM score of container runtime", self._score_runtime),
         ):
-            if not wanted:
+            if not cgroup:
                 continue
             try:
-                act()
+                apply()
             except (OSError, CgroupError) as error:
-                if what not in self._failing:
-                    _log.warning(what, extra={"cgroup": cgroupfs_path(wanted), "err": str(error)})
-                self._failing.add(what)
+                if failure not in self._failing:
+                    _log.warning(failure, extra={"cgroup": cgroupfs_path(cgroup), "err": str(error)})  # wording: ok
+                self._failing.add(failure)
             else:
-                self._failing.discard(what)
+                self._failing.discard(failure)
 
     def _move_agent(self) -> None:
         self._files.make(self._agent)
@@ -81,12 +81,12 @@ class SystemCgroups:
             move_all(root.joinpath(*self._outside), root.joinpath(*self._system), self._proc)
 
     def _score_runtime(self) -> None:
-        places = self._files.hierarchy.places(self._runtime)
-        if not any(place.is_dir() for place in places):
-            raise CgroupError("it does not exist")
+        paths = self._files.hierarchy.paths(self._runtime)
+        if not any(path.is_dir() for path in paths):
+            raise CgroupError("the cgroup does not exist")
         pids: dict[int, None] = {}
-        for place in places:
-            pids |= processes_below(place)
+        for path in paths:
+            pids |= processes_below(path)
         for pid in pids:
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # The process has exited.
                 (self._proc / str(pid) / "oom_score_adj").write_text(str(_RUNTIME_SCORE))

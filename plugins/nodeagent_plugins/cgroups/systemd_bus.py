@@ -1,4 +1,4 @@
-"""systemd over D-Bus, as far as slices need it."""
+"""D-Bus client for systemd slices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MANAGER = "org.freedesktop.systemd1.Manager"
 _EXISTS = "org.freedesktop.systemd1.UnitExists"
 _UNKNOWN = "org.freedesktop.systemd1.NoSuchUnit"
 _CALL_SECONDS = 30.0
-_GOOD = ("done", "skipped")
+_SUCCESSFUL = ("done", "skipped")
 _CHANGEABLE = frozenset(
     {
         "BlockIOAccounting",
@@ -38,13 +38,13 @@ _CHANGEABLE = frozenset(
         "TasksMax",
     }
 )
-"""Properties of a unit that exists which can be set."""
+"""Properties that can be changed on an existing unit."""
 
 
 class SystemdBus:
-    """A connection to the system's bus, made when first needed and again when it was lost.
+    """Connection to the system bus, opened by the first call and reopened after it is lost.
 
-    :param address: another bus than the system's.
+    :param address: address of the bus if it is not the system bus.
     """
 
     def __init__(self, address: str | None = None) -> None:
@@ -54,9 +54,9 @@ class SystemdBus:
         self._jobs: dict[str, asyncio.Future[str]] = {}
 
     async def start_slice(self, unit: str, properties: Sequence[Property]) -> None:
-        """Start a transient slice and wait until it is there; one that exists gets the properties.
+        """Start a transient slice and wait for it; an existing slice is updated.
 
-        :raises CgroupError: systemd cannot be reached, refuses, or takes too long.
+        :raises CgroupError: systemd is unreachable, returns an error or times out.
         """
         body = [unit, "replace", _variants(properties), []]
         known = await self._job(f"start {unit}", unit, "StartTransientUnit", "ssa(sv)a(sa(sv))", body, _EXISTS)
@@ -64,19 +64,19 @@ class SystemdBus:
             await self.set_properties(unit, [each for each in properties if each[0] in _CHANGEABLE])
 
     async def set_properties(self, unit: str, properties: Sequence[Property]) -> None:
-        """Change a unit until the next boot.
+        """Change the properties of a unit until the next boot.
 
-        :raises CgroupError: systemd cannot be reached, refuses, or takes too long.
+        :raises CgroupError: systemd is unreachable, returns an error or times out.
         """
         await self._call(f"change {unit}", "SetUnitProperties", "sba(sv)", [unit, True, _variants(properties)])
 
     async def stop(self, unit: str) -> None:
-        """Stop a unit with all in it and wait until it is gone; an unknown one is fine.
+        """Stop a unit with all its processes and wait for the job; a missing unit is ignored.
 
-        :raises CgroupError: systemd cannot be reached, refuses, or takes too long.
+        :raises CgroupError: systemd is unreachable, returns an error or times out.
         """
         await self._job(f"stop {unit}", unit, "StopUnit", "ss", [unit, "replace"], _UNKNOWN)
-        await self._call(f"forget {unit}", "ResetFailedUnit", "s", [unit], _UNKNOWN)
+        await self._call(f"reset {unit}", "ResetFailedUnit", "s", [unit], _UNKNOWN)
 
     async def close(self) -> None:
         """Disconnect; safe to call again."""
@@ -86,8 +86,8 @@ class SystemdBus:
             await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
 
     async def _job(self, attempt: str, unit: str, member: str, signature: str, body: list[Any], fine: str) -> bool:
-        """Make a call that queues a job and wait for the job; return whether it answered with the error *fine*."""
-        while (other := self._jobs.get(unit)) is not None:  # one job a unit: a new one would replace it
+        """Queue a job and wait for it; return whether systemd responded with the error *fine*."""
+        while (other := self._jobs.get(unit)) is not None:  # A second job for a unit replaces the first.
             await asyncio.wait([other])
         done = self._jobs[unit] = asyncio.get_running_loop().create_future()
         try:
@@ -96,30 +96,30 @@ class SystemdBus:
             async with asyncio.timeout(_CALL_SECONDS):
                 result = await done
         except TimeoutError as error:
-            raise CgroupError(f"systemd: {attempt}: the job does not end") from error
+            raise CgroupError(f"systemd: {attempt}: timed out waiting for the job") from error
         finally:
             self._jobs.pop(unit, None)
             done.cancel()
-        if result not in _GOOD:
-            raise CgroupError(f"systemd: {attempt}: the job ended as {result}")
+        if result not in _SUCCESSFUL:
+            raise CgroupError(f"systemd: {attempt}: job result: {result}")
         return False
 
     async def _call(self, attempt: str, member: str, signature: str, body: list[Any], fine: str = "") -> bool:
-        """Call systemd's manager; return whether it answered with the error *fine*."""
+        """Call systemd's manager; return whether it responded with the error *fine*."""
         from dbus_fast import Message, MessageType
 
         try:
             async with asyncio.timeout(_CALL_SECONDS):
                 bus = await self._connected()
                 message = Message(_NAME, _PATH, _MANAGER, member, signature=signature, body=body)
-                answer = await bus.call(message)
+                response = await bus.call(message)
         except (OSError, EOFError, TimeoutError) as error:
-            raise CgroupError(f"systemd: {attempt}: {str(error) or 'no answer in time'}") from error
-        if answer is None or answer.message_type is not MessageType.ERROR:
+            raise CgroupError(f"systemd: {attempt}: {str(error) or 'timed out'}") from error
+        if response is None or response.message_type is not MessageType.ERROR:
             return False
-        if fine and answer.error_name == fine:
+        if fine and response.error_name == fine:
             return True
-        text = answer.body[0] if answer.body else answer.error_name
+        text = response.body[0] if response.body else response.error_name
         raise CgroupError(f"systemd: {attempt}: {text}")
 
     async def _connected(self) -> MessageBus:

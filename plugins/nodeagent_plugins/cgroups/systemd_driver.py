@@ -1,4 +1,4 @@
-"""Who makes cgroups: systemd, which is asked for slices; what it has no property for is written to files."""
+"""systemd driver: systemd manages slices; limits without a unit property are written to the cgroup file system."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from typing import Protocol
 from nodeagent_plugins.cgroups.files import CgroupFiles
 from nodeagent_plugins.cgroups.formulas import DEFAULT_PERIOD_US, cpu_weight
 from nodeagent_plugins.cgroups.limits import UNLIMITED, CgroupLimits
-from nodeagent_plugins.cgroups.names import CgroupName, Driver, parse_slice, pod_uid, slice_name, slice_place
+from nodeagent_plugins.cgroups.names import CgroupName, Driver, parse_slice, pod_uid, slice_name, slice_path
 
 Property = tuple[str, str, object]
-"""Name, D-Bus signature and value of a unit's property."""
+"""Name, D-Bus signature and value of a unit property."""
 
 _INFINITY = 2**64 - 1
 _QUOTA_STEP_US = 10_000
-"""systemd keeps the quota in hundredths of a CPU."""
+"""systemd rounds the quota to hundredths of a CPU."""
 _UNIFIED_PROPERTIES = {"memory.min": "MemoryMin", "memory.high": "MemoryHigh"}
 
 
 class Units(Protocol):
-    """systemd, as far as slices need it. Every call may be repeated and raises ``CgroupError`` when it fails."""
+    """Operations on systemd slices. Every call is idempotent and raises ``CgroupError`` on failure."""
 
     async def start_slice(self, unit: str, properties: Sequence[Property]) -> None:
-        """Start a transient slice; one that exists gets the properties."""
+        """Start a transient slice; an existing slice is updated."""
         ...
 
     async def set_properties(self, unit: str, properties: Sequence[Property]) -> None:
-        """Change a unit until the next boot."""
+        """Change the properties of a unit until the next boot."""
         ...
 
     async def stop(self, unit: str) -> None:
-        """Stop a unit with all in it; an unknown one is fine."""
+        """Stop a unit with all its processes; a missing unit is ignored."""
         ...
 
 
 class SystemdDriver:
-    """Has systemd make slices.
+    """Manages cgroups as systemd slices.
 
-    :param files: the same cgroups, as the kernel shows them.
+    :param files: the file system of the same cgroups.
     """
 
     def __init__(self, files: CgroupFiles, units: Units) -> None:
@@ -49,44 +49,44 @@ class SystemdDriver:
         return parse_slice(path)
 
     async def lacks(self, name: CgroupName, controllers: Sequence[str]) -> list[str]:
-        return await asyncio.to_thread(self._files.hierarchy.lacks, slice_place(name), controllers)
+        return await asyncio.to_thread(self._files.hierarchy.lacks, slice_path(name), controllers)
 
     async def missing(self, names: Sequence[CgroupName]) -> list[CgroupName]:
-        return await asyncio.to_thread(lambda: [name for name in names if not self._files.exists(slice_place(name))])
+        return await asyncio.to_thread(lambda: [name for name in names if not self._files.exists(slice_path(name))])
 
     async def make(self, name: CgroupName, limits: CgroupLimits | None = None, *, mark: bool = False) -> None:
         limits = limits or CgroupLimits()
-        await asyncio.to_thread(self._files.refuse_busy, slice_place(name), limits)
+        await asyncio.to_thread(self._files.check_usage, slice_path(name), limits)
         unified = self._files.hierarchy.unified
         await self._units.start_slice(slice_name(name), [*_kind(name, unified), *limit_properties(limits, unified)])
-        await asyncio.to_thread(self._files.make, slice_place(name), limits, mark=mark)
+        await asyncio.to_thread(self._files.make, slice_path(name), limits, mark=mark)
 
     async def limit(self, name: CgroupName, limits: CgroupLimits) -> None:
-        await asyncio.to_thread(self._files.refuse_busy, slice_place(name), limits)
+        await asyncio.to_thread(self._files.check_usage, slice_path(name), limits)
         properties = limit_properties(limits, self._files.hierarchy.unified)
         if properties:
             await self._units.set_properties(slice_name(name), properties)
-        await asyncio.to_thread(self._files.limit, slice_place(name), limits)
+        await asyncio.to_thread(self._files.limit, slice_path(name), limits)
 
     async def memory_usage(self, name: CgroupName) -> int:
-        return await asyncio.to_thread(self._files.memory_usage, slice_place(name))
+        return await asyncio.to_thread(self._files.memory_usage, slice_path(name))
 
     async def pods(self, above: CgroupName) -> list[str]:
-        found = await asyncio.to_thread(self._files.children, slice_place(above))
+        found = await asyncio.to_thread(self._files.children, slice_path(above))
         return [uid for child in found if (uid := pod_uid(child, above, Driver.SYSTEMD))]
 
     async def kill_below(self, name: CgroupName, part: str) -> None:
-        await asyncio.to_thread(self._files.kill_below, slice_place(name), part)
+        await asyncio.to_thread(self._files.kill_below, slice_path(name), part)
 
     async def remove(self, name: CgroupName) -> None:
-        place = slice_place(name)
-        await asyncio.to_thread(self._files.kill, place)
+        path = slice_path(name)
+        await asyncio.to_thread(self._files.kill, path)
         await self._units.stop(slice_name(name))
-        await asyncio.to_thread(self._files.remove, place)
+        await asyncio.to_thread(self._files.remove, path)
 
 
 def limit_properties(limits: CgroupLimits, unified: bool) -> list[Property]:
-    """Return the properties that tell systemd of *limits*, so that it does not undo them."""
+    """Return the unit properties for *limits*, which keep systemd from resetting them."""
     found: list[Property] = []
     if limits.cpu_shares is not None:
         weight = cpu_weight(limits.cpu_shares) if unified else limits.cpu_shares
@@ -107,7 +107,7 @@ def limit_properties(limits: CgroupLimits, unified: bool) -> list[Property]:
 
 
 def _kind(name: CgroupName, unified: bool) -> list[Property]:
-    """Return what makes a unit a slice of ours: below its parent, counted, and not ended with the rest at shutdown."""
+    """Return the properties of the agent's slices: parent slice, accounting, and no stop job at shutdown."""
     above: list[Property] = [("Wants", "as", [slice_name(name[:-1])])] if len(name) > 1 else []
     return [
         ("Description", "s", "Pods of the node agent"),

@@ -1,6 +1,6 @@
-"""The container runtime and its image store over gRPC (CRI v1)."""
+"""CRI v1 client: container runtime and image service over gRPC."""
 
 import os
 
-# Children only ever run other programs, and gRPC's care for others fills the log; it reads this when it is imported.
+# Child processes only ever exec, and gRPC's fork handlers fill the log; gRPC reads the variable when it is imported.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")

@@ -1,4 +1,4 @@
-"""The container runtime over CRI v1."""
+"""Container runtime over CRI v1."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from nodeagent_plugins.cri.errors import DeadlineError, UnimplementedError
 from nodeagent_plugins.cri.listing import Listing
 
 API_VERSION = "0.1.0"
-"""What the agent calls its side of the interface; runtimes ignore it."""
+"""The API version that the client sends; runtimes ignore it."""
 
 
 class CriRuntime:
-    """A :class:`~nodeagent.contracts.runtime.ContainerRuntime` behind a Unix socket.
+    """:class:`~nodeagent.contracts.runtime.ContainerRuntime` on a Unix socket.
 
-    Each call is bounded by ``runtimeRequestTimeout``; starting a sandbox by twice that, stopping a container by that
-    and its grace, an exec by that and its own timeout, or by nothing if it has none. What makes or starts something
-    is not cut off at once when it is cancelled.
+    Timeouts: ``runtimeRequestTimeout`` per call; twice that to start a sandbox; that plus the grace period to stop a
+    container; that plus its own timeout for an exec, or none for an exec without a timeout. Calls that create or start
+    something are given time to complete when they are cancelled.
 
-    :param ipv6_first: IPv6 is the node's primary family, so the address of a pod is that of this family if it has one.
+    :param ipv6_first: IPv6 is the node's primary family, so a pod's IPv6 address is listed first.
 
     spec: config.containerRuntimeEndpoint, config.runtimeRequestTimeout
     """
@@ -52,31 +52,34 @@ class CriRuntime:
         self._containers: Listing[ContainerInfo] = Listing(responses.container_info)
 
     async def close(self) -> None:
-        """Close the connection, also under an image service that shares it."""
+        """Close the connection, which an image service may share."""
         await self.connection.close()
 
     async def version(self) -> RuntimeVersion:
-        answer = await self.connection.call("Version", cri.VersionRequest(version=API_VERSION), "ask for the version")
-        return RuntimeVersion(answer.runtime_name, answer.runtime_version, answer.runtime_api_version)
+        request = cri.VersionRequest(version=API_VERSION)
+        response = await self.connection.call("Version", request, "get the runtime version")
+        return RuntimeVersion(response.runtime_name, response.runtime_version, response.runtime_api_version)
 
     async def status(self) -> Sequence[RuntimeCondition]:
-        answer = await self.connection.call("Status", cri.StatusRequest(), "ask for the runtime's status")
-        return tuple(RuntimeCondition(c.type, c.status, c.reason, c.message) for c in answer.status.conditions)
+        response = await self.connection.call("Status", cri.StatusRequest(), "get the runtime status")
+        return tuple(RuntimeCondition(c.type, c.status, c.reason, c.message) for c in response.status.conditions)
 
     async def info(self) -> Mapping[str, str]:
-        """Return what the runtime says of its own set-up (``Status`` with ``verbose``)."""
-        answer = await self.connection.call("Status", cri.StatusRequest(verbose=True), "ask how the runtime is set up")
-        return dict(answer.info)
+        """Return the runtime's description of its setup (``Status`` with ``verbose``)."""
+        response = await self.connection.call(
+            "Status", cri.StatusRequest(verbose=True), "get the verbose runtime status"
+        )
+        return dict(response.info)
 
     async def cgroup_driver(self) -> str:
         try:
             request = cri.RuntimeConfigRequest()
-            answer = await self.connection.call("RuntimeConfig", request, "ask for the cgroup driver")
+            response = await self.connection.call("RuntimeConfig", request, "get the cgroup driver")
         except UnimplementedError:
             return ""
-        if not answer.HasField("linux"):
+        if not response.HasField("linux"):
             return ""
-        return "cgroupfs" if answer.linux.cgroup_driver == cri.CGROUPFS else "systemd"
+        return "cgroupfs" if response.linux.cgroup_driver == cri.CGROUPFS else "systemd"
 
     async def update_pod_cidr(self, pod_cidr: str) -> None:
         network = cri.NetworkConfig(pod_cidr=pod_cidr)
@@ -88,8 +91,8 @@ class CriRuntime:
     async def run_sandbox(self, config: SandboxConfig, runtime_handler: str = "") -> str:
         request = cri.RunPodSandboxRequest(config=requests.sandbox_config(config), runtime_handler=runtime_handler)
         attempt = f"run sandbox of {config.namespace}/{config.name}"
-        answer = await self.connection.finish("RunPodSandbox", request, attempt, 2 * self.connection.timeout_seconds)
-        return str(answer.pod_sandbox_id)
+        response = await self.connection.finish("RunPodSandbox", request, attempt, 2 * self.connection.timeout_seconds)
+        return str(response.pod_sandbox_id)
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
         request = cri.StopPodSandboxRequest(pod_sandbox_id=sandbox_id)
@@ -101,17 +104,17 @@ class CriRuntime:
 
     async def list_sandboxes(self, pod_uid: str = "") -> Sequence[SandboxInfo]:
         if not pod_uid:
-            answer = await self.connection.call("ListPodSandbox", cri.ListPodSandboxRequest(), "list sandboxes")
-            return self._sandboxes.take(answer.items)
-        wanted = cri.PodSandboxFilter(label_selector={LABEL_POD_UID: pod_uid})
-        request = cri.ListPodSandboxRequest(filter=wanted)
-        answer = await self.connection.call("ListPodSandbox", request, f"list sandboxes of pod {pod_uid}")
-        return self._sandboxes.look_up(answer.items)
+            response = await self.connection.call("ListPodSandbox", cri.ListPodSandboxRequest(), "list sandboxes")
+            return self._sandboxes.take(response.items)
+        selector = cri.PodSandboxFilter(label_selector={LABEL_POD_UID: pod_uid})
+        request = cri.ListPodSandboxRequest(filter=selector)
+        response = await self.connection.call("ListPodSandbox", request, f"list sandboxes of pod {pod_uid}")
+        return self._sandboxes.look_up(response.items)
 
     async def sandbox_status(self, sandbox_id: str) -> SandboxStatus:
         request = cri.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id)
-        answer = await self.connection.call("PodSandboxStatus", request, f"look at sandbox {sandbox_id}")
-        return responses.sandbox_status(answer.status, ipv6_first=self._ipv6_first)
+        response = await self.connection.call("PodSandboxStatus", request, f"get status of sandbox {sandbox_id}")
+        return responses.sandbox_status(response.status, ipv6_first=self._ipv6_first)
 
     # --- containers -------------------------------------------------------------------------------------------
 
@@ -139,30 +142,30 @@ class CriRuntime:
 
     async def list_containers(self, pod_uid: str = "") -> Sequence[ContainerInfo]:
         if not pod_uid:
-            answer = await self.connection.call("ListContainers", cri.ListContainersRequest(), "list containers")
-            return self._containers.take(answer.containers)
-        wanted = cri.ContainerFilter(label_selector={LABEL_POD_UID: pod_uid})
-        request = cri.ListContainersRequest(filter=wanted)
-        answer = await self.connection.call("ListContainers", request, f"list containers of pod {pod_uid}")
-        return self._containers.look_up(answer.containers)
+            response = await self.connection.call("ListContainers", cri.ListContainersRequest(), "list containers")
+            return self._containers.take(response.containers)
+        selector = cri.ContainerFilter(label_selector={LABEL_POD_UID: pod_uid})
+        request = cri.ListContainersRequest(filter=selector)
+        response = await self.connection.call("ListContainers", request, f"list containers of pod {pod_uid}")
+        return self._containers.look_up(response.containers)
 
     async def container_status(self, container_id: str) -> RuntimeContainerStatus:
         request = cri.ContainerStatusRequest(container_id=container_id)
-        answer = await self.connection.call("ContainerStatus", request, f"look at container {container_id}")
-        return responses.container_status(answer.status)
+        response = await self.connection.call("ContainerStatus", request, f"get status of container {container_id}")
+        return responses.container_status(response.status)
 
     async def update_resources(self, container_id: str, resources: LinuxResources) -> None:
         request = cri.UpdateContainerResourcesRequest(container_id=container_id, linux=requests.resources(resources))
-        await self.connection.call("UpdateContainerResources", request, f"change resources of container {container_id}")
+        await self.connection.call("UpdateContainerResources", request, f"update resources of container {container_id}")
 
     async def reopen_log(self, container_id: str) -> None:
         request = cri.ReopenContainerLogRequest(container_id=container_id)
         await self.connection.call("ReopenContainerLog", request, f"reopen the log of container {container_id}")
 
     async def checkpoint_container(self, container_id: str, location: str, timeout_seconds: int) -> None:
-        """Write a container's state to the file *location*.
+        """Checkpoint a container to the file *location*.
 
-        :raises NotImplementedError: the runtime has no such call.
+        :raises NotImplementedError: the runtime does not implement the call.
         """
         request = cri.CheckpointContainerRequest(container_id=container_id, location=location, timeout=timeout_seconds)
         bound = self.connection.timeout_seconds + timeout_seconds
@@ -174,19 +177,19 @@ class CriRuntime:
     # --- inside containers ------------------------------------------------------------------------------------
 
     async def exec_sync(self, container_id: str, command: Sequence[str], timeout_seconds: float) -> ExecResult:
-        limit = math.ceil(timeout_seconds)  # CRI counts whole seconds
+        limit = math.ceil(timeout_seconds)  # CRI has a resolution of one second.
         request = cri.ExecSyncRequest(container_id=container_id, cmd=command, timeout=limit)
         bound = limit + self.connection.timeout_seconds if limit else None
         attempt = f"run {command[0] if command else 'nothing'} in container {container_id}"
         started = self._clock.now()
         try:
-            answer = await self.connection.call("ExecSync", request, attempt, bound)
+            response = await self.connection.call("ExecSync", request, attempt, bound)
         except DeadlineError as error:
-            # the runtime itself says so when the command is too slow, long before it is taken for hung
+            # The runtime reports a command that exceeds its timeout this way, well before the call itself times out.
             if bound is not None and self._clock.now() - started < bound:
-                raise TimeoutError(f"{attempt}: not done within {limit} s") from error
+                raise TimeoutError(f"{attempt}: timed out after {limit} s") from error
             raise
-        return ExecResult(answer.exit_code, answer.stdout, answer.stderr)
+        return ExecResult(response.exit_code, response.stdout, response.stderr)
 
     async def exec_url(
         self, container_id: str, command: Sequence[str], *, stdin: bool, stdout: bool, stderr: bool, tty: bool
@@ -205,37 +208,37 @@ class CriRuntime:
         attempt = f"prepare port forward to sandbox {sandbox_id}"
         return str((await self.connection.call("PortForward", request, attempt)).url)
 
-    # --- what happens -----------------------------------------------------------------------------------------
+    # --- statistics and events --------------------------------------------------------------------------------
 
     async def container_stats(self) -> Sequence[ContainerStats]:
-        answer = await self.connection.call(
-            "ListContainerStats", cri.ListContainerStatsRequest(), "ask for the usage of containers"
+        response = await self.connection.call(
+            "ListContainerStats", cri.ListContainerStatsRequest(), "get the usage of containers"
         )
-        return tuple(map(responses.container_stats, answer.stats))
+        return tuple(map(responses.container_stats, response.stats))
 
     async def sandbox_stats(self) -> Sequence[SandboxStats]:
         request = cri.ListPodSandboxStatsRequest()
         try:
-            answer = await self.connection.call("ListPodSandboxStats", request, "ask for the usage of sandboxes")
+            response = await self.connection.call("ListPodSandboxStats", request, "get the usage of sandboxes")
         except UnimplementedError as error:
             raise NotImplementedError(str(error)) from error
-        return tuple(map(responses.sandbox_stats, answer.stats))
+        return tuple(map(responses.sandbox_stats, response.stats))
 
     async def events(self) -> AsyncIterator[RuntimeEvent]:
-        """Give the runtime's events as they come.
+        """Yield the runtime's events as they arrive.
 
-        :raises NotImplementedError: the runtime has no such call.
+        :raises NotImplementedError: the runtime does not implement the call.
         """
-        stream = self.connection.stream("GetContainerEvents", cri.GetEventsRequest(), "follow the runtime's events")
+        stream = self.connection.stream("GetContainerEvents", cri.GetEventsRequest(), "watch the runtime's events")
         try:
             async with contextlib.aclosing(stream):
-                async for answer in stream:
-                    yield responses.event(answer)
+                async for response in stream:
+                    yield responses.event(response)
         except UnimplementedError as error:
             raise NotImplementedError(str(error)) from error
 
     async def _if_known(self, name: str, request: object, attempt: str, timeout_seconds: float = 0) -> None:
-        """Make a call that ends something; what the runtime does not know has ended."""
+        """Send a call that stops or removes an object; an object unknown to the runtime counts as removed."""
         try:
             await self.connection.call(name, request, attempt, timeout_seconds)
         except NotFound:

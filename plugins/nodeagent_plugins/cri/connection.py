@@ -1,4 +1,4 @@
-"""One gRPC channel to a runtime's socket, made at the first call."""
+"""gRPC channel to a runtime's socket, opened by the first call."""
 
 from __future__ import annotations
 
@@ -26,44 +26,46 @@ OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", RECONNECT_MS[0]),
     ("grpc.min_reconnect_backoff_ms", RECONNECT_MS[0]),
     ("grpc.max_reconnect_backoff_ms", RECONNECT_MS[1]),
-    ("grpc.default_authority", "localhost"),  # a socket's path is none that every server accepts
+    ("grpc.default_authority", "localhost"),  # Some servers reject the path of a socket.
     ("grpc.enable_http_proxy", 0),
-    ("grpc.enable_retries", 0),  # what is tried again is decided above
+    ("grpc.enable_retries", 0),  # The callers decide what is retried.
 )
 
 
-OPERATIONS = Counter("runtime_operations_total", "Calls of the container runtime, by operation.", ("operation_type",))
+OPERATIONS = Counter(
+    "runtime_operations_total", "Cumulative number of runtime operations by operation type.", ("operation_type",)
+)
 FAILURES = Counter(
     "runtime_operations_errors_total",
-    "Calls of the container runtime that failed, by operation.",
+    "Cumulative number of runtime operation errors by operation type.",
     ("operation_type",),
 )
 DURATIONS = Histogram(
     "runtime_operations_duration_seconds",
-    "How long calls of the container runtime took.",
+    "Duration in seconds of runtime operations. Broken down by operation type.",
     ("operation_type",),
     bounds=exponential(0.005, 2.5, 14),
 )
 
 
 class Method(NamedTuple):
-    """How one call travels."""
+    """A gRPC method of the runtime or image service."""
 
     operation: str
-    """Its name in metrics: ``run_podsandbox``."""
+    """The name in metrics, such as ``run_podsandbox``."""
     path: str
-    answer: Any
-    """Message class of the answer."""
+    response: Any
+    """Message class of the response."""
 
 
 class Connection:
     """Calls the runtime that listens on *endpoint*.
 
-    While the runtime is away, a call fails at once and the channel reconnects by itself, after 100 ms at first and
-    at most every 3 s.
+    While the runtime is unavailable, calls fail immediately and the channel reconnects automatically, after 100 ms at
+    first and at least every 3 s.
 
     :param endpoint: ``unix:///path``.
-    :param timeout_seconds: bound of a call that sets none of its own (spec: config.runtimeRequestTimeout).
+    :param timeout_seconds: timeout of a call that sets none (spec: config.runtimeRequestTimeout).
     """
 
     def __init__(self, endpoint: str, timeout_seconds: float) -> None:
@@ -79,15 +81,15 @@ class Connection:
         timeout_seconds: float | None = 0,
         *metadata: tuple[str, str],
     ) -> Any:
-        """Send *request* as the call *name* and return the answer.
+        """Send *request* as the call *name* and return the response.
 
-        :param attempt: what this call tries, for the text of errors: ``stop container 4f2a``.
-        :param timeout_seconds: its bound; 0 takes the connection's, ``None`` is no bound.
-        :param metadata: goes along with the call.
-        :raises RuntimeFailure: translated from what gRPC says.
+        :param attempt: description of the call for error texts, such as ``stop container 4f2a``.
+        :param timeout_seconds: timeout of the call; 0 selects that of the connection, ``None`` disables it.
+        :param metadata: gRPC metadata to send with the call.
+        :raises RuntimeFailure: the call failed.
         """
         bound = self.timeout_seconds if timeout_seconds == 0 else timeout_seconds
-        operation, began = METHODS[name].operation, monotonic()
+        operation, started = METHODS[name].operation, monotonic()
         OPERATIONS.inc(operation)
         try:
             with tracing.span(METHODS[name].path[1:], lambda: _attributes(name), kind="client"):
@@ -96,14 +98,14 @@ class Connection:
             FAILURES.inc(operation)
             raise errors.translate(error, attempt) from error
         finally:
-            DURATIONS.observe(monotonic() - began, operation)
+            DURATIONS.observe(monotonic() - started, operation)
 
     async def finish(self, name: str, request: Any, attempt: str, timeout_seconds: float | None = 0) -> Any:
-        """Send *request* as :meth:`call` does, and let it come to its end for up to 5 s more when cancelled.
+        """Send *request* as :meth:`call` does; when cancelled, wait up to 5 s for the call to complete.
 
-        A runtime whose work is cut off in the middle of a start can keep a process that it does not know any more.
+        A runtime that is interrupted while it starts a process can lose track of that process.
 
-        :raises RuntimeFailure: translated from what gRPC says.
+        :raises RuntimeFailure: the call failed.
         """
         work = asyncio.create_task(self.call(name, request, attempt, timeout_seconds), name=f"cri/{name}")
         try:
@@ -113,19 +115,19 @@ class Connection:
             raise
         finally:
             work.cancel()
-            await asyncio.gather(work, return_exceptions=True)  # its failure is nobody's who has left
+            await asyncio.gather(work, return_exceptions=True)  # After a cancellation the failure is irrelevant.
         return work.result()
 
     async def stream(self, name: str, request: Any, attempt: str) -> AsyncGenerator[Any, None]:
-        """Send *request* as the call *name* and give each answer as it comes; has no bound.
+        """Send *request* as the call *name* and yield each response as it arrives; has no timeout.
 
-        :raises RuntimeFailure: translated from what gRPC says.
+        :raises RuntimeFailure: the call failed.
         """
         call = self._method(name, stream=True)(request, metadata=_metadata())
         OPERATIONS.inc(METHODS[name].operation)
         try:
-            async for answer in call:
-                yield answer
+            async for response in call:
+                yield response
         except grpc.aio.AioRpcError as error:
             FAILURES.inc(METHODS[name].operation)
             raise errors.translate(error, attempt) from error
@@ -133,7 +135,7 @@ class Connection:
             call.cancel()
 
     async def close(self) -> None:
-        """Close the channel; a later call would open a new one."""
+        """Close the channel; a later call opens a new one."""
         channel, self._channel = self._channel, None
         self._calls.clear()
         if channel is not None:
@@ -147,13 +149,13 @@ class Connection:
             kind = self._channel.unary_stream if stream else self._channel.unary_unary
             method = METHODS[name]
             known = self._calls[name] = kind(
-                method.path, request_serializer=_serialize, response_deserializer=method.answer.FromString
+                method.path, request_serializer=_serialize, response_deserializer=method.response.FromString
             )
         return known
 
 
 def _metadata(*more: tuple[str, str]) -> tuple[tuple[str, str], ...] | None:
-    """Return what tells the runtime of the span around the call, and *more*."""
+    """Return the trace context of the current span and *more* as metadata."""
     return (*tracing.outgoing().items(), *more) or None
 
 
@@ -168,13 +170,13 @@ def _serialize(request: Any) -> bytes:
 
 
 def _operation(name: str) -> str:
-    """Return the name of a call as the field's metrics have it."""
+    """Return the kubelet's name of a call in metrics."""
     words = re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
     return words.replace("pod_sandbox", "podsandbox").removesuffix("_resources")
 
 
 def _methods() -> Mapping[str, Method]:
-    """Return all calls of both services by name, as their definition has them, and the one beside them."""
+    """Return all calls of both services by name, and the one of containerd's content service."""
     return MappingProxyType(
         {"ListStatuses": Method("list_statuses", content.LIST_STATUSES, content.ListStatusesResponse)}
         | {

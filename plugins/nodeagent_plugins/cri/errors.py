@@ -1,4 +1,4 @@
-"""From gRPC's errors to ours."""
+"""Translate gRPC errors into the agent's error classes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_TEXT = 4096
 
 
 def translate(error: grpc.aio.AioRpcError, attempt: str) -> RuntimeFailure:
-    """Return *error* as one of ours; its text starts with *attempt*, such as ``stop container 4f2a``."""
+    """Return the agent's error for *error*; its text starts with *attempt*, such as ``stop container 4f2a``."""
     text = f"{attempt}: {details_of(error)}"
     if error.code() is grpc.StatusCode.UNAVAILABLE:
         return RuntimeUnavailable(text)
@@ -24,15 +24,15 @@ def translate(error: grpc.aio.AioRpcError, attempt: str) -> RuntimeFailure:
 
 
 def details_of(error: grpc.aio.AioRpcError) -> str:
-    """Return what the runtime says, cut to a length that fits a status."""
+    """Return the runtime's error message, truncated to a length that fits a pod status."""
     return (error.details() or error.code().name)[:MAX_TEXT]
 
 
 class DeadlineError(RuntimeUnavailable):
-    """The call's time is over, by the runtime's clock or by ours."""
+    """The call timed out, on the runtime's side or on the agent's."""
 
 
 class UnimplementedError(RuntimeFailure):
-    """The runtime has no such call."""
+    """The runtime does not implement the call."""
 
     reason = "Unimplemented"

@@ -1,4 +1,4 @@
-"""The runtime's image store over CRI v1."""
+"""Image service over CRI v1."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from nodeagent_plugins.cri.errors import UnimplementedError
 
 
 class CriImageService:
-    """A :class:`~nodeagent.contracts.runtime.ImageService` behind a Unix socket.
+    """:class:`~nodeagent.contracts.runtime.ImageService` on a Unix socket.
 
-    A pull has no bound, because only the runtime knows whether it advances; all else is bounded by
-    ``runtimeRequestTimeout``. How far pulls are is no part of CRI: containerd tells, and who answers as it does.
+    A pull has no timeout, because only the runtime can detect whether it makes progress; every other call is bounded by
+    ``runtimeRequestTimeout``. CRI does not report the progress of pulls; containerd's content service does.
     spec: config.imageServiceEndpoint, config.runtimeRequestTimeout
     """
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self._tells = True
+        self._reports_progress = True
 
     async def close(self) -> None:
-        """Close the connection, also under a runtime that shares it."""
+        """Close the connection, which a runtime client may share."""
         await self.connection.close()
 
     async def list_images(self) -> Sequence[Image]:
-        answer = await self.connection.call("ListImages", cri.ListImagesRequest(), "list images")
-        return tuple(map(responses.image, answer.images))
+        response = await self.connection.call("ListImages", cri.ListImagesRequest(), "list images")
+        return tuple(map(responses.image, response.images))
 
     async def image_status(self, image: str) -> Image | None:
         request = cri.ImageStatusRequest(image=cri.ImageSpec(image=image))
         try:
-            answer = await self.connection.call("ImageStatus", request, f'look at image "{image}"')
+            response = await self.connection.call("ImageStatus", request, f'get status of image "{image}"')
         except NotFound:
             return None
-        return responses.image(answer.image) if answer.HasField("image") else None
+        return responses.image(response.image) if response.HasField("image") else None
 
     async def pull_image(
         self, image: str, credentials: Credentials | None = None, sandbox: SandboxConfig | None = None
@@ -50,8 +50,8 @@ class CriImageService:
         if sandbox is not None:
             request.image.annotations.update(sandbox.annotations)
             request.sandbox_config.CopyFrom(requests.sandbox_config(sandbox))
-        answer = await self.connection.call("PullImage", request, f'pull image "{image}"', None)
-        return str(answer.image_ref)
+        response = await self.connection.call("PullImage", request, f'pull image "{image}"', None)
+        return str(response.image_ref)
 
     async def remove_image(self, image: str) -> None:
         request = cri.RemoveImageRequest(image=cri.ImageSpec(image=image))
@@ -59,20 +59,20 @@ class CriImageService:
 
     async def filesystem_usage(self) -> Sequence[FilesystemUsage]:
         request = cri.ImageFsInfoRequest()
-        answer = await self.connection.call("ImageFsInfo", request, "ask for the usage of the image file system")
-        return tuple(map(responses.filesystem_usage, answer.image_filesystems))
+        response = await self.connection.call("ImageFsInfo", request, "get usage of the image file system")
+        return tuple(map(responses.filesystem_usage, response.image_filesystems))
 
     async def transfers(self) -> Sequence[Transfer] | None:
-        """Return the parts of images that are under way; ``None`` once the runtime has said that it has no such call.
+        """Return the downloads in progress, or ``None`` if the runtime does not implement the call.
 
-        :raises NodeAgentError: the runtime does not answer.
+        :raises NodeAgentError: the runtime does not respond.
         """
-        if not self._tells:
+        if not self._reports_progress:
             return None
-        request, what = content.ListStatusesRequest(), "ask how far pulls are"
+        request, attempt = content.ListStatusesRequest(), "get the progress of pulls"
         try:
-            answer = await self.connection.call("ListStatuses", request, what, 0, content.NAMESPACE)
+            response = await self.connection.call("ListStatuses", request, attempt, 0, content.NAMESPACE)
         except UnimplementedError:
-            self._tells = False
+            self._reports_progress = False
             return None
-        return tuple(Transfer(each.ref, each.offset, each.total) for each in answer.statuses)
+        return tuple(Transfer(status.ref, status.offset, status.total) for status in response.statuses)

@@ -1,4 +1,4 @@
-"""Listings that stay the same object while nothing changes."""
+"""Listings that remain the same object while nothing changes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class _Entry(NamedTuple):
 
 
 class Listing(Generic[T]):
-    """Turns each complete listing of a runtime into a tuple, reusing what the one before gave.
+    """Converts each complete listing of a runtime into a tuple and reuses the entries of the previous one.
 
-    Of a sandbox or container only the state ever changes, so an entry with known id and state is not read again. The
-    order that a runtime lists in, and that of labels inside, may differ each time; both are no change.
+    Only the state of a sandbox or container ever changes, so an entry with the same ID and state is not converted
+    again. A different order of entries, or of labels within an entry, is not a change.
 
-    :param read: makes our own type of an entry.
+    :param read: converts an entry of the runtime's response.
     """
 
     def __init__(self, read: Callable[[Any], T]) -> None:
@@ -28,7 +28,7 @@ class Listing(Generic[T]):
         self._last: tuple[T, ...] = ()
 
     def take(self, entries: Iterable[Any]) -> tuple[T, ...]:
-        """Return the listing with *entries*; the same object as last time when nothing changed."""
+        """Return the listing of *entries*; the same object as before if nothing changed."""
         current, changed = {}, False
         for entry in entries:
             known = self._known.get(entry.id)
@@ -41,7 +41,7 @@ class Listing(Generic[T]):
         return self._last
 
     def look_up(self, entries: Iterable[Any]) -> tuple[T, ...]:
-        """Return part of a listing, without forgetting what is not in it."""
+        """Return a partial listing; entries that are not in it remain cached."""
         return tuple(
             known.info
             if (known := self._known.get(entry.id)) is not None and known.state == entry.state

@@ -1,4 +1,4 @@
-"""CRI: run containers on any runtime that speaks version 1 of the container runtime interface.
+"""CRI: run containers on any runtime that implements version 1 of the container runtime interface.
 
 spec: config.containerRuntimeEndpoint, config.imageServiceEndpoint, config.runtimeRequestTimeout
 """
@@ -15,8 +15,8 @@ from nodeagent_plugins.cri.endpoint import parse_endpoint
 if TYPE_CHECKING:
     from nodeagent_plugins.cri.connection import Connection
 
-# Both come last, so that a plugin with a runtime of its own is asked before an endpoint is found wanting; gRPC is
-# imported only if it is needed.
+# Both run last, so that a plugin with its own runtime takes precedence and no endpoint is required then. gRPC is
+# imported only if it is used.
 
 
 @hookimpl(trylast=True)

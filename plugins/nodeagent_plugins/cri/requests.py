@@ -1,4 +1,4 @@
-"""What we ask of a runtime, as CRI messages."""
+"""Conversion of the agent's types to CRI requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PROFILES = {
 
 
 def sandbox_config(config: SandboxConfig) -> cri.PodSandboxConfig:
-    """Return *config* as CRI has it."""
+    """Return *config* as a CRI message."""
     return cri.PodSandboxConfig(
         metadata=cri.PodSandboxMetadata(
             name=config.name, uid=config.uid, namespace=config.namespace, attempt=config.attempt
@@ -54,7 +54,7 @@ def sandbox_config(config: SandboxConfig) -> cri.PodSandboxConfig:
 
 
 def container_config(config: ContainerConfig) -> cri.ContainerConfig:
-    """Return *config* as CRI has it."""
+    """Return *config* as a CRI message."""
     return cri.ContainerConfig(
         metadata=cri.ContainerMetadata(name=config.name, attempt=config.attempt),
         image=cri.ImageSpec(image=config.image, user_specified_image=config.user_image),
@@ -92,21 +92,21 @@ def dns_config(dns: DnsConfig) -> cri.DNSConfig:
     return cri.DNSConfig(servers=dns.servers, searches=dns.searches, options=dns.options)
 
 
-def resources(wanted: LinuxResources) -> cri.LinuxContainerResources:
-    """Return the limits *wanted*; zeros are "not given" on both sides."""
+def resources(limits: LinuxResources) -> cri.LinuxContainerResources:
+    """Return *limits* as a CRI message; zero means unset on both sides."""
     return cri.LinuxContainerResources(
-        cpu_period=wanted.cpu_period,
-        cpu_quota=wanted.cpu_quota,
-        cpu_shares=wanted.cpu_shares,
-        memory_limit_in_bytes=wanted.memory_limit_bytes,
-        oom_score_adj=wanted.oom_score_adj,
-        cpuset_cpus=wanted.cpuset_cpus,
-        cpuset_mems=wanted.cpuset_mems,
+        cpu_period=limits.cpu_period,
+        cpu_quota=limits.cpu_quota,
+        cpu_shares=limits.cpu_shares,
+        memory_limit_in_bytes=limits.memory_limit_bytes,
+        oom_score_adj=limits.oom_score_adj,
+        cpuset_cpus=limits.cpuset_cpus,
+        cpuset_mems=limits.cpuset_mems,
         hugepage_limits=[
-            cri.HugepageLimit(page_size=size, limit=limit) for size, limit in wanted.hugepage_limits.items()
+            cri.HugepageLimit(page_size=size, limit=limit) for size, limit in limits.hugepage_limits.items()
         ],
-        unified=wanted.unified,
-        memory_swap_limit_in_bytes=wanted.memory_swap_limit_bytes,
+        unified=limits.unified,
+        memory_swap_limit_in_bytes=limits.memory_swap_limit_bytes,
     )
 
 
@@ -141,35 +141,35 @@ def container_security(security: ContainerSecurity) -> cri.LinuxContainerSecurit
         readonly_paths=security.readonly_paths,
         seccomp=profile(security.seccomp),
         apparmor=None if security.apparmor is None else profile(security.apparmor),
-        # runtimes of this release read the older text form
+        # Runtimes of this release read the older text form.
         apparmor_profile="" if security.apparmor is None else apparmor_text(security.apparmor),
     )
 
 
-def namespaces(wanted: Namespaces) -> cri.NamespaceOption:
+def namespaces(modes: Namespaces) -> cri.NamespaceOption:
     return cri.NamespaceOption(
-        network=wanted.network.name,
-        pid=wanted.pid.name,
-        ipc=wanted.ipc.name,
-        target_id=wanted.target_id,
+        network=modes.network.name,
+        pid=modes.pid.name,
+        ipc=modes.ipc.name,
+        target_id=modes.target_id,
     )
 
 
-def selinux(wanted: SeLinux | None) -> cri.SELinuxOption | None:
-    if wanted is None:
+def selinux(settings: SeLinux | None) -> cri.SELinuxOption | None:
+    if settings is None:
         return None
-    return cri.SELinuxOption(user=wanted.user, role=wanted.role, type=wanted.type, level=wanted.level)
+    return cri.SELinuxOption(user=settings.user, role=settings.role, type=settings.type, level=settings.level)
 
 
-def profile(wanted: SecurityProfile) -> cri.SecurityProfile:
-    return cri.SecurityProfile(profile_type=_PROFILES[wanted.type], localhost_ref=wanted.path)
+def profile(chosen: SecurityProfile) -> cri.SecurityProfile:
+    return cri.SecurityProfile(profile_type=_PROFILES[chosen.type], localhost_ref=chosen.path)
 
 
-def apparmor_text(wanted: SecurityProfile) -> str:
+def apparmor_text(chosen: SecurityProfile) -> str:
     """Return an AppArmor profile in the older text form."""
-    if wanted.type is ProfileType.LOCALHOST:
-        return f"localhost/{wanted.path}"
-    return "unconfined" if wanted.type is ProfileType.UNCONFINED else "runtime/default"
+    if chosen.type is ProfileType.LOCALHOST:
+        return f"localhost/{chosen.path}"
+    return "unconfined" if chosen.type is ProfileType.UNCONFINED else "runtime/default"
 
 
 def _int64(value: int | None) -> cri.Int64Value | None:

@@ -1,4 +1,4 @@
-"""What a runtime answers, as the agent's own types."""
+"""Conversion of CRI responses to the agent's types."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def sandbox_status(status: cri.PodSandboxStatus, *, ipv6_first: bool = False) ->
 
 
 def _one_of_each_family(ips: Iterable[str], *, ipv6_first: bool) -> tuple[str, ...]:
-    """Return the first IPv4 and the first IPv6 address, that of the node's own family before the other."""
+    """Return the first IPv4 and the first IPv6 address; the node's primary family comes first."""
     families: dict[bool, str] = {}
     for ip in filter(None, ips):
         families.setdefault(":" in ip, ip)
@@ -170,15 +170,15 @@ def sandbox_stats(stats: cri.PodSandboxStats) -> SandboxStats:
     )
 
 
-def event(answer: cri.ContainerEventResponse) -> RuntimeEvent:
-    """Return *answer* with the pod's picture, if the runtime sent one."""
+def event(response: cri.ContainerEventResponse) -> RuntimeEvent:
+    """Return *response* as an event, with the pod's status if the runtime sent one."""
     pod = None
-    if answer.HasField("pod_sandbox_status"):
-        sandbox = sandbox_status(answer.pod_sandbox_status)
-        containers = sorted(map(container_status, answer.containers_statuses), key=lambda c: -c.created_at)
+    if response.HasField("pod_sandbox_status"):
+        sandbox = sandbox_status(response.pod_sandbox_status)
+        containers = sorted(map(container_status, response.containers_statuses), key=lambda c: -c.created_at)
         pod = RuntimePod(sandbox.uid, sandbox.name, sandbox.namespace, (sandbox,), tuple(containers))
     uid = pod.uid if pod else ""
-    return RuntimeEvent(_EVENTS[answer.container_event_type], answer.container_id, uid, pod, answer.created_at)
+    return RuntimeEvent(_EVENTS[response.container_event_type], response.container_id, uid, pod, response.created_at)
 
 
 def image(found: cri.Image) -> Image:
@@ -203,12 +203,12 @@ def filesystem_usage(usage: cri.FilesystemUsage) -> FilesystemUsage:
 
 
 def _value(message: Any, field: str) -> int | None:
-    """Return a number that the runtime may leave out."""
+    """Return an optional number, ``None`` if the runtime omitted it."""
     return getattr(message, field).value if message.HasField(field) else None
 
 
 def _state(number: int) -> ContainerState:
     try:
         return ContainerState(number)
-    except ValueError:  # a state of a later release
+    except ValueError:  # A state of a later CRI version.
         return ContainerState.UNKNOWN

@@ -110,7 +110,7 @@ async def test_a_stream_that_breaks_is_an_unavailable_runtime(small, client):
 
     await small.stop()
 
-    with pytest.raises(RuntimeUnavailable, match="follow the runtime's events"):
+    with pytest.raises(RuntimeUnavailable, match="watch the runtime's events"):
         async with asyncio.timeout(10):
             await anext(stream)
 

@@ -163,7 +163,7 @@ async def test_removing_leaves_nothing_and_may_be_repeated(cri, pods):
         await cri.remove_sandbox(sandbox_id)
 
     assert await cri.list_sandboxes() == ()
-    with pytest.raises(NotFound, match=f"look at container {container_id}"):
+    with pytest.raises(NotFound, match=f"get status of container {container_id}"):
         await cri.container_status(container_id)
     with pytest.raises(NotFound):
         await cri.sandbox_status(sandbox_id)

@@ -38,11 +38,11 @@ class Kernel:
     def make(self, below: str) -> None:
         self.files.make(self.name(below))
 
-    def places(self, below: str) -> list[Path]:
-        return self.files.hierarchy.places(self.name(below))
+    def paths(self, below: str) -> list[Path]:
+        return self.files.hierarchy.paths(self.name(below))
 
     def exists(self, below: str) -> bool:
-        return any(place.exists() for place in self.places(below))
+        return any(path.exists() for path in self.paths(below))
 
     def read(self, controller: str, below: str, v1: str, v2: str) -> str:
         file = self.files.hierarchy.file(controller, self.name(below), v2 if self.files.hierarchy.unified else v1)
@@ -76,22 +76,22 @@ def make_agent(tmp_path, kernel, **config):
 async def test_makes_lists_and_removes_the_cgroup_of_a_pod(tmp_path, kernel):
     _, manager = make_agent(tmp_path, kernel, pod_pids_limit=77)
     pod = make_pod(uid=str(uuid.uuid4()), containers=[make_container(resources=FULL)])
-    place = f"kubepods/pod{pod.uid}"
+    path = f"kubepods/pod{pod.uid}"
 
     await manager.start()
     await manager.ensure_pod(pod)
 
-    assert manager.parent_of(pod) == f"/{kernel.root}/{place}"
-    assert all(each.is_dir() for each in kernel.places(place))
-    assert kernel.memory(place) == str(64 * MI)
-    assert kernel.read("cpu", place, "cpu.cfs_quota_us", "cpu.max") == "50000"
-    assert kernel.pids(place) == "77"
+    assert manager.parent_of(pod) == f"/{kernel.root}/{path}"
+    assert all(each.is_dir() for each in kernel.paths(path))
+    assert kernel.memory(path) == str(64 * MI)
+    assert kernel.read("cpu", path, "cpu.cfs_quota_us", "cpu.max") == "50000"
+    assert kernel.pids(path) == "77"
     assert await make_agent(tmp_path, kernel)[1].pods() == [pod.uid]
 
     await manager.remove_pod(pod.uid)
     await manager.remove_pod(pod.uid)
     assert await manager.pods() == []
-    assert not kernel.exists(place)
+    assert not kernel.exists(path)
 
 
 @pytest.mark.row(
@@ -151,8 +151,8 @@ async def test_a_restarted_agent_adopts_a_pod_that_runs(tmp_path, kernel):
     await manager.ensure_pod(pod)
     kernel.make("kubepods/podrunning/container")
     process = await asyncio.create_subprocess_exec("sleep", "1000")
-    for place in kernel.places("kubepods/podrunning/container"):
-        (place / "cgroup.procs").write_text(str(process.pid))
+    for path in kernel.paths("kubepods/podrunning/container"):
+        (path / "cgroup.procs").write_text(str(process.pid))
 
     _, later = make_agent(tmp_path, kernel, pod_pids_limit=5)
     await later.start()
@@ -169,8 +169,8 @@ async def test_kills_what_is_left_before_removing(tmp_path, kernel):
     await manager.ensure_pod(make_pod(uid="leftover"))
     kernel.make("kubepods/besteffort/podleftover/container")
     process = await asyncio.create_subprocess_exec("sleep", "1000")
-    for place in kernel.places("kubepods/besteffort/podleftover/container"):
-        (place / "cgroup.procs").write_text(str(process.pid))
+    for path in kernel.paths("kubepods/besteffort/podleftover/container"):
+        (path / "cgroup.procs").write_text(str(process.pid))
 
     await make_agent(tmp_path, kernel)[1].remove_pod("leftover")
 
@@ -200,8 +200,8 @@ async def test_the_agent_and_processes_outside_containers_are_moved(kernel):
     kernel.make("outside")
     process = await asyncio.create_subprocess_exec("sleep", "1000")
     try:
-        for place in kernel.places("outside"):
-            (place / "cgroup.procs").write_text(str(process.pid))
+        for path in kernel.paths("outside"):
+            (path / "cgroup.procs").write_text(str(process.pid))
         mover = await asyncio.create_subprocess_exec(
             sys.executable, "-c", MOVER, kernel.root, stdout=asyncio.subprocess.PIPE
         )

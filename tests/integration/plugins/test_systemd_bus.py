@@ -131,7 +131,7 @@ async def test_stopping_is_waited_for_and_repeatable(client: SystemdBus, systemd
 
 async def test_a_job_that_fails_is_told(client: SystemdBus, systemd: Manager) -> None:
     systemd.result = "failed"
-    with pytest.raises(CgroupError, match=r"systemd: start a\.slice: the job ended as failed"):
+    with pytest.raises(CgroupError, match=r"systemd: start a\.slice: job result: failed"):
         await client.start_slice("a.slice", [])
 
 

@@ -1,4 +1,4 @@
-"""A kernel's cgroup file system made of plain files, and a systemd that makes slices in it."""
+"""Fakes of the kernel's cgroup file system, made of plain files, and of systemd."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _V2_FILES = {
 
 
 class FakeKernel:
-    """Gives each new cgroup its files, as a kernel of version 1 or 2 does."""
+    """Creates the files of each new cgroup, as a kernel does for version 1 or 2."""
 
-    def __init__(self, place: Path, version: int) -> None:
-        self.place, self.version = place, version
-        self.mountinfo = place / "mountinfo"
+    def __init__(self, path: Path, version: int) -> None:
+        self.path, self.version = path, version
+        self.mountinfo = path / "mountinfo"
         lines = []
         if version == 1:
             for controller in _V1_FILES:
@@ -68,21 +68,21 @@ class FakeKernel:
         self.mountinfo.write_text("".join(lines))
 
     def owns(self, path: Path) -> bool:
-        return path.is_relative_to(self.place / "cgroup")
+        return path.is_relative_to(self.path / "cgroup")
 
     def directories(self, name: str) -> list[Path]:
         controllers = _V1_FILES if self.version == 1 else [""]
         return [self._mount(controller) / name.strip("/") for controller in controllers]
 
     def make(self, name: str) -> None:
-        """Make a cgroup as somebody else would."""
-        for place in self.directories(name):
-            for above in reversed([place, *place.parents]):
+        """Create a cgroup as an external process does."""
+        for path in self.directories(name):
+            for above in reversed([path, *path.parents]):
                 if self.owns(above) and not above.exists():
                     above.mkdir()
 
     def exists(self, name: str) -> bool:
-        found = {place.is_dir() for place in self.directories(name)}
+        found = {path.is_dir() for path in self.directories(name)}
         assert len(found) == 1, "a cgroup exists in part"
         return found.pop()
 
@@ -96,21 +96,21 @@ class FakeKernel:
     def processes(self, name: str) -> list[set[int]]:
         return [{int(pid) for pid in (d / "cgroup.procs").read_text().split()} for d in self.directories(name)]
 
-    def fill(self, place: Path) -> None:
-        (place / "cgroup.procs").write_text("")
+    def fill(self, path: Path) -> None:
+        (path / "cgroup.procs").write_text("")
         if self.version == 1:
-            files = _V1_FILES[place.relative_to(self.place / "cgroup").parts[0]]
+            files = _V1_FILES[path.relative_to(self.path / "cgroup").parts[0]]
         else:
-            on = (place.parent / "cgroup.subtree_control").read_text().split()
-            (place / "cgroup.controllers").write_text(" ".join(on))
-            (place / "cgroup.subtree_control").write_text("")
+            on = (path.parent / "cgroup.subtree_control").read_text().split()
+            (path / "cgroup.controllers").write_text(" ".join(on))
+            (path / "cgroup.subtree_control").write_text("")
             files = {file: value for controller in on for file, value in _V2_FILES.get(controller, {}).items()}
         for file, value in files.items():
-            (place / file).write_text(value)
+            (path / file).write_text(value)
 
-    def hand_down(self, control: Path, wanted: str) -> None:
-        """Children get the files of the controllers that are switched on for them."""
-        on = {*control.read_text().split(), *wanted.replace("+", "").split()}
+    def hand_down(self, control: Path, desired: str) -> None:
+        """Create the files of the controllers that are enabled for children."""
+        on = {*control.read_text().split(), *desired.replace("+", "").split()}
         _WRITE(control, " ".join(sorted(on)))
         for child in control.parent.iterdir():
             if child.is_dir():
@@ -122,20 +122,20 @@ class FakeKernel:
 
     def move(self, procs: Path, pid: str) -> None:
         """A process is in one cgroup of each hierarchy."""
-        root = self._mount(procs.relative_to(self.place / "cgroup").parts[0])
+        root = self._mount(procs.relative_to(self.path / "cgroup").parts[0])
         for other in root.rglob("cgroup.procs"):
             left = [line for line in other.read_text().split() if line != pid]
             _WRITE(other, "\n".join([*left, pid] if other == procs else left))
 
     def _mount(self, controller: str) -> Path:
-        return self.place / "cgroup" / controller if self.version == 1 else self.place / "cgroup"
+        return self.path / "cgroup" / controller if self.version == 1 else self.path / "cgroup"
 
 
 _WRITE = Path.write_text
 
 
-def _installed(kernel_place: Path, version: int, monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
-    kernel = FakeKernel(kernel_place, version)
+def _installed(kernel_path: Path, version: int, monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
+    kernel = FakeKernel(kernel_path, version)
     mkdir, rmdir = Path.mkdir, Path.rmdir
 
     def make(self: Path, *args: Any, **kwargs: Any) -> None:
@@ -171,29 +171,29 @@ def _installed(kernel_place: Path, version: int, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
-def kernel_place(tmp_path: Path) -> Path:
-    place = tmp_path / "kernel"
-    (place / "cgroup").parent.mkdir(parents=True)
-    return place
+def kernel_path(tmp_path: Path) -> Path:
+    path = tmp_path / "kernel"
+    (path / "cgroup").parent.mkdir(parents=True)
+    return path
 
 
 @pytest.fixture(params=[1, 2], ids=["v1", "v2"])
-def kernel(kernel_place: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
-    return _installed(kernel_place, request.param, monkeypatch)
+def kernel(kernel_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
+    return _installed(kernel_path, request.param, monkeypatch)
 
 
 @pytest.fixture
-def kernel_v1(kernel_place: Path, monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
-    return _installed(kernel_place, 1, monkeypatch)
+def kernel_v1(kernel_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
+    return _installed(kernel_path, 1, monkeypatch)
 
 
 @pytest.fixture
-def kernel_v2(kernel_place: Path, monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
-    return _installed(kernel_place, 2, monkeypatch)
+def kernel_v2(kernel_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeKernel:
+    return _installed(kernel_path, 2, monkeypatch)
 
 
 class FakeSystemd:
-    """Makes and removes the directories of slices, and remembers their properties."""
+    """Creates and removes the directories of slices, and records their properties."""
 
     def __init__(self) -> None:
         self.kernel: FakeKernel | None = None
@@ -231,7 +231,7 @@ MakeAgent = Callable[..., tuple[AgentContext, Any]]
 
 @pytest.fixture
 def agent(tmp_path: Path) -> MakeAgent:
-    """Returns a context and the manager that the plugin makes for a configuration."""
+    """Return a function that creates a context and the plugin's manager for a configuration."""
 
     def make(*, settings: dict[str, Any] | None = None, **config: Any) -> tuple[AgentContext, Any]:
         context = make_context(tmp_path / "agent", config=make_config(**config))

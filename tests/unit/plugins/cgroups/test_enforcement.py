@@ -1,4 +1,4 @@
-"""Pods in sum, the system and the platform are held to what is left or reserved for them."""
+"""Tests for node allocatable enforcement."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def limits(kernel, name):
 
 
 @pytest.mark.row("config.enforceNodeAllocatable", "config.systemReserved", "config.platformReserved")
-async def test_pods_are_held_to_capacity_less_reserved(agent, kernel):
+async def test_pods_are_limited_to_capacity_minus_reservations(agent, kernel):
     context, manager = agent(**BOTH)
     await manager.start()
 
@@ -34,7 +34,7 @@ async def test_pods_are_held_to_capacity_less_reserved(agent, kernel):
 
 
 @pytest.mark.row("config.reservedSystemCPUs")
-async def test_reserved_cpus_are_taken_from_the_weight_of_pods(agent, kernel_v1):
+async def test_reserved_cpus_reduce_the_weight_of_pods(agent, kernel_v1):
     _, manager = agent(reserved_system_cpus="0-2", **BOTH)
     await manager.start()
     assert limits(kernel_v1, "/kubepods")[0] == "1024"
@@ -42,7 +42,7 @@ async def test_reserved_cpus_are_taken_from_the_weight_of_pods(agent, kernel_v1)
 
 @pytest.mark.row("config.enforceNodeAllocatable")
 @pytest.mark.parametrize("entries", [(), ("none",)])
-async def test_without_enforcement_pods_weigh_the_machine_and_have_no_limit(agent, kernel, entries):
+async def test_without_enforcement_pods_have_the_node_weight_and_no_limit(agent, kernel, entries):
     _, earlier = agent(**BOTH)
     await earlier.start()
     context, manager = agent(enforce_node_allocatable=entries, **BOTH)
@@ -54,7 +54,7 @@ async def test_without_enforcement_pods_weigh_the_machine_and_have_no_limit(agen
 
 
 @pytest.mark.row("config.enforceNodeAllocatable")
-async def test_a_limit_below_the_use_is_tried_again_each_minute(agent, kernel_v1, monkeypatch):
+async def test_limit_below_the_usage_is_retried_every_minute(agent, kernel_v1, monkeypatch):
     context, manager = agent()
     write = CgroupFiles._write
 
@@ -85,7 +85,7 @@ RESERVED = {
 
 
 @pytest.mark.row("config.enforceNodeAllocatable", "config.systemReservedCgroup", "config.platformReservedCgroup")
-async def test_reserved_cgroups_are_held_to_their_reservations(agent, kernel):
+async def test_reserved_cgroups_are_limited_to_their_reservations(agent, kernel):
     kernel.make("/system")
     kernel.make("/platform/agent")
     context, manager = agent(**RESERVED)
@@ -103,7 +103,7 @@ async def test_reserved_cgroups_are_held_to_their_reservations(agent, kernel):
     ("there", "field", "path"),
     [("/system", "platformReservedCgroup", "/platform/agent"), ("/platform/agent", "systemReservedCgroup", "/system")],
 )
-async def test_reserved_cgroups_have_to_exist(agent, kernel, there, field, path):
+async def test_missing_reserved_cgroup_fails_the_start(agent, kernel, there, field, path):
     kernel.make(there)
     context, manager = agent(**RESERVED)
 
@@ -118,7 +118,7 @@ async def test_reserved_cgroups_have_to_exist(agent, kernel, there, field, path)
 
 
 @pytest.mark.row("config.enforceNodeAllocatable")
-async def test_reserved_cgroups_are_left_alone_unless_asked(agent, kernel):
+async def test_reserved_cgroups_are_not_limited_unless_configured(agent, kernel):
     kernel.make("/system")
     _, earlier = agent(enforce_node_allocatable=("none",))
     await earlier.start()
@@ -128,20 +128,20 @@ async def test_reserved_cgroups_are_left_alone_unless_asked(agent, kernel):
     assert limits(kernel, "/system") == before
 
 
-async def test_a_kernel_that_refuses_ends_the_start(agent, kernel_v1, monkeypatch):
+async def test_kernel_error_fails_the_start(agent, kernel_v1, monkeypatch):
     kernel_v1.make("/system")
 
-    def refuse(self, name, limits):
+    def fail(self, name, limits):
         raise CgroupError("no")
 
-    monkeypatch.setattr(CgroupFiles, "limit", refuse)
+    monkeypatch.setattr(CgroupFiles, "limit", fail)
     context, manager = agent(enforce_node_allocatable=("system-reserved",), system_reserved_cgroup="/system", **BOTH)
     with pytest.raises(CgroupError):
         await manager.start()
     assert context.recorder.reasons() == ["FailedNodeAllocatableEnforcement"]
 
 
-async def test_memory_of_reserved_cgroups_is_kept_with_its_gate(agent, kernel_v2):
+async def test_memory_qos_protects_the_memory_of_reserved_cgroups(agent, kernel_v2):
     kernel_v2.make("/system")
     _, manager = agent(
         feature_gates={"MemoryQoS": True},

@@ -1,4 +1,4 @@
-"""The hierarchy is found in the mount table, and limits go to the files of its version."""
+"""Tests for the cgroup file system."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ V1 = """\
 V2 = "30 23 0:27 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
 
 
-def test_controllers_decide_for_version_1():
+def test_mounted_controllers_select_version_1():
     found = find_hierarchy(V1)
     assert found is not None and not found.unified
     assert [str(root) for root in found.roots] == [
@@ -34,11 +34,11 @@ def test_controllers_decide_for_version_1():
     assert [str(root) for root in found.others] == ["/sys/fs/cgroup/devices", "/sys/fs/cgroup/unified"]
 
 
-def test_one_mount_without_others_is_version_2():
+def test_single_mount_selects_version_2():
     assert find_hierarchy(V2) == Hierarchy(True, {"": Path("/sys/fs/cgroup")})
 
 
-def test_no_mount_is_no_hierarchy():
+def test_no_mount_returns_none():
     assert find_hierarchy("23 1 0:1 / / rw - ext4 /dev/vda rw\n") is None
 
 
@@ -83,36 +83,36 @@ def test_limits_are_lifted(kernel):
         assert kernel.read("/a", "cpu.weight") == "39"
 
 
-def test_controllers_that_others_left_out_are_handed_down(kernel_v2):
+def test_missing_controllers_are_enabled_on_existing_parents(kernel_v2):
     kernel_v2.make("/system.slice/a")
     opened(kernel_v2).make(("system.slice", "a"))
     assert "memory" in kernel_v2.read("/system.slice", "cgroup.subtree_control")
 
 
-def test_limits_of_what_does_not_exist_cannot_be_set(kernel):
-    with pytest.raises(CgroupError, match="limits of cgroup /gone cannot be set"):
+def test_limiting_a_missing_cgroup_fails(kernel):
+    with pytest.raises(CgroupError, match="failed to set limits of cgroup /gone"):
         opened(kernel).limit(("gone",), LIMITS)
 
 
-def test_a_read_only_file_system_is_explained(tmp_path, monkeypatch):
-    def refuse(self, *args, **kwargs):
+def test_read_only_file_system_error_has_advice(tmp_path, monkeypatch):
+    def fail(self, *args, **kwargs):
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr(Path, "mkdir", refuse)
+    monkeypatch.setattr(Path, "mkdir", fail)
     files = CgroupFiles(Hierarchy(False, {"memory": tmp_path}), "owner")
     with pytest.raises(CgroupError, match="set cgroupsPerQOS to false") as caught:
         files.make(("kubepods",))
     assert "/kubepods" in str(caught.value)
 
 
-def test_what_runs_of_one_container_is_ended_and_nothing_else(kernel, monkeypatch):
+def test_kill_below_affects_one_container_only(kernel, monkeypatch):
     ended = []
     monkeypatch.setattr(os, "kill", lambda pid, _signal: ended.append(pid))
     files = opened(kernel)
     for name, pid in (("cri-containerd-abc.scope", 4001), ("cri-containerd-def.scope", 4002)):
         files.make(("a", "pod1", name))
-        for place in kernel.directories(f"/a/pod1/{name}"):
-            (place / "cgroup.procs").write_text(str(pid))
+        for path in kernel.directories(f"/a/pod1/{name}"):
+            (path / "cgroup.procs").write_text(str(pid))
 
     files.kill_below(("a", "pod1"), "abc")
     files.kill_below(("a", "pod2"), "abc")
@@ -120,7 +120,7 @@ def test_what_runs_of_one_container_is_ended_and_nothing_else(kernel, monkeypatc
     assert set(ended) == {4001}
 
 
-def test_memory_in_use_is_not_taken_away_on_version_2(kernel_v2):
+def test_version_2_rejects_a_memory_limit_below_the_usage(kernel_v2):
     files = opened(kernel_v2)
     files.make(("a",), LIMITS)
     kernel_v2.file("/a", "memory.current").write_text("1000")
@@ -133,7 +133,7 @@ def test_memory_in_use_is_not_taken_away_on_version_2(kernel_v2):
     assert kernel_v2.read("/a", "memory.max") == "500"
 
 
-def test_what_a_runtime_made_elsewhere_goes_as_well(kernel_v1, tmp_path):
+def test_cgroups_in_other_hierarchies_are_removed(kernel_v1, tmp_path):
     devices = tmp_path / "devices"
     (devices / "a/below").mkdir(parents=True)
     with kernel_v1.mountinfo.open("a") as mountinfo:

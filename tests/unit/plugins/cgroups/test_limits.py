@@ -1,4 +1,4 @@
-"""Limits of containers and pods follow from requests, limits and QoS class."""
+"""Tests for the limits of containers and pods."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_quota(milli, period, quota):
     assert cfs_quota(milli, period) == quota
 
 
-def test_a_container_is_limited_in_what_it_names():
+def test_container_limits_follow_its_requests_and_limits():
     one = container(requests={"cpu": "250m", "memory": "32Mi"}, limits={"cpu": "500m", "memory": "64Mi"})
     result = container_resources(make_pod(containers=[one]), one, Policy(memory_capacity_bytes=320 * MI))
     assert result == LinuxResources(
@@ -45,19 +45,19 @@ def test_a_container_is_limited_in_what_it_names():
     )
 
 
-def test_a_cpu_limit_counts_as_the_request_where_there_is_none():
+def test_cpu_limit_replaces_a_missing_cpu_request():
     one = container(limits={"cpu": "1"})
     assert container_resources(make_pod(containers=[one]), one, Policy()).cpu_shares == 1024
 
 
-def test_a_container_without_any_has_the_least_weight_and_no_limit():
+def test_container_without_requests_has_the_minimum_weight_and_no_limit():
     one = container()
     assert container_resources(make_pod(containers=[one]), one, Policy()) == LinuxResources(
         cpu_shares=2, oom_score_adj=1000
     )
 
 
-def test_huge_pages_not_asked_for_are_limited_to_none():
+def test_huge_pages_that_are_not_requested_are_limited_to_zero():
     limits = {"hugepages-2Mi": "4Mi", "cpu": 1, "memory": "1Mi"}
     one = container(requests=limits, limits=limits)
     policy = Policy(page_sizes=(2 * MI, 1024 * MI))
@@ -70,19 +70,19 @@ def test_huge_pages_not_asked_for_are_limited_to_none():
 FULL = {"cpu": "1", "memory": "64Mi"}
 
 
-def test_a_guaranteed_pod_has_the_sums():
+def test_guaranteed_pod_has_the_totals():
     pod = make_pod(containers=[container("a", FULL, FULL), container("b", FULL, FULL)])
     assert pod_resources(pod, Policy()) == LinuxResources(
         cpu_shares=2048, cpu_period=100_000, cpu_quota=200_000, memory_limit_bytes=128 * MI
     )
 
 
-def test_a_burstable_pod_is_limited_where_all_its_containers_are():
+def test_burstable_pod_is_limited_where_all_containers_are():
     pod = make_pod(containers=[container("a", {"cpu": "100m"}, FULL), container("b", {}, {"memory": "1Mi"})])
     assert pod_resources(pod, Policy()) == LinuxResources(cpu_shares=102, memory_limit_bytes=65 * MI)
 
 
-def test_a_best_effort_pod_has_the_least_weight():
+def test_best_effort_pod_has_the_minimum_weight():
     assert pod_resources(make_pod(), Policy()) == LinuxResources(cpu_shares=2)
 
 
@@ -94,7 +94,7 @@ def resources_under(tmp_path, **config):
 
 
 @pytest.mark.row("config.cpuCFSQuota")
-def test_quota_can_be_switched_off(tmp_path):
+def test_quota_can_be_disabled(tmp_path):
     assert [r.cpu_quota for r in resources_under(tmp_path)] == [100_000, 100_000]
     for result in resources_under(tmp_path, cpu_cfs_quota=False):
         assert (result.cpu_quota, result.cpu_period) == (0, 0)
@@ -145,12 +145,12 @@ def test_unlimited_swap_on_version_2(agent):
 
 
 @pytest.mark.usefixtures("swap_files")
-def test_without_the_gate_there_is_no_swap_on_version_2(agent):
+def test_version_2_without_the_gate_has_no_swap(agent):
     assert of_container(agent, HALF).unified["memory.swap.max"] == "0"
 
 
 @pytest.mark.usefixtures("kernel_v2")
-def test_without_a_controller_swap_is_left_alone(agent):
+def test_swap_is_unchanged_without_a_controller(agent):
     assert swap_v2(agent, "LimitedSwap", HALF) is None
 
 
@@ -180,7 +180,7 @@ def test_memory_is_throttled_between_request_and_limit(agent):
 
 @pytest.mark.row("config.memoryThrottlingFactor")
 @pytest.mark.usefixtures("kernel_v2")
-def test_without_a_limit_what_pods_may_have_counts_for_throttling(agent):
+def test_allocatable_memory_replaces_a_missing_limit_for_throttling(agent):
     config = {"feature_gates": QOS_GATE, "memory_throttling_factor": 0.5, "system_reserved": {"memory": "1Gi"}}
     found = of_container(agent, {"memory": "1Gi"}, **config).unified
     assert found["memory.high"] == str(4 * 1024 * MI)

@@ -1,4 +1,4 @@
-"""Cgroups of pods have the names that runtimes and other agents know."""
+"""Tests for cgroup names of both drivers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from nodeagent.model.qos import QosClass
 from nodeagent.testing import load_plugin, make_config, make_container, make_context, make_pod
 from nodeagent_plugins import cgroups
-from nodeagent_plugins.cgroups.names import Driver, parse_slice, pod_name, pod_uid, slice_name, slice_place
+from nodeagent_plugins.cgroups.names import Driver, parse_slice, pod_name, pod_uid, slice_name, slice_path
 
 FULL = {"limits": {"cpu": 1, "memory": "1Mi"}}
 BURSTABLE = {"requests": {"cpu": 1}}
@@ -33,7 +33,7 @@ def pod(resources):
         ("systemd", "/a-x/b", {}, "a_x-b-kubepods-besteffort-pod1_2.slice"),
     ],
 )
-def test_parent_of_a_pod(tmp_path, driver, root, resources, parent):
+def test_cgroup_parent_of_a_pod(tmp_path, driver, root, resources, parent):
     assert manager(tmp_path, cgroup_driver=driver, cgroup_root=root).parent_of(pod(resources)) == parent
 
 
@@ -41,15 +41,15 @@ def test_parent_of_a_pod(tmp_path, driver, root, resources, parent):
     ("driver", "root", "parent"),
     [("cgroupfs", "", ""), ("cgroupfs", "/a/b", "/a/b"), ("systemd", "/a/b", "a-b.slice"), ("systemd", "", "")],
 )
-def test_without_classes_pods_live_below_the_root(tmp_path, driver, root, parent):
+def test_without_qos_classes_pods_are_below_the_root(tmp_path, driver, root, parent):
     made = manager(tmp_path, cgroup_driver=driver, cgroup_root=root, cgroups_per_qos=False)
     assert made.parent_of(pod(FULL)) == parent
 
 
-def test_slices_repeat_each_prefix():
+def test_slice_path_repeats_each_prefix():
     name = pod_name(("a", "b"), QosClass.BURSTABLE, "1-2")
     assert slice_name(name) == "a-b-kubepods-burstable-pod1_2.slice"
-    assert slice_place(name) == (
+    assert slice_path(name) == (
         "a.slice",
         "a-b.slice",
         "a-b-kubepods.slice",
@@ -68,7 +68,7 @@ def test_slices_repeat_each_prefix():
         ("/", ()),
     ],
 )
-def test_slices_are_read_as_they_are_written(path, name):
+def test_slices_are_parsed(path, name):
     assert parse_slice(path) == name
 
 
@@ -81,5 +81,5 @@ def test_slices_are_read_as_they_are_written(path, name):
         (Driver.SYSTEMD, "kubepods-burstable.slice", None),
     ],
 )
-def test_the_pod_of_a_directory(driver, directory, uid):
+def test_pod_uid_of_a_directory(driver, directory, uid):
     assert pod_uid(directory, ("kubepods",), driver) == uid

@@ -1,4 +1,4 @@
-"""The agent, the system's processes and the runtime's are where the configuration wants them."""
+"""Tests for the cgroups of the agent, the system and the runtime."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def loop_of(context):
 
 
 def running(kernel, *pids):
-    """Have processes in the root cgroup of every hierarchy."""
-    for place in kernel.directories("/"):
-        with (place / "cgroup.procs").open("w") as procs:
+    """Add processes to the root cgroup of every hierarchy."""
+    for path in kernel.directories("/"):
+        with (path / "cgroup.procs").open("w") as procs:
             procs.write("\n".join(map(str, pids)))
 
 
@@ -28,7 +28,7 @@ def without_tracking(kernel, name):
 
 
 @pytest.mark.row("config.nodeagentCgroups")
-def test_the_agent_moves_into_its_cgroup(agent, kernel):
+def test_agent_moves_into_its_cgroup(agent, kernel):
     context, _ = agent(nodeagent_cgroups="/system/agent")
     running(kernel, 1, os.getpid())
 
@@ -39,7 +39,7 @@ def test_the_agent_moves_into_its_cgroup(agent, kernel):
 
 
 @pytest.mark.row("config.nodeagentCgroups", "config.systemCgroups")
-def test_nothing_is_moved_unless_asked(agent, kernel):
+def test_nothing_moves_unless_configured(agent, kernel):
     context, _ = agent()
     assert loop_of(context) is None
 
@@ -62,7 +62,7 @@ def test_processes_outside_containers_move_together(agent, kernel, tmp_path, mon
     assert all(found == {1, 2} for found in without_tracking(kernel, "/"))
 
 
-def test_the_runtime_is_spared_when_memory_runs_out(agent, kernel, tmp_path):
+def test_runtime_gets_a_low_oom_score(agent, kernel, tmp_path):
     kernel.make("/runtime/below")
     context, _ = agent(settings={"runtime_cgroups": "/runtime"})
     for pid in ("10", "11"):
@@ -77,15 +77,15 @@ def test_the_runtime_is_spared_when_memory_runs_out(agent, kernel, tmp_path):
     assert [(tmp_path / "proc" / pid / "oom_score_adj").read_text() for pid in ("10", "11")] == ["-999", "-999"]
 
 
-def test_what_fails_is_logged_once(agent, kernel, caplog):
+def test_failure_is_logged_once(agent, kernel, caplog):
     context, _ = agent(settings={"runtime_cgroups": "/nowhere"})
     loop = loop_of(context)
     for _ in range(3):
         loop.keep()
-    assert caplog.messages == ["Runtime cannot be spared when memory runs out"]
+    assert caplog.messages == ["Failed to set OOM score of container runtime"]
 
 
-def test_without_cgroups_the_field_is_named(agent, kernel):
+def test_missing_cgroups_are_reported_for_the_field(agent, kernel):
     context, _ = agent(cgroups_per_qos=False, nodeagent_cgroups="/agent")
     kernel.mountinfo.write_text("")
     with pytest.raises(ConfigError, match="nodeagentCgroups"):

@@ -1,4 +1,4 @@
-"""With the driver systemd the tree is made of slices: systemd knows the limits, and files have the rest."""
+"""Tests for the systemd driver."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _connected(systemd, kernel):
 
 
 @pytest.mark.row("config.cgroupDriver")
-async def test_a_pod_gets_a_slice_with_its_limits(agent, kernel, systemd):
+async def test_pod_gets_a_slice_with_its_limits(agent, kernel, systemd):
     _, manager = agent(cgroup_driver="systemd", pod_pids_limit=50)
     await manager.start()
     await manager.ensure_pod(POD)
@@ -42,10 +42,10 @@ async def test_a_pod_gets_a_slice_with_its_limits(agent, kernel, systemd):
 
 
 @pytest.mark.row("config.cgroupDriver")
-async def test_systemd_has_to_run_the_machine(agent, monkeypatch, tmp_path):
+async def test_missing_systemd_fails_the_start(agent, monkeypatch, tmp_path):
     monkeypatch.setattr(cgroups, "_SYSTEMD", tmp_path / "nowhere")
     _, manager = agent(cgroup_driver="systemd")
-    with pytest.raises(ConfigError, match=r"cgroupDriver.*needs a machine that is run by systemd"):
+    with pytest.raises(ConfigError, match=r"cgroupDriver.*requires a host with systemd"):
         await manager.start()
 
 
@@ -67,7 +67,7 @@ async def test_slices_below_a_root(agent, kernel, systemd):
     assert kernel.exists("/a.slice/a-b.slice/a-b-kubepods.slice/a-b-kubepods-burstable.slice")
 
 
-async def test_pods_of_an_earlier_run_are_found_and_removed(agent, kernel, systemd):
+async def test_pods_from_before_a_restart_are_found_and_removed(agent, kernel, systemd):
     _, earlier = agent(cgroup_driver="systemd")
     await earlier.start()
     await earlier.ensure_pod(POD)
@@ -95,7 +95,7 @@ async def test_reserved_slices_get_their_limits(agent, kernel, systemd):
     assert systemd.units["system.slice"] == {("MemoryLimit" if kernel.version == 1 else "MemoryMax"): GI}
 
 
-def test_systemd_learns_of_another_period():
+def test_custom_period_is_a_unit_property():
     limits = CgroupLimits(cpu_quota=15_000, cpu_period=10_000)
     assert limit_properties(limits, unified=True) == [
         ("CPUQuotaPerSecUSec", "t", 1_500_000),

@@ -1,4 +1,4 @@
-"""Pods live in a tree of cgroups by QoS class, made, limited and looked after on both versions of cgroups."""
+"""Tests for the QoS cgroup manager on both versions of cgroups."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def set_usage(kernel, name, amount):
 
 @pytest.fixture
 def strict(monkeypatch):
-    """Lets no limit of memory be set below the use, as version 1 does."""
+    """Reject memory limits below the usage, as version 1 does."""
     write = CgroupFiles._write
 
     def checked(self, controller, name, file, value):
@@ -67,7 +67,7 @@ async def test_pods_get_cgroups_by_class(agent, kernel):
 
 
 @pytest.mark.row("config.cgroupsPerQOS")
-async def test_without_classes_nothing_is_made(agent, kernel):
+async def test_without_qos_classes_no_cgroup_is_created(agent, kernel):
     _, manager = agent(cgroups_per_qos=False, enforce_node_allocatable=())
     await manager.start()
     await manager.ensure_pod(guaranteed("a"))
@@ -79,7 +79,7 @@ async def test_without_classes_nothing_is_made(agent, kernel):
 
 
 @pytest.mark.row("config.cgroupRoot")
-async def test_everything_lies_below_the_root(agent, kernel):
+async def test_tree_is_created_below_the_root(agent, kernel):
     kernel.make("/a/b")
     _, manager = agent(cgroup_root="/a/b")
     await manager.start()
@@ -91,23 +91,23 @@ async def test_everything_lies_below_the_root(agent, kernel):
 
 
 @pytest.mark.row("config.cgroupRoot")
-async def test_the_root_has_to_exist(agent, kernel):
+async def test_missing_root_fails_the_start(agent, kernel):
     _, manager = agent(cgroup_root="/nowhere")
     with pytest.raises(ConfigError, match=r"cgroupRoot.*must exist"):
         await manager.start()
     assert not kernel.exists("/nowhere")
 
 
-async def test_a_machine_without_a_needed_controller_is_refused(agent, kernel_v1):
+async def test_missing_controller_fails_the_start(agent, kernel_v1):
     kernel_v1.mountinfo.write_text(
         "".join(line for line in kernel_v1.mountinfo.read_text().splitlines(True) if not line.endswith("cpuacct\n"))
     )
     _, manager = agent()
-    with pytest.raises(ConfigError, match="there is none for cpuacct"):
+    with pytest.raises(ConfigError, match="it is missing for cpuacct"):
         await manager.start()
 
 
-async def test_the_runtimes_driver_is_used_with_its_gate(agent, kernel, systemd):
+async def test_driver_of_the_runtime_is_used_with_its_gate(agent, kernel, systemd):
     systemd.kernel = kernel
     context, manager = agent(feature_gates={"NodeAgentCgroupDriverFromCRI": True})
     context.runtime.driver = "systemd"
@@ -117,10 +117,10 @@ async def test_the_runtimes_driver_is_used_with_its_gate(agent, kernel, systemd)
     assert "kubepods.slice" in systemd.units
 
 
-@pytest.mark.parametrize(("gate", "told"), [(True, ""), (False, "systemd")])
-async def test_a_runtime_that_does_not_tell_or_is_not_asked_changes_nothing(agent, kernel, gate, told):
+@pytest.mark.parametrize(("gate", "reported"), [(True, ""), (False, "systemd")])
+async def test_runtime_without_driver_or_gate_changes_nothing(agent, kernel, gate, reported):
     context, manager = agent(feature_gates={"NodeAgentCgroupDriverFromCRI": gate})
-    context.runtime.driver = told
+    context.runtime.driver = reported
     await manager.start()
     assert kernel.exists("/kubepods")
     assert manager.parent_of(guaranteed("a")) == "/kubepods/poduid-a"
@@ -130,14 +130,14 @@ async def test_a_runtime_that_does_not_tell_or_is_not_asked_changes_nothing(agen
 
 
 @pytest.mark.row("config.podPidsLimit")
-async def test_processes_of_a_pod_are_limited(agent, kernel):
+async def test_pids_of_a_pod_are_limited(agent, kernel):
     _, manager = agent(pod_pids_limit=50)
     await manager.ensure_pod(guaranteed("a"))
     assert kernel.read("/kubepods/poduid-a", "pids.max") == "50"
 
 
 @pytest.mark.row("config.podPidsLimit")
-async def test_the_limit_of_processes_of_an_earlier_run_is_lifted(agent, kernel):
+async def test_pid_limit_from_before_a_restart_is_removed(agent, kernel):
     _, earlier = agent(pod_pids_limit=50)
     await earlier.ensure_pod(guaranteed("a"))
     _, manager = agent()
@@ -145,7 +145,7 @@ async def test_the_limit_of_processes_of_an_earlier_run_is_lifted(agent, kernel)
     assert kernel.read("/kubepods/poduid-a", "pids.max") == "max"
 
 
-async def test_huge_pages_are_limited_by_pod_and_not_by_class(agent, kernel):
+async def test_huge_pages_are_limited_per_pod_and_not_per_class(agent, kernel):
     file = "hugetlb.2MB.limit_in_bytes" if kernel.version == 1 else "hugetlb.2MB.max"
     limits = {"cpu": 1, "memory": "1Mi", "hugepages-2Mi": "4Mi"}
     _, manager = agent()
@@ -161,7 +161,7 @@ async def test_huge_pages_are_limited_by_pod_and_not_by_class(agent, kernel):
     assert kernel.read("/kubepods", file) == str(64 * MI)
 
 
-async def test_the_period_of_an_adopted_pod_changes(agent, kernel):
+async def test_period_of_an_adopted_pod_is_updated(agent, kernel):
     _, earlier = agent()
     await earlier.ensure_pod(guaranteed("a"))
     _, manager = agent(cpu_cfs_quota_period=Duration.of(milliseconds=10))
@@ -174,12 +174,12 @@ async def test_the_period_of_an_adopted_pod_changes(agent, kernel):
         assert kernel.read("/kubepods/poduid-a", "cpu.max") == "5000 10000"
 
 
-async def test_a_pods_cgroup_that_is_gone_is_made_again(agent, kernel):
+async def test_lost_pod_cgroup_is_created_again(agent, kernel):
     _, manager = agent()
     await manager.start()
     await manager.ensure_pod(guaranteed("a"))
-    for place in kernel.directories("/kubepods/poduid-a"):
-        place.rmdir()
+    for path in kernel.directories("/kubepods/poduid-a"):
+        path.rmdir()
 
     await manager.update()
     await manager.ensure_pod(guaranteed("a"))
@@ -190,7 +190,7 @@ async def test_a_pods_cgroup_that_is_gone_is_made_again(agent, kernel):
 # --- limits of classes ----------------------------------------------------------------------------------------
 
 
-async def test_classes_weigh_what_the_active_pods_ask_for(agent, kernel):
+async def test_classes_have_the_weight_of_their_active_pods(agent, kernel):
     context, manager = agent()
     await manager.start()
     for pod in (burstable("a", "100m"), burstable("b", "900m"), make_pod("c")):
@@ -204,7 +204,7 @@ async def test_classes_weigh_what_the_active_pods_ask_for(agent, kernel):
     assert weight(kernel, "/kubepods/besteffort") == ("2" if kernel.version == 1 else "1")
 
 
-async def test_a_restarted_agent_counts_pods_before_it_has_looked_at_each(agent, kernel_v1):
+async def test_class_weight_is_complete_right_after_a_restart(agent, kernel_v1):
     context, manager = agent()
     context.pods.add(burstable("a", "100m"))
     context.pods.add(burstable("b", "900m"))
@@ -216,7 +216,7 @@ RESERVED = {"qos_reserved": {"memory": "50%"}, "feature_gates": {"QOSReserved": 
 
 
 @pytest.mark.row("config.qosReserved")
-async def test_memory_that_a_class_requests_is_kept_from_those_below(agent, kernel):
+async def test_requested_memory_is_reserved_from_lower_classes(agent, kernel):
     context, manager = agent(system_reserved={"memory": "1Gi"}, **RESERVED)
     context.pods.add(guaranteed("a", "2Gi"))
     context.pods.add(burstable("b", memory="1Gi"))
@@ -228,7 +228,7 @@ async def test_memory_that_a_class_requests_is_kept_from_those_below(agent, kern
 
 @pytest.mark.row("config.qosReserved")
 @pytest.mark.usefixtures("strict")
-async def test_memory_in_use_is_not_taken_from_a_class(agent, kernel):
+async def test_class_limit_is_not_set_below_the_usage(agent, kernel):
     context, manager = agent(**RESERVED)
     context.pods.add(guaranteed("a", "8Gi"))
     await manager.start()
@@ -241,7 +241,7 @@ async def test_memory_in_use_is_not_taken_from_a_class(agent, kernel):
     assert memory(kernel, "/kubepods/besteffort") == str(4 * GI)
 
 
-async def test_classes_are_not_limited_in_memory_otherwise(agent, kernel):
+async def test_classes_have_no_memory_limit_by_default(agent, kernel):
     context, earlier = agent(**RESERVED)
     context.pods.add(guaranteed("a", "2Gi"))
     await earlier.start()
@@ -251,7 +251,7 @@ async def test_classes_are_not_limited_in_memory_otherwise(agent, kernel):
 
 
 @pytest.mark.row("config.memoryThrottlingFactor")
-async def test_requested_memory_is_kept_for_classes_and_pods(agent, kernel_v2):
+async def test_memory_qos_protects_the_requests_of_classes_and_pods(agent, kernel_v2):
     context, manager = agent(feature_gates={"MemoryQoS": True})
     for pod in (guaranteed("a", "64Mi"), burstable("b", memory="32Mi")):
         context.pods.add(pod)
@@ -261,7 +261,7 @@ async def test_requested_memory_is_kept_for_classes_and_pods(agent, kernel_v2):
     assert read == [str(96 * MI), str(32 * MI), str(64 * MI)]
 
 
-async def test_limits_that_somebody_changed_are_set_again_each_minute(agent, kernel, clock):
+async def test_changed_limits_are_reapplied_every_minute(agent, kernel, clock):
     _, manager = agent()
     await manager.start()
     file = kernel.file("/kubepods/besteffort", "cpu.shares" if kernel.version == 1 else "cpu.weight")
@@ -282,7 +282,7 @@ async def test_limits_that_somebody_changed_are_set_again_each_minute(agent, ker
 # --- a running agent ------------------------------------------------------------------------------------------
 
 
-async def test_cgroups_of_an_earlier_run_are_adopted(agent, kernel):
+async def test_existing_cgroups_are_adopted(agent, kernel):
     _, earlier = agent()
     await earlier.start()
     await earlier.ensure_pod(guaranteed("a"))
@@ -297,7 +297,7 @@ async def test_cgroups_of_an_earlier_run_are_adopted(agent, kernel):
     assert not kernel.exists("/kubepods/poduid-a")
 
 
-async def test_another_agents_pods_are_left_alone(agent, kernel, tmp_path):
+async def test_pods_of_another_agent_are_not_touched(agent, kernel, tmp_path):
     _, theirs = agent(settings={"root_dir": str(tmp_path / "theirs")})
     await theirs.ensure_pod(guaranteed("a"))
     kernel.make("/kubepods/podmade-by-hand")
@@ -305,7 +305,7 @@ async def test_another_agents_pods_are_left_alone(agent, kernel, tmp_path):
     assert await ours.pods() == []
 
 
-async def test_a_pods_cgroup_is_made_once_while_nothing_changes(agent, kernel):
+async def test_unchanged_pod_cgroup_is_created_once(agent, kernel):
     _, manager = agent()
     await manager.ensure_pod(guaranteed("a"))
     kernel.file("/kubepods/poduid-a", "pids.max").write_text("3")
@@ -313,14 +313,14 @@ async def test_a_pods_cgroup_is_made_once_while_nothing_changes(agent, kernel):
     assert kernel.read("/kubepods/poduid-a", "pids.max") == "3"
 
 
-def test_a_machine_without_cgroups_is_told_what_to_set(agent, kernel):
+def test_missing_cgroup_file_system_error_has_advice(agent, kernel):
     kernel.mountinfo.write_text("")
     with pytest.raises(ConfigError, match="set cgroupsPerQOS to false"):
         agent()
     assert isinstance(agent(cgroups_per_qos=False)[1], NoopCgroupManager)
 
 
-async def test_controllers_that_were_taken_back_are_handed_down_again(agent, kernel_v2):
+async def test_disabled_controllers_are_enabled_again(agent, kernel_v2):
     _, manager = agent()
     await manager.start()
     await manager.ensure_pod(guaranteed("a"))
@@ -331,7 +331,7 @@ async def test_controllers_that_were_taken_back_are_handed_down_again(agent, ker
     assert {"cpu", "memory", "hugetlb"} <= set(control.read_text().split())
 
 
-async def test_a_pod_whose_requests_cannot_be_read_holds_up_no_other(agent, kernel_v1):
+async def test_invalid_pod_does_not_block_the_others(agent, kernel_v1):
     context, manager = agent()
     context.pods.add(burstable("bad", "a lot"))
     context.pods.add(burstable("good", "100m"))
@@ -339,7 +339,7 @@ async def test_a_pod_whose_requests_cannot_be_read_holds_up_no_other(agent, kern
     assert weight(kernel_v1, "/kubepods/burstable") == "102"
 
 
-async def test_a_pod_of_another_root_is_not_where_it_belongs(agent, kernel):
+async def test_pod_below_another_root_does_not_exist(agent, kernel):
     kernel.make("/a")
     _, earlier = agent()
     await earlier.ensure_pod(guaranteed("a"))
@@ -347,7 +347,7 @@ async def test_a_pod_of_another_root_is_not_where_it_belongs(agent, kernel):
     assert not await agent(cgroup_root="/a")[1].exists(guaranteed("a"))
 
 
-async def test_work_on_cgroups_is_timed(agent, kernel):
+async def test_cgroup_operations_are_timed(agent, kernel):
     before = [_DURATIONS.count(kind) for kind in ("create", "update", "destroy")]
     _, manager = agent()
     await manager.start()

@@ -1,4 +1,4 @@
-"""Which calls the client makes, and how long each may take."""
+"""Tests for the CRI client: requests and their timeouts."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ CONTAINER = ContainerConfig(name="main", attempt=0, image="busybox")
 
 
 class FakeConnection:
-    """Answers each call with an empty message, or with what ``answers`` has for it; an exception is raised."""
+    """Responds to each call with an empty message or the entry in ``responses``; raises it if it is an exception."""
 
     endpoint = "unix:///fake"
     timeout_seconds = 120.0
 
     def __init__(self) -> None:
-        self.answers: dict[str, Any] = {}
+        self.responses: dict[str, Any] = {}
         self.delay: Awaitable[None] | None = None
         self.calls: list[tuple[str, Any, float | None]] = []
 
@@ -48,18 +48,18 @@ class FakeConnection:
         self.calls.append((name, request, self.timeout_seconds if timeout_seconds == 0 else timeout_seconds))
         if self.delay is not None:
             await self.delay
-        answer = self.answers.get(name, METHODS[name].answer())
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        response = self.responses.get(name, METHODS[name].response())
+        if isinstance(response, Exception):
+            raise response
+        return response
 
     finish = call
 
     async def stream(self, name: str, request: Any, attempt: str) -> AsyncGenerator[Any, None]:
-        for answer in self.answers.get(name, ()):
-            if isinstance(answer, Exception):
-                raise answer
-            yield answer
+        for response in self.responses.get(name, ()):
+            if isinstance(response, Exception):
+                raise response
+            yield response
 
 
 @pytest.fixture
@@ -77,8 +77,8 @@ def images(connection) -> CriImageService:
     return CriImageService(connection)
 
 
-Ask = Callable[[CriRuntime, CriImageService], Any]
-PLAIN: dict[str, Ask] = {
+Call = Callable[[CriRuntime, CriImageService], Any]
+PLAIN: dict[str, Call] = {
     "Version": lambda r, i: r.version(),
     "Status": lambda r, i: r.status(),
     "UpdateRuntimeConfig": lambda r, i: r.update_pod_cidr("10.0.0.0/24"),
@@ -106,20 +106,20 @@ PLAIN: dict[str, Ask] = {
 
 
 @pytest.mark.parametrize("name", PLAIN)
-async def test_a_plain_call_takes_the_configured_time_at_most(name, connection, runtime, images):
+async def test_plain_call_uses_the_configured_timeout(name, connection, runtime, images):
     await PLAIN[name](runtime, images)
 
     assert [(called, bound) for called, _, bound in connection.calls] == [(name, 120)]
 
 
-async def test_starting_a_sandbox_may_take_twice_as_long(connection, runtime):
+async def test_run_sandbox_has_twice_the_timeout(connection, runtime):
     await runtime.run_sandbox(SANDBOX, "crun")
 
     ((name, request, bound),) = connection.calls
     assert (name, request.runtime_handler, bound) == ("RunPodSandbox", "crun", 240)
 
 
-async def test_stopping_a_container_may_take_its_grace_as_well(connection, runtime):
+async def test_stop_container_adds_the_grace_period_to_the_timeout(connection, runtime):
     await runtime.stop_container("c", 30)
 
     ((name, request, bound),) = connection.calls
@@ -127,31 +127,31 @@ async def test_stopping_a_container_may_take_its_grace_as_well(connection, runti
 
 
 @pytest.mark.parametrize(("timeout", "sent", "bound"), [(5, 5, 125), (0.2, 1, 121), (0, 0, None)])
-async def test_an_exec_may_take_its_own_time_as_well(timeout, sent, bound, connection, runtime):
-    connection.answers["ExecSync"] = cri.ExecSyncResponse(exit_code=3, stdout=b"o", stderr=b"e")
+async def test_exec_adds_its_own_timeout(timeout, sent, bound, connection, runtime):
+    connection.responses["ExecSync"] = cri.ExecSyncResponse(exit_code=3, stdout=b"o", stderr=b"e")
 
     assert await runtime.exec_sync("c", ["true"], timeout) == ExecResult(3, b"o", b"e")
     ((_, request, used),) = connection.calls
     assert (request.timeout, used) == (sent, bound)
 
 
-async def test_an_exec_that_the_runtime_ended_is_a_timeout(connection, runtime):
-    connection.answers["ExecSync"] = DeadlineError("run sleep: timeout 1s exceeded")
+async def test_exec_stopped_by_the_runtime_is_a_timeout(connection, runtime):
+    connection.responses["ExecSync"] = DeadlineError("run sleep: timeout 1s exceeded")
 
-    with pytest.raises(TimeoutError, match="run sleep in container c: not done within 1 s"):
+    with pytest.raises(TimeoutError, match="run sleep in container c: timed out after 1 s"):
         await runtime.exec_sync("c", ["sleep", "9"], 1)
 
 
-async def test_an_exec_that_our_deadline_ended_is_an_unavailable_runtime(connection, runtime, clock):
-    connection.answers["ExecSync"] = DeadlineError("run sleep: Deadline Exceeded")
+async def test_exec_stopped_by_the_client_deadline_is_an_unavailable_runtime(connection, runtime, clock):
+    connection.responses["ExecSync"] = DeadlineError("run sleep: Deadline Exceeded")
     connection.delay = clock.advance(121)
 
     with pytest.raises(RuntimeUnavailable):
         await runtime.exec_sync("c", ["sleep", "9"], 1)
 
 
-async def test_a_pull_takes_as_long_as_it_needs(connection, images):
-    connection.answers["PullImage"] = cri.PullImageResponse(image_ref="sha256:1")
+async def test_pull_has_no_timeout(connection, images):
+    connection.responses["PullImage"] = cri.PullImageResponse(image_ref="sha256:1")
 
     assert await images.pull_image("busybox", Credentials("me", "hunter2"), SANDBOX) == "sha256:1"
     ((_, request, bound),) = connection.calls
@@ -161,7 +161,7 @@ async def test_a_pull_takes_as_long_as_it_needs(connection, images):
     assert request.sandbox_config.metadata.uid == "u1"
 
 
-async def test_a_pull_without_credentials_sends_none(connection, images):
+async def test_pull_without_credentials_sends_none(connection, images):
     await images.pull_image("busybox")
 
     ((_, request, _),) = connection.calls
@@ -170,15 +170,15 @@ async def test_a_pull_without_credentials_sends_none(connection, images):
 
 
 @pytest.mark.parametrize("name", ["StopPodSandbox", "RemovePodSandbox", "RemoveContainer"])
-async def test_ending_what_the_runtime_does_not_know_is_fine(name, connection, runtime, images):
-    connection.answers[name] = NotFound("gone")
+async def test_stop_and_remove_of_an_unknown_object_succeed(name, connection, runtime, images):
+    connection.responses[name] = NotFound("gone")
 
     await PLAIN[name](runtime, images)
 
 
-@pytest.mark.parametrize("answer", [NotFound("no"), cri.ImageStatusResponse()])
-async def test_an_image_that_is_not_there_is_none(answer, connection, images):
-    connection.answers["ImageStatus"] = answer
+@pytest.mark.parametrize("response", [NotFound("no"), cri.ImageStatusResponse()])
+async def test_missing_image_returns_none(response, connection, images):
+    connection.responses["ImageStatus"] = response
 
     assert await images.image_status("busybox") is None
 
@@ -190,8 +190,8 @@ async def test_listing_one_pod_filters_by_its_uid(connection, runtime):
     assert [dict(r.filter.label_selector) for _, r, _ in connection.calls] == [{"io.kubernetes.pod.uid": "u1"}] * 2
 
 
-async def test_ids_and_urls_come_back(connection, runtime):
-    connection.answers = {
+async def test_ids_and_urls_are_returned(connection, runtime):
+    connection.responses = {
         "RunPodSandbox": cri.RunPodSandboxResponse(pod_sandbox_id="s"),
         "CreateContainer": cri.CreateContainerResponse(container_id="c"),
         "Exec": cri.ExecResponse(url="http://x"),
@@ -206,28 +206,28 @@ async def test_ids_and_urls_come_back(connection, runtime):
     assert await PLAIN["PortForward"](runtime, None) == "http://z"
 
 
-async def test_events_come_as_the_runtime_sends_them(connection, runtime):
-    answers = [cri.ContainerEventResponse(container_id="c1"), cri.ContainerEventResponse(container_id="c2")]
-    connection.answers["GetContainerEvents"] = answers
+async def test_events_are_yielded_in_order(connection, runtime):
+    responses = [cri.ContainerEventResponse(container_id="c1"), cri.ContainerEventResponse(container_id="c2")]
+    connection.responses["GetContainerEvents"] = responses
 
     assert [event.container_id async for event in runtime.events()] == ["c1", "c2"]
 
 
-async def test_a_runtime_without_events_says_so(connection, runtime):
-    connection.answers["GetContainerEvents"] = [UnimplementedError("unknown method")]
+async def test_runtime_without_events_raises_not_implemented(connection, runtime):
+    connection.responses["GetContainerEvents"] = [UnimplementedError("unknown method")]
 
     with pytest.raises(NotImplementedError):
         await anext(runtime.events())
 
 
-async def test_a_runtime_that_does_not_count_pods_says_so(connection, runtime):
-    connection.answers["ListPodSandboxStats"] = UnimplementedError("unknown method")
+async def test_runtime_without_sandbox_stats_raises_not_implemented(connection, runtime):
+    connection.responses["ListPodSandboxStats"] = UnimplementedError("unknown method")
 
     with pytest.raises(NotImplementedError):
         await runtime.sandbox_stats()
 
 
-def test_both_keep_their_contracts(runtime, images):
+def test_runtime_and_image_service_implement_their_contracts(runtime, images):
     kept: tuple[ContainerRuntime, ImageService] = (runtime, images)
 
     for contract, part in zip((ContainerRuntime, ImageService), kept, strict=True):
@@ -235,7 +235,7 @@ def test_both_keep_their_contracts(runtime, images):
             assert name.startswith("_") or callable(getattr(part, name)), name
 
 
-async def test_calls_are_counted_under_the_names_of_the_field():
+async def test_operations_have_upstream_metric_names():
     assert {METHODS[name].operation for name in ("RunPodSandbox", "ListPodSandbox", "PodSandboxStatus")} == {
         "run_podsandbox",
         "list_podsandbox",
@@ -248,7 +248,7 @@ async def test_calls_are_counted_under_the_names_of_the_field():
     ]
 
 
-async def test_a_failed_call_is_counted_as_such(tmp_path):
+async def test_failed_call_is_counted(tmp_path):
     connection = Connection(f"unix://{tmp_path}/nobody.sock", timeout_seconds=5)
     counters = (OPERATIONS, FAILURES)
     before = [counter.value("version") for counter in counters]
@@ -262,19 +262,19 @@ async def test_a_failed_call_is_counted_as_such(tmp_path):
 
 
 class SlowConnection(Connection):
-    """Answers when told to."""
+    """Responds once ``may_respond`` is set."""
 
     def __init__(self) -> None:
         super().__init__("unix:///nobody.sock", timeout_seconds=5)
-        self.answering, self.ended = asyncio.Event(), False
+        self.may_respond, self.ended = asyncio.Event(), False
 
     async def call(self, *_: Any) -> Any:
-        await self.answering.wait()
+        await self.may_respond.wait()
         self.ended = True
         return cri.StartContainerResponse()
 
 
-async def test_a_start_that_is_cancelled_still_comes_to_its_end(clock):
+async def test_cancelled_start_completes(clock):
     connection = SlowConnection()
     start = asyncio.create_task(CriRuntime(connection, clock).start_container("c"))
     await asyncio.sleep(0)
@@ -283,14 +283,14 @@ async def test_a_start_that_is_cancelled_still_comes_to_its_end(clock):
     start.cancel()
     await asyncio.sleep(0.01)
     assert not start.done()
-    connection.answering.set()
+    connection.may_respond.set()
 
     with pytest.raises(asyncio.CancelledError):
         await start
     assert connection.ended
 
 
-async def test_a_start_that_does_not_end_is_cut_off_in_the_end(clock, monkeypatch):
+async def test_cancelled_start_that_hangs_is_abandoned(clock, monkeypatch):
     monkeypatch.setattr("nodeagent_plugins.cri.connection.FINISH_SECONDS", 0.01)
     connection = SlowConnection()
     start = asyncio.create_task(CriRuntime(connection, clock).start_container("c"))
@@ -300,22 +300,22 @@ async def test_a_start_that_does_not_end_is_cut_off_in_the_end(clock, monkeypatc
 
     with pytest.raises(asyncio.CancelledError):
         await start
-    connection.answering.set()
+    connection.may_respond.set()
     await asyncio.sleep(0.01)
     assert not connection.ended
 
 
-async def test_a_runtime_tells_how_far_its_pulls_are(connection: FakeConnection) -> None:
+async def test_pull_progress_is_reported(connection: FakeConnection) -> None:
     status = content.Status(ref="layer-sha256:1", offset=5, total=10)
-    connection.answers["ListStatuses"] = content.ListStatusesResponse(statuses=[status])
+    connection.responses["ListStatuses"] = content.ListStatusesResponse(statuses=[status])
     images: ImageService = CriImageService(connection)
 
     assert isinstance(images, ProgressReportingImageService)
     assert await images.transfers() == (Transfer("layer-sha256:1", 5, 10),)
 
 
-async def test_a_runtime_that_cannot_tell_how_far_its_pulls_are_is_asked_once(connection: FakeConnection) -> None:
-    connection.answers["ListStatuses"] = UnimplementedError("no such call")
+async def test_missing_pull_progress_is_requested_once(connection: FakeConnection) -> None:
+    connection.responses["ListStatuses"] = UnimplementedError("no such call")
     images = CriImageService(connection)
 
     assert [await images.transfers(), await images.transfers()] == [None, None]

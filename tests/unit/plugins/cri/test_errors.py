@@ -1,4 +1,4 @@
-"""What gRPC says becomes an error of ours, with the attempt in its text."""
+"""Tests for the translation of gRPC errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rpc_error(code: grpc.StatusCode, details: str = "because") -> AioRpcError:
         (grpc.StatusCode.RESOURCE_EXHAUSTED, RuntimeFailure, False),
     ],
 )
-def test_each_status_has_its_error(code, kind, transient):
+def test_each_status_code_has_its_error_class(code, kind, transient):
     error = translate(rpc_error(code), "stop container c1")
 
     assert type(error) is kind
@@ -33,13 +33,13 @@ def test_each_status_has_its_error(code, kind, transient):
     assert str(error) == "stop container c1: because"
 
 
-def test_a_call_out_of_time_counts_as_an_unavailable_runtime():
+def test_deadline_counts_as_unavailable_runtime():
     assert issubclass(DeadlineError, RuntimeUnavailable)
 
 
-def test_an_error_without_text_shows_its_status():
+def test_error_without_details_contains_its_status_code():
     assert str(translate(rpc_error(grpc.StatusCode.INTERNAL, ""), "list images")) == "list images: INTERNAL"
 
 
-def test_long_texts_are_cut():
+def test_long_details_are_truncated():
     assert len(str(translate(rpc_error(grpc.StatusCode.UNKNOWN, "x" * 100_000), ""))) == MAX_TEXT + 2

@@ -1,4 +1,4 @@
-"""A listing is the same object until something changed."""
+"""Tests for the cached listing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def entry(name: str, state: int = 1) -> SimpleNamespace:
 
 @pytest.fixture
 def read() -> list[str]:
-    """The ids of the entries that were read."""
+    """Return the IDs of the converted entries."""
     return []
 
 
@@ -28,7 +28,7 @@ def listing(read) -> Listing[tuple[str, int]]:
     return Listing(reader)
 
 
-def test_an_unchanged_listing_in_another_order_is_the_same_object_and_reads_nothing(listing, read):
+def test_unchanged_listing_in_another_order_is_the_same_object(listing, read):
     first = listing.take([entry("a"), entry("b")])
     read.clear()
 
@@ -36,7 +36,7 @@ def test_an_unchanged_listing_in_another_order_is_the_same_object_and_reads_noth
     assert read == []
 
 
-def test_only_what_changed_is_read_again(listing, read):
+def test_only_changed_entries_are_converted_again(listing, read):
     listing.take([entry("a"), entry("b")])
     read.clear()
 
@@ -44,24 +44,24 @@ def test_only_what_changed_is_read_again(listing, read):
     assert read == ["b", "c"]
 
 
-def test_what_is_gone_is_no_longer_listed(listing):
+def test_removed_entry_disappears_from_the_listing(listing):
     first = listing.take([entry("a"), entry("b")])
 
     assert listing.take([entry("b")]) == (("b", 1),)
     assert listing.take([entry("a"), entry("b")]) is not first
 
 
-def test_one_replaced_by_another_is_a_change(listing):
+def test_replaced_entry_is_a_change(listing):
     listing.take([entry("a")])
 
     assert listing.take([entry("b")]) == (("b", 1),)
 
 
-def test_an_empty_listing_stays_the_same_object(listing):
+def test_empty_listing_is_the_same_object(listing):
     assert listing.take([]) is listing.take([])
 
 
-def test_looking_up_a_part_reuses_what_is_known_and_forgets_nothing(listing, read):
+def test_partial_listing_uses_and_preserves_the_cache(listing, read):
     first = listing.take([entry("a"), entry("b")])
     read.clear()
 

@@ -1,4 +1,4 @@
-"""The plugin provides runtime and images where the configuration points."""
+"""Tests for the CRI plugin."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def test_hook_nodeagent_provide_runtime(context):
 @pytest.mark.parametrize(
     ("node_ips", "first"), [((), "10.0.0.1"), (("10.9.9.9", "fd09::9"), "10.0.0.1"), (("fd09::9",), "fd00::1")]
 )
-async def test_the_first_address_of_a_pod_is_of_the_nodes_family(context, monkeypatch, node_ips, first):
+async def test_first_pod_address_has_the_primary_family_of_the_node(context, monkeypatch, node_ips, first):
     context.settings = replace(context.settings, node_ips=node_ips)
     runtime = plugin.nodeagent_provide_runtime(context)
     network = cri.PodSandboxNetworkStatus(ip="fd00::1", additional_ips=[cri.PodIP(ip="10.0.0.1")])
-    answer = cri.PodSandboxStatusResponse(status=cri.PodSandboxStatus(network=network))
+    response = cri.PodSandboxStatusResponse(status=cri.PodSandboxStatus(network=network))
 
     async def call(*_):
-        return answer
+        return response
 
     monkeypatch.setattr(runtime.connection, "call", call)
 
@@ -62,25 +62,25 @@ def test_hook_nodeagent_provide_image_service(context):
 
 
 @pytest.mark.parametrize("endpoint", ["", "unix:///run/a.sock", "/run/a.sock"])
-def test_images_share_the_connection_of_a_runtime_at_the_same_endpoint(context, endpoint):
+def test_image_service_shares_the_connection_of_a_runtime_on_its_endpoint(context, endpoint):
     context.runtime = plugin.nodeagent_provide_runtime(context)
     change(context, image_service_endpoint=endpoint)
 
     assert plugin.nodeagent_provide_image_service(context).connection is context.runtime.connection
 
 
-def test_images_may_stand_beside_a_runtime_of_another_plugin(context):
+def test_image_service_works_with_the_runtime_of_another_plugin(context):
     assert plugin.nodeagent_provide_image_service(context).connection.endpoint == "unix:///run/a.sock"
 
 
-def test_an_endpoint_that_is_no_socket_is_refused_under_its_own_name(context):
+def test_invalid_image_endpoint_is_reported_under_its_own_field(context):
     change(context, image_service_endpoint="tcp://127.0.0.1:1")
 
     with pytest.raises(ConfigError, match="imageServiceEndpoint"):
         plugin.nodeagent_provide_image_service(context)
 
 
-def test_loading_the_plugin_does_not_load_grpc():
+def test_loading_the_plugin_does_not_import_grpc():
     script = "import sys, nodeagent_plugins.cri.plugin; sys.exit('grpc' in sys.modules or 'google' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""Everything that a pod asks for reaches the runtime's messages."""
+"""Tests for the conversion to CRI requests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ RESOURCES = LinuxResources(
 )
 
 
-def test_all_limits_are_passed_on():
+def test_all_limits_are_converted():
     made = requests.resources(RESOURCES)
 
     assert made == cri.LinuxContainerResources(
@@ -57,7 +57,7 @@ def test_all_limits_are_passed_on():
     )
 
 
-def test_a_full_sandbox_is_passed_on():
+def test_complete_sandbox_is_converted():
     config = SandboxConfig(
         name="web",
         uid="u1",
@@ -108,7 +108,7 @@ def test_a_full_sandbox_is_passed_on():
     )
 
 
-def test_what_a_sandbox_does_not_say_is_left_to_the_runtime():
+def test_unset_sandbox_fields_are_left_to_the_runtime():
     made = requests.sandbox_config(SandboxConfig(name="p", uid="u", namespace="d"))
 
     assert not made.HasField("dns_config")
@@ -118,7 +118,7 @@ def test_what_a_sandbox_does_not_say_is_left_to_the_runtime():
     assert not made.linux.security_context.HasField("selinux_options")
 
 
-def test_a_full_container_is_passed_on():
+def test_complete_container_is_converted():
     config = ContainerConfig(
         name="c",
         attempt=3,
@@ -160,7 +160,7 @@ def test_a_full_container_is_passed_on():
     assert made.linux.resources == requests.resources(RESOURCES)
 
 
-def test_the_security_of_a_container_is_passed_on():
+def test_container_security_is_converted():
     security = ContainerSecurity(
         capabilities_add=("NET_ADMIN",),
         capabilities_drop=("ALL",),
@@ -204,19 +204,19 @@ def test_the_security_of_a_container_is_passed_on():
     ("profile", "text"),
     [(ProfileType.RUNTIME_DEFAULT, "runtime/default"), (ProfileType.UNCONFINED, "unconfined")],
 )
-def test_apparmor_is_also_said_in_the_older_text_form(profile, text):
+def test_apparmor_profile_is_also_sent_in_the_older_text_form(profile, text):
     assert requests.apparmor_text(SecurityProfile(profile)) == text
 
 
 @pytest.mark.parametrize("kind", [NamespaceMode, MountPropagation])
-def test_numbers_of_the_contract_are_those_of_the_interface(kind):
+def test_enum_values_equal_those_of_cri(kind):
     prefix = "PROPAGATION_" if kind is MountPropagation else ""
 
     assert {prefix + member.name: member.value for member in kind} == dict(getattr(cri, kind.__name__).items())
 
 
-def test_no_field_of_the_contract_is_forgotten():
-    """A field that is added to the contract has to be added to the tests above as well."""
+def test_every_contract_field_is_covered():
+    """Fails for a new field of the contract until the tests above cover it."""
     fields = {kind: len(dataclasses.fields(kind)) for kind in (SandboxConfig, ContainerConfig, ContainerSecurity)}
 
     assert fields == {SandboxConfig: 15, ContainerConfig: 18, ContainerSecurity: 15}

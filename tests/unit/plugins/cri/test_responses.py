@@ -1,4 +1,4 @@
-"""What a runtime answers keeps its meaning in the agent's types."""
+"""Tests for the conversion of CRI responses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ META = cri.PodSandboxMetadata(name="web", uid="u1", namespace="default", attempt
 MAPS = {"labels": {"l": "1"}, "annotations": {"a": "1"}}
 
 
-def test_a_listed_sandbox():
+def test_listed_sandbox():
     found = cri.PodSandbox(
         id="s1", metadata=META, state=cri.SANDBOX_READY, created_at=5, runtime_handler="crun", **MAPS
     )
@@ -35,7 +35,7 @@ def test_a_listed_sandbox():
     )
 
 
-def test_a_sandbox_with_two_addresses():
+def test_sandbox_with_two_addresses():
     network = cri.PodSandboxNetworkStatus(ip="10.0.0.1", additional_ips=[cri.PodIP(ip="fd00::1")])
     found = cri.PodSandboxStatus(
         id="s1", metadata=META, state=cri.SANDBOX_NOTREADY, created_at=5, network=network, runtime_handler="h", **MAPS
@@ -59,7 +59,7 @@ def test_a_sandbox_with_two_addresses():
 
 
 @pytest.mark.parametrize(("ipv6_first", "ips"), [(False, ("10.0.0.1", "fd00::1")), (True, ("fd00::1", "10.0.0.1"))])
-def test_one_address_of_each_family_counts_and_that_of_the_nodes_family_is_the_first(ipv6_first, ips):
+def test_one_address_per_family_and_the_primary_family_first(ipv6_first, ips):
     more = [cri.PodIP(ip=ip) for ip in ("10.0.0.1", "fd00::2", "10.0.0.2")]
     network = cri.PodSandboxNetworkStatus(ip="fd00::1", additional_ips=more)
 
@@ -68,7 +68,7 @@ def test_one_address_of_each_family_counts_and_that_of_the_nodes_family_is_the_f
     assert found.ips == ips
 
 
-def test_a_listed_container():
+def test_listed_container():
     found = cri.Container(
         id="c1",
         pod_sandbox_id="s1",
@@ -108,7 +108,7 @@ def container_status(**changes: object) -> cri.ContainerStatus:
     return cri.ContainerStatus(**{**values, **changes})
 
 
-def test_a_finished_container():
+def test_exited_container():
     assert responses.container_status(container_status()) == RuntimeContainerStatus(
         "c1",
         "main",
@@ -129,17 +129,17 @@ def test_a_finished_container():
     )
 
 
-def test_the_image_as_the_pod_names_it_is_preferred():
+def test_image_name_from_the_pod_is_preferred():
     image = cri.ImageSpec(image="sha256:1", user_specified_image="busybox:1")
 
     assert responses.container_status(container_status(image=image)).image == "busybox:1"
 
 
-def test_a_state_that_is_not_known_yet_is_unknown():
+def test_unrecognized_state_is_unknown():
     assert responses.container_status(container_status(state=9)).state is ContainerState.UNKNOWN
 
 
-def test_usage_of_a_container():
+def test_container_usage():
     found = cri.ContainerStats()
     found.attributes.id, found.attributes.metadata.name = "c1", "main"
     found.attributes.labels["io.kubernetes.pod.uid"] = "u1"
@@ -150,7 +150,7 @@ def test_usage_of_a_container():
     assert responses.container_stats(found) == ContainerStats("c1", "main", "u1", 1, 2, 3, 4, 5, 6, 7)
 
 
-def test_usage_of_a_pod_names_its_default_interface_first_and_leaves_out_what_the_runtime_does():
+def test_pod_usage_lists_the_default_interface_first():
     found = cri.PodSandboxStats()
     found.attributes.id, found.attributes.metadata.uid = "s1", "u1"
     found.linux.cpu.timestamp, found.linux.cpu.usage_core_nano_seconds.value = 1, 2
@@ -166,7 +166,7 @@ def test_usage_of_a_pod_names_its_default_interface_first_and_leaves_out_what_th
     assert (usage.process_count, usage.memory_working_set_bytes) == (4, None)
 
 
-def test_an_event_carries_the_picture_of_its_pod_newest_container_first():
+def test_event_carries_the_pod_status_with_the_latest_container_first():
     found = cri.ContainerEventResponse(
         container_id="c2",
         container_event_type=cri.CONTAINER_STOPPED_EVENT,
@@ -181,7 +181,7 @@ def test_an_event_carries_the_picture_of_its_pod_newest_container_first():
     assert [sandbox.id for sandbox in event.pod.sandboxes] == ["s1"]
 
 
-def test_an_event_may_come_without_picture():
+def test_event_without_pod_status():
     event = responses.event(
         cri.ContainerEventResponse(container_id="c", container_event_type=cri.CONTAINER_DELETED_EVENT)
     )
@@ -189,7 +189,7 @@ def test_an_event_may_come_without_picture():
     assert (event.type, event.pod_uid, event.pod) == (RuntimeEventType.DELETED, "", None)
 
 
-def test_an_image_that_runs_as_root_is_told_from_one_that_does_not_say():
+def test_image_user_root_differs_from_an_unspecified_user():
     found = cri.Image(id="i", repo_tags=["t"], repo_digests=["d"], size=9, username="", pinned=True)
 
     assert responses.image(found) == Image("i", ("t",), ("d",), 9, None, "", True)
@@ -197,7 +197,7 @@ def test_an_image_that_runs_as_root_is_told_from_one_that_does_not_say():
     assert responses.image(found).uid == 0
 
 
-def test_usage_of_a_file_system():
+def test_file_system_usage():
     found = cri.FilesystemUsage(timestamp=1, fs_id=cri.FilesystemIdentifier(mountpoint="/x"))
     found.used_bytes.value, found.inodes_used.value = 2, 3
 
