@@ -120,7 +120,7 @@ async def _serve(options: Options) -> int:
     serving = f"Serving on {running.url}"
     manager.ready(serving)
     async with TaskOwner("service manager") as tasks:
-        tasks.start(manager.keep_told(lambda: serving, SystemClock()), "signs of life")
+        tasks.start(manager.run_watchdog(lambda: serving, SystemClock()), "signs of life")
         await stop.wait()
         _log.info("Stopping")
         manager.stopping()

@@ -18,8 +18,8 @@ import msgspec
 
 from nodeagent.base import kubeconfig
 from nodeagent.base.aio import Backoff, Clock, SystemClock
+from nodeagent.base.file_signature import file_signatures
 from nodeagent.base.kubeconfig import Kubeconfig, KubeconfigError
-from nodeagent.base.stamps import stamps
 
 _log = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ class Webhook:
         :raises KubeconfigError: it cannot be used.
         """
         self._config: Kubeconfig = kubeconfig.load(path)
-        self._stamps = stamps(self._config.files())
+        self._stamps = file_signatures(self._config.files())
         self._context = self._config.ssl_context()
         self._clock, self._attempts, self._attempt_seconds = clock or SystemClock(), attempts, attempt_seconds
         self._first_pause_seconds, self._retry_all = first_pause_seconds, retry_all
@@ -172,7 +172,7 @@ class Webhook:
 
         :raises KubeconfigError: the token file cannot be used. Certificate files that cannot leave all as it was.
         """
-        found = stamps(self._config.files())
+        found = file_signatures(self._config.files())
         if found != self._stamps:
             self._stamps = found
             try:

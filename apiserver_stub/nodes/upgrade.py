@@ -14,7 +14,7 @@ from apiserver_stub.apimachinery.status import ApiError, bad_request
 from apiserver_stub.nodes.agents import DialFailed, Endpoint, Unreachable
 from apiserver_stub.nodes.headers import forwarded
 from nodeagent.base.aio import SystemClock
-from nodeagent.base.tunnel import End, NoHead, Taken, Tunnel, is_upgrade, take_over
+from nodeagent.base.tunnel import ConnectionHijacked, End, MalformedResponseHead, Tunnel, hijack, is_upgrade
 
 if TYPE_CHECKING:
     from apiserver_stub.nodes.stream import Stream
@@ -49,7 +49,7 @@ async def upgrade(
         agent.send(b"\r\n".join(lines) + b"\r\n\r\n")
         try:
             status, head, rest = await agent.read_head(HEAD_SECONDS)
-        except NoHead as error:
+        except MalformedResponseHead as error:
             raise ApiError(502, "InternalError", f"the server at {place.authority} {error}") from error
         except TimeoutError:
             raise ApiError(504, "Timeout", f"the server at {place.authority} gave no answer") from None
@@ -58,7 +58,7 @@ async def upgrade(
             moved = is_redirect(status, refusal.headers.get("Location"))
             return redirect_refused() if moved and not redirects else refusal
         await stream.begins(101)
-        client = take_over(http, tunnel)
+        client = hijack(http, tunnel)
         try:
             client.send(head + rest)
             await tunnel.pass_bytes(agent, client)
@@ -66,7 +66,7 @@ async def upgrade(
             client.close()
     finally:
         agent.close()
-    return Taken(status=101)
+    return ConnectionHijacked(status=101)
 
 
 def is_redirect(status: int, location: str | None) -> bool:

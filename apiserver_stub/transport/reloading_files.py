@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
 
-from nodeagent.base.stamps import stamps
+from nodeagent.base.file_signature import file_signatures
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ class ReloadingFiles(ABC):
 
     def __init__(self, what: str, files: Iterable[Path]) -> None:
         self._what, self._files = what, tuple(files)
-        self._stamps = stamps(self._files)  # before they are read: a change from then on counts
+        self._stamps = file_signatures(self._files)  # before they are read: a change from then on counts
 
     async def keep_current(self) -> None:
         """Take up changed files until cancelled."""
@@ -33,7 +33,7 @@ class ReloadingFiles(ABC):
 
     def reload(self) -> bool:
         """Take up the files if they changed; return whether they are in use now. Reads the disk."""
-        found = stamps(self._files)
+        found = file_signatures(self._files)
         if found == self._stamps:
             return False
         self._stamps = found

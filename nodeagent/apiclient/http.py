@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from nodeagent.apiclient.transport import MAX_BODY_BYTES, ConnectionLost, Request, Response, Stream
 from nodeagent.base import tracing
 from nodeagent.base.aio import Clock
+from nodeagent.base.file_signature import file_signature
 from nodeagent.base.kubeconfig import Kubeconfig, KubeconfigError
 from nodeagent.base.metrics import Counter, Histogram
-from nodeagent.base.stamps import stamp
 
 if TYPE_CHECKING:
     import aiohttp
@@ -179,7 +179,7 @@ class _Credentials:
         shown = self._kubeconfig
         if self._pair is not None and self._pair.exists():
             shown = shown.with_pair(self._pair)
-        seen = tuple((path, stamp(path)) for path in shown.files())
+        seen = tuple((path, file_signature(path)) for path in shown.files())
         if self.context is None or seen != self._seen:
             self.context = shown.ssl_context()  # a new context also means new connections
             self._seen = seen

@@ -1,1 +1,1 @@
-"""Shared ground of both programs: code without a domain word, importing nothing else of this project."""
+"""Shared package of both binaries: code that is not specific to Kubernetes nodes and imports no other package here."""

@@ -1,4 +1,4 @@
-"""Lengths of time as configuration files write them: ``20s``, ``1h30m``, ``1.5h``, ``100ms``."""
+"""Durations in the format of configuration files: ``20s``, ``1h30m``, ``1.5h``, ``100ms``."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _MAX_TEXT = 100
 
 @functools.total_ordering
 class Duration:
-    """A signed length of time, exact to the nanosecond and within ±292 years.
+    """Signed duration with nanosecond precision, within ±292 years.
 
-    Immutable; equal, ordered and hashed by its length. ``str()`` gives the canonical text, which parses back to the
+    Immutable; equality, order and hash follow the length. ``str()`` returns the canonical text, which parses to the
     same value.
     """
 
@@ -38,7 +38,7 @@ class Duration:
 
     @classmethod
     def of(cls, *, hours: float = 0, minutes: float = 0, seconds: float = 0, milliseconds: float = 0) -> Self:
-        """Return the sum of the given amounts."""
+        """Return the sum of the arguments."""
         return cls(
             round(hours * 3_600_000_000_000)
             + round(minutes * 60_000_000_000)
@@ -48,9 +48,9 @@ class Duration:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``[-+]`` and a sum of decimal numbers with units (``ns us ms s m h``); ``0`` needs no unit.
+        """Parse ``[-+]`` and a sum of decimal numbers with units (``ns us ms s m h``); ``0`` needs no unit.
 
-        :raises ValueError: *text* is not a duration; the message is a sentence part such as ``is not a duration …``.
+        :raises ValueError: *text* is not a duration; the message is a predicate such as ``is not a duration …``.
         """
         sign, rest = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
         if rest == "0":
@@ -71,12 +71,12 @@ class Duration:
 
     @property
     def nanoseconds(self) -> int:
-        """The exact length."""
+        """Exact length in nanoseconds."""
         return self._nanoseconds
 
     @property
     def seconds(self) -> float:
-        """The length as clocks and timeouts want it."""
+        """Length in seconds, for clocks and timeouts."""
         return self._nanoseconds / 1_000_000_000
 
     def __str__(self) -> str:
@@ -116,7 +116,7 @@ class Duration:
 
 
 def parse_duration(text: str) -> Duration:
-    """Read a duration (see :meth:`Duration.parse`)."""
+    """Parse a duration (see :meth:`Duration.parse`)."""
     return Duration.parse(text)
 
 

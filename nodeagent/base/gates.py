@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class Stage(Enum):
-    """How mature a feature is; the value is what metrics and listings show."""
+    """Maturity of a feature; the value appears in metrics and listings."""
 
     ALPHA = "ALPHA"
     BETA = "BETA"
@@ -24,7 +24,7 @@ _STAGE_WIDE = {ALL_ALPHA: Stage.ALPHA, ALL_BETA: Stage.BETA}
 
 @dataclass(frozen=True, slots=True)
 class FeatureGate:
-    """One switch: its name, stage and default; a *locked* one cannot leave its default."""
+    """Feature gate: name, stage and default; the value of a *locked* gate cannot be changed."""
 
     name: str
     stage: Stage
@@ -34,7 +34,7 @@ class FeatureGate:
 
 @dataclass(frozen=True, slots=True)
 class GateProblem:
-    """Why a setting is refused; ``rule`` is a sentence part about the gate *name*."""
+    """Invalid setting; ``rule`` is the violated rule, a predicate whose subject is the gate."""
 
     name: str
     value: object
@@ -42,7 +42,7 @@ class GateProblem:
 
 
 class GateError(ValueError):
-    """Settings name an unknown gate, or change a locked one; ``problems`` holds every one."""
+    """Settings name an unknown gate or change a locked one; ``problems`` lists all of them."""
 
     def __init__(self, problems: Iterable[GateProblem]) -> None:
         self.problems = tuple(problems)
@@ -50,13 +50,13 @@ class GateError(ValueError):
 
 
 class FeatureGates:
-    """The state of all known gates under some settings.
+    """State of all feature gates after applying the settings. Immutable.
 
-    ``AllAlpha`` and ``AllBeta`` move every gate of that stage that is neither named itself nor locked. Immutable.
+    ``AllAlpha`` and ``AllBeta`` set every gate of that stage that is neither locked nor set individually.
 
-    :param known: every gate that exists here.
-    :param settings: gate name → on or off, from a file or a flag.
-    :param aliases: other spelling → name in *known*.
+    :param known: all existing gates.
+    :param settings: value by gate name, from a file or a flag.
+    :param aliases: name in *known* by alternative spelling.
     :raises GateError: a name is unknown or a locked gate would change.
     """
 
@@ -75,18 +75,18 @@ class FeatureGates:
         self._state = {gate.name: self._compute(gate) for gate in self._known.values()}
 
     def enabled(self, name: str) -> bool:
-        """Tell whether the feature is on.
+        """Return whether the feature is enabled.
 
-        :raises KeyError: there is no such gate, which is a mistake of the caller.
+        :raises KeyError: there is no such gate; a programming error.
         """
         return self._state[name]
 
     def switched_off(self, name: str) -> bool:
-        """Tell whether the settings name this gate and say ``false``."""
+        """Return whether the settings explicitly disable this gate."""
         return self._named.get(name) is False
 
     def warnings(self) -> list[str]:
-        """Return a sentence for each setting that will stop being possible."""
+        """Return a warning for each setting that a future release will reject."""
         return [
             f"Setting {'GA' if gate.stage is Stage.GA else 'deprecated'} feature gate {name}={str(value).lower()}. "
             "It will be removed in a future release."
@@ -95,7 +95,7 @@ class FeatureGates:
         ]
 
     def __iter__(self) -> Iterator[tuple[FeatureGate, bool]]:
-        """Yield each gate with its state, by name: what the metric and the listings show."""
+        """Yield each gate with its state, sorted by name."""
         for name in sorted(self._known):
             yield self._known[name], self._state[name]
 
@@ -122,16 +122,16 @@ class FeatureGates:
 
 
 def parse_gates(text: str) -> dict[str, bool]:
-    """Read the flag form ``A=true,B=false``.
+    """Parse the flag format ``A=true,B=false``.
 
-    :raises ValueError: an item has no ``=`` or a value that is not a boolean.
+    :raises ValueError: an item has no ``=``, or its value is not a boolean.
     """
     settings: dict[str, bool] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = item.partition("=")
         flag = _BOOLEANS.get(value.strip())
         if not equals or flag is None:
-            raise ValueError(f"has the item {item!r}, which is not NAME=true or NAME=false")
+            raise ValueError(f"has the item {item!r}, must be NAME=true or NAME=false")
         settings[name.strip()] = flag
     return settings
 

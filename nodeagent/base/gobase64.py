@@ -1,7 +1,7 @@
 """Base64 as Go's ``encoding/base64`` decodes it: line breaks are ignored, errors name the offset. No I/O.
 
-API objects carry bytes in this form, and clients see the errors. Go's decoder is not strict about bits after the last
-byte; a text that is stored must therefore be encoded again.
+API objects carry bytes in this form, and clients see the errors. Go's decoder is not strict about the bits after the
+last byte; a text that is stored must therefore be encoded again.
 """
 
 from __future__ import annotations

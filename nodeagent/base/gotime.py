@@ -38,9 +38,9 @@ class Instant(NamedTuple):
 
 
 def parse(text: str, layout: str = RFC3339) -> Instant:
-    """Return the time that *text* names in *layout*, one of the two of this module.
+    """Return the time that *text* specifies in *layout*, one of the two of this module.
 
-    :raises ParseError: it names none.
+    :raises ParseError: it is not a time in this layout.
     """
     match = _USUAL.fullmatch(text)
     if match is not None and (layout is RFC3339 or len(match[7] or "") == 6):
@@ -173,7 +173,7 @@ def _seconds(year: int, month: int, day: int, hour: int, minute: int, second: in
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Return the days since 1970 in the Gregorian calendar, counted in eras of 400 years that begin in March."""
+    """Return the days since 1970 in the Gregorian calendar, counted in eras of 400 years that start in March."""
     year -= month <= 2
     era, year_of_era = divmod(year, 400)
     day_of_year = (153 * ((month - 3) % 12) + 2) // 5 + day - 1

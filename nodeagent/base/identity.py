@@ -1,7 +1,7 @@
-"""The names by which the product is known on the wire and on disk: the placeholders of the specification.
+"""Names of the product in API objects and on disk: the placeholders of the specification.
 
-One place for both programs. The shipped defaults are the ecosystem's, so unmodified clients, servers, runtimes and
-credential providers work; ``--api-domain`` and its siblings change them.
+Shared by both binaries. The defaults are those of Kubernetes, so unmodified clients, servers, runtimes and
+credential providers work; ``--api-domain`` and related flags change them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 class Identity:
     """All names that a deployment may change.
 
-    spec: documents 1, 2 and 3, the placeholders in angle brackets.
+    spec: the placeholders in angle brackets of all specifications.
     """
 
     api_domain: str = "k8s.io"
@@ -27,9 +27,9 @@ class Identity:
     system_namespace: str = "kube-system"
     node_lease_namespace: str = "kube-node-lease"
     hint_chain: str = "KUBE-IPTABLES-HINT"
-    """Firewall chain that other components look for."""
+    """Firewall chain that other components check for."""
     component: str = "kubelet"
-    """What the agent calls itself in events, user agents, reasons and file names that others read."""
+    """Name of the agent in events, user agents, reasons and file names."""
 
     @property
     def protobuf_media_type(self) -> str:
@@ -37,12 +37,12 @@ class Identity:
 
     @property
     def client_signer(self) -> str:
-        """Who signs the certificates by which nodes are known to the API server."""
+        """Signer of the client certificates of nodes."""
         return self.label("kube-apiserver-client-kubelet")
 
     @property
     def serving_signer(self) -> str:
-        """Who signs the certificates by which the servers of nodes are known."""
+        """Signer of the serving certificates of nodes."""
         return self.label("kubelet-serving")
 
     @property
@@ -52,7 +52,7 @@ class Identity:
 
     @property
     def reference_config_group(self) -> str:
-        """Group under which existing configuration files carry the same kinds."""
+        """Group of the ``KubeletConfiguration`` format of the same kinds."""
         return f"kubelet.config.{self.api_domain}"
 
     @property
@@ -74,10 +74,10 @@ class _Holder:
 
 
 def current() -> Identity:
-    """Return the identity in force."""
+    """Return the effective identity."""
     return _Holder.identity
 
 
 def configure(identity: Identity) -> None:
-    """Put *identity* in force; called once by a program before anything else is built."""
+    """Set the identity of the process; called once, before any other component is created."""
     _Holder.identity = identity

@@ -1,4 +1,4 @@
-"""Reads a kubeconfig: which server to talk to, how to trust it, and how to say who we are."""
+"""Kubeconfig reader: API server, CA and credentials of the current context."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNSUPPORTED_CREDENTIALS = ("exec", "auth-provider", "as", "as-uid", "as-groups"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong with a file: where, the value where it may be shown, and the broken rule."""
+    """One problem of a file: position, value unless it is secret, and violated rule."""
 
     source: str
     path: str
@@ -33,7 +33,7 @@ class Fault:
 
 
 class KubeconfigError(ValueError):
-    """The file cannot be used; ``faults`` holds everything that was found."""
+    """The file is invalid; ``faults`` lists all problems."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         super().__init__("\n".join(str(fault) for fault in faults))
@@ -42,7 +42,7 @@ class KubeconfigError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """Something PEM, written into the file or lying beside it; a file is read again at each use."""
+    """PEM data, inline or in a file; a file is read again at each use."""
 
     data: bytes = field(default=b"", repr=False)
     file: Path | None = None
@@ -51,7 +51,7 @@ class Material:
         return bool(self.data) or self.file is not None
 
     def read(self) -> bytes:
-        """Return the content; reads the disk when it lies in a file."""
+        """Return the content; reads the disk if it is in a file."""
         return self.data if self.file is None else self.file.read_bytes()
 
 
@@ -64,14 +64,14 @@ class Kubeconfig:
     """Base URL without a trailing slash."""
     namespace: str = "default"
     certificate_authority: Material = Material()
-    """Empty means the authorities of the system."""
+    """Empty: the CA certificates of the system."""
     insecure_skip_tls_verify: bool = False
     tls_server_name: str = ""
     client_certificate: Material = Material()
     client_key: Material = Material()
     token: Secret[str] | None = None
     token_file: Path | None = None
-    """Wins over ``token``; read again at each use, because it is replaced while we run."""
+    """Precedes ``token``; read again at each use, because it is replaced while the process runs."""
     username: str = ""
     password: Secret[str] | None = None
 
@@ -80,12 +80,12 @@ class Kubeconfig:
         return self.server.startswith("https://")
 
     def files(self) -> list[Path]:
-        """Return the files whose change means new credentials."""
+        """Return the files with credentials, whose change requires new connections."""
         materials = (self.certificate_authority, self.client_certificate, self.client_key)
         return [material.file for material in materials if material.file is not None]
 
     def with_pair(self, pair: Path) -> Kubeconfig:
-        """Return the same server, to be shown the certificate and key in the file *pair* and nothing else."""
+        """Return the same server, with the certificate and key in the file *pair* as the only credentials."""
         return replace(
             self,
             client_certificate=Material(file=pair),
@@ -97,9 +97,9 @@ class Kubeconfig:
         )
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """Return how to trust the server and show our certificate; ``None`` for plain HTTP. Reads the disk.
+        """Return the TLS context for the server and the client certificate; ``None`` for plain HTTP. Reads the disk.
 
-        :raises KubeconfigError: a file is missing or holds no usable certificate or key.
+        :raises KubeconfigError: a file is missing or has no valid certificate or key.
         """
         if not self.encrypted:
             return None
@@ -111,15 +111,15 @@ class Kubeconfig:
             try:
                 context.load_verify_locations(cadata=self.certificate_authority.read().decode("ascii"))
             except (OSError, ValueError) as error:
-                raise self._fault("certificate-authority", f"holds no usable certificate: {_say(error)}") from error
+                raise self._fault("certificate-authority", f"has no valid certificate: {_reason(error)}") from error
         if self.client_certificate:
             for path, material in (("client-certificate", self.client_certificate), ("client-key", self.client_key)):
                 if material.file is not None and not material.file.exists():
-                    raise self._fault(path, f"{material.file} is not there")
+                    raise self._fault(path, f"{material.file} does not exist")
             try:
                 _load_key_pair(context, self.client_certificate, self.client_key)
             except (OSError, ValueError) as error:
-                text = f"cannot be used with client-key: {_say(error)}"
+                text = f"cannot be used with client-key: {_reason(error)}"
                 raise self._fault("client-certificate", text) from error
         return context
 
@@ -132,7 +132,7 @@ class Kubeconfig:
             try:
                 token = self.token_file.read_text(encoding="utf-8").strip()
             except (OSError, ValueError) as error:
-                raise self._fault("tokenFile", f"cannot be read: {_say(error)}") from error
+                raise self._fault("tokenFile", f"cannot be read: {_reason(error)}") from error
             if not token:
                 raise self._fault("tokenFile", f"{self.token_file} is empty")
             return f"Bearer {token}"
@@ -148,23 +148,23 @@ class Kubeconfig:
 
 
 def load(path: Path) -> Kubeconfig:
-    """Read the current context of the file *path*; relative file names in it count from its directory.
+    """Read the current context of the file *path*; relative file names in it are relative to its directory.
 
-    :raises KubeconfigError: with every fault found.
+    :raises KubeconfigError: with all problems found.
     """
     source = str(path)
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise KubeconfigError([Fault(source, "", None, f"cannot be read: {_say(error)}")]) from error
+        raise KubeconfigError([Fault(source, "", None, f"cannot be read: {_reason(error)}")]) from error
     if len(data) > MAX_FILE_BYTES:
         raise KubeconfigError([Fault(source, "", None, f"must not be over {MAX_FILE_BYTES} bytes")])
     return _Reader(source, path.parent, _parse(source, data)).read()
 
 
 class _Reader:
-    """Walks the document and collects faults."""
+    """Reader of the parsed document that collects all problems."""
 
     def __init__(self, source: str, directory: Path, document: Mapping[str, Any]) -> None:
         self._source, self._directory, self._document = source, directory, document
@@ -176,20 +176,20 @@ class _Reader:
         user_name = self._text(context, "user", where)
         user_where, user = self._named("users", "user", user_name, where) if user_name else (where, {})
         server = self._server(cluster, cluster_where)
-        authority = self._material(cluster, "certificate-authority", cluster_where)
+        ca = self._material(cluster, "certificate-authority", cluster_where)
         insecure = cluster.get("insecure-skip-tls-verify") is True
-        if insecure and authority:
-            rule = "must not stand beside a certificate authority"
+        if insecure and ca:
+            rule = "must not be combined with a certificate authority"
             self._fault(f"{cluster_where}.insecure-skip-tls-verify", True, rule)
         if proxy := self._text(cluster, "proxy-url", cluster_where):
-            self._fault(f"{cluster_where}.proxy-url", proxy, "is not supported: the server is reached directly")
+            self._fault(f"{cluster_where}.proxy-url", proxy, "is not supported: connections are always direct")
         for method in _UNSUPPORTED_CREDENTIALS:
             if user.get(method):
-                self._fault(f"{user_where}.{method}", None, "is not supported: give a certificate, token or tokenFile")
+                self._fault(f"{user_where}.{method}", None, "is not supported: use a certificate, token or tokenFile")
         certificate = self._material(user, "client-certificate", user_where)
         key = self._material(user, "client-key", user_where)
         if bool(certificate) != bool(key):
-            self._fault(f"{user_where}.client-certificate", None, "and client-key must be given together")
+            self._fault(f"{user_where}.client-certificate", None, "and client-key must be set together")
         token = self._text(user, "token", user_where)
         token_file = self._text(user, "tokenFile", user_where)
         password = self._text(user, "password", user_where)
@@ -199,7 +199,7 @@ class _Reader:
             source=self._source,
             server=server,
             namespace=self._text(context, "namespace", where) or "default",
-            certificate_authority=authority,
+            certificate_authority=ca,
             insecure_skip_tls_verify=insecure,
             tls_server_name=self._text(cluster, "tls-server-name", cluster_where),
             client_certificate=certificate,
@@ -218,7 +218,7 @@ class _Reader:
         return self._named("contexts", "context", name, "current-context")
 
     def _named(self, plural: str, key: str, name: str, referrer: str) -> tuple[str, Mapping[str, Any]]:
-        """Return path and content of the entry called *name*; the first of several counts."""
+        """Return path and content of the first entry called *name*."""
         entries = self._document.get(plural)
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
             if isinstance(entry, Mapping) and entry.get("name") == name:
@@ -245,7 +245,7 @@ class _Reader:
         return server.rstrip("/")
 
     def _material(self, holder: Mapping[str, Any], key: str, where: str) -> Material:
-        """Return inline data, which wins over a file as with other readers of this format."""
+        """Return the inline data, which takes precedence over a file as with kubectl, or the file."""
         inline, file = self._text(holder, f"{key}-data", where), self._text(holder, key, where)
         if inline:
             try:
@@ -261,7 +261,7 @@ class _Reader:
         if value is None:
             return ""
         if not isinstance(value, str):
-            self._fault(f"{where}.{key}" if where else key, None, "must be text")
+            self._fault(f"{where}.{key}" if where else key, None, "must be a string")
             return ""
         return value
 
@@ -275,9 +275,9 @@ def _parse(source: str, data: bytes) -> Mapping[str, Any]:
     try:
         document = yamlsafe.load(data, yamlsafe.Limits(MAX_FILE_BYTES, max_depth=32, max_values=100_000))
     except yamlsafe.YamlError as error:
-        # The full text may quote the line, and that line may be a key.
+        # The full text may quote the line, which may contain a key.
         where = f" near line {error.line}" if error.line else ""
-        raise KubeconfigError([Fault(source, "", None, f"is not readable as YAML{where}")]) from None
+        raise KubeconfigError([Fault(source, "", None, f"is not valid YAML{where}")]) from None
     if not isinstance(document, Mapping):
         raise KubeconfigError([Fault(source, "", None, "must be a mapping")])
     if document.get("kind") not in (None, "", "Config"):
@@ -286,14 +286,14 @@ def _parse(source: str, data: bytes) -> Mapping[str, Any]:
 
 
 def _bare_context() -> ssl.SSLContext:
-    """Return a context that trusts nothing yet; it verifies chain and host name."""
+    """Return a context without CA certificates that verifies chain and host name."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
 
 
 def _load_key_pair(context: ssl.SSLContext, certificate: Material, key: Material) -> None:
-    """Load both; the library takes only files, so inline data passes through an anonymous one in memory."""
+    """Load both; the library accepts only files, so inline data is passed through an anonymous one in memory."""
     if certificate.file is not None and key.file is not None:
         context.load_cert_chain(certificate.file, key.file, password=_no_password)
         return
@@ -305,10 +305,10 @@ def _load_key_pair(context: ssl.SSLContext, certificate: Material, key: Material
 
 
 def _no_password() -> str:
-    """Answer for an encrypted key, instead of a prompt on the terminal."""
+    """Return the password of an encrypted key, instead of a prompt on the terminal."""
     return ""
 
 
-def _say(error: Exception) -> str:
-    """Return what an operator needs of *error*."""
+def _reason(error: Exception) -> str:
+    """Return the reason of *error* without errno and path."""
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)

@@ -1,13 +1,13 @@
-"""Numbers that a program counts about itself, and the text by which collectors read them.
+"""Metrics of the process and their text formats for Prometheus.
 
-An instrument is made once, where its module is loaded, and counts for a whole process; who counts for itself keeps
-numbers and :class:`Buckets` of its own, and makes a :class:`Family` of them for who asks::
+An instrument is created once, when its module is loaded, and counts for the process. A component that counts
+for itself keeps its numbers and :class:`Buckets` and creates a :class:`Family` of them for each scrape::
 
-    _RELISTS = Histogram("pleg_relist_duration_seconds", "How long a listing of the runtime took.")
+    _RELISTS = Histogram("pleg_relist_duration_seconds", "Duration in seconds for relisting pods in PLEG.")
     _RELISTS.observe(0.02)
 
-Counting is an addition in a dictionary; text is made only for who asks. Everything happens in the loop's thread, or
-with a lock of one's own.
+Counting is an addition in a dictionary; text is generated only for scrapes. Instruments are used in the thread of the
+event loop, or under a lock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from itertools import accumulate
 from math import inf, isinf
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Bounds for lengths of time that nothing better is known of."""
+"""Default bounds for durations."""
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -27,7 +27,7 @@ _TOTAL = "_total"
 
 
 class Buckets:
-    """How often a value fell below each of *bounds*, or beyond them all; each bucket is counted alone."""
+    """Histogram counts: values up to each of *bounds*, and above all of them; not cumulative."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -40,17 +40,17 @@ class Buckets:
         self.total += value
 
     def add(self, other: Buckets) -> None:
-        """Take in what *other*, of the same bounds, has seen."""
+        """Add the counts of *other*, which has the same bounds."""
         self.total += other.total
         self.counts = [mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)]
 
 
 class Family:
-    """All samples of one name.
+    """All samples of a metric.
 
     :param kind: ``counter``, ``gauge`` or ``histogram``.
-    :param labels: names of the labels, in the order in which values are given.
-    :param deprecated: the release since which the metric is on its way out; it is then shown on demand only.
+    :param labels: names of the labels, in the order of the values.
+    :param deprecated: release that deprecated the metric; it is then exposed only on request.
     """
 
     __slots__ = ("deprecated", "kind", "labels", "name", "rows", "text")
@@ -59,32 +59,32 @@ class Family:
         self.name, self.kind, self.labels, self.deprecated = name, kind, tuple(labels), deprecated
         self.text = f"(Deprecated since {deprecated}) {text}" if deprecated else text
         self.rows: list[tuple[str, str, float, int]] = []
-        """Suffix of the name, labels as text, value, and epoch nanoseconds of its measure or 0."""
+        """Suffix of the name, labels as text, value, and time of the measurement in epoch nanoseconds or 0."""
 
     def add(self, value: float, *values: str, at: int = 0) -> None:
-        """Add a sample with these label values, measured at *at* (epoch nanoseconds, 0 is not told)."""
+        """Add a sample with these label values, measured at *at* (epoch nanoseconds, 0 if unspecified)."""
         self.rows.append(("", label_text(self.labels, values), value, at))
 
     def add_text(self, value: float, labels: str, at: int = 0) -> None:
-        """Add a sample whose labels are text already: for many samples of one thing."""
+        """Add a sample with formatted labels, for many samples with the same labels."""
         self.rows.append(("", labels, value, at))
 
     def add_buckets(self, buckets: Buckets, *values: str) -> None:
         """Add a histogram with these label values."""
-        pairs = label_text(self.labels, values)
+        label_pairs = label_text(self.labels, values)
         cumulated = list(accumulate(buckets.counts))
         for bound, count in zip((*buckets.bounds, inf), cumulated, strict=True):
             limit = f'le="{_number(bound)}"'
-            self.rows.append(("_bucket", f"{pairs},{limit}" if pairs else limit, count, 0))
-        self.rows.append(("_sum", pairs, buckets.total, 0))
-        self.rows.append(("_count", pairs, cumulated[-1], 0))
+            self.rows.append(("_bucket", f"{label_pairs},{limit}" if label_pairs else limit, count, 0))
+        self.rows.append(("_sum", label_pairs, buckets.total, 0))
+        self.rows.append(("_count", label_pairs, cumulated[-1], 0))
 
 
 class _Instrument:
-    """Registers itself under its name.
+    """Metric that registers itself under its name.
 
-    :param prefixed: whether it is shown with the program's prefix.
-    :param page: where it is shown; empty is the main page.
+    :param prefixed: whether the name is exposed with the prefix of the binary.
+    :param page: endpoint that exposes it; empty for the main one.
     """
 
     kind = ""
@@ -96,7 +96,7 @@ class _Instrument:
         _INSTRUMENTS[name] = self
 
     def family(self, prefix: str = "") -> Family:
-        """Return what was counted until now."""
+        """Return the current values."""
         family = Family(prefix + self.name if self.prefixed else self.name, self.kind, self.text, self.labels)
         self.fill(family)
         return family
@@ -106,7 +106,7 @@ class _Instrument:
 
 
 class Counter(_Instrument):
-    """Goes up."""
+    """Value that only increases."""
 
     kind = "counter"
 
@@ -117,14 +117,14 @@ class Counter(_Instrument):
         self._counts: dict[tuple[str, ...], float] = {} if labels else {(): 0}
 
     def inc(self, *values: str, by: float = 1) -> None:
-        """Count one more, or *by*, under these label values."""
+        """Add *by* to the counter with these label values."""
         self._counts[values] = self._counts.get(values, 0) + by
 
     def value(self, *values: str) -> float:
         return self._counts.get(values, 0)
 
     def forget(self, *values: str) -> None:
-        """Show nothing under these label values any more."""
+        """Remove the series with these label values."""
         self._counts.pop(values, None)
 
     def fill(self, family: Family) -> None:
@@ -133,7 +133,7 @@ class Counter(_Instrument):
 
 
 class Gauge(Counter):
-    """Goes up and down."""
+    """Value that can increase and decrease."""
 
     kind = "gauge"
 
@@ -142,7 +142,7 @@ class Gauge(Counter):
 
 
 class SampledGauge(_Instrument):
-    """Asks :attr:`sample` for its values, by label values, whenever it is shown; shows nothing before that is set."""
+    """Gauge that calls :attr:`sample` for its values by label values at each scrape; empty until that is set."""
 
     kind = "gauge"
     sample: Callable[[], Mapping[tuple[str, ...], float]] = staticmethod(dict)
@@ -153,7 +153,7 @@ class SampledGauge(_Instrument):
 
 
 class Histogram(_Instrument):
-    """Counts how often a value fell below each of *bounds*."""
+    """Counts of observed values by bucket."""
 
     kind = "histogram"
 
@@ -178,18 +178,18 @@ class Histogram(_Instrument):
 
     @contextmanager
     def time(self, clock: Callable[[], float], *values: str) -> Iterator[None]:
-        """Observe how long the block takes by *clock*, also when it fails."""
-        began = clock()
+        """Observe the duration of the block by *clock*, also if it raises."""
+        started = clock()
         try:
             yield
         finally:
-            self.observe(clock() - began, *values)
+            self.observe(clock() - started, *values)
 
     def count(self, *values: str) -> int:
         return sum(self._series[values].counts) if values in self._series else 0
 
     def forget(self, *values: str) -> None:
-        """Show nothing under these label values any more."""
+        """Remove the series with these label values."""
         self._series.pop(values, None)
 
     def fill(self, family: Family) -> None:
@@ -197,44 +197,44 @@ class Histogram(_Instrument):
             family.add_buckets(buckets, *values)
 
     def _of(self, values: tuple[str, ...]) -> Buckets:
-        found = self._series.get(values)
-        if found is None:
-            found = self._series[values] = Buckets(self._bounds)
-        return found
+        series = self._series.get(values)
+        if series is None:
+            series = self._series[values] = Buckets(self._bounds)
+        return series
 
 
 _INSTRUMENTS: dict[str, _Instrument] = {}
 
 
 def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
-    """Return *count* bounds, each *factor* times the one before."""
+    """Return *count* bounds, each *factor* times the previous one."""
     return tuple(start * factor**power for power in range(count))
 
 
 def instruments(prefix: str = "", page: str = "") -> Iterator[Family]:
-    """Return what all instruments of a page have counted, in the order of their names."""
+    """Return the current values of all instruments of *page*, sorted by name."""
     for name in sorted(_INSTRUMENTS):
         if _INSTRUMENTS[name].page == page:
             yield _INSTRUMENTS[name].family(prefix)
 
 
 def expose(families: Iterable[Family], accept: str = "", *, deprecated: bool = False) -> tuple[bytes, str]:
-    """Return the text and its media type: OpenMetrics for who accepts it, else the plain text format.
+    """Return the text and its media type: OpenMetrics if *accept* includes it, else the text format.
 
     :param accept: the request's header ``Accept``.
-    :param deprecated: whether metrics that are on their way out are shown.
+    :param deprecated: whether deprecated metrics are included.
     """
-    shown = (family for family in families if family.rows and (deprecated or not family.deprecated))
+    exposed = (family for family in families if family.rows and (deprecated or not family.deprecated))
     if "application/openmetrics-text" in accept:
-        return "".join([*_open_lines(shown), "# EOF\n"]).encode(), OPEN_METRICS
-    return "".join(_text_lines(shown)).encode(), TEXT
+        return "".join([*_open_lines(exposed), "# EOF\n"]).encode(), OPEN_METRICS
+    return "".join(_text_lines(exposed)).encode(), TEXT
 
 
 def _text_lines(families: Iterable[Family]) -> Iterator[str]:
     for family in families:
         yield f"# HELP {family.name} {_help(family)}\n# TYPE {family.name} {family.kind}\n"
-        for suffix, pairs, value, at in family.rows:
-            braces = f"{{{pairs}}}" if pairs else ""
+        for suffix, label_pairs, value, at in family.rows:
+            braces = f"{{{label_pairs}}}" if label_pairs else ""
             yield f"{family.name}{suffix}{braces} {_number(value)}{f' {at // 1_000_000}' if at else ''}\n"
 
 
@@ -243,8 +243,8 @@ def _open_lines(families: Iterable[Family]) -> Iterator[str]:
         counts = family.kind == "counter"
         name = family.name.removesuffix(_TOTAL) if counts else family.name
         yield f"# HELP {name} {_help(family)}\n# TYPE {name} {family.kind}\n"
-        for suffix, pairs, value, at in family.rows:
-            braces = f"{{{pairs}}}" if pairs else ""
+        for suffix, label_pairs, value, at in family.rows:
+            braces = f"{{{label_pairs}}}" if label_pairs else ""
             when = f" {at / 1e9:.3f}" if at else ""
             yield f"{name}{_TOTAL if counts else suffix}{braces} {_number(value)}{when}\n"
 
@@ -254,7 +254,7 @@ def _help(family: Family) -> str:
 
 
 def label_text(labels: Sequence[str], values: Sequence[str]) -> str:
-    """Return labels as the text formats have them, without braces."""
+    """Return labels as in the text formats, without braces."""
     return ",".join(f'{label}="{_escaped(value)}"' for label, value in zip(labels, values, strict=True))
 
 

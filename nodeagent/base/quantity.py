@@ -1,4 +1,4 @@
-"""Amounts of resources as the API writes them: ``100m``, ``1.5Gi``, ``1e3``, ``10M``."""
+"""Resource quantities in the format of the API: ``100m``, ``1.5Gi``, ``1e3``, ``10M``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _DECIMAL_EXPONENTS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, 
 _DECIMAL_SUFFIXES = {exponent: suffix for suffix, exponent in _DECIMAL_EXPONENTS.items()}
 _BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _FAR = 60
-"""Exponents beyond ±this reach the largest or smallest amount whatever the digits are."""
+"""Larger exponents in either direction reach the maximum or minimum quantity whatever the digits are."""
 
 
 class Format(Enum):
-    """The family of suffixes in which an amount was written, and is written back."""
+    """Family of suffixes in which a quantity was written, and is formatted."""
 
     DECIMAL = "decimal"
     BINARY = "binary"
@@ -32,10 +32,10 @@ class Format(Enum):
 
 @functools.total_ordering
 class Quantity:
-    """An exact amount with nano precision, at most ±(2⁶³-1).
+    """Exact quantity with nano precision, at most ±(2⁶³-1).
 
-    Immutable; equal, ordered and hashed by amount, whatever the suffix. ``str()`` is the canonical text: no fraction,
-    the largest suffix that keeps the amount exact.
+    Immutable; equality, order and hash follow the amount, whatever the suffix. ``str()`` returns the canonical text: no
+    fraction, and the largest suffix that keeps the amount exact.
     """
 
     __slots__ = ("_format", "_nanos")
@@ -47,9 +47,9 @@ class Quantity:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a quantity; finer than nano is rounded away from zero, larger than the maximum becomes the maximum.
+        """Parse a quantity; finer than nano is rounded away from zero, larger than the maximum becomes the maximum.
 
-        :raises ValueError: *text* is not a quantity; the message is a sentence part.
+        :raises ValueError: *text* is not a quantity; the message is a predicate.
         """
         match = _TEXT.fullmatch(text) if len(text) <= _MAX_TEXT else None
         if match is None or not (match["whole"] or match["fraction"]):
@@ -70,7 +70,7 @@ class Quantity:
 
     @property
     def nanos(self) -> int:
-        """The exact amount in billionths."""
+        """Exact amount in billionths."""
         return self._nanos
 
     @property
@@ -78,7 +78,7 @@ class Quantity:
         return self._format
 
     def value(self) -> int:
-        """Return the amount as a whole number, rounded away from zero."""
+        """Return the amount as an integer, rounded away from zero."""
         return _divide_up(self._nanos, _NANO)
 
     def milli_value(self) -> int:
@@ -131,12 +131,12 @@ class Quantity:
 
 
 def parse_quantity(text: str) -> Quantity:
-    """Read a quantity (see :meth:`Quantity.parse`)."""
+    """Parse a quantity (see :meth:`Quantity.parse`)."""
     return Quantity.parse(text)
 
 
 def size_text(size_bytes: int) -> str:
-    """Return a size for people, with four digits at most: ``45.2 MiB``."""
+    """Return a human-readable size with at most four digits: ``45.2 MiB``."""
     amount = float(size_bytes)
     for unit in ("B", "KiB", "MiB"):
         if amount < 1024:
@@ -146,7 +146,7 @@ def size_text(size_bytes: int) -> str:
 
 
 def _scale(digits: int, exponent: int) -> int:
-    """Return ``digits · 10^exponent`` in whole nanos, rounded up, without ever building a huge number."""
+    """Return ``digits · 10^exponent`` in integral nanos, rounded up, without creating a huge number."""
     if digits == 0:
         return 0
     if exponent > _FAR:

@@ -1,4 +1,4 @@
-"""A value that never prints itself."""
+"""Secret values that never appear in output."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ MASK = "***"
 
 
 class Secret(Generic[T]):
-    """Holds a password, token or key; only :meth:`reveal` gives it away.
+    """Password, token or key; only :meth:`reveal` returns its value.
 
-    It is no ``str`` on purpose: joining, encoding or pickling it by accident fails instead of leaking.
+    It is not a ``str``, so that joining, encoding or pickling it by accident fails instead of leaking it.
     """
 
     __slots__ = ("_value",)
@@ -22,7 +22,7 @@ class Secret(Generic[T]):
         self._value: T = value
 
     def reveal(self) -> T:
-        """Return the value, to be handed to the one place that needs it."""
+        """Return the value, for the code that needs it."""
         return self._value
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ class Secret(Generic[T]):
         return hash(self._value)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a secret is not written anywhere")
+        raise TypeError("a secret cannot be serialized")
 
 
 def _raw(value: str | bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Label and field selectors: text becomes a value that says whether an object matches. Pure; used by both programs."""
+"""Label and field selectors of both binaries: parser and matching. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TOKEN = re.compile(r"\s*(==|!=|=|!|<|>|,|\(|\)|[^\s=!<>,()]+)")
 
 
 class SelectorError(ValueError):
-    """The text is no selector; the message is the one clients of the API know."""
+    """The text is not a selector; the message equals upstream's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
-    """All of its requirements must hold; without any it matches everything and is false."""
+    """Conjunction of requirements; without any it matches everything and is false."""
 
     requirements: tuple[Requirement, ...] = ()
 
@@ -56,7 +56,7 @@ class LabelSelector:
 
 @dataclass(frozen=True, slots=True)
 class FieldTerm:
-    """``field = value``, or ``!=`` when not *equal*."""
+    """Condition ``field = value``, or ``!=`` if not *equal*."""
 
     field: str
     value: str
@@ -65,7 +65,7 @@ class FieldTerm:
 
 @dataclass(frozen=True, slots=True)
 class FieldSelector:
-    """All of its terms must hold; without any it matches everything and is false."""
+    """Conjunction of terms; without any it matches everything and is false."""
 
     terms: tuple[FieldTerm, ...] = ()
 
@@ -73,18 +73,18 @@ class FieldSelector:
         return bool(self.terms)
 
     def matches(self, field: Callable[[str], str]) -> bool:
-        """Return whether every term holds for the values that *field* gives; a missing one is the empty text."""
+        """Return whether every term holds for the values that *field* returns; a missing one is the empty string."""
         return all((field(term.field) == term.value) is term.equal for term in self.terms)
 
     def pinned(self, field: str) -> str | None:
-        """Return the one value that *field* must have, if the selector says so."""
+        """Return the value that the selector requires *field* to equal, if any."""
         return next((term.value for term in self.terms if term.field == field and term.equal), None)
 
 
 def parse_label_selector(text: str) -> LabelSelector:
     """Parse ``a=b,c!=d,e in (f,g),h notin (i),j,!k,l>3``.
 
-    :raises SelectorError: *text* does not follow the grammar or names an impossible label.
+    :raises SelectorError: *text* does not follow the grammar or has an invalid label.
     """
     return LabelSelector(tuple(_LabelParser(text).parse())) if text.strip() else LabelSelector()
 
@@ -106,14 +106,14 @@ class _LabelParser:
         self._at = 0
 
     def parse(self) -> list[Requirement]:
-        found = [self._requirement()]
-        while (word := self._next()) != "":
-            if word != ",":
-                raise SelectorError(f"found '{word}', expected: ',' or 'end of string'")
+        requirements = [self._requirement()]
+        while (element := self._next()) != "":
+            if element != ",":
+                raise SelectorError(f"found '{element}', expected: ',' or 'end of string'")
             if self._peek() == "":
                 raise SelectorError("found '', expected: identifier after ','")
-            found.append(self._requirement())
-        return found
+            requirements.append(self._requirement())
+        return requirements
 
     def _requirement(self) -> Requirement:
         absent = self._peek() == "!"
@@ -156,21 +156,21 @@ class _LabelParser:
         return value
 
     def _values(self) -> frozenset[str]:
-        if (word := self._next()) != "(":
-            raise SelectorError(f"unable to parse requirement: found '{word}' expected: '('")
+        if (element := self._next()) != "(":
+            raise SelectorError(f"unable to parse requirement: found '{element}' expected: '('")
         values, expect_value = set(), True
-        while (word := self._next()) != ")":
-            if word == "":
+        while (element := self._next()) != ")":
+            if element == "":
                 raise SelectorError("unable to parse requirement: found '', expected: ',' or ')'")
-            if word == ",":
+            if element == ",":
                 if expect_value:
                     values.add("")
                 expect_value = True
-            elif expect_value and _is_word(word):
-                values.add(word)
+            elif expect_value and _is_word(element):
+                values.add(element)
                 expect_value = False
             else:
-                raise SelectorError(f"unable to parse requirement: found '{word}', expected: ',' or ')'")
+                raise SelectorError(f"unable to parse requirement: found '{element}', expected: ',' or ')'")
         if expect_value:
             values.add("")
         return frozenset(values)
@@ -179,13 +179,13 @@ class _LabelParser:
         return self._tokens[self._at] if self._at < len(self._tokens) else ""
 
     def _next(self) -> str:
-        token = self._peek()
+        element = self._peek()
         self._at += 1
-        return token
+        return element
 
 
-def _is_word(token: str) -> bool:
-    return bool(token) and token[0] not in "=!<>,()"
+def _is_word(element: str) -> bool:
+    return bool(element) and element[0] not in "=!<>,()"
 
 
 def _compares(value: str | None, operator: str, bound: str) -> bool:
@@ -239,7 +239,7 @@ def _split_escaped(text: str) -> list[str]:
 def _field_term(text: str) -> FieldTerm:
     for index, character in enumerate(text):
         if character == "\\":
-            break  # escapes belong into values
+            break  # Escapes are valid only in values.
         for operator in ("!=", "==", "="):
             if text.startswith(operator, index):
                 field, value = text[:index], _unescape(text[index + len(operator) :])

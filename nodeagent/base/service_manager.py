@@ -1,4 +1,4 @@
-"""What a program tells the service manager that started it: ready, alive, stopping (the protocol of sd_notify)."""
+"""sd_notify client: readiness, watchdog pings and shutdown notifications."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _log = logging.getLogger(__name__)
 
 SOCKET, WATCHDOG_USEC, WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
 STATUS_SECONDS = 10.0
-"""How often the status is looked at where no watchdog asks for more."""
+"""Interval of status updates, unless the watchdog requires a shorter one."""
 _MAX_STATUS = 200
 
 
 class ServiceManager:
-    """The service manager, or nobody: then every call does nothing.
+    """Service manager that started this process; without one, all calls do nothing.
 
-    A message is one datagram that is never waited for. The variables that name the socket are taken out of
-    *environment*, so that no child speaks for this program.
+    A message is one datagram, sent without waiting. The variables are removed from *environment*, so that child
+    processes cannot notify on behalf of this one.
 
-    :param environment: where the manager has put ``NOTIFY_SOCKET`` (a path, or ``@name`` of the abstract kind) and
+    :param environment: has ``NOTIFY_SOCKET`` (a path, or ``@name`` for an abstract socket) and
         ``WATCHDOG_USEC``.
     """
 
@@ -33,34 +33,34 @@ class ServiceManager:
         limit, pid = environment.pop(WATCHDOG_USEC, ""), environment.pop(WATCHDOG_PID, "")
         ours = not pid or pid == str(os.getpid())
         self.watchdog_seconds = int(limit) / 1_000_000 if limit.isdecimal() and ours else 0.0
-        """Within which the manager wants to hear of us; 0 if it does not."""
+        """Watchdog timeout of the service manager; 0 if it expects no pings."""
         self._status = ""
         if self._address and self._address[0] not in "/@":
-            _log.warning("The service manager's socket is of a kind that is not known", extra={"socket": self._address})
+            _log.warning("Unsupported address of the service manager's socket", extra={"socket": self._address})
             self._address = ""
 
     @property
     def present(self) -> bool:
-        """Whether somebody wants to be told."""
+        """Return whether a service manager expects notifications."""
         return bool(self._address)
 
     def ready(self, status: str) -> None:
-        """The program serves from now on."""
+        """Notify that the process is ready."""
         self._status = status
         self._send("READY=1", f"STATUS={_line(status)}")
 
     def reloading(self) -> None:
-        """The program takes over a changed configuration; :meth:`ready` ends it."""
-        self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", "STATUS=Starting anew")
+        """Notify that the process reloads its configuration; :meth:`ready` ends it."""
+        self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", "STATUS=Reloading")
 
     def stopping(self) -> None:
-        """The program is about to end."""
+        """Notify that the process is about to exit."""
         self._send("STOPPING=1", "STATUS=Stopping")
 
-    async def keep_told(self, status: Callable[[], str], clock: Clock) -> None:
-        """Send signs of life, from the event loop that runs this, and *status* whenever it has changed; for ever.
+    async def run_watchdog(self, status: Callable[[], str], clock: Clock) -> None:
+        """Send watchdog pings from this event loop, and *status* whenever it has changed, until cancelled.
 
-        An event loop that is held up sends none: then the manager ends the program and starts it again.
+        A blocked event loop sends no pings; the service manager then restarts the process.
         """
         if not self.present:
             return
@@ -82,7 +82,7 @@ class ServiceManager:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as line:
                 line.sendto("\n".join(messages).encode(), address)
         except OSError as error:
-            _log.warning("The service manager cannot be told", extra={"err": str(error), "what": messages[0]})
+            _log.warning("Failed to notify the service manager", extra={"err": str(error), "message_sent": messages[0]})
 
 
 def _line(text: str) -> str:

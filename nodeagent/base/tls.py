@@ -1,6 +1,6 @@
-"""TLS for both programs: certificates of our own, files that only the owner reads, names of versions and ciphers.
+"""TLS helpers of both binaries: generated certificates, private files, names of versions and cipher suites.
 
-The one home of ``cryptography`` in the shared ground; it is imported when something is generated.
+``cryptography`` is imported only when it is needed; of the shared packages, only this module imports it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MIN_VERSIONS = {
 }
 
 TLS13_CIPHERS = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
-"""Always on where TLS 1.3 is; naming them changes nothing."""
+"""Always enabled with TLS 1.3; listing them has no effect."""
 
 PREFERRED_CIPHERS = {
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
@@ -65,12 +65,12 @@ INSECURE_CIPHERS = {
 
 
 class TlsError(ValueError):
-    """A version, cipher or file is not what TLS needs; the message says which."""
+    """Invalid TLS version, cipher suite, certificate or key."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """A certificate (PEM, perhaps followed by its chain) and its private key (PEM)."""
+    """Certificate (PEM, optionally followed by its chain) and private key (PEM)."""
 
     certificate: bytes
     key: bytes
@@ -80,7 +80,7 @@ class KeyPair:
 
 
 def generate_ca(common_name: str, *, days: int = 3650) -> KeyPair:
-    """Return a new certificate authority on P-256."""
+    """Return a new CA certificate and key on P-256."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -114,7 +114,7 @@ def issue(
     client: bool = False,
     days: int = 365,
 ) -> KeyPair:
-    """Return a certificate on P-256 signed by *ca*; *names* may be host names and IP addresses."""
+    """Return a new certificate and key on P-256, signed by *ca*; *names* may be host names and IP addresses."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -146,50 +146,50 @@ def certify(
     begin: datetime,
     end: datetime,
 ) -> bytes:
-    """Return a certificate (PEM) for the key whose public half (PEM) is given; it does not outlive *ca*.
+    """Return a certificate (PEM) for *public_key* (PEM); it does not outlive *ca*.
 
-    :raises TlsError: the key of *ca* is none that we make, or *public_key* is none that can be certified.
+    :raises TlsError: the key of *ca* is not an elliptic curve key, or *public_key* has an unsupported type.
     """
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
-    authority = x509.load_pem_x509_certificate(ca.certificate)
-    authority_key = serialization.load_pem_private_key(ca.key, None)
-    if not isinstance(authority_key, ec.EllipticCurvePrivateKey):
-        raise TlsError("the authority's key is not an elliptic curve key")
+    issuer = x509.load_pem_x509_certificate(ca.certificate)
+    issuer_key = serialization.load_pem_private_key(ca.key, None)
+    if not isinstance(issuer_key, ec.EllipticCurvePrivateKey):
+        raise TlsError("the CA key is not an elliptic curve key")
     key = serialization.load_pem_public_key(public_key)
     if not isinstance(key, ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | rsa.RSAPublicKey):
-        raise TlsError("a key of this kind is not certified")
+        raise TlsError("unsupported type of public key")
     subject = [x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, name) for name in organizations]
     subject.append(x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name))
     usages = [ExtendedKeyUsageOID.SERVER_AUTH] * server + [ExtendedKeyUsageOID.CLIENT_AUTH] * client
     builder = (
         x509.CertificateBuilder()
         .subject_name(x509.Name(subject))
-        .issuer_name(authority.subject)
+        .issuer_name(issuer.subject)
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(begin)
-        .not_valid_after(min(end, authority.not_valid_after_utc))
+        .not_valid_after(min(end, issuer.not_valid_after_utc))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(ca=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
     )
     if names:
         general: list[x509.GeneralName] = []
         for name in dict.fromkeys(names):
             general.append(x509.IPAddress(ip_address(name)) if is_ip(name) else x509.DNSName(name))
         builder = builder.add_extension(x509.SubjectAlternativeName(general), critical=False)
-    return builder.sign(authority_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    return builder.sign(issuer_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 def names_of(certificate: bytes) -> list[str]:
-    """Return the host names and addresses that the first certificate of the PEM text stands for.
+    """Return the host names and addresses for which the first certificate of the PEM text is valid.
 
-    :raises ValueError: the text is no certificate.
+    :raises ValueError: the text is not a certificate.
     """
     from cryptography import x509
 
@@ -206,9 +206,9 @@ def names_of(certificate: bytes) -> list[str]:
 
 
 def valid_until(certificates: bytes) -> datetime:
-    """Return when the first of *certificates* to end is over (PEM, text around them is fine).
+    """Return the earliest expiry of *certificates* (PEM; surrounding text is ignored).
 
-    :raises ValueError: there is none, or one cannot be read.
+    :raises ValueError: there is none, or one cannot be parsed.
     """
     from cryptography import x509
 
@@ -216,38 +216,38 @@ def valid_until(certificates: bytes) -> datetime:
 
 
 def covers(certificate: bytes, names: Iterable[str], *, at: datetime | None = None) -> bool:
-    """Return whether the first certificate of the PEM text is valid *at* (now) and names all of *names*."""
+    """Return whether the first certificate of the PEM text is valid *at* that time (default: now) for all *names*."""
     from cryptography import x509
 
     try:
         parsed = x509.load_pem_x509_certificate(certificate)
     except ValueError:
         return False
-    moment = at or datetime.now(UTC)
-    if not parsed.not_valid_before_utc <= moment <= parsed.not_valid_after_utc:
+    time = at or datetime.now(UTC)
+    if not parsed.not_valid_before_utc <= time <= parsed.not_valid_after_utc:
         return False
     try:
         alternative = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return not list(names)
-    known = {str(address) for address in alternative.get_values_for_type(x509.IPAddress)}
-    known.update(alternative.get_values_for_type(x509.DNSName))
-    return known.issuperset(names)
+    covered = {str(address) for address in alternative.get_values_for_type(x509.IPAddress)}
+    covered.update(alternative.get_values_for_type(x509.DNSName))
+    return covered.issuperset(names)
 
 
 def write_private(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Write *data* aside and rename it to *path*, readable by the owner alone unless *mode* says more."""
+    """Write *data* to *path* atomically, readable only by the owner unless *mode* permits more."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        aside = Path(file.name)
+        temporary = Path(file.name)
         try:
             os.fchmod(file.fileno(), mode)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-            aside.replace(path)
+            temporary.replace(path)
         except BaseException:
-            aside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
 
 
@@ -259,9 +259,9 @@ def server_context(
     min_version: str = "",
     cipher_suites: Sequence[str] = (),
 ) -> ssl.SSLContext:
-    """Return a context for a server; with *client_ca_file* client certificates are asked for, never required.
+    """Return a server context; with *client_ca_file*, client certificates are requested but not required.
 
-    :raises TlsError: an unknown version or cipher, or files that do not fit.
+    :raises TlsError: an unknown version or cipher suite, or unusable files.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = parse_min_version(min_version)
@@ -269,7 +269,7 @@ def server_context(
         try:
             context.set_ciphers(ciphers)
         except ssl.SSLError as error:
-            raise TlsError(f"none of the cipher suites is available here: {', '.join(cipher_suites)}") from error
+            raise TlsError(f"no cipher suite is available on this system: {', '.join(cipher_suites)}") from error
     try:
         context.load_cert_chain(certificate_file, key_file)
     except (OSError, ssl.SSLError) as error:
@@ -284,7 +284,7 @@ def server_context(
 
 
 def parse_min_version(name: str) -> ssl.TLSVersion:
-    """Return the TLS version *name* stands for; empty means 1.2.
+    """Return the TLS version *name*; empty means 1.2.
 
     :raises TlsError: the name is unknown.
     """
@@ -295,18 +295,18 @@ def parse_min_version(name: str) -> ssl.TLSVersion:
 
 
 def openssl_ciphers(names: Sequence[str]) -> str:
-    """Return the OpenSSL form of *names*; those of TLS 1.3 are left out, as they cannot be chosen.
+    """Return the OpenSSL cipher list of *names*, without those of TLS 1.3, which are always enabled.
 
     :raises TlsError: a name is unknown.
     """
-    known = PREFERRED_CIPHERS | INSECURE_CIPHERS | dict.fromkeys(TLS13_CIPHERS, "")
-    if unknown := next((name for name in names if name not in known), None):
+    covered = PREFERRED_CIPHERS | INSECURE_CIPHERS | dict.fromkeys(TLS13_CIPHERS, "")
+    if unknown := next((name for name in names if name not in covered), None):
         raise TlsError(f"Cipher suite {unknown} not supported or doesn't exist")
-    return ":".join(dict.fromkeys(known[name] for name in names if known[name]))
+    return ":".join(dict.fromkeys(covered[name] for name in names if covered[name]))
 
 
 def insecure(names: Sequence[str]) -> list[str]:
-    """Return those of *names* that are accepted with a warning."""
+    """Return the insecure cipher suites of *names*; they are accepted with a warning."""
     return [name for name in names if name in INSECURE_CIPHERS]
 
 

@@ -1,6 +1,6 @@
-"""Spans of what a program does, sent to a collector over OTLP; nothing is imported and nothing costs while it is off.
+"""Tracing: spans of this process, exported to an OTLP collector; without cost or imports while it is disabled.
 
-The one home of ``opentelemetry``. A span is opened where work happens and ends with its block::
+Only this module imports ``opentelemetry``. A span covers a block of code::
 
     with tracing.span("syncPod", lambda: {"k8s.pod.name": pod.name}):
         ...
@@ -34,7 +34,7 @@ _NOTHING: Mapping[str, str] = {}
 def open_provider(
     service: str, endpoint: str | None, sampler: Sampler, attributes: Attributes = _NOTHING
 ) -> TracerProvider:
-    """Return what makes spans of *service* and sends them to *endpoint* in the background, without TLS."""
+    """Return a provider that creates spans of *service* and exports them to *endpoint* in background, without TLS."""
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
@@ -48,17 +48,17 @@ def open_provider(
 
 
 async def close_provider(provider: TracerProvider) -> None:
-    """Send what is left, within a limit."""
+    """Export the remaining spans, within a time limit."""
     ending = asyncio.ensure_future(asyncio.to_thread(provider.shutdown))
     done, _ = await asyncio.wait((ending,), timeout=CLOSE_SECONDS)
     if not done:
-        _log.warning("Spans that are left could not be sent")
+        _log.warning("Failed to export remaining spans")
 
 
 class Tracing:
-    """Spans of one program, followed from its callers on and handed on to whom it calls.
+    """Spans of one process, continued from incoming requests and propagated to outgoing ones.
 
-    A caller's sampled span is always followed; others are sampled at the given rate.
+    A sampled parent span is always continued; other requests are sampled at the configured rate.
     """
 
     def __init__(self, service: str, endpoint: str | None, per_million: int, attributes: Attributes = _NOTHING) -> None:
@@ -79,8 +79,8 @@ class Tracing:
         self, name: str, attributes: Callable[[], Attributes] | None, kind: Kind, caller: Mapping[str, str] | None
     ) -> Iterator[None]:
         context = self._propagator.extract({k.lower(): v for k, v in caller.items()}) if caller is not None else None
-        given: Any = attributes() if attributes is not None else None
-        with self._tracer.start_as_current_span(name, context=context, kind=self._kinds[kind], attributes=given):
+        values: Any = attributes() if attributes is not None else None
+        with self._tracer.start_as_current_span(name, context=context, kind=self._kinds[kind], attributes=values):
             yield
 
     def outgoing(self) -> Mapping[str, str]:
@@ -94,7 +94,7 @@ class _Holder:
 
 
 def configure(tracing: Tracing | None) -> None:
-    """Put *tracing* in force, or end it."""
+    """Enable *tracing* for the process, or disable it with ``None``."""
     _Holder.tracing = tracing
 
 
@@ -105,16 +105,16 @@ def span(
     kind: Kind = "internal",
     caller: Mapping[str, str] | None = None,
 ) -> AbstractContextManager[None]:
-    """Return a block that is one span; an error that leaves it is told in the span.
+    """Return a context manager for one span; an exception that leaves it is recorded in the span.
 
-    :param attributes: asked only while spans are made.
-    :param caller: headers of who asked; its span is the parent. Without them the span around this one is.
+    :param attributes: called only while tracing is enabled.
+    :param caller: headers of the incoming request, whose span becomes the parent; without them, the enclosing span.
     """
     tracing = _Holder.tracing
     return _OFF if tracing is None else tracing.span(name, attributes, kind, caller)
 
 
 def outgoing() -> Mapping[str, str]:
-    """Return the headers by which whom we call learns of the span around us; empty while tracing is off."""
+    """Return the headers that propagate the current span to the server of a request; empty while disabled."""
     tracing = _Holder.tracing
     return _NOTHING if tracing is None else tracing.outgoing()

@@ -1,6 +1,6 @@
-"""Two connections joined into one: bytes pass both ways, not understood, so SPDY and WebSocket pass alike.
+"""Tunnel between two connections: bytes are forwarded both ways unmodified, so it carries SPDY and WebSocket alike.
 
-What one side does not take in makes the other wait; nothing piles up in between.
+A slow receiver pauses the sender; at most one write buffer accumulates.
 """
 
 from __future__ import annotations
@@ -18,48 +18,48 @@ MAX_HEAD_BYTES = 64 * 1024
 CLOSE_SECONDS = 5.0
 BUFFER_BYTES = 256 * 1024
 PIECE_BYTES = 56 * 1024
-"""What is passed on at once: below what the agent's allocator fetches from the kernel anew each time."""
+"""Size of a read: below the size for which the agent's malloc maps memory from the kernel each time."""
 _END_OF_HEAD = b"\r\n\r\n"
 
 
-class NoHead(Exception):
-    """The other side closed, or sent what is no head of an HTTP answer."""
+class MalformedResponseHead(Exception):
+    """The other side closed the connection, or sent something that is not the head of an HTTP response."""
 
 
 class Tunnel:
-    """One joined pair of connections.
+    """Pair of connections.
 
-    :param idle_seconds: without a byte in either direction for so long, both are closed; 0 is no limit.
+    :param idle_seconds: both are closed after this time without a byte in either direction; 0 disables the limit.
     """
 
     def __init__(self, clock: Clock, idle_seconds: float = 0) -> None:
         self._clock, self._idle_seconds = clock, idle_seconds
         self._last_byte_at = clock.now()
-        self.news = asyncio.Event()
+        self.activity = asyncio.Event()
         self.piece = memoryview(bytearray(PIECE_BYTES))
-        """What either side reads into; it holds nothing between two calls of the event loop."""
+        """Shared read buffer of both sides; empty between two calls of the event loop."""
 
     def byte_passed(self) -> None:
         if self._idle_seconds:
             self._last_byte_at = self._clock.now()
 
     async def pass_bytes(self, one: End, other: End) -> None:
-        """Pass bytes until one side closes or both are idle for too long."""
+        """Forward bytes until one side closes or both are idle for too long."""
         one.meet(other)
         other.meet(one)
         while not (one.closed or other.closed):
-            self.news.clear()
+            self.activity.clear()
             if not self._idle_seconds:
-                await self.news.wait()
+                await self.activity.wait()
                 continue
             left = self._last_byte_at + self._idle_seconds - self._clock.now()
             if left <= 0:
                 return
-            await wait_for(self.news, self._clock, left)
+            await wait_for(self.activity, self._clock, left)
 
 
 class End(asyncio.BufferedProtocol):
-    """One side. Until both have met, what comes is held."""
+    """One side of the tunnel; it buffers received data until it is connected to the other side."""
 
     def __init__(self, tunnel: Tunnel) -> None:
         self._tunnel = tunnel
@@ -67,11 +67,11 @@ class End(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self.held = bytearray()
         self.passed = 0
-        """Bytes that came in and went on to the other side."""
+        """Bytes received and forwarded to the other side."""
         self.closed = False
 
     def meet(self, other: End) -> None:
-        """Pass on what came and what will come."""
+        """Forward the buffered and all further data to *other*."""
         self._other = other
         if self.held:
             held, self.held = bytes(self.held), bytearray()
@@ -82,7 +82,7 @@ class End(asyncio.BufferedProtocol):
             self._transport.write(data)
 
     def close(self) -> None:
-        """Close once everything is sent, within a limit."""
+        """Close after sending the remaining data, within a time limit."""
         transport = self._transport
         if transport is None or self.closed:
             return
@@ -90,25 +90,25 @@ class End(asyncio.BufferedProtocol):
         asyncio.get_running_loop().call_later(CLOSE_SECONDS, transport.abort)
 
     async def read_head(self, seconds: float) -> tuple[int, bytes, bytes]:
-        """Return the status, the head of the HTTP answer and what came after it.
+        """Return the status, the head of the HTTP response and the data after it.
 
-        :raises NoHead: there is none, or one without an end.
-        :raises TimeoutError: it did not come within *seconds*.
+        :raises MalformedResponseHead: the head is malformed, too long or incomplete.
+        :raises TimeoutError: it was not received within *seconds*.
         """
         async with asyncio.timeout(seconds):
             while _END_OF_HEAD not in self.held:
                 if self.closed or len(self.held) > MAX_HEAD_BYTES:
-                    raise NoHead("gave no usable answer")
+                    raise MalformedResponseHead("sent no valid response")
                 await self._more()
         head, _, rest = bytes(self.held).partition(_END_OF_HEAD)
         self.held.clear()
-        words = head.split(b" ", 2)
-        if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1][:3].isdigit():
-            raise NoHead("does not speak HTTP")
-        return int(words[1][:3]), head + _END_OF_HEAD, rest
+        status_line = head.split(b" ", 2)
+        if len(status_line) < 2 or not status_line[0].startswith(b"HTTP/1.") or not status_line[1][:3].isdigit():
+            raise MalformedResponseHead("sent a response that is not HTTP")
+        return int(status_line[1][:3]), head + _END_OF_HEAD, rest
 
     async def read_rest(self, size: int, limit: int, seconds: float) -> bytes:
-        """Return up to *size* bytes and no more than *limit*, or what came before the end or *seconds* later."""
+        """Return up to *size* bytes, at most *limit*; fewer if the connection closes or *seconds* elapse."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while len(self.held) < min(size, limit) and not self.closed:
@@ -116,13 +116,13 @@ class End(asyncio.BufferedProtocol):
         return bytes(self.held[: min(size, limit)])
 
     async def _more(self) -> None:
-        self._tunnel.news.clear()
-        await self._tunnel.news.wait()
+        self._tunnel.activity.clear()
+        await self._tunnel.activity.wait()
 
     # --- asyncio.BufferedProtocol -----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = stream = cast(asyncio.Transport, transport)  # those of uvloop are no subclass
+        self._transport = stream = cast(asyncio.Transport, transport)  # Those of uvloop are not subclasses.
         stream.set_write_buffer_limits(high=BUFFER_BYTES)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -132,11 +132,11 @@ class End(asyncio.BufferedProtocol):
         self.data_received(bytes(self._tunnel.piece[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
-        """Take what came; also called with what came before this protocol had its connection."""
+        """Receive data; also called with data from before this protocol was attached to its connection."""
         other = self._other
         if other is None:
             self.held += data
-            self._tunnel.news.set()
+            self._tunnel.activity.set()
             return
         self.passed += len(data)
         self._tunnel.byte_passed()
@@ -149,19 +149,19 @@ class End(asyncio.BufferedProtocol):
         self._reading(on=True)
 
     def _reading(self, *, on: bool) -> None:
-        """Let the other side wait while this one does not take more."""
+        """Pause or resume reading from the other side, for backpressure."""
         transport = self._other._transport if self._other is not None else None
         if transport is not None and not transport.is_closing():
-            with contextlib.suppress(RuntimeError):  # paused already, or not at all
+            with contextlib.suppress(RuntimeError):  # Already paused, or not paused.
                 (transport.resume_reading if on else transport.pause_reading)()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self.closed = True
-        self._tunnel.news.set()
+        self._tunnel.activity.set()
 
 
-class Taken(web.StreamResponse):
-    """Ends a request whose connection was taken over: there is nothing left to send."""
+class ConnectionHijacked(web.StreamResponse):
+    """Ends a request whose connection was hijacked: no response is left to send."""
 
     async def prepare(self, request: web.BaseRequest) -> None:
         return None
@@ -170,14 +170,14 @@ class Taken(web.StreamResponse):
         return None
 
 
-def take_over(request: web.BaseRequest, tunnel: Tunnel) -> End:
-    """Take the client's connection from the HTTP server, which is told of its end when the request is over.
+def hijack(request: web.BaseRequest, tunnel: Tunnel) -> End:
+    """Detach the client's connection from the HTTP server, which is notified of its loss when the request ends.
 
-    :raises ConnectionResetError: the client has gone.
+    :raises ConnectionResetError: the client has disconnected.
     """
     transport, protocol = request.transport, request.protocol
     if transport is None or transport.is_closing():
-        raise ConnectionResetError("the client has gone")
+        raise ConnectionResetError("the client has disconnected")
     client = End(tunnel)
     client.connection_made(transport)
     transport.set_protocol(client)
@@ -186,13 +186,13 @@ def take_over(request: web.BaseRequest, tunnel: Tunnel) -> End:
 
 
 def is_upgrade(request: web.BaseRequest) -> bool:
-    """Whether the client asks for another protocol on this connection."""
-    asked = {part.strip().lower() for part in request.headers.get("Connection", "").split(",")}
-    return "upgrade" in asked and bool(request.headers.get("Upgrade"))
+    """Return whether the client requests another protocol on this connection."""
+    options = {part.strip().lower() for part in request.headers.get("Connection", "").split(",")}
+    return "upgrade" in options and bool(request.headers.get("Upgrade"))
 
 
 def without_token(value: bytes) -> bytes:
-    """Return the value of ``Sec-WebSocket-Protocol`` without the protocol by which a browser shows its token."""
+    """Return the value of ``Sec-WebSocket-Protocol`` without the subprotocol that carries a browser's token."""
     names = [part.strip() for part in value.split(b",")]
     return b", ".join(part for part in names if not part.startswith(TOKEN_PROTOCOL))
 

@@ -1,8 +1,8 @@
-"""YAML and JSON from strangers, as plain values, within limits.
+"""Safe YAML and JSON parser for untrusted input: plain values, within limits.
 
-Only what JSON knows comes out: objects with text keys, arrays, text, numbers, booleans and null. Dates stay text, tags
-that would build anything else are refused, and so are duplicate keys unless the caller takes note of them. Size, depth
-and the number of values after expanding aliases are bounded, so that a small text cannot become a huge value.
+The result has only JSON types: objects with string keys, arrays, strings, numbers, booleans and null. Dates remain
+strings; tags for other types are rejected, and so are duplicate keys unless the caller collects them. Size, depth and
+the number of values after expanding aliases are limited, so that a small text cannot expand to a huge value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import yaml
 
 try:
     from yaml import CSafeLoader as _Loader
-except ImportError:  # PyYAML without libyaml is slower and keeps the same rules
+except ImportError:  # PyYAML without libyaml is slower and has the same rules.
     from yaml import SafeLoader as _Loader  # type: ignore[assignment]
 
 Path = tuple[str | int, ...]
@@ -31,12 +31,12 @@ _FALSE = frozenset(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "
 _INT = re.compile(r"[-+]?(0b[01_]+|0o?[0-7_]*|0x[0-9a-fA-F_]+|[1-9][0-9_]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _MAX_NUMBER = 400
-"""Longer digits are refused: turning them into a number costs more than any number is worth."""
+"""Numbers with more digits are rejected, because their conversion is too expensive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one text may cost."""
+    """Limits of one document."""
 
     max_bytes: int = 3 * 1024 * 1024
     max_depth: int = 100
@@ -45,7 +45,7 @@ class Limits:
 
 
 class YamlError(ValueError):
-    """The text is no acceptable YAML or JSON; *line* counts from 1, or is 0 where there is no place to name."""
+    """The text is not valid YAML or JSON; *line* starts at 1 and is 0 if the position is unknown."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(f"line {line}: {message}" if line else message)
@@ -53,7 +53,7 @@ class YamlError(ValueError):
 
 
 class Repeat(NamedTuple):
-    """A key that stands a second time in one object; *line* is 0 where JSON was read that is no YAML."""
+    """Duplicate key of an object; *line* is 0 for JSON that is not YAML."""
 
     line: int
     key: str
@@ -61,7 +61,7 @@ class Repeat(NamedTuple):
 
 @dataclass(slots=True)
 class Document:
-    """One document: its value, and the line of every value by path from the top."""
+    """Parsed document: its value, and the line of every value by path."""
 
     value: Any = None
     lines: dict[Path, int] = field(default_factory=dict)
@@ -70,37 +70,37 @@ class Document:
 def load(text: str | bytes, limits: Limits | None = None, *, repeats: list[Repeat] | None = None) -> Any:
     """Return the value of the single document in *text*.
 
-    :param repeats: takes the keys that stand twice in one object, of which the last one counts then.
-    :raises YamlError: it is not exactly one acceptable document.
+    :param repeats: receives the duplicate keys, the last of which is then effective.
+    :raises YamlError: it is not exactly one valid document.
     """
     return load_document(text, limits, repeats=repeats).value
 
 
 def load_document(text: str | bytes, limits: Limits | None = None, *, repeats: list[Repeat] | None = None) -> Document:
-    """Return the single document in *text* with its lines; raise :class:`YamlError` like :func:`load`."""
+    """Return the single document in *text* with its lines; raises :class:`YamlError` like :func:`load`."""
     documents = load_documents(text, limits, repeats=repeats)
     if len(documents) != 1:
-        raise YamlError("is empty" if not documents else f"holds {len(documents)} documents, want one")
+        raise YamlError("is empty" if not documents else f"has {len(documents)} documents, must have one")
     return documents[0]
 
 
 def load_documents(
     text: str | bytes, limits: Limits | None = None, *, repeats: list[Repeat] | None = None
 ) -> list[Document]:
-    """Return every document in *text*; documents without content are left out.
+    """Return every document in *text*; documents without content are omitted.
 
     :param repeats: as for :func:`load`.
-    :raises YamlError: the text is not acceptable.
+    :raises YamlError: the text is invalid.
     """
     documents = _documents(text, limits or Limits(), repeats, None)
     return [document for document in documents if document.value is not None]
 
 
 def load_first(text: str | bytes, limits: Limits | None = None, *, repeats: list[Repeat] | None = None) -> Any:
-    """Return the value of the first document in *text*, ``None`` without any; the rest of the text is not read.
+    """Return the value of the first document in *text*, ``None`` without any; the rest is not parsed.
 
     :param repeats: as for :func:`load`.
-    :raises YamlError: the document is not acceptable.
+    :raises YamlError: the document is invalid.
     """
     documents = _documents(text, limits or Limits(), repeats, 1)
     return documents[0].value if documents else None
@@ -116,7 +116,7 @@ def _documents(text: str | bytes, limits: Limits, repeats: list[Repeat] | None, 
             raise
         if repeats is not None:
             repeats.clear()
-        try:  # JSON is almost YAML: escapes of surrogate pairs are where it is not
+        try:  # JSON is a subset of YAML except for escaped surrogate pairs.
             return [_load_json(decoded, limits, repeats)]
         except json.JSONDecodeError:
             raise error from None
@@ -135,7 +135,7 @@ def _decode(text: str | bytes, limits: Limits) -> str:
 
 @dataclass(slots=True)
 class _Open:
-    """A collection whose end has not come yet."""
+    """Collection whose end event has not been read."""
 
     value: Any
     path: Path
@@ -148,7 +148,7 @@ class _Open:
 
 
 class _Builder:
-    """Builds values from the parser's events, with a stack of its own instead of recursion."""
+    """Builder of values from the parser's events, with an explicit stack instead of recursion."""
 
     def __init__(self, text: str, limits: Limits, repeats: list[Repeat] | None) -> None:
         self._text, self._limits, self._repeats = text, limits, repeats
@@ -195,7 +195,7 @@ class _Builder:
                 self._close()
             case yaml.AliasEvent():
                 if event.anchor not in self._anchors:
-                    raise YamlError(f"alias *{event.anchor} stands for nothing yet", line)
+                    raise YamlError(f"alias *{event.anchor} is undefined", line)
                 self._add(*self._anchors[event.anchor], line)
 
     def _open(self, value: Any, event: Any, line: int, kind: str) -> None:
@@ -204,7 +204,7 @@ class _Builder:
         if len(self._stack) >= self._limits.max_depth:
             raise YamlError(f"is nested deeper than {self._limits.max_depth} levels", line)
         if self._stack and isinstance(self._stack[-1].value, dict) and not self._stack[-1].has_key:
-            raise YamlError("a key must be text", line)
+            raise YamlError("a key must be a string", line)
         self._count(1, line)
         self._stack.append(_Open(value, self._next_path(), line, event.anchor))
 
@@ -223,7 +223,7 @@ class _Builder:
         self._attach(value, size, line)
 
     def _attach(self, value: Any, size: int, line: int) -> None:
-        """Put a finished value into the collection around it."""
+        """Add a finished value to the enclosing collection."""
         if not self._stack:
             self._document.value = value
             self._document.lines[()] = line
@@ -235,7 +235,7 @@ class _Builder:
         elif not parent.has_key:
             parent.key, parent.has_key = _key(value, line), True
             if parent.key in parent.value:
-                _note(Repeat(line, parent.key), self._repeats)
+                _record(Repeat(line, parent.key), self._repeats)
         elif parent.key == "<<":
             parent.merged.extend(_mergeable(value, line))
             parent.has_key = False
@@ -246,7 +246,7 @@ class _Builder:
         parent.size += size
 
     def _next_path(self) -> Path:
-        """Return the path of the value that comes next."""
+        """Return the path of the next value."""
         if not self._stack:
             return ()
         parent = self._stack[-1]
@@ -255,13 +255,13 @@ class _Builder:
     def _count(self, values: int, line: int) -> None:
         self._values += values
         if self._values > self._limits.max_values:
-            raise YamlError(f"holds more than {self._limits.max_values} values", line)
+            raise YamlError(f"has more than {self._limits.max_values} values", line)
 
 
 def _mergeable(value: Any, line: int) -> list[Any]:
     sources = value if isinstance(value, list) else [value]
     if not all(isinstance(source, dict) for source in sources):
-        raise YamlError("'<<' takes an object or an array of objects", line)
+        raise YamlError("'<<' must be an object or an array of objects", line)
     return sources
 
 
@@ -272,7 +272,7 @@ def _key(value: Any, line: int) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return str(value)
-    raise YamlError("a key must be text", line)
+    raise YamlError("a key must be a string", line)
 
 
 def _scalar(event: Any, line: int) -> Any:
@@ -284,16 +284,16 @@ def _scalar(event: Any, line: int) -> Any:
     if kind == "str":
         return text
     value = _plain(text, line)
-    wanted = {"int": int, "bool": bool, "null": type(None), "float": float}.get(kind)
-    if wanted is float and type(value) is int:
+    expected = {"int": int, "bool": bool, "null": type(None), "float": float}.get(kind)
+    if expected is float and type(value) is int:
         return float(value)
-    if wanted is None or type(value) is not wanted:
+    if expected is None or type(value) is not expected:
         raise YamlError(f"tag {tag} is not allowed here", line)
     return value
 
 
 def _plain(text: str, line: int) -> Any:
-    """Read an unquoted scalar: null, boolean, number, else text."""
+    """Convert an unquoted scalar: null, boolean, number, else string."""
     if text in _NULL:
         return None
     if text in _TRUE:
@@ -318,16 +318,16 @@ def _int(text: str) -> int | str:
     sign, digits = (-1, text[1:]) if text[0] == "-" else (1, text.lstrip("+"))
     digits = digits.replace("_", "")
     if len(digits) > 1 and digits[0] == "0" and digits[1].isdigit():
-        digits = "0o" + digits[1:]  # a leading zero means octal, as file modes are written
+        digits = "0o" + digits[1:]  # A leading zero means octal, as in file modes.
     try:
         return sign * int(digits, 0)
     except ValueError:
         return text
 
 
-def _note(repeat: Repeat, repeats: list[Repeat] | None) -> None:
+def _record(repeat: Repeat, repeats: list[Repeat] | None) -> None:
     if repeats is None:
-        raise YamlError(f"key {repeat.key!r} stands twice in one object", repeat.line)
+        raise YamlError(f"duplicate key {repeat.key!r} in an object", repeat.line)
     repeats.append(repeat)
 
 
@@ -336,14 +336,14 @@ def _load_json(text: str, limits: Limits, repeats: list[Repeat] | None) -> Docum
         value = dict(pairs)
         if len(value) != len(pairs):
             keys = [key for key, _ in pairs]
-            _note(Repeat(0, next(key for key in keys if keys.count(key) > 1)), repeats)
+            _record(Repeat(0, next(key for key in keys if keys.count(key) > 1)), repeats)
         return value
 
-    def refuse(name: str) -> Any:
-        raise YamlError(f"{name} is not a number of JSON")
+    def reject_constant(name: str) -> Any:
+        raise YamlError(f"{name} is not a JSON number")
 
     try:
-        value = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+        value = json.loads(text, object_pairs_hook=unique, parse_constant=reject_constant)
     except RecursionError:
         raise YamlError(f"is nested deeper than {limits.max_depth} levels") from None
     except (YamlError, json.JSONDecodeError):

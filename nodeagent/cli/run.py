@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from nodeagent.base.aio import SystemClock, TaskOwner
-from nodeagent.base.allocator import give_back_early
 from nodeagent.base.logging import v_level, verbose
+from nodeagent.base.malloc import trim_eagerly
 from nodeagent.base.service_manager import ServiceManager
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_refusal
@@ -37,7 +37,7 @@ def run(argv: Sequence[str]) -> int:
     :raises ConfigError: with every problem of the configuration.
     :raises PluginError: a plugin cannot be loaded.
     """
-    give_back_early()
+    trim_eagerly()
     reload = Reload(argv)
     try:
         code = _run(reload)
@@ -118,7 +118,7 @@ async def _serve(prepared: Prepared, reload: Reload) -> int:
             loop.add_signal_handler(signal.SIGHUP, stop, signal.SIGHUP.name)
         else:
             loop.add_signal_handler(signal.SIGHUP, hang_up)
-        tasks.start(manager.keep_told(agent.describe, SystemClock()), "signs of life")
+        tasks.start(manager.run_watchdog(agent.describe, SystemClock()), "signs of life")
         return await agent.run()
 
 

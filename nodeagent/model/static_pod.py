@@ -14,8 +14,8 @@ from nodeagent.base import identity
 from nodeagent.errors import ConfigError, Problem
 from nodeagent.model.pod import Pod, Toleration
 from nodeagent.model.pod_defaults import default_pod
+from nodeagent.model.pod_source_annotations import pod_source_annotations
 from nodeagent.model.pod_validation import validate_pod
-from nodeagent.model.source_marks import source_marks
 from nodeagent.model.unknown_fields import unknown_fields
 
 _UID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,127}", re.ASCII)
@@ -97,7 +97,7 @@ def _adopt(
             annotations={
                 **(meta.annotations or {}),
                 label("config.hash"): uid,
-                **source_marks(source, seen_at),
+                **pod_source_annotations(source, seen_at),
             },
             resource_version="",
             deletion_timestamp=None,

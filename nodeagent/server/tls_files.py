@@ -14,13 +14,13 @@ from pathlib import Path
 from weakref import WeakSet
 
 from nodeagent.base.aio import Clock
-from nodeagent.base.stamps import Stamp, stamps
+from nodeagent.base.file_signature import FileSignature, file_signatures
 from nodeagent.base.tls import TlsError, server_context
 
 _log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 1.0
-Signature = tuple[Stamp | None, ...]
+Signature = tuple[FileSignature | None, ...]
 
 
 class TlsFiles:
@@ -105,4 +105,4 @@ class TlsFiles:
         return context
 
     def _signature(self) -> Signature:
-        return stamps(path for path in (self._certificate, self._key, self._client_ca) if path is not None)
+        return file_signatures(path for path in (self._certificate, self._key, self._client_ca) if path is not None)

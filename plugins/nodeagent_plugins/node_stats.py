@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
-from nodeagent.base.hugepages import MACHINE_HUGE_PAGES, read_huge_pages
+from nodeagent.base.hugepages import HOST_HUGE_PAGES, read_huge_pages
 from nodeagent.base.quantity import Format, Quantity
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.node import NodeReport
@@ -70,7 +70,7 @@ def measure(shared: Path | None, root: Path = Path("/")) -> MachineSize:
         cores=os.cpu_count() or 1,
         memory=_memory(root / "proc/meminfo"),
         storage=_storage(shared) if shared is not None else 0,
-        hugepages=read_huge_pages(root / MACHINE_HUGE_PAGES),
+        hugepages=read_huge_pages(root / HOST_HUGE_PAGES),
     )
 
 

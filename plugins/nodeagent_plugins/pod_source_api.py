@@ -15,7 +15,7 @@ from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.pods import PodSource, PublishPods
 from nodeagent.errors import ApiError, ApiGone
 from nodeagent.model.pod import Pod
-from nodeagent.model.source_marks import source_marks
+from nodeagent.model.pod_source_annotations import pod_source_annotations
 
 _RETRY_SECONDS = (0.8, 30.0)
 _SHORT_WATCH_SECONDS = 1.0
@@ -114,7 +114,7 @@ class ApiPodSource:
 
     def _marked(self, pod: Pod) -> Pod:
         """Return *pod* with the marks that it got when it was first seen."""
-        marks = source_marks(self.name, self._clock.wall())
+        marks = pod_source_annotations(self.name, self._clock.wall())
         known = self._pods.get(pod.uid)
         if known is not None and known.metadata.annotations:
             marks = {name: known.metadata.annotations[name] for name in marks}

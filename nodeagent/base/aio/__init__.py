@@ -1,4 +1,4 @@
-"""Waiting and working on one event loop: clock, back-off, latest-value slots, owned tasks."""
+"""asyncio helpers: clock, backoff, rate limits, commands, owned tasks."""
 
 from nodeagent.base.aio.backoff import Backoff, BackoffTable
 from nodeagent.base.aio.clock import Clock, SystemClock

@@ -1,4 +1,4 @@
-"""Growing pauses between attempts."""
+"""Exponential backoff between attempts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nodeagent.base.aio.clock import Clock
 
 
 class Backoff:
-    """Pauses that double from *initial_seconds* to *max_seconds*, each drawn from ``[d, d·(1+jitter))``."""
+    """Delays that grow from *initial_seconds* to *max_seconds*, each drawn from ``[d, d·(1+jitter))``."""
 
     def __init__(
         self,
@@ -25,28 +25,28 @@ class Backoff:
         self._next = initial_seconds
 
     def next(self) -> float:
-        """Return the pause to make now and grow the one after it."""
+        """Return the current delay in seconds and increase the next one."""
         pause = self._next
         self._next = min(self._next * self._factor, self._max)
         return pause * (1 + self._jitter * self._random())
 
     def reset(self) -> None:
-        """Start over after a success."""
+        """Return to the initial delay, after a success."""
         self._next = self._initial
 
 
 class BackoffTable:
-    """One doubling pause a key, forgotten after twice the maximum without an entry.
+    """One doubling delay per key, reset after twice the maximum without a failure.
 
-    Restart and image pull back-off: 10 s doubling to 300 s.
+    Container restarts and image pulls: 10 s, doubling to 300 s.
     """
 
     def __init__(self, clock: Clock, initial_seconds: float = 10.0, max_seconds: float = 300.0) -> None:
         self._clock, self._initial, self._max = clock, initial_seconds, max_seconds
-        self._entries: dict[Hashable, tuple[float, float]] = {}  # key -> (pause, last update)
+        self._entries: dict[Hashable, tuple[float, float]] = {}  # key -> (delay, last update)
 
     def step(self, key: Hashable) -> float:
-        """Note one more failure of *key* and return its pause in seconds."""
+        """Record a failure of *key* and return its delay in seconds."""
         pause, updated = self._entries.get(key, (0.0, 0.0))
         now = self._clock.now()
         expired = pause and now - updated > 2 * self._max
@@ -55,11 +55,11 @@ class BackoffTable:
         return pause
 
     def pause(self, key: Hashable) -> float:
-        """Return the pause of *key* in seconds, 0 when none is noted."""
+        """Return the delay of *key* in seconds, 0 without a recorded failure."""
         return self._entries.get(key, (0.0, 0.0))[0]
 
     def remaining(self, key: Hashable, since: float | None = None) -> float:
-        """Return how many seconds of the pause are left, counted from monotonic *since* or the last step."""
+        """Return the seconds left of the delay, which starts at monotonic time *since* or at the last step."""
         pause, updated = self._entries.get(key, (0.0, 0.0))
         start = updated if since is None else since
         return max(0.0, start + pause - self._clock.now())
@@ -69,7 +69,7 @@ class BackoffTable:
         self._entries.pop(key, None)
 
     def collect(self) -> None:
-        """Drop entries that have been quiet for twice the maximum."""
+        """Drop entries without a failure for twice the maximum."""
         limit = self._clock.now() - 2 * self._max
         for key in [key for key, (_, updated) in self._entries.items() if updated < limit]:
             del self._entries[key]

@@ -1,4 +1,4 @@
-"""Time as a dependency, so that a test can step it."""
+"""Clock interface; tests substitute a clock that they advance."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Monotonic time for lengths, wall time for what users read."""
+    """Monotonic time for durations, wall time for timestamps."""
 
     def now(self) -> float:
-        """Return monotonic seconds; only differences mean anything."""
+        """Return monotonic seconds; only differences are meaningful."""
         ...
 
     def wall(self) -> datetime:
@@ -29,7 +29,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clock of the machine."""
+    """Clock of the operating system."""
 
     def now(self) -> float:
         return time.monotonic()

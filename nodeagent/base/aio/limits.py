@@ -1,4 +1,4 @@
-"""Rates: a token bucket that can be tried or waited for."""
+"""Rate limiting with a token bucket."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nodeagent.base.aio.clock import Clock
 
 
 class TokenBucket:
-    """Allows *qps* calls a second and *burst* at once; a *qps* of 0 is no limit."""
+    """Token bucket for *qps* calls per second with bursts of *burst*; a *qps* of 0 disables the limit."""
 
     def __init__(self, qps: float, burst: int, clock: Clock) -> None:
         self._qps, self._burst, self._clock = qps, max(1, burst), clock
@@ -17,7 +17,7 @@ class TokenBucket:
         self._turn = asyncio.Lock()
 
     def try_take(self) -> bool:
-        """Take a token if one is there."""
+        """Consume a token if one is available, and return whether it was."""
         if self._qps <= 0:
             return True
         self._refill()
@@ -27,7 +27,7 @@ class TokenBucket:
         return True
 
     async def take(self) -> None:
-        """Wait for a token, first come first served."""
+        """Wait for a token and consume it; waiters are served in order of arrival."""
         if self._qps <= 0:
             return
         async with self._turn:

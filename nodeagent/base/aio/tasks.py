@@ -1,4 +1,4 @@
-"""Tasks that somebody owns: named, cancelled and awaited when the owner closes."""
+"""Owned tasks: named, cancelled and awaited when their owner closes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _log = logging.getLogger(__name__)
 
 
 class TaskOwner:
-    """Owns short-lived tasks; closing it cancels and awaits every one, and names those that do not end.
+    """Owner of short-lived tasks; closing it cancels and awaits them, and logs those that keep running.
 
-    A failing task is logged once and does not disturb the others; loops whose end must end the program belong
-    into the task group of the agent instead.
+    A failed task is logged once and does not affect the others. Loops whose failure must terminate the process belong
+    in the task group of the agent instead.
     """
 
     def __init__(self, name: str, *, close_seconds: float = 5.0) -> None:
@@ -37,7 +37,7 @@ class TaskOwner:
         return len(self._tasks)
 
     async def close(self) -> None:
-        """Cancel every task and wait for it, within the limit."""
+        """Cancel all tasks and wait for them, within the time limit."""
         self._closed = True
         tasks = set(self._tasks)
         for task in tasks:
@@ -45,7 +45,7 @@ class TaskOwner:
         if tasks:
             _, stuck = await asyncio.wait(tasks, timeout=self._close_seconds)
             for task in stuck:
-                _log.error("Task did not end when cancelled", extra={"task": task.get_name()})
+                _log.error("Task still running after cancellation", extra={"task": task.get_name()})
 
     async def __aenter__(self) -> Self:
         return self

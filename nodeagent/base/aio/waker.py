@@ -1,4 +1,4 @@
-"""Waiting that somebody may cut short."""
+"""Interruptible waits."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ async def wait_for(event: asyncio.Event, clock: Clock, seconds: float) -> None:
 
 
 class Waker:
-    """Lets one loop wait for time to pass or for news, whichever is first."""
+    """Timer of a loop that other tasks can trigger early."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._news = asyncio.Event()
+        self._triggered = asyncio.Event()
 
     def wake(self) -> None:
-        """End the wait under way, or the next one."""
-        self._news.set()
+        """Trigger the loop: end the current wait, or the next one immediately."""
+        self._triggered.set()
 
     async def wait(self, seconds: float) -> None:
-        """Wait *seconds* or until woken."""
-        await wait_for(self._news, self._clock, seconds)
-        self._news.clear()
+        """Wait *seconds*, or less if triggered."""
+        await wait_for(self._triggered, self._clock, seconds)
+        self._triggered.clear()

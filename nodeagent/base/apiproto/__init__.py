@@ -1,7 +1,7 @@
-"""Objects of the API in protobuf form, the default content type of an agent's requests (spec: config.contentType).
+"""Protobuf codec of API objects, the default content type of the agent's requests (spec: config.contentType).
 
-The definitions in ``_proto/`` carry the field numbers as published; their field names are those of the JSON form, so
-that one table serves both. They are loaded a group at a time when first used: importing this package loads none.
+The definitions in ``_proto/`` have the published field numbers and the field names of the JSON form, so that a single
+definition serves both. They are loaded per API group on first use: importing this package loads none.
 """
 
 from __future__ import annotations

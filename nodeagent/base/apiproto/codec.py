@@ -1,4 +1,4 @@
-"""Objects of the API as protobuf: from the JSON-shaped dict to the envelope and back."""
+"""Protobuf codec of API objects: JSON-shaped dictionaries to and from the envelope."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ LIST_ITEMS = 2
 
 
 def supports(api_version: str, kind: str) -> bool:
-    """Tell whether *kind* of *api_version* has a protobuf form here; loads nothing."""
+    """Return whether *kind* of *api_version* has a protobuf form; loads nothing."""
     return registry.locate(api_version, kind) is not None
 
 
 def descriptor(api_version: str, kind: str) -> Descriptor | None:
-    """Return the definition of *kind*, from which schemas can be derived, or ``None`` when there is none here."""
+    """Return the definition of *kind*, from which schemas can be derived, or ``None`` if it has none."""
     location = registry.locate(api_version, kind)
     found: Descriptor | None = None if location is None else _codec(location).message.DESCRIPTOR
     return found
 
 
 def encode(obj: Mapping[str, Any]) -> bytes:
-    """Return *obj*, which says its ``apiVersion`` and ``kind``, in the envelope.
+    """Return the envelope of *obj*, which must have ``apiVersion`` and ``kind``.
 
-    Members that the definitions do not know, and nulls, are left out.
+    Unknown fields and nulls are omitted.
 
     :raises UnsupportedKindError: the kind has no protobuf form; send JSON.
-    :raises ProtobufError: a member has a value that its field cannot hold; the text names its path.
+    :raises ProtobufError: the value of a field is invalid; the text names its path.
     """
     api_version, kind = obj.get("apiVersion") or "", obj.get("kind") or ""
     codec = _codec(_locate(api_version, kind))
@@ -47,12 +47,12 @@ def encode(obj: Mapping[str, Any]) -> bytes:
 
 
 def decode(data: bytes) -> dict[str, Any]:
-    """Return the object in the envelope *data* as its JSON form would be read.
+    """Return the object in the envelope *data* as the value of its JSON form.
 
-    Empty members are absent, as they are in JSON; an empty list of items is shown.
+    Empty fields are absent, as in JSON; an empty list of items is present.
 
-    :raises UnsupportedKindError: the kind is not known here.
-    :raises ProtobufError: the bytes are no object in protobuf form.
+    :raises UnsupportedKindError: the kind has no protobuf form.
+    :raises ProtobufError: the bytes are not an object in protobuf form.
     """
     from google.protobuf.message import DecodeError
 
@@ -65,7 +65,7 @@ def decode(data: bytes) -> dict[str, Any]:
     obj: dict[str, Any] = {"apiVersion": envelope.api_version, "kind": envelope.kind}
     try:
         obj.update(codec.read(message))
-    except (ValueError, OverflowError, OSError, RecursionError) as error:  # a time out of range, embedded JSON
+    except (ValueError, OverflowError, OSError, RecursionError) as error:  # A time out of range, or embedded JSON.
         raise ProtobufError(f"{envelope.kind}: {error}") from error
     if "items" in codec.message.DESCRIPTOR.fields_by_name:
         obj.setdefault("items", [])
@@ -73,25 +73,25 @@ def decode(data: bytes) -> dict[str, Any]:
 
 
 def encode_list(api_version: str, kind: str, metadata: Mapping[str, Any], envelopes: Iterable[bytes]) -> bytes:
-    """Return the list *kind* whose items are the objects in *envelopes*, without encoding these again.
+    """Return the list *kind* of the objects in *envelopes*, without encoding them again.
 
     :param metadata: the list's ``resourceVersion``, ``continue`` and ``remainingItemCount``.
-    :param envelopes: what :func:`encode` made of each item.
+    :param envelopes: result of :func:`encode` for each item.
     """
-    head = framing.unwrap(encode({"apiVersion": api_version, "kind": kind, "metadata": metadata})).raw
+    metadata_field = framing.unwrap(encode({"apiVersion": api_version, "kind": kind, "metadata": metadata})).raw
     items = (framing.field(LIST_ITEMS, framing.unwrap(envelope).raw) for envelope in envelopes)
-    return framing.wrap(framing.Envelope(api_version, kind, b"".join((head, *items))))
+    return framing.wrap(framing.Envelope(api_version, kind, b"".join((metadata_field, *items))))
 
 
 def encode_watch_frame(event_type: str, envelope: bytes) -> bytes:
-    """Return a frame of a watch stream; *envelope* is what :func:`encode` made, so watchers may share it."""
+    """Return a frame of a watch stream; *envelope* is a result of :func:`encode`, which watchers may share."""
     return framing.wrap_event(event_type, envelope)
 
 
 class WatchFrameDecoder:
-    """Reads a watch stream as it arrives; holds at most one unfinished frame.
+    """Incremental decoder of a watch stream; buffers at most one incomplete frame.
 
-    :param max_frame_bytes: a longer frame ends the stream with an error.
+    :param max_frame_bytes: a longer frame terminates the stream with an error.
     """
 
     def __init__(self, max_frame_bytes: int = framing.MAX_FRAME_BYTES) -> None:
@@ -100,7 +100,7 @@ class WatchFrameDecoder:
     def feed(self, data: bytes) -> list[tuple[str, dict[str, Any]]]:
         """Return the events that *data* completes, each with its type and object.
 
-        :raises ProtobufError: the stream is broken; nothing more can be read from it.
+        :raises ProtobufError: the stream is corrupted and cannot be read further.
         """
         events = []
         for frame in self._frames.feed(data):
@@ -125,7 +125,7 @@ def _locate(api_version: str, kind: str) -> registry.Location:
 
 @cache
 def _codec(location: registry.Location) -> _Codec:
-    """Return what codes *location*; loads its definitions the first time."""
+    """Return the codec of *location*; loads its definitions on first use."""
     module = importlib.import_module(f"nodeagent.base.apiproto._proto.{location.file}_pb2")
     message = getattr(module, location.message)
     return _Codec(message, _plans().reader(message.DESCRIPTOR), _plans().writer(message.DESCRIPTOR))

@@ -1,11 +1,11 @@
-"""What can be wrong with a protobuf body."""
+"""Errors of the protobuf codec."""
 
 from __future__ import annotations
 
 
 class ProtobufError(ValueError):
-    """The bytes are no object in protobuf form, or the object does not fit its definition."""
+    """The bytes are not an object in protobuf form, or a field has an invalid value."""
 
 
 class UnsupportedKindError(ProtobufError):
-    """The kind has no protobuf form here; JSON carries it."""
+    """The kind has no protobuf form; use JSON."""

@@ -1,4 +1,4 @@
-"""What surrounds an object on the wire: the envelope that names its kind, and the frames of a watch stream."""
+"""Wire format of protobuf objects: the envelope that names the kind, and the frames of a watch stream."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Envelope(NamedTuple):
 
 
 def wrap(envelope: Envelope) -> bytes:
-    """Return *envelope* as it travels; the two trailing fields are written empty, as other writers do."""
+    """Return the encoded *envelope*; the two trailing fields are written empty, as upstream does."""
     type_meta = field(1, envelope.api_version.encode()) + field(2, envelope.kind.encode())
     return b"".join((MAGIC, field(1, type_meta), field(2, envelope.raw), b"\x1a\x00\x22\x00"))
 
 
 def unwrap(data: bytes) -> Envelope:
-    """Return what *data* holds.
+    """Return the envelope that *data* encodes.
 
-    :raises ProtobufError: *data* is no envelope, or holds compressed content.
+    :raises ProtobufError: *data* is not an envelope, or its content is compressed.
     """
     if not data:
         raise ProtobufError("empty data (<empty>)")
@@ -59,7 +59,7 @@ def unwrap_event(event: bytes) -> tuple[str, bytes]:
 
 
 class FrameSplitter:
-    """Cuts a byte stream into frames, whatever pieces it arrives in."""
+    """Splitter of a byte stream into frames."""
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self._max = max_frame_bytes
@@ -68,7 +68,7 @@ class FrameSplitter:
     def feed(self, data: bytes) -> list[bytes]:
         """Return the frames that *data* completes.
 
-        :raises ProtobufError: a frame says that it is longer than the limit; the stream cannot be read on.
+        :raises ProtobufError: the length of a frame exceeds the limit; the stream cannot be read further.
         """
         self._buffer += data
         frames, start = [], 0
@@ -91,7 +91,7 @@ def field(number: int, content: bytes) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """Return *value* as messages hold numbers; one below zero takes all 64 bits."""
+    """Return *value* as a varint; a negative one is encoded in 64 bits."""
     value &= 2**64 - 1
     out = bytearray()
     while value > 0x7F:
@@ -102,7 +102,7 @@ def varint(value: int) -> bytes:
 
 
 def _fields(data: bytes, position: int = 0) -> dict[int, bytes]:
-    """Return the length-delimited fields of a message by number, the last of each; others are passed over."""
+    """Return the length-delimited fields of a message by number, the last of each; other fields are skipped."""
     found = {}
     end = len(data)
     while position < end:

@@ -1,7 +1,7 @@
-"""Reading and writing plans: what to do with each field of a message, worked out once for each message type.
+"""Conversion plans: readers and setters of the fields of a message, computed once per message type.
 
-A reading plan maps field descriptors to the JSON name and a converter, so that reading an object looks at the fields
-that are there and at nothing else. A field called ``inline`` holds fields that JSON shows in the outer object.
+A reader maps field descriptors to the JSON name and a converter, so that reading an object visits only the fields
+that are present. The fields of a field called ``inline`` are part of the outer object in JSON.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from nodeagent.base.apiproto import special
 from nodeagent.base.apiproto.errors import ProtobufError
 
 Reader = Callable[[Any], Any]
-"""From a protobuf value to its JSON value; ``None`` is "not shown"."""
+"""From a protobuf value to its JSON value; ``None`` if absent."""
 Setter = Callable[[Any, Any], None]
-"""Puts a JSON value into a field of a message."""
+"""Sets a field of a message from a JSON value."""
 Writer = Callable[[Any, Mapping[str, Any]], None]
 """Fills a message from a JSON object."""
 
@@ -25,7 +25,7 @@ INLINE = "inline"
 
 
 class Plans:
-    """The plans made so far; they live as long as the process."""
+    """Cache of plans, kept for the lifetime of the process."""
 
     def __init__(self) -> None:
         self._readers: dict[str, Reader] = {}
@@ -43,20 +43,20 @@ class Plans:
         plan: dict[FieldDescriptor, tuple[str, Reader | None]] = {}
 
         def read(value: Any) -> dict[str, Any]:
-            shown = {}
+            converted_fields = {}
             for field, content in value.ListFields():
                 name, convert = plan[field]
                 if convert is None:
-                    shown[name] = content
+                    converted_fields[name] = content
                     continue
                 converted = convert(content)
                 if name == INLINE:
-                    shown.update(converted)
+                    converted_fields.update(converted)
                 elif converted is not None:
-                    shown[name] = converted
-            return shown
+                    converted_fields[name] = converted
+            return converted_fields
 
-        self._readers[message.full_name] = read  # before the fields: definitions may be recursive
+        self._readers[message.full_name] = read  # Before the fields, as definitions may be recursive.
         for field in message.fields:
             plan[field] = (field.name, self._field_reader(field))
         return read
@@ -87,7 +87,7 @@ class Plans:
     # --- writing ----------------------------------------------------------------------------------------------
 
     def writer(self, message: Descriptor) -> Writer:
-        """Return what fills a *message*; members that the definition does not know are left out."""
+        """Return the writer of *message*; fields that the definition does not have are ignored."""
         known = special.BY_NAME.get(message.full_name)
         if known is not None:
             return known.write
@@ -99,10 +99,10 @@ class Plans:
                 for name, content in value.items():
                     if content is not None and (put := setters.get(name)) is not None:
                         put(target, content)
-            except _MisfitError as error:
+            except _FieldValueError as error:
                 raise error.inside(name) from error.__cause__
             except (TypeError, ValueError, AttributeError, RecursionError) as error:
-                raise _MisfitError(name, str(error)) from error
+                raise _FieldValueError(name, str(error)) from error
 
         return write
 
@@ -147,16 +147,16 @@ class Plans:
         return put_scalars
 
 
-class _MisfitError(ProtobufError):
-    """A value does not fit its field; carries the path to it."""
+class _FieldValueError(ProtobufError):
+    """Invalid value of a field, with the path to the field."""
 
     def __init__(self, path: str, cause: str) -> None:
         super().__init__(f"{path}: {cause}")
         self._path, self._cause = path, cause
 
-    def inside(self, name: str) -> _MisfitError:
-        """Return the same complaint, seen from the object around."""
-        return _MisfitError(f"{name}.{self._path}" if self._path else name, self._cause)
+    def inside(self, name: str) -> _FieldValueError:
+        """Return the same error with the path relative to the enclosing object."""
+        return _FieldValueError(f"{name}.{self._path}" if self._path else name, self._cause)
 
 
 def _message_setter(field: FieldDescriptor, write: Writer) -> Setter:
@@ -170,7 +170,7 @@ def _message_setter(field: FieldDescriptor, write: Writer) -> Setter:
 
     def put_one(target: Any, value: Any) -> None:
         inner = getattr(target, name)
-        inner.SetInParent()  # an empty object is not the same as none
+        inner.SetInParent()  # An empty object differs from an absent one.
         write(inner, value)
 
     return put_each if field.is_repeated else put_one
@@ -190,7 +190,7 @@ def _scalar_setter(field: FieldDescriptor, convert: Callable[[Any], Any] | None)
 
 
 def _require_list(values: Any) -> None:
-    if not isinstance(values, list | tuple):  # a text would pass as a list of its letters
+    if not isinstance(values, list | tuple):  # A string would be accepted as a list of its characters.
         raise TypeError(f"expected a list, not {type(values).__name__}")
 
 
@@ -202,6 +202,6 @@ def _through_inline(inner: Setter) -> Setter:
 
 
 def _map_value(field: FieldDescriptor) -> FieldDescriptor | None:
-    """Return the field of a map's values, or ``None`` when *field* is no map."""
+    """Return the field of a map's values, or ``None`` if *field* is not a map."""
     entry = field.message_type
     return entry.fields_by_name["value"] if entry is not None and entry.GetOptions().map_entry else None

@@ -18,7 +18,7 @@ class Presence(Enum):
 
 
 def presence(field: FieldDescriptor) -> Presence:
-    """Return the presence of *field*, as its options in the definition say."""
+    """Return the presence of *field* according to its options in the definition."""
     from nodeagent.base.apiproto._proto.options_pb2 import always, nullable  # type: ignore[attr-defined]
 
     options = field.GetOptions()

@@ -1,4 +1,4 @@
-"""Which kinds can travel as protobuf, and in which definitions each is found."""
+"""Registry of the kinds that have a protobuf form, and their definition files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nodeagent.base import identity
 
 
 class Location(NamedTuple):
-    """Where the message of a kind is defined."""
+    """Definition of the message of a kind."""
 
     file: str
     """Stem of the definition file: ``core_v1`` for ``core_v1.proto``."""
@@ -17,12 +17,12 @@ class Location(NamedTuple):
 
 
 def locate(api_version: str, kind: str) -> Location | None:
-    """Return where *kind* of *api_version* is defined, or ``None`` when it has no protobuf form here.
+    """Return the definition of *kind* of *api_version*, or ``None`` if it has no protobuf form.
 
-    Group names follow :mod:`nodeagent.base.identity`: with ``--api-domain=example.com`` it is
-    ``events.example.com/v1`` that is known, and ``events.k8s.io/v1`` that is not.
+    Group names follow :mod:`nodeagent.base.identity`: with ``--api-domain=example.com``, ``events.example.com/v1`` is
+    supported and ``events.k8s.io/v1`` is not.
     """
-    if kind in _SHARED:  # such as DeleteOptions: every group version may carry them
+    if kind in _SHARED:  # Such as DeleteOptions: part of every group version.
         return Location("meta_v1", kind)
     name, _, version = api_version.rpartition("/")
     group = _group_of(name)

@@ -1,6 +1,6 @@
-"""Messages whose JSON form is not an object: times, quantities, int-or-string, embedded JSON, lists of text.
+"""Messages whose JSON form is not an object: times, quantities, int-or-string, embedded JSON, lists of strings.
 
-A reader takes a message and returns its JSON value, or ``None`` where JSON has nothing; a writer fills a message.
+A reader returns the JSON value of a message, or ``None`` if it is absent in JSON; a writer fills a message.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from nodeagent.base import gobase64, gotime
 
 
 class Special(NamedTuple):
-    """How one such message is read and written."""
+    """Reader and writer of one such message."""
 
     read: Callable[[Any], Any]
     write: Callable[[Any, Any], None]
 
 
 def read_bytes(value: bytes) -> str:
-    """Return *value* as JSON carries bytes."""
+    """Return the JSON form of bytes, base64."""
     return base64.b64encode(value).decode()
 
 
 def write_bytes(value: str | bytes) -> bytes:
-    """Return the bytes behind the base64 text *value*; bytes are taken as they are."""
+    """Return the bytes that the base64 text *value* encodes; bytes are returned unchanged."""
     return gobase64.decode(value) if isinstance(value, str) else bytes(value)
 
 
@@ -42,7 +42,7 @@ def _rendered(seconds: int, micros: int | None = None) -> str:
 
 def _read_time(message: Any) -> str | None:
     seconds = message.seconds
-    # An empty message is the zero time, which JSON shows as null, and so is the first second of year 1.
+    # An empty message is the zero time, null in JSON, and so is the first second of year 1.
     return _rendered(seconds) if (seconds or message.nanos) and seconds != gotime.ZERO_SECONDS else None
 
 

@@ -1,1 +1,1 @@
-"""The messages of the container runtime interface, v1; ``python tools/protogen.py`` makes them from ``api.proto``."""
+"""Messages of the container runtime interface, v1, generated from ``api.proto`` by ``python tools/protogen.py``."""

@@ -1,6 +1,6 @@
-"""Of containerd's content API the one call that tells what is being received from registries.
+"""Client definition of one call of containerd's content API: the progress of downloads from registries.
 
-The definition is written down here, because it is three fields of one message; all else in an answer is passed over.
+It is defined here because it needs only three fields of one message; all others in the response are ignored.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 SERVICE = "containerd.services.content.v1.Content"
 LIST_STATUSES = f"/{SERVICE}/ListStatuses"
 NAMESPACE = ("containerd-namespace", "k8s.io")
-"""Metadata of the call: where the CRI keeps its images."""
+"""Metadata of the call: the namespace of the CRI's images."""
 
 _PACKAGE = SERVICE.rpartition(".")[0]
 _Field = descriptor_pb2.FieldDescriptorProto
@@ -30,9 +30,9 @@ def _define() -> descriptor_pool.DescriptorPool:
     status.field.add(name="offset", number=4, type=_Field.TYPE_INT64, label=one)
     status.field.add(name="total", number=5, type=_Field.TYPE_INT64, label=one)
     file.message_type.add(name="ListStatusesRequest")
-    answer = file.message_type.add(name="ListStatusesResponse")
+    response = file.message_type.add(name="ListStatusesResponse")
     many, kind = _Field.LABEL_REPEATED, f".{_PACKAGE}.Status"
-    answer.field.add(name="statuses", number=1, type=_Field.TYPE_MESSAGE, type_name=kind, label=many)
+    response.field.add(name="statuses", number=1, type=_Field.TYPE_MESSAGE, type_name=kind, label=many)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return pool
@@ -40,6 +40,6 @@ def _define() -> descriptor_pool.DescriptorPool:
 
 _POOL = _define()
 Status = _message("Status")
-"""``ref``, ``offset`` (bytes so far) and ``total`` (0 when not known)."""
+"""``ref``, ``offset`` (bytes so far) and ``total`` (0 if unknown)."""
 ListStatusesRequest = _message("ListStatusesRequest")
 ListStatusesResponse = _message("ListStatusesResponse")

@@ -1,15 +1,15 @@
 """Structured logging on top of the standard library.
 
-Messages are constant, what varies stands in pairs::
+Messages are constant, details are key-value pairs::
 
     _log = logging.getLogger(__name__)
     _log.info("Pod started", extra={"pod": "default/web", "containers": 2})
     _log.log(v_level(5), "Relisted", extra={"changes": 0})
     _log.error("Pull failed", extra={"image": image, "err": error})
 
-An expected error is given as ``err``; ``exc_info`` adds the traceback and is for what should not happen. The standard
-library keeps some names for itself (``name``, ``args``, ``module``, … see ``RECORD_FIELDS``) and raises ``KeyError``
-for a pair called like that.
+An expected error is logged as ``err``; ``exc_info`` adds the traceback and is for unexpected ones. The standard
+library reserves some names (``name``, ``args``, ``module``, … see ``RECORD_FIELDS``) and raises ``KeyError`` for a
+pair with such a key.
 """
 
 from nodeagent.base.logging.formats import LogFormatFactory, format_gates, register_format, unregister_format

@@ -1,4 +1,4 @@
-"""The formats that can be chosen; a program may register its own beside text and JSON."""
+"""Log formats: text, JSON and registered ones."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from nodeagent.base.logging.writer import LineWriter
 
 
 class LogFormatFactory(Protocol):
-    """Makes the handler through which every record goes; spec: type.LogFormatFactory."""
+    """Factory of the handler for all records; spec: type.LogFormatFactory."""
 
     def __call__(self, settings: LoggingSettings, options: LoggingOptions) -> logging.Handler:
-        """Return a handler whose ``flush`` and ``close`` lose nothing; verbosity is applied before it is asked."""
+        """Return a handler whose ``flush`` and ``close`` lose no records; verbosity is applied before it is called."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredFormat:
-    """A format by its factory and the feature gate without which it may not be chosen."""
+    """Format with its factory and the feature gate it requires."""
 
     factory: LogFormatFactory
     gate: str | None = None
 
 
 class LineHandler(logging.Handler):
-    """Turns records into lines and hands them to one writer for errors and one, maybe the same, for the rest."""
+    """Handler that formats records as lines, with a writer for errors and one, possibly the same, for all others."""
 
     def __init__(self, line: Callable[[logging.LogRecord], bytes], errors: LineWriter, info: LineWriter) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class LineHandler(logging.Handler):
 
     @property
     def dropped(self) -> int:
-        """How many lines were left out because nobody read them in time."""
+        """Number of lines dropped because the stream was too slow."""
         return sum(writer.dropped for writer in {self._errors, self._info})
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -51,7 +51,7 @@ class LineHandler(logging.Handler):
             self._info.write(line)
             return
         if self._info is not self._errors:
-            self._info.request_flush()  # who reads the error wants to see what led to it
+            self._info.request_flush()  # An error should appear after the events that preceded it.
         self._errors.write(line, important=True)
 
     def flush(self) -> None:
@@ -68,40 +68,40 @@ _formats: dict[str, RegisteredFormat] = {}
 
 
 def register_format(name: str, factory: LogFormatFactory, gate: str | None = None) -> None:
-    """Let *name* be chosen as ``logging.format``.
+    """Register *name* as a value of ``logging.format``.
 
-    :raises LoggingError: the name is taken.
+    :raises LoggingError: the name is already registered.
     """
     if name in _formats:
-        raise LoggingError(f"log format {name!r} is registered already")
+        raise LoggingError(f"log format {name!r} is already registered")
     _formats[name] = RegisteredFormat(factory, gate)
 
 
 def unregister_format(name: str) -> None:
-    """Take a registered format back; a handler it made stays in force."""
+    """Remove a registered format; existing handlers remain active."""
     del _formats[name]
 
 
 def format_gates() -> dict[str, str | None]:
-    """Return the known formats, each with the feature gate it needs."""
+    """Return the registered formats, each with the feature gate it requires."""
     return {name: registered.gate for name, registered in _formats.items()}
 
 
 def create_handler(settings: LoggingSettings, options: LoggingOptions) -> logging.Handler:
-    """Make the handler of the chosen format, which must be registered."""
+    """Create the handler of the configured format, which must be registered."""
     return _formats[settings.format].factory(settings, options)
 
 
 def _text(settings: LoggingSettings, options: LoggingOptions) -> logging.Handler:
-    """Everything to standard error at once."""
+    """Return a handler that writes everything to standard error, unbuffered."""
     writer = LineWriter(options.error_stream or _standard("stderr"), gap_line=_gap(text_line))
     return LineHandler(text_line, writer, writer)
 
 
 def _json(settings: LoggingSettings, options: LoggingOptions) -> logging.Handler:
-    """Everything to standard output at once or, split, errors to standard error and the rest through the buffer.
+    """Return a handler that writes to standard output, or with ``split_stream`` errors to standard error.
 
-    spec: type.JSONOptions.splitStream (where the field writes to standard error, the document says output)
+    spec: type.JSONOptions.splitStream (unsplit, upstream writes to standard error, the specification requires output)
     """
     gap = _gap(json_line)
     output = options.info_stream or _standard("stdout")
@@ -120,15 +120,15 @@ def _json(settings: LoggingSettings, options: LoggingOptions) -> logging.Handler
 
 def _gap(line: Callable[[logging.LogRecord], bytes]) -> Callable[[int], bytes]:
     def gap_line(count: int) -> bytes:
-        record = logging.LogRecord(__name__, logging.WARNING, __file__, 0, "Log lines were left out", None, None)
+        record = logging.LogRecord(__name__, logging.WARNING, __file__, 0, "Dropped log lines", None, None)
         record.__dict__["count"] = count
         return line(record)
 
     return gap_line
 
 
-class _Nowhere:
-    """Stands for a standard stream that the program was started without."""
+class _NullStream:
+    """Substitute for a standard stream that the process was started without."""
 
     def write(self, data: memoryview, /) -> int:
         return len(data)
@@ -139,7 +139,7 @@ class _Nowhere:
 def _standard(name: str) -> ByteStream:
     stream = getattr(sys, name)
     buffer: ByteStream | None = getattr(stream, "buffer", None)
-    return buffer if buffer is not None else _Nowhere()
+    return buffer if buffer is not None else _NullStream()
 
 
 register_format("text", _text)

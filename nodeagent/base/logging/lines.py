@@ -1,4 +1,4 @@
-"""A record becomes one line: the text form and the JSON form."""
+"""Formatting of log records as lines, in text and JSON format."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _JSON_KEYS = frozenset({"ts", "caller", "msg", "v", "logger", "stacktrace"})
 
 
 def text_line(record: logging.LogRecord) -> bytes:
-    """Return ``I0102 15:04:05.000000   pid file.py:123] "Message" key="value"`` and a line end.
+    """Return ``I0102 15:04:05.000000   pid file.py:123] "Message" key="value"`` and a newline.
 
-    Times are local. The line holds no control character, whatever the message and the values hold; a traceback
-    follows on indented lines of its own.
+    Times are local. The line has no control characters, whatever the message and the values contain; a traceback
+    follows on separate, indented lines.
     """
     local = time.localtime(record.created)
     micros = int(record.created % 1 * 1_000_000)
@@ -32,18 +32,18 @@ def text_line(record: logging.LogRecord) -> bytes:
     ]
     if (error := _error(record)) is not None:
         parts.append(f"err={_quoted(error_text(error))}")
-    parts.extend(f"{_key(key)}={_shown(value)}" for key, value in pairs(record))
+    parts.extend(f"{_key(key)}={_value_text(value)}" for key, value in pairs(record))
     line = " ".join(parts)
-    if trace := _trace(record):
+    if trace := _stack_trace(record):
         line += "".join(f"\n    {row}" for row in trace.splitlines())
     return masked(line).encode(errors="backslashreplace") + b"\n"
 
 
 def json_line(record: logging.LogRecord) -> bytes:
-    """Return one JSON object and a line end.
+    """Return one JSON object and a newline.
 
-    ``ts`` is in milliseconds since the epoch; ``v`` stands on what is no error. A pair that has the name of one of
-    the fixed keys gets a ``_`` behind it. A warning is told from information by the pair ``severity``.
+    ``ts`` is in milliseconds since the epoch; ``v`` is absent from errors. A key that equals one of the fixed keys gets
+    the suffix ``_``. Warnings are distinguished from information by the key ``severity``.
     """
     line: dict[str, Any] = {
         "ts": round(record.created * 1000, 3),
@@ -59,7 +59,7 @@ def json_line(record: logging.LogRecord) -> bytes:
         line["severity"] = "warning" if record.levelno < logging.ERROR else "fatal"
     for key, value in pairs(record):
         line[f"{key}_" if key in _JSON_KEYS else key] = value
-    if trace := _trace(record):
+    if trace := _stack_trace(record):
         line["stacktrace"] = trace
     return masked(_encode(line).decode()).encode() + b"\n"
 
@@ -75,7 +75,7 @@ def _severity(level: int) -> str:
 def _message(record: logging.LogRecord) -> str:
     try:
         return str(plain(record.getMessage()))
-    except Exception as error:  # arguments that do not fit the message must not lose it
+    except Exception as error:  # The message must not be lost if its arguments do not match it.
         return f"{plain(str(record.msg))} ({type(error).__name__}: {error})"
 
 
@@ -83,7 +83,7 @@ def _error(record: logging.LogRecord) -> BaseException | None:
     return record.exc_info[1] if record.exc_info else None
 
 
-def _trace(record: logging.LogRecord) -> str:
+def _stack_trace(record: logging.LogRecord) -> str:
     parts = [_tracebacks.formatException(record.exc_info)] if record.exc_info and record.exc_info[1] else []
     if record.stack_info:
         parts.append(record.stack_info)
@@ -94,7 +94,7 @@ def _key(key: str) -> str:
     return key if key.isidentifier() else _quoted(key)
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, str):
         return _quoted(value)
     return _printable(_encode(value).decode())
@@ -105,7 +105,7 @@ def _quoted(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Escape what could steer a terminal; JSON leaves the upper control characters as they are."""
+    """Escape characters that could control a terminal; JSON does not escape C1 control characters."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -1,4 +1,4 @@
-"""What can be chosen about logging, without saying where the choice was read."""
+"""Logging settings, independent of their source."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ MAX_BUFFER_BYTES = 2 * 1024**3
 
 
 class LoggingError(ValueError):
-    """The logging configuration cannot be put in force."""
+    """The logging configuration is invalid."""
 
 
 class ByteStream(Protocol):
-    """Where lines go: a binary file, buffered or not, or anything that behaves like one."""
+    """Destination of lines: a binary file, buffered or not, or an equivalent object."""
 
     def write(self, data: memoryview, /) -> int | None:
-        """Take some of *data* and return how much; ``None`` when there is no room at the moment."""
+        """Write some of *data* and return the number of bytes; ``None`` if the stream is not ready."""
         ...
 
     def flush(self) -> object: ...
@@ -29,7 +29,7 @@ class ByteStream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class VModule:
-    """A threshold for the source files whose name without extension matches a glob."""
+    """Threshold for the source files whose name without extension matches a glob."""
 
     file_pattern: str
     verbosity: int
@@ -40,18 +40,18 @@ class JSONOptions:
     """Options of the JSON format; spec: type.FormatOptions.json, type.JSONOptions."""
 
     split_stream: bool = False
-    """Errors to standard error and the rest, buffered, to standard output; otherwise all to standard output."""
+    """Errors go to standard error and the rest, buffered, to standard output; otherwise all goes to standard output."""
     info_buffer_bytes: int = 0
-    """Size of the buffer for what is no error; 0 writes each line at once. Counts only with ``split_stream``."""
+    """Buffer size for records below error; 0 writes each line immediately. Effective only with ``split_stream``."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggingSettings:
-    """spec: config.logging, type.LoggingConfiguration."""
+    """Logging configuration; spec: config.logging, type.LoggingConfiguration."""
 
     format: str = "text"
     flush_seconds: float = 5.0
-    """The longest that a buffered line waits; without effect on what is not buffered."""
+    """Maximum delay of a buffered line; unbuffered lines are not affected."""
     verbosity: int = 0
     vmodule: tuple[VModule, ...] = ()
     json: JSONOptions = field(default_factory=JSONOptions)
@@ -59,17 +59,17 @@ class LoggingSettings:
 
 @dataclass(frozen=True, slots=True)
 class LoggingOptions:
-    """What only a program can choose: other streams than its own; spec: type.LoggingOptions."""
+    """Options that only code can set: other streams than the standard ones; spec: type.LoggingOptions."""
 
     error_stream: ByteStream | None = None
-    """Takes the place of standard error."""
+    """Replaces standard error."""
     info_stream: ByteStream | None = None
-    """Takes the place of standard output."""
+    """Replaces standard output."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggingProblem:
-    """One setting that is wrong: *path* below ``logging``, the *value* found and the *rule* it breaks."""
+    """Invalid setting: *path* below ``logging``, *value* and violated *rule*."""
 
     path: str
     value: object
@@ -77,7 +77,7 @@ class LoggingProblem:
 
 
 def parse_vmodule(text: str) -> tuple[VModule, ...]:
-    """Read the flag form ``pattern=N,pattern=N``; raise :class:`LoggingError` where it is not that."""
+    """Parse the flag format ``pattern=N,pattern=N``; raise :class:`LoggingError` if *text* is invalid."""
     items = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         pattern, equals, number = part.partition("=")
@@ -92,13 +92,13 @@ def check_settings(
     formats: dict[str, str | None],
     gate_enabled: Callable[[str], bool] | None = None,
 ) -> Iterator[LoggingProblem]:
-    """Yield every problem of *settings*; *formats* maps the known names to the gate each one needs.
+    """Yield every problem of *settings*; *formats* maps the supported names to the feature gate each one requires.
 
-    Without *gate_enabled* no gate is asked.
+    Without *gate_enabled* no feature gate is checked.
     """
     if settings.format not in formats:
-        known = ", ".join(sorted(formats))
-        yield LoggingProblem("format", settings.format, f"unknown log format; known are {known}")
+        supported = ", ".join(sorted(formats))
+        yield LoggingProblem("format", settings.format, f"unknown log format; supported: {supported}")
     elif gate_enabled is not None:
         gate = formats[settings.format]
         if gate is not None and not gate_enabled(gate):
@@ -113,7 +113,7 @@ def check_settings(
 
 def _check_vmodule(settings: LoggingSettings) -> Iterator[LoggingProblem]:
     if settings.vmodule and settings.format != "text":
-        yield LoggingProblem("vmodule", None, "works only with the text format")
+        yield LoggingProblem("vmodule", None, "is supported only by the text format")
     for index, item in enumerate(settings.vmodule):
         path = f"vmodule[{index}]"
         if not item.file_pattern:

@@ -1,4 +1,4 @@
-"""Puts a logging configuration in force, for the whole process."""
+"""Logging setup of the process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nodeagent.base.logging.settings import LoggingError, LoggingOptions, Loggin
 
 
 class Logging:
-    """Logging in force: what can still be changed, and the way out. Also a context manager that closes."""
+    """Active logging configuration; a context manager that closes it."""
 
     def __init__(self, settings: LoggingSettings, options: LoggingOptions) -> None:
         self.settings, self.options = settings, options
@@ -30,16 +30,16 @@ class Logging:
 
     @property
     def verbosity(self) -> int:
-        """The threshold in force; it may have been changed since the start."""
+        """The current threshold; it may have changed since the start."""
         return self._verbosity
 
     @property
     def dropped(self) -> int:
-        """How many lines nobody read in time; 0 for a foreign format."""
+        """Number of lines dropped because the stream was too slow; 0 for third-party formats."""
         return int(getattr(self._handler, "dropped", 0))
 
     def set_verbosity(self, verbosity: int) -> None:
-        """Show messages up to ``V(verbosity)`` from now on; per-file thresholds stay.
+        """Log messages up to ``V(verbosity)`` from now on; per-file thresholds are unchanged.
 
         :raises LoggingError: *verbosity* is out of range.
         """
@@ -47,17 +47,17 @@ class Logging:
             raise LoggingError(f"verbosity {verbosity}: must be between 0 and {MAX_VERBOSITY}")
         self._verbosity = verbosity
         self._filter.threshold = v_level(verbosity)
-        # Loggers answer from the level of the root; with thresholds by file it must let through what any of them
-        # shows, and the filter takes the rest out.
+        # Loggers use the level of the root; with per-file thresholds it has to pass everything that any of them
+        # includes, and the filter discards the rest.
         self._root.setLevel(min(v_level(verbosity), self._filter.lowest))
 
     def flush(self) -> None:
-        """Wait, within a limit, until every line so far is written."""
+        """Wait, within a time limit, until all lines so far are written."""
         self._handler.flush()
 
     def close(self) -> None:
-        """Write what is left and give the root logger back; doing it twice is fine."""
-        global _active  # noqa: PLW0603 (logging is the process's, and so is this)
+        """Write the remaining lines and restore the root logger; calling it again has no effect."""
+        global _active  # noqa: PLW0603 (logging is a global of the process)
         if _active is not self:
             return
         _active = None
@@ -83,17 +83,17 @@ def configure(
     options: LoggingOptions | None = None,
     gate_enabled: Callable[[str], bool] | None = None,
 ) -> Logging:
-    """Put *config* in force and return the handle to it. The same configuration again returns the same handle.
+    """Apply *config* and return its handle. The same configuration again returns the same handle.
 
-    :param gate_enabled: asked about the feature gates that settings need; left out when they were asked before.
-    :raises LoggingError: a setting is wrong, or another configuration is in force.
+    :param gate_enabled: checks the feature gates that settings require; ``None`` if they were checked before.
+    :raises LoggingError: a setting is invalid, or another configuration is active.
     """
     global _active  # noqa: PLW0603 (see above)
     options = options or LoggingOptions()
     if _active is not None:
         if (_active.settings, _active.options) == (config, options):
             return _active
-        raise LoggingError("logging is configured already, and differently")
+        raise LoggingError("logging is already configured with other settings")
     if problems := list(check_settings(config, format_gates(), gate_enabled)):
         raise LoggingError("\n".join(f"logging.{problem.path}: {problem.rule}" for problem in problems))
     _active = Logging(config, options)
@@ -101,12 +101,12 @@ def configure(
 
 
 def active() -> Logging | None:
-    """Return what is in force."""
+    """Return the active configuration."""
     return _active
 
 
 class _FileThresholds(logging.Filter):
-    """Lets a record pass if the threshold of the process or that of its source file shows it.
+    """Filter that passes a record if the threshold of the process or that of its source file includes it.
 
     spec: type.LoggingConfiguration.vmodule
     """
@@ -122,14 +122,14 @@ class _FileThresholds(logging.Filter):
         if record.levelno >= self.threshold or record.levelno >= logging.INFO:
             return True
         if not self._vmodule:
-            return False  # a logger with a level of its own
+            return False  # The logger has a level set.
         return record.levelno >= self._of_file(record.pathname)
 
     def _of_file(self, path: str) -> int:
         if (level := self._by_file.get(path)) is None:
             file = PurePath(path)
-            stem = file.parent.name if file.stem == "__init__" else file.stem  # a package by its own name
-            # The first pattern that matches counts, as in the field.
+            stem = file.parent.name if file.stem == "__init__" else file.stem  # For a package, its name.
+            # The first matching pattern is effective, as upstream.
             level = next(
                 (v_level(i.verbosity) for i in self._vmodule if fnmatchcase(stem, i.file_pattern)), logging.INFO
             )

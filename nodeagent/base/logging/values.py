@@ -1,4 +1,4 @@
-"""Pairs of a record, made safe to print: plain values, secrets masked, foreign text cut."""
+"""Values of a record's key-value pairs, made safe to print: plain data, secrets masked, long text truncated."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from nodeagent.base.duration import Duration
 from nodeagent.base.secret import MASK, Secret
 
 MAX_TEXT = 16 * 1024
-"""Longest string printed, in characters; what others send us is not allowed to fill the log."""
+"""Longest string logged, in characters; data from clients must not fill the log."""
 
 RECORD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-"""Names that the standard library keeps for itself; ``extra`` must not use them, it raises ``KeyError``."""
+"""Names reserved by the standard library; ``extra`` raises ``KeyError`` for them."""
 
 _SECRET_KEY = re.compile(r"(token|password|passwd|authorization|apikey|privatekey|cookie)$")
 _SECRET_TEXT = re.compile(
     r"""
       (?P<scheme>\b(?:bearer|basic)\s+)[\w.~+/=-]{6,}         # the value of an Authorization header
-    | \beyJ[\w-]{8,}\.[\w-]+\.[\w-]*                          # a signed token, wherever it stands
+    | \beyJ[\w-]{8,}\.[\w-]+\.[\w-]*                          # a signed token
     | (?P<url>\b[a-z][\w+.-]*://)[^\s/@:"']*:[^\s/@"']+(?=@)  # user:password@ in a URL
     """,
     re.IGNORECASE | re.VERBOSE,
@@ -31,42 +31,42 @@ _SECRET_TEXT = re.compile(
 
 
 def pairs(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
-    """Yield the pairs given as ``extra``, in the order given, with values made plain by :func:`plain`."""
+    """Yield the pairs of ``extra`` in order, with values converted by :func:`plain`."""
     for key, value in vars(record).items():
         if key not in RECORD_FIELDS:
             yield key, MASK if _is_secret(key, value) else plain(value)
 
 
 def error_text(error: BaseException) -> str:
-    """Return what *error* says, or its type when it says nothing."""
+    """Return the text of *error*, or its type if that is empty."""
     return _cut(_text(error)) or type(error).__name__
 
 
 def plain(value: Any) -> Any:
-    """Return *value* as JSON-able data in which nothing secret is left; never raises."""
+    """Return *value* as JSON-compatible data with secrets masked; never raises."""
     kind = type(value)
     if value is None or kind is bool or kind is int or kind is float:
         return value
     if kind is str:
         return _cut(value)
     try:
-        return _walk(msgspec.to_builtins(value, builtin_types=(bytes, timedelta), str_keys=True, enc_hook=_foreign))
-    except Exception as error:  # a value that cannot be shown must not hide the message
+        return _walk(msgspec.to_builtins(value, builtin_types=(bytes, timedelta), str_keys=True, enc_hook=_other_value))
+    except Exception as error:  # A value that cannot be converted must not hide the message.
         return f"<{kind.__name__}: {type(error).__name__}>"
 
 
 def masked(line: str) -> str:
-    """Return *line* with tokens and passwords masked that stand inside of messages and error texts."""
+    """Return *line* with the tokens and passwords inside messages and error texts masked."""
     return _SECRET_TEXT.sub(lambda found: f"{found['scheme'] or found['url'] or ''}{MASK}", line)
 
 
 def _is_secret(key: str, value: Any) -> bool:
     if value is None or type(value) is bool or type(value) is int:
-        return False  # "token": 3 counts tokens, it is none
+        return False  # "token": 3 is a number of tokens.
     return _SECRET_KEY.search(key.lower().replace("-", "").replace("_", "")) is not None
 
 
-def _foreign(value: Any) -> str:
+def _other_value(value: Any) -> str:
     return error_text(value) if isinstance(value, BaseException) else _text(value)
 
 
@@ -99,6 +99,6 @@ def _cut(text: str) -> str:
         text = f"{text[:MAX_TEXT]}… ({len(text) - MAX_TEXT} characters more)"
     try:
         text.encode()
-    except UnicodeEncodeError:  # names from the file system may hold what is no text
+    except UnicodeEncodeError:  # File names may contain bytes that are not text.
         return text.encode(errors="backslashreplace").decode()
     return text

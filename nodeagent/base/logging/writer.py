@@ -1,8 +1,8 @@
-"""Lines leave through a thread of their own, so that a slow reader never holds up the event loop.
+"""Log writer: a dedicated thread writes the lines, so that a slow reader never blocks the event loop.
 
-Setting the descriptor non-blocking would change it for every process that shares the terminal, and a full pipe would
-still have to be waited for somewhere. So the caller only appends to a bounded queue. When the reader is too slow for
-the bound, lines that are no errors are left out, counted, and the gap is named in the log once there is room again.
+Setting the descriptor non-blocking would change it for every process that shares the terminal, and writing to a full
+pipe would still have to be retried. The caller therefore only appends to a bounded queue. If the reader is too slow
+for the bound, lines other than errors are dropped and counted, and their number is logged once there is room again.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from nodeagent.base.logging.settings import ByteStream
 
 MAX_QUEUE_BYTES = 2 * 1024 * 1024
 ERROR_RESERVE_BYTES = 2 * 1024 * 1024
-"""Room beyond the queue that only errors may use."""
+"""Additional queue size that only errors may use."""
 CLOSE_SECONDS = 5.0
-"""How long closing waits for a reader that does not read."""
+"""Time limit for closing while the reader does not read."""
 _RETRY_SECONDS = 0.05
 
 
 class LineBuffer:
-    """Decides when lines of a buffered stream must go: at a size, or at an age. No I/O, no clock.
+    """Buffer of a stream: determines by size and age when its lines must be written. No I/O, no clock.
 
     spec: type.JSONOptions.infoBufferSize, type.LoggingConfiguration.flushFrequency
     """
@@ -37,18 +37,18 @@ class LineBuffer:
 
     @property
     def due_at(self) -> float | None:
-        """When the held lines must go, or ``None`` when there are none."""
+        """Time at which the buffered lines must be written, or ``None`` without any."""
         return self._oldest_at + self._flush_seconds if self._lines else None
 
     def add(self, line: bytes, now: float) -> None:
-        """Hold *line*, which came at *now*."""
+        """Buffer *line*, received at *now*."""
         if not self._lines:
             self._oldest_at = now
         self._lines.append(line)
         self._held += len(line)
 
     def take(self, now: float, *, everything: bool = False) -> bytes:
-        """Return what must be written at *now*; empty when all of it may wait."""
+        """Return the data to write at *now*; empty if all of it may wait."""
         if not self._lines or not (everything or self._held >= self._size or now >= (self.due_at or 0)):
             return b""
         data = b"".join(self._lines)
@@ -58,11 +58,11 @@ class LineBuffer:
 
 
 class LineWriter:
-    """Writes lines to a stream in the order given, without ever making the caller wait.
+    """Writer of lines to a stream, in order, that never blocks the caller.
 
-    :param gap_line: makes the line that names how many were left out.
-    :param buffer_bytes: 0 writes each line at once; otherwise lines wait until that many bytes are there or
-        *flush_seconds* have passed.
+    :param gap_line: creates the line that reports the number of dropped lines.
+    :param buffer_bytes: 0 writes each line immediately; otherwise lines are buffered up to this size or for
+    *flush_seconds*.
     """
 
     def __init__(
@@ -76,67 +76,67 @@ class LineWriter:
         self._stream, self._gap_line = stream, gap_line
         self._buffer = LineBuffer(buffer_bytes, flush_seconds)
         self._queue: deque[bytes] = deque()
-        self._pending_bytes = 0  # accepted and not yet with the stream
-        self._accepted = self._settled = self._held = 0  # lines ever taken, done with, and in the buffer
+        self._pending_bytes = 0  # Accepted and not yet written to the stream.
+        self._accepted = self._settled = self._held = 0  # Number of lines accepted, done, and in the buffer.
         self._flushing = self._closing = False
         self._unreported = 0
-        self._wake = threading.Condition()
+        self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self.dropped = 0
-        """How many lines were left out or could not be written."""
+        """Number of lines that were dropped or could not be written."""
 
     def write(self, line: bytes, *, important: bool = False) -> None:
-        """Queue *line*; an *important* one still finds room when others do not."""
+        """Queue *line*; an *important* one may use the reserve."""
         limit = MAX_QUEUE_BYTES + (ERROR_RESERVE_BYTES if important else 0)
-        with self._wake:
+        with self._changed:
             if self._closing or self._pending_bytes + len(line) > limit:
                 self._drop(1)
                 return
             self._queue.append(line)
             self._pending_bytes += len(line)
             self._accepted += 1
-            if self._thread is None:  # started late: a program that logs nothing has no thread for it
-                # A daemon, so that a reader that hangs for good cannot keep the program from ending.
+            if self._thread is None:  # Started late: a process that logs nothing needs no thread.
+                # A daemon, so that a blocked reader cannot keep the process from exiting.
                 self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
                 self._thread.start()
-            self._wake.notify_all()
+            self._changed.notify_all()
 
     def request_flush(self) -> None:
-        """Have buffered lines written now, without waiting for it."""
-        with self._wake:
+        """Write buffered lines now, without waiting."""
+        with self._changed:
             self._flushing = True
-            self._wake.notify_all()
+            self._changed.notify_all()
 
     def flush(self, timeout_seconds: float = CLOSE_SECONDS) -> bool:
-        """Wait until all that was queued before is written; false when that took too long."""
-        with self._wake:
+        """Wait until all lines queued so far are written; return false on timeout."""
+        with self._changed:
             self._flushing = True
-            self._wake.notify_all()
+            self._changed.notify_all()
             target = self._accepted
-            return self._wake.wait_for(lambda: self._settled >= target, timeout_seconds)
+            return self._changed.wait_for(lambda: self._settled >= target, timeout_seconds)
 
     def close(self, timeout_seconds: float = CLOSE_SECONDS) -> None:
-        """Write what is left, within the limit, and end the thread. The stream stays open: it is its owner's."""
-        with self._wake:
+        """Write the remaining lines, within the time limit, and stop the thread. The stream stays open."""
+        with self._changed:
             self._closing = True
-            self._wake.notify_all()
+            self._changed.notify_all()
         if self._thread is not None:
             self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
         while (data := self._wait()) is not None:
             written = self._put(data)
-            with self._wake:
+            with self._changed:
                 self._pending_bytes -= len(data)
                 self._settled += self._held
                 if not written:
                     self._drop(self._held)
                 self._held = 0
-                self._wake.notify_all()
+                self._changed.notify_all()
 
     def _wait(self) -> bytes | None:
-        """Return what is to be written next, or ``None`` once all is written and the writer closes."""
-        with self._wake:
+        """Return the data to write next, or ``None`` once the writer is closed and everything is written."""
+        with self._changed:
             while True:
                 now = time.monotonic()
                 while self._queue:
@@ -148,16 +148,16 @@ class LineWriter:
                     return None
                 self._flushing = False
                 due = self._buffer.due_at
-                self._wake.wait(None if due is None else max(0.0, due - now))
+                self._changed.wait(None if due is None else max(0.0, due - now))
 
     def _put(self, data: bytes) -> bool:
         try:
             self._send(data)
-            with self._wake:
+            with self._changed:
                 gap, self._unreported = self._unreported, 0
             if gap:
                 self._send(self._gap_line(gap))
-        except (OSError, ValueError):  # reader gone, disk full, stream closed: there is no place left to tell it
+        except (OSError, ValueError):  # Reader exited, disk full, stream closed: it cannot be reported.
             return False
         return True
 
@@ -171,7 +171,7 @@ class LineWriter:
                     rest = rest[count:]
                 self._stream.flush()
                 return
-            except BlockingIOError as blocked:  # another process made the shared descriptor non-blocking
+            except BlockingIOError as blocked:  # Another process made the shared descriptor non-blocking.
                 rest = rest[blocked.characters_written :]
                 time.sleep(_RETRY_SECONDS)
 

@@ -1,7 +1,7 @@
-"""Pages for people: static files from a package, the same look and the same strict rules for both programs.
+"""Web pages: static files of a package, with shared styles and a strict content security policy for both binaries.
 
-Nothing here tells anything about a node or a cluster: a page asks for that itself, with the credentials of who looks at
-it. No file refers to another site, and the browser is told to load from nowhere else.
+The files contain no data of a node or a cluster: a page requests it with the credentials of its user. No file refers
+to another site, and the policy forbids the browser to load from any.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class File:
 
 
 def load(directory: Path) -> Mapping[str, File]:
-    """Return the files of the page in *directory* by name, with those that all pages share. Reads the disk."""
-    found = {}
-    for folder in (Path(__file__).parent, directory):
-        for path in sorted(folder.iterdir()):
+    """Return the files of the page in *directory* by name, including those shared by all pages. Reads the disk."""
+    files = {}
+    for source in (Path(__file__).parent, directory):
+        for path in sorted(source.iterdir()):
             if path.suffix in _TYPES:
-                found[path.name] = File(path.read_bytes(), _TYPES[path.suffix])
-    return found
+                files[path.name] = File(path.read_bytes(), _TYPES[path.suffix])
+    return files

@@ -1,33 +1,33 @@
-// What every page here shares: who looks at it, requests, and making elements. No text becomes markup.
+// Shared by all pages: sign-in, requests and creation of elements. Text is never interpreted as markup.
 
 const KEY = "token";
 
-export class Refused extends Error {
+export class RequestError extends Error {
   constructor(status, text) {
     super(text);
     this.status = status;
   }
 }
 
-/** Ask for `path` with the token that was typed in, or with what the browser itself shows. */
-export async function ask(path, options = {}) {
+/** Request `path` with the token that the user entered, or with the browser's own credentials. */
+export async function request(path, options = {}) {
   const token = sessionStorage.getItem(KEY);
   const headers = { Accept: "application/json", ...(options.headers || {}) };
   if (token) headers.Authorization = `Bearer ${token}`;
-  const answer = await fetch(path, { ...options, headers, cache: "no-store", redirect: "error" });
-  if (!answer.ok) {
-    let text = (await answer.text()).trim();
+  const response = await fetch(path, { ...options, headers, cache: "no-store", redirect: "error" });
+  if (!response.ok) {
+    let text = (await response.text()).trim();
     try { text = JSON.parse(text).message || text; } catch { /* plain text */ }
-    throw new Refused(answer.status, text.slice(0, 400) || answer.statusText);
+    throw new RequestError(response.status, text.slice(0, 400) || response.statusText);
   }
-  return answer;
+  return response;
 }
 
-export const askJson = async (path, options) => (await ask(path, options)).json();
+export const requestJson = async (path, options) => (await request(path, options)).json();
 
-/** Give each line of a stream as it comes. */
-export async function* lines(answer) {
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+/** Yield each line of a streamed response as it arrives. */
+export async function* lines(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
     const { value, done } = await reader.read();
@@ -41,7 +41,7 @@ export async function* lines(answer) {
 
 export const byId = (id) => document.getElementById(id);
 
-/** Make an element: names of attributes, then children; text is text. */
+/** Create an element: attributes by name, then children; strings become text nodes. */
 export function make(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -55,7 +55,7 @@ export function make(name, attributes = {}, ...children) {
 
 export const badge = (text, kind = "") => make("span", { class: `badge ${kind}` }, text);
 
-/** Fill a table's body, or say that there is nothing. */
+/** Fill a table's body, or display the text *empty*. */
 export function fill(body, rows, empty) {
   const columns = body.parentElement.tHead.rows[0].cells.length;
   const nothing = () => make("tr", {}, make("td", { colspan: columns, class: "empty" }, empty));
@@ -68,7 +68,7 @@ export function notice(text) {
   shown.textContent = text || "";
 }
 
-/** Run `start` once the credentials are good enough; ask for a token until they are. */
+/** Run `start` with sufficient credentials; prompt for a token until then. */
 export function signIn(start) {
   const form = byId("sign-in");
   const enter = async () => {
@@ -78,22 +78,22 @@ export function signIn(start) {
       byId("content").hidden = false;
       byId("leave").hidden = !sessionStorage.getItem(KEY);
     } catch (error) {
-      if (!(error instanceof Refused) || ![401, 403].includes(error.status)) throw error;
+      if (!(error instanceof RequestError) || ![401, 403].includes(error.status)) throw error;
       const tried = sessionStorage.getItem(KEY);
       sessionStorage.removeItem(KEY);
       form.hidden = false;
-      byId("refusal").hidden = !tried && error.status === 401;
-      byId("refusal").textContent = error.status === 401 ? "This token is not known here." : error.message;
+      byId("sign-in-error").hidden = !tried && error.status === 401;
+      byId("sign-in-error").textContent = error.status === 401 ? "Unauthorized: this token is not valid here." : error.message;
       byId("token").focus();
     }
   };
   let last = Promise.resolve();
-  /** One after the other: an attempt that fails late must not take away the token of the next. */
+  /** Attempts run one at a time: one that fails late must not remove the token of the next. */
   const attempt = (token) => {
     last = last.then(() => {
       if (token) sessionStorage.setItem(KEY, token);
       return enter();
-    }).catch((error) => notice(`No answer: ${error.message}`));
+    }).catch((error) => notice(`No response: ${error.message}`));
   };
   form.addEventListener("submit", (event) => {
     event.preventDefault();

@@ -1,7 +1,7 @@
 """Contention profile: stacks that block the event loop.
 
 A task of the loop records a heartbeat; a dedicated thread checks it and, when it is late, samples the stack of the
-loop's thread. Both wake up many times per second, so the profile is enabled only on request.
+loop's thread. Both run many times per second, so the profile is enabled only on request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The profiles of ``/debug/pprof/NAME``: content in the pprof format, or text for people (``debug=1``)."""
+"""Profiles of ``/debug/pprof/NAME``, in the pprof format or as text (``debug=1``)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class InvalidParameter(ValueError):
 
 @dataclass(frozen=True)
 class Content:
-    """A profile as it is sent."""
+    """Content of a response."""
 
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
@@ -58,15 +58,15 @@ class Content:
     @property
     def headers(self) -> dict[str, str]:
         """Return the headers of the response."""
-        found = {"Content-Type": self.content_type, "X-Content-Type-Options": "nosniff"}
-        return found | ({"Content-Disposition": f'attachment; filename="{self.file}"'} if self.file else {})
+        samples = {"Content-Type": self.content_type, "X-Content-Type-Options": "nosniff"}
+        return samples | ({"Content-Disposition": f'attachment; filename="{self.file}"'} if self.file else {})
 
 
 class Profiles:
     """Profiles by name.
 
     :param contention: source of the block profile, which is empty without it.
-    :param max_seconds: longest duration that a request may ask for.
+    :param max_seconds: maximum duration of a request.
     """
 
     def __init__(self, contention: ContentionProfile | None, *, max_seconds: float, clock: Clock | None = None) -> None:
@@ -104,12 +104,12 @@ class Profiles:
         return self._contention.stacks() if self._contention is not None else {}
 
     async def _delays(self, query: Mapping[str, str], name: str, read: Callable[[], Samples]) -> Content:
-        found, took = await self._changes(query, read)
+        samples, duration = await self._changes(query, read)
         if _debug(query):
-            ordered = sorted(found.items(), key=lambda item: -item[1][1])
+            ordered = sorted(samples.items(), key=lambda item: -item[1][1])
             return _text(f"{total / 1e9:.3f} s in {count} delays\n{_shown(stack)}" for stack, (count, total) in ordered)
         types = (ValueType("contentions", "count"), ValueType("delay", "nanoseconds"))
-        return _file(name, encode_profile(types, found, at_nanoseconds=time.time_ns(), duration_nanoseconds=took))
+        return _file(name, encode_profile(types, samples, at_nanoseconds=time.time_ns(), duration_nanoseconds=duration))
 
     async def _cpu(self, query: Mapping[str, str]) -> Content:
         seconds = self._seconds(query, 30.0)
@@ -156,9 +156,9 @@ class Profiles:
         def counted() -> Samples:
             return {stack: (count,) for stack, count in Counter(read().values()).items()}
 
-        samples, took = await self._changes(query, counted)
+        samples, duration = await self._changes(query, counted)
         types = (ValueType(name, "count"),)
-        return _file(name, encode_profile(types, samples, at_nanoseconds=time.time_ns(), duration_nanoseconds=took))
+        return _file(name, encode_profile(types, samples, at_nanoseconds=time.time_ns(), duration_nanoseconds=duration))
 
     async def _changes(self, query: Mapping[str, str], read: Callable[[], Samples]) -> tuple[Samples, int]:
         """Return the current samples, or with ``seconds=N`` their change over that time; and its nanoseconds."""

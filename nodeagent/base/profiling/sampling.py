@@ -42,15 +42,15 @@ async def cpu_stacks(seconds: float, clock: Clock) -> dict[Stack, Sequence[int]]
     """
     if _State.cpu:
         raise Busy("a CPU profile is in progress")
-    found: dict[Stack, Sequence[int]] = {}
+    samples_by_stack: dict[Stack, Sequence[int]] = {}
     used = _CpuTime()
 
     def sample(_number: int, interrupted: FrameType | None) -> None:
         frames = _frames() | ({threading.get_ident(): interrupted} if interrupted is not None else {})
         for ident, nanoseconds in used.since_last(frames).items():
             stack = stack_of(frames[ident]) if ident in frames else _NATIVE
-            count, total = found.get(stack, (0, 0))
-            found[stack] = count + 1, total + nanoseconds
+            count, total = samples_by_stack.get(stack, (0, 0))
+            samples_by_stack[stack] = count + 1, total + nanoseconds
 
     _State.cpu = True
     before = signal.signal(signal.SIGPROF, sample)
@@ -62,7 +62,7 @@ async def cpu_stacks(seconds: float, clock: Clock) -> dict[Stack, Sequence[int]]
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before if before is not None else signal.SIG_DFL)
         _State.cpu = False
-    return found
+    return samples_by_stack
 
 
 class _CpuTime:
@@ -70,18 +70,18 @@ class _CpuTime:
 
     def __init__(self) -> None:
         self._process = time.process_time_ns()
-        self._threads = self._look(_frames())
+        self._threads = self._read(_frames())
 
     def since_last(self, running: Iterable[int]) -> dict[int, int]:
         """Return nanoseconds by thread identifier, without threads below the measurable minimum."""
-        process, threads = time.process_time_ns(), self._look(running)
+        process, threads = time.process_time_ns(), self._read(running)
         used = {ident: now - self._threads.get(ident, 0) for ident, now in threads.items()}
         used[0] = process - self._process - sum(used.values())
         self._process, self._threads = process, threads
         return {ident: amount for ident, amount in used.items() if amount >= _LEAST_NANOSECONDS}
 
-    def _look(self, running: Iterable[int]) -> dict[int, int]:
-        # A thread that is listed has not ended: it would need the interpreter lock for that, which is held here.
+    def _read(self, running: Iterable[int]) -> dict[int, int]:
+        # A listed thread has not exited: for that it would need the interpreter lock, which is held here.
         return {ident: time.clock_gettime_ns(time.pthread_getcpuclockid(ident)) for ident in running}
 
 
@@ -126,33 +126,33 @@ def object_stacks(*, collect: bool) -> dict[Stack, Sequence[int]]:
         counts[kind] += 1
         with contextlib.suppress(Exception):  # A type may implement its size itself, and fail.
             sizes[kind] += sys.getsizeof(each)
-    found: dict[Stack, Sequence[int]] = {}
+    samples_by_stack: dict[Stack, Sequence[int]] = {}
     for kind, count in counts.items():
         stack = Frame(f"{kind.__module__}.{kind.__qualname__}", "", 0), Frame(str(kind.__module__), "", 0)
-        before_count, before_size = found.get(stack, (0, 0))
-        found[stack] = before_count + count, before_size + sizes[kind]
-    return found
+        before_count, before_size = samples_by_stack.get(stack, (0, 0))
+        samples_by_stack[stack] = before_count + count, before_size + sizes[kind]
+    return samples_by_stack
 
 
 def _grouped(snapshot: tracemalloc.Snapshot) -> dict[Stack, Sequence[int]]:
-    found: dict[Stack, Sequence[int]] = {}
+    samples_by_stack: dict[Stack, Sequence[int]] = {}
     for statistic in snapshot.statistics("traceback"):
         frames = tuple(Frame(f"{f.filename}:{f.lineno}", f.filename, f.lineno) for f in reversed(statistic.traceback))
-        found[frames] = (statistic.count, statistic.size)
-    return found
+        samples_by_stack[frames] = (statistic.count, statistic.size)
+    return samples_by_stack
 
 
 def task_stacks() -> dict[str, Stack]:
     """Return the stack of each task by its name; duplicate names are numbered."""
-    found: dict[str, Stack] = {}
+    samples_by_stack: dict[str, Stack] = {}
     for task in asyncio.all_tasks():
         frames = _awaited(task)
         name, number = task.get_name(), 1
-        while name in found:
+        while name in samples_by_stack:
             number += 1
             name = f"{task.get_name()} ({number})"
-        found[name] = frames
-    return dict(sorted(found.items()))
+        samples_by_stack[name] = frames
+    return dict(sorted(samples_by_stack.items()))
 
 
 def _awaited(task: asyncio.Task[object]) -> Stack:

@@ -20,29 +20,29 @@ Sample = tuple[float, Mapping[int, Stack]]
 
 def sample(seconds: float, stop: threading.Event) -> list[Sample]:
     """Sample all threads but the caller's every 10 ms until *stop*, for at most *seconds*; blocks."""
-    begin, me = time.monotonic(), threading.get_ident()
-    moments: list[Sample] = []
-    known: dict[Stack, Stack] = {}  # Most stacks recur.
-    while (now := time.monotonic() - begin) < seconds:
+    started_at, me = time.monotonic(), threading.get_ident()
+    recorded: list[Sample] = []
+    interned: dict[Stack, Stack] = {}  # Most stacks recur.
+    while (now := time.monotonic() - started_at) < seconds:
         frames = sys._current_frames()
         stacks = {ident: stack_of(frame) for ident, frame in frames.items() if ident != me}
         del frames  # Frames keep the local variables of their functions alive.
-        moments.append((now, {ident: known.setdefault(stack, stack) for ident, stack in stacks.items()}))
+        recorded.append((now, {ident: interned.setdefault(stack, stack) for ident, stack in stacks.items()}))
         if stop.wait(PERIOD_SECONDS):
             break
-    moments.append((time.monotonic() - begin, {}))
-    return moments
+    recorded.append((time.monotonic() - started_at, {}))
+    return recorded
 
 
-def encode_trace(moments: Sequence[Sample], names: Mapping[int, str], title: str) -> bytes:
+def encode_trace(recorded: Sequence[Sample], names: Mapping[int, str], title: str) -> bytes:
     """Return the file: one profile per thread with its samples in order of time; the last sample marks the end."""
     frames: dict[Frame, int] = {}
     samples: dict[int, tuple[list[list[int]], list[float]]] = {}
     ends: dict[int, float] = {}
-    for (at, stacks), (until, _) in itertools.pairwise(moments):
+    for (at, stacks), (until, _) in itertools.pairwise(recorded):
         for ident, stack in stacks.items():
             shown, weights = samples.setdefault(ident, ([], []))
-            if at > ends.get(ident, 0.0):  # The thread did not exist the whole time.
+            if at > ends.get(ident, 0.0):  # The thread did not exist all the time.
                 shown.append([])
                 weights.append(at - ends.get(ident, 0.0))
             shown.append([frames.setdefault(frame, len(frames)) for frame in reversed(stack)])

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nodeagent.base.hugepages import MACHINE_HUGE_PAGES, read_huge_pages
+from nodeagent.base.hugepages import HOST_HUGE_PAGES, read_huge_pages
 from nodeagent.base.quantity import Quantity
 from nodeagent.model.resources import CPU, MEMORY, Amounts
 
@@ -51,7 +51,7 @@ def read_machine(root: Path = Path("/")) -> Machine:
         memory=memory.get("MemTotal", 0),
         swap=memory.get("SwapTotal", 0),
         pids=min((amount for amount in most if amount), default=0),
-        hugepages=read_huge_pages(root / MACHINE_HUGE_PAGES),
+        hugepages=read_huge_pages(root / HOST_HUGE_PAGES),
     )
 
 

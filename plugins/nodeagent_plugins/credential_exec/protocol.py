@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import msgspec
 
-from nodeagent.base.aio.program import Finished
+from nodeagent.base.aio.command import CommandResult
 from nodeagent.base.duration import Duration
 from nodeagent.contracts.runtime import Credentials
 
@@ -73,7 +73,7 @@ def encode_request(api_version: str, image: str) -> bytes:
     return msgspec.json.encode({"kind": _REQUEST, "apiVersion": api_version, "image": image}) + b"\n"
 
 
-def read_answer(finished: Finished, provider: str, api_version: str, limit_bytes: int) -> Answer:
+def read_answer(finished: CommandResult, provider: str, api_version: str, limit_bytes: int) -> Answer:
     """Return what the *provider* answered.
 
     :raises ProviderFailure: it is no answer.

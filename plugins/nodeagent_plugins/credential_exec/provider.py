@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nodeagent.base.aio import Clock, TaskOwner
-from nodeagent.base.aio.program import Finished, Limits, Program, run_program
+from nodeagent.base.aio.command import Command, CommandResult, Limits, run_command
 from nodeagent.base.duration import Duration
 from nodeagent.base.metrics import Counter, Histogram
 from nodeagent.config.types import CredentialProvider as ProviderSettings
@@ -38,7 +38,7 @@ DURATIONS = Histogram(
     ("plugin_name",),
 )
 
-Run = Callable[[Program, bytes, Limits], Awaitable[Finished]]
+Run = Callable[[Command, bytes, Limits], Awaitable[CommandResult]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class ExecProvider:
         tasks: TaskOwner,
         *,
         limits: Limits | None = None,
-        run: Run = run_program,
+        run: Run = run_command,
     ) -> None:
         self.name = settings.name
         self._settings, self._directory, self._clock, self._tasks = settings, directory, clock, tasks
@@ -139,7 +139,7 @@ class ExecProvider:
         environment = os.environ | {variable.name: variable.value for variable in settings.env}
         try:
             with DURATIONS.time(self._clock.now, self.name):
-                finished = await self._run(Program(str(path), settings.args, environment), request, limits)
+                finished = await self._run(Command(str(path), settings.args, environment), request, limits)
         except TimeoutError:
             raise ProviderFailure(f"did not answer within {limits.seconds:g} s and was killed") from None
         except (OSError, ValueError) as error:  # ValueError: an argument with a null byte

@@ -102,7 +102,7 @@ async def _serve(daemon: Daemon, ready: Callable[[], None]) -> None:
         manager.ready(daemon.describe())
 
     async with TaskOwner("service manager") as tasks:
-        tasks.start(manager.keep_told(daemon.describe, SystemClock()), "signs of life")
+        tasks.start(manager.run_watchdog(daemon.describe, SystemClock()), "signs of life")
         await daemon.run(serving)
         manager.stopping()
 

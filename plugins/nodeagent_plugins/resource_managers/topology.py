@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from nodeagent.base.hugepages import MACHINE_HUGE_PAGES, read_huge_pages
+from nodeagent.base.hugepages import HOST_HUGE_PAGES, read_huge_pages
 from nodeagent.base.quantity import Format, Quantity
 from nodeagent.config.rules.managers import parse_cpu_list
 from nodeagent.errors import NodeAgentError
@@ -86,7 +86,7 @@ def read_topology(root: Path = Path("/")) -> Topology:
     nodes = {number: _read_node(system / f"node/node{number}", node_ids) for number in sorted(node_ids)}
     home = {cpu: number for number in nodes for cpu in _list(system / f"node/node{number}/cpulist")}
     if not nodes:
-        nodes = {0: NumaNode(_meminfo(root / "proc/meminfo"), _huge_pages(root / MACHINE_HUGE_PAGES))}
+        nodes = {0: NumaNode(_meminfo(root / "proc/meminfo"), _huge_pages(root / HOST_HUGE_PAGES))}
     cores: dict[tuple[int, int], int] = {}
     cpus: dict[int, CpuLocation] = {}
     for cpu in sorted(online):

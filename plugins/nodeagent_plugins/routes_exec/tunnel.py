@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from nodeagent.base.aio import Clock
-from nodeagent.base.tunnel import End, NoHead, Taken, Tunnel, take_over, without_token
+from nodeagent.base.tunnel import ConnectionHijacked, End, MalformedResponseHead, Tunnel, hijack, without_token
 from nodeagent.contracts.server import SENT_BYTES
 
 CONNECT_SECONDS = 10.0
@@ -34,7 +34,7 @@ async def join(request: web.Request, url: str, clock: Clock, idle_seconds: float
         if status != 101:
             raise _refusal(status, rest)
         try:
-            client = take_over(request, tunnel)
+            client = hijack(request, tunnel)
         except ConnectionResetError as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from error
         try:
@@ -45,7 +45,7 @@ async def join(request: web.Request, url: str, clock: Clock, idle_seconds: float
             client.close()
     finally:
         runtime.close()
-    return Taken(status=101)
+    return ConnectionHijacked(status=101)
 
 
 def is_websocket(request: web.Request) -> bool:
@@ -55,7 +55,7 @@ def is_websocket(request: web.Request) -> bool:
 async def _head(runtime: End) -> tuple[int, bytes, bytes]:
     try:
         return await runtime.read_head(HEAD_SECONDS)
-    except NoHead as error:
+    except MalformedResponseHead as error:
         raise web.HTTPBadGateway(text=f"the runtime's streaming endpoint {error}\n") from error
     except TimeoutError:
         raise web.HTTPGatewayTimeout(text="the runtime's streaming endpoint gave no answer\n") from None

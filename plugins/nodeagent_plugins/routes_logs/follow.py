@@ -14,7 +14,7 @@ from nodeagent_plugins.routes_logs.rotated import Look, RotatedLogs
 from nodeagent_plugins.routes_logs.watch import Watches
 
 BLOCK_BYTES = 56 * 1024
-"""Below what the agent's allocator fetches from the kernel anew each time (see nodeagent.base.allocator)."""
+"""Below what the agent's allocator fetches from the kernel anew each time (see nodeagent.base.malloc)."""
 LOOK_SECONDS = 1.0
 SETTLE_SECONDS = 0.25
 """A runtime that was told to begin a new log may still empty its buffers into the old one."""

@@ -49,7 +49,7 @@ async def test_the_page_follows_nodes_pods_and_events(server: Server, api: Api, 
     async with browsing(tmp_path / "browser") as page:
         await page.open(f"{url}/")
         await page.sign_in("nobody-s")
-        await page.until("!document.getElementById('refusal').hidden")
+        await page.until("!document.getElementById('sign-in-error').hidden")
         await page.sign_in(token)
         await page.until(f"{TEXT}.includes('No node has joined yet.') && {TEXT}.includes('There are no pods.')")
         await page.picture(tmp_path / "empty.png")

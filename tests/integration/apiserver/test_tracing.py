@@ -75,7 +75,7 @@ async def test_without_a_rate_or_the_gate_nothing_is_traced(tmp_path: Path, coll
         (["samplingRatePerMillion: -1"], "samplingRatePerMillion: Invalid value: -1: sampling rate must be positive"),
         (["samplingRatePerMillion: 1000001"], "less than or equal to one million"),
         (["endpoint: http://x"], "endpoint: Invalid value"),
-        (["kind: Other"], "stands twice"),
+        (["kind: Other"], "duplicate key"),
         (["nonsense: 1"], "nonsense"),
     ],
 )

@@ -58,7 +58,7 @@ async def test_the_page_shows_pods_stages_logs_and_events(node: tuple[NodeAgent,
     async with browsing(tmp_path / "browser") as page:
         await page.open(f"https://127.0.0.1:{agent.port}/ui/")
         await page.sign_in("nobody-s")
-        await page.until("!document.getElementById('refusal').hidden")
+        await page.until("!document.getElementById('sign-in-error').hidden")
         await page.picture(tmp_path / "refused.png")
         await page.sign_in(api.facts["token"])
 

@@ -1,4 +1,4 @@
-"""Objects keep their meaning on the way through protobuf, and the bytes are the published ones."""
+"""Tests for the protobuf codec: round trips and the published encoding."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ LEASE_BYTES = envelope(
 )
 
 
-def test_an_object_becomes_the_published_bytes():
+def test_object_is_encoded_as_published():
     assert apiproto.encode(LEASE) == LEASE_BYTES
 
 
-def test_the_published_bytes_become_the_object():
+def test_published_encoding_is_decoded():
     assert apiproto.decode(LEASE_BYTES) == LEASE
 
 
-def test_empty_scalars_and_times_that_other_writers_send_are_not_shown():
+def test_empty_scalars_and_times_are_omitted():
     raw = field(1, field(1, b"e") + field(3, b"") + b"\x38\x00" + field(8, b"")) + field(4, b"") + field(2, b"")
 
     event = apiproto.decode(envelope(b"events.k8s.io/v1", b"Event", raw))
@@ -55,7 +55,7 @@ def test_empty_scalars_and_times_that_other_writers_send_are_not_shown():
     assert event == {"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "e"}}
 
 
-def test_a_volume_of_a_third_party_driver_keeps_its_options():
+def test_options_of_a_third_party_volume_driver_survive():
     source = {
         "driver": "acme/disk",
         "fsType": "ext4",
@@ -70,7 +70,7 @@ def test_a_volume_of_a_third_party_driver_keeps_its_options():
     assert decoded["spec"]["volumes"] == pod["spec"]["volumes"]
 
 
-def test_zeros_that_json_always_shows_survive():
+def test_zeros_of_fields_that_json_always_has_survive():
     status = {"name": "c", "ready": False, "restartCount": 0, "image": "", "imageID": "", "state": {}, "lastState": {}}
     pod = {
         "apiVersion": "v1",
@@ -83,7 +83,7 @@ def test_zeros_that_json_always_shows_survive():
     assert apiproto.decode(apiproto.encode(pod)) == pod
 
 
-def test_members_of_inlined_messages_stand_in_the_outer_object():
+def test_fields_of_inlined_messages_are_in_the_outer_object():
     probe = {"httpGet": {"path": "/", "port": "web"}, "periodSeconds": 3}
     reference = {"configMapKeyRef": {"name": "settings", "key": "k", "optional": False}}
     pod = {
@@ -102,7 +102,7 @@ def test_members_of_inlined_messages_stand_in_the_outer_object():
     assert apiproto.decode(apiproto.encode(pod)) == pod
 
 
-def test_bytes_int_or_string_quantities_and_embedded_json_keep_their_json_form():
+def test_special_types_keep_their_json_form():
     managed = {"manager": "m", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:k": {}}}}
     objects = [
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"managedFields": [managed]}, "data": {"k": "AAH/"}},
@@ -129,19 +129,19 @@ def test_bytes_int_or_string_quantities_and_embedded_json_keep_their_json_form()
     assert [apiproto.decode(apiproto.encode(obj)) for obj in objects] == objects
 
 
-def test_nulls_and_members_unknown_to_the_definitions_are_left_out():
+def test_nulls_and_unknown_fields_are_omitted():
     obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"creationTimestamp": None, "shoeSize": 44}, "x": [1]}
 
     assert apiproto.decode(apiproto.encode(obj)) == {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}
 
 
-def test_an_empty_list_shows_its_items():
+def test_empty_list_has_items():
     empty = {"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": []}
 
     assert apiproto.decode(apiproto.encode(empty)) == empty
 
 
-def test_a_list_is_made_of_objects_that_are_encoded_already():
+def test_list_is_built_from_encoded_objects():
     pods = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}} for name in ("a", "b")]
     metadata = {"resourceVersion": "9", "continue": "next", "remainingItemCount": 3}
 
@@ -151,7 +151,7 @@ def test_a_list_is_made_of_objects_that_are_encoded_already():
     assert made == apiproto.encode({"apiVersion": "v1", "kind": "PodList", "metadata": metadata, "items": items})
 
 
-def test_embedded_json_that_is_too_deep_is_refused():
+def test_embedded_json_nested_too_deeply_is_rejected():
     deep = b"[" * 100_000
     managed = b"\x3a" + length(b"\x0a" + length(deep))
     raw = b"\x0a" + length(b"\x8a\x01" + length(managed))
@@ -167,13 +167,13 @@ def length(content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("time", ["0001-01-01T00:00:01Z", "0999-12-31T23:59:59Z", "9999-12-31T23:59:59Z"])
-def test_every_year_of_four_digits_has_a_protobuf_form(time):
+def test_every_year_of_four_digits_survives(time):
     pod = {"kind": "Pod", "apiVersion": "v1", "metadata": {"creationTimestamp": time}}
 
     assert apiproto.decode(apiproto.encode(pod))["metadata"] == {"creationTimestamp": time}
 
 
-def test_a_time_with_an_offset_is_the_same_moment_in_utc():
+def test_time_with_an_offset_is_converted_to_utc():
     obj = {
         "apiVersion": "v1",
         "kind": "Event",
@@ -187,7 +187,7 @@ def test_a_time_with_an_offset_is_the_same_moment_in_utc():
     assert event["eventTime"] == "2024-01-02T03:04:05.123456Z"
 
 
-def test_a_value_that_does_not_fit_is_named_by_its_path():
+def test_error_names_the_path_of_an_invalid_value():
     pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"ports": [{"containerPort": "http"}]}]}}
 
     with pytest.raises(apiproto.ProtobufError, match=r"spec\.containers\.ports\.containerPort"):
@@ -206,13 +206,13 @@ def test_a_value_that_does_not_fit_is_named_by_its_path():
         {"data": {"k": "not base64!"}},
     ],
 )
-def test_values_of_the_wrong_form_are_refused(value):
+def test_values_of_the_wrong_type_are_rejected(value):
     with pytest.raises(apiproto.ProtobufError):
         apiproto.encode({"apiVersion": "v1", "kind": "Secret", **value})
 
 
 @pytest.mark.parametrize(
-    ("data", "complaint"),
+    ("data", "reason"),
     [
         (b"", r"empty data \(<empty>\)"),
         (b"{}", r"expected prefix \[107 56 115 0\] \(7b7d\)"),
@@ -226,13 +226,13 @@ def test_values_of_the_wrong_form_are_refused(value):
         (b"k8s\x00" + field(1, field(1, b"v1") + field(2, b"Pod")) + field(3, b"gzip"), "content encoding"),
     ],
 )
-def test_bytes_that_are_no_object_are_refused_with_the_reason(data, complaint):
-    with pytest.raises(apiproto.ProtobufError, match=complaint):
+def test_error_of_malformed_bytes_names_the_reason(data, reason):
+    with pytest.raises(apiproto.ProtobufError, match=reason):
         apiproto.decode(data)
 
 
 @pytest.mark.parametrize(("api_version", "kind"), [("v1", "Shoe"), ("apps/v1", "Deployment"), ("v2", "Pod"), ("", "")])
-def test_kinds_without_protobuf_form_are_refused_as_such(api_version, kind):
+def test_kind_without_protobuf_form_is_unsupported(api_version, kind):
     assert not apiproto.supports(api_version, kind)
     with pytest.raises(apiproto.UnsupportedKindError):
         apiproto.encode({"apiVersion": api_version, "kind": kind})
@@ -249,7 +249,7 @@ def test_group_names_follow_the_api_domain(monkeypatch):
     assert not apiproto.supports("coordination.k8s.io/v1", "Lease")
 
 
-def test_any_group_version_may_carry_delete_options():
+def test_delete_options_are_supported_in_any_group_version():
     options = {
         "apiVersion": "policy/v1",
         "kind": "DeleteOptions",
@@ -279,7 +279,7 @@ def test_a_watch_frame_is_length_type_and_envelope():
 
 
 @given(cuts=st.lists(st.integers(0, 400), max_size=6))
-def test_watch_events_come_out_whole_however_the_stream_is_cut(cuts):
+def test_watch_events_are_complete_however_the_stream_is_split(cuts):
     lease = apiproto.encode(LEASE)
     stream = apiproto.encode_watch_frame("ADDED", lease) + apiproto.encode_watch_frame("DELETED", lease)
     bounds = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
@@ -290,7 +290,7 @@ def test_watch_events_come_out_whole_however_the_stream_is_cut(cuts):
     assert events == [("ADDED", LEASE), ("DELETED", LEASE)]
 
 
-def test_a_frame_over_the_limit_ends_the_stream():
+def test_frame_over_the_limit_is_rejected():
     decoder = apiproto.WatchFrameDecoder(max_frame_bytes=100)
 
     with pytest.raises(apiproto.ProtobufError, match="over the limit of 100"):
@@ -317,7 +317,7 @@ INTEGERS = {
 
 
 def objects(message: Descriptor, depth: int) -> st.SearchStrategy:
-    """JSON objects as *message* can hold them, with members that are not empty."""
+    """Strategy for the JSON objects of *message*, without empty fields."""
     if message.name in SPECIAL:
         return SPECIAL[message.name]
     inline = message.fields_by_name.get("inline")
@@ -351,7 +351,7 @@ def values(f: FieldDescriptor, depth: int) -> st.SearchStrategy:
 @pytest.mark.parametrize(("file", "kind"), ALL_KINDS)
 @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_every_kind_keeps_every_member(file, kind, data):
+def test_every_field_of_every_kind_survives(file, kind, data):
     module = importlib.import_module(f"nodeagent.base.apiproto._proto.{file}_pb2")
     group, version = file.split("_")
     prefix = {"core": "", "policy": "policy/", "rbac": "rbac.authorization.k8s.io/"}.get(group, f"{group}.k8s.io/")
@@ -363,7 +363,7 @@ def test_every_kind_keeps_every_member(file, kind, data):
 
 
 @given(raw=st.binary(max_size=200))
-def test_arbitrary_bytes_are_read_or_refused_but_nothing_else(raw):
+def test_arbitrary_bytes_are_decoded_or_rejected(raw):
     try:
         apiproto.decode(envelope(b"v1", b"Pod", raw[:100]))
         apiproto.decode(b"k8s\x00" + raw)

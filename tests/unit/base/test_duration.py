@@ -1,4 +1,4 @@
-"""Durations are read as the field writes them, exact to the nanosecond, and written back canonically."""
+"""Tests for durations: format of configuration files, nanosecond precision, canonical text."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ LIMIT = 2**63 - 1
         ("1h1m1s1ms1us1ns", 3661 * 10**9 + 1_001_001),
     ],
 )
-def test_reads_every_unit_and_sums(text, nanoseconds):
+def test_units_and_sums_are_parsed(text, nanoseconds):
     assert parse_duration(text).nanoseconds == nanoseconds
 
 
 @pytest.mark.parametrize("text", ["", "5", "s", ".s", "1d", "1 s", "1s ", "--1s", "-", "1h30", "1e3s", "x" * 500, "٣s"])
-def test_refuses_what_is_no_duration(text):
+def test_invalid_duration_is_rejected(text):
     with pytest.raises(ValueError, match="is not a duration"):
         parse_duration(text)
 
 
-def test_refuses_what_is_longer_than_292_years():
+def test_duration_over_292_years_is_rejected():
     with pytest.raises(ValueError, match="too long"):
         parse_duration("2562048h")
 
@@ -60,19 +60,19 @@ def test_refuses_what_is_longer_than_292_years():
         (3600 * 10**9 + 10**6, "1h0m0.001s"),
     ],
 )
-def test_is_written_canonically(nanoseconds, text):
+def test_text_is_canonical(nanoseconds, text):
     assert str(Duration(nanoseconds)) == text
 
 
 @given(st.integers(-LIMIT, LIMIT))
-def test_text_reads_back_to_the_same_length(nanoseconds):
+def test_text_parses_to_the_same_duration(nanoseconds):
     length = Duration(nanoseconds)
 
     assert parse_duration(str(length)) == length
 
 
 @given(st.text(max_size=20))
-def test_any_text_is_a_duration_or_refused_cleanly(text):
+def test_any_text_is_a_duration_or_a_value_error(text):
     try:
         length = parse_duration(text)
     except ValueError:
@@ -81,7 +81,7 @@ def test_any_text_is_a_duration_or_refused_cleanly(text):
     assert parse_duration(str(length)) == length
 
 
-def test_orders_hashes_and_counts_by_length():
+def test_order_hash_and_truth_follow_the_length():
     second, minute = Duration.of(seconds=1), Duration.of(minutes=1)
 
     assert second < minute

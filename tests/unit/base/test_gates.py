@@ -1,4 +1,4 @@
-"""Feature gates keep their defaults unless settings name them, and refuse what cannot be."""
+"""Tests for feature gates: defaults, settings and their validation."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ KNOWN = (
 )
 
 
-def test_defaults_apply_where_nothing_is_said():
+def test_defaults_apply_without_settings():
     gates = FeatureGates(KNOWN)
 
     assert {gate.name for gate, on in gates if on} == {"Grown", "Old", "Fixed"}
 
 
-def test_a_setting_changes_its_gate_only():
+def test_setting_affects_only_its_gate():
     gates = FeatureGates(KNOWN, {"Young": True, "Grown": False})
 
     assert gates.enabled("Young")
@@ -31,7 +31,7 @@ def test_a_setting_changes_its_gate_only():
     assert not gates.switched_off("Shy")
 
 
-def test_stage_wide_settings_move_what_is_not_named():
+def test_stage_wide_setting_affects_gates_without_a_setting():
     gates = FeatureGates(KNOWN, {"AllAlpha": True, "AllBeta": True, "Grown": False})
 
     assert gates.enabled("Young")
@@ -40,7 +40,7 @@ def test_stage_wide_settings_move_what_is_not_named():
     assert not gates.enabled("Leaving")
 
 
-def test_all_wrong_settings_are_refused_at_once():
+def test_error_lists_all_invalid_settings():
     with pytest.raises(GateError) as caught:
         FeatureGates(KNOWN, {"Yuong": True, "Fixed": False, "Zzz": True})
 
@@ -51,17 +51,17 @@ def test_all_wrong_settings_are_refused_at_once():
     ]
 
 
-def test_a_locked_gate_accepts_its_own_value():
+def test_locked_gate_accepts_its_default():
     assert FeatureGates(KNOWN, {"Fixed": True}).enabled("Fixed")
 
 
-def test_another_spelling_means_the_same_gate():
+def test_alias_sets_the_same_gate():
     gates = FeatureGates(KNOWN, {"Baby": True}, {"Baby": "Young"})
 
     assert gates.enabled("Young")
 
 
-def test_settings_without_a_future_are_warned_about():
+def test_ga_and_deprecated_settings_cause_warnings():
     warnings = FeatureGates(KNOWN, {"Old": True, "Leaving": True, "Young": True}).warnings()
 
     assert warnings == [
@@ -70,16 +70,16 @@ def test_settings_without_a_future_are_warned_about():
     ]
 
 
-def test_asking_for_a_gate_that_is_not_known_is_a_mistake_of_the_caller():
+def test_unknown_gate_raises_key_error():
     with pytest.raises(KeyError):
         FeatureGates(KNOWN).enabled("Nobody")
 
 
-def test_reads_the_flag_form():
+def test_flag_format_is_parsed():
     assert parse_gates("A=true, B=false,C=1,") == {"A": True, "B": False, "C": True}
 
 
 @pytest.mark.parametrize("text", ["A", "A=yes", "A="])
-def test_refuses_flag_items_without_a_boolean(text):
+def test_flag_item_without_a_boolean_is_rejected(text):
     with pytest.raises(ValueError, match="NAME=true"):
         parse_gates(text)

@@ -1,4 +1,4 @@
-"""URLs are parsed as Go parses them."""
+"""Tests for the URL parser; the expected results are those of Go's net/url."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_valid_url_is_split(text: str, url: Url) -> None:
         ("https://a{@b/", "net/url: invalid userinfo"),
     ],
 )
-def test_invalid_url_is_rejected_in_the_words_of_go(text: str, problem: str) -> None:
+def test_invalid_url_is_rejected_with_the_text_of_go(text: str, problem: str) -> None:
     with pytest.raises(InvalidUrl) as raised:
         gourl.parse(text)
 

@@ -1,4 +1,4 @@
-"""Huge pages as the kernel lists them."""
+"""Tests for huge pages as the kernel lists them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nodeagent.base.hugepages import read_huge_pages
 MI = 1 << 20
 
 
-def test_sizes_come_with_what_is_set_aside_the_smallest_first(tmp_path: Path) -> None:
+def test_reserved_bytes_are_sorted_by_page_size(tmp_path: Path) -> None:
     for name, pages in (("hugepages-1048576kB", "1"), ("hugepages-2048kB", "64\n"), ("hugepages-64kB", "none")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "nr_hugepages").write_text(pages)
@@ -21,5 +21,5 @@ def test_sizes_come_with_what_is_set_aside_the_smallest_first(tmp_path: Path) ->
     assert list(found.items()) == [(32 << 10, 0), (64 << 10, 0), (2 * MI, 128 * MI), (1024 * MI, 1024 * MI)]
 
 
-def test_a_machine_without_any_has_none(tmp_path: Path) -> None:
+def test_missing_directory_has_no_huge_pages(tmp_path: Path) -> None:
     assert read_huge_pages(tmp_path / "none") == {}

@@ -1,4 +1,4 @@
-"""A kubeconfig is read for its current context; what cannot be used is refused with every fault named."""
+"""Tests for the kubeconfig reader: the current context, and all problems of an invalid file."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ def b64(data: bytes) -> str:
 
 
 @pytest.fixture(scope="module")
-def authority() -> tls.KeyPair:
+def ca() -> tls.KeyPair:
     return tls.generate_ca("test")
 
 
-def test_reads_the_current_context(tmp_path: Path) -> None:
+def test_current_context_is_read(tmp_path: Path) -> None:
     path = write(tmp_path, {"server": "https://api:6443/base/", "tls-server-name": "real"}, {"token": "secret"})
 
-    found = kubeconfig.load(path)
+    config = kubeconfig.load(path)
 
-    assert (found.server, found.namespace, found.tls_server_name) == ("https://api:6443/base", "apps", "real")
-    assert found.authorization() == "Bearer secret"
-    assert "secret" not in repr(found)
+    assert (config.server, config.namespace, config.tls_server_name) == ("https://api:6443/base", "apps", "real")
+    assert config.authorization() == "Bearer secret"
+    assert "secret" not in repr(config)
 
 
-def test_trusts_the_given_authority_alone_and_checks_the_name(tmp_path: Path, authority: tls.KeyPair) -> None:
-    path = write(tmp_path, {"server": "https://a", "certificate-authority-data": b64(authority.certificate)}, {})
+def test_only_the_configured_ca_is_trusted_and_the_name_is_verified(tmp_path: Path, ca: tls.KeyPair) -> None:
+    path = write(tmp_path, {"server": "https://a", "certificate-authority-data": b64(ca.certificate)}, {})
 
     context = kubeconfig.load(path).ssl_context()
 
@@ -56,82 +56,82 @@ def test_trusts_the_given_authority_alone_and_checks_the_name(tmp_path: Path, au
     assert len(context.get_ca_certs()) == 1
 
 
-def test_files_lie_beside_the_kubeconfig(tmp_path: Path, authority: tls.KeyPair) -> None:
-    pair = tls.issue(authority, "system:node:n", client=True)
-    for name, content in (("ca.crt", authority.certificate), ("n.crt", pair.certificate), ("n.key", pair.key)):
+def test_file_names_are_relative_to_the_kubeconfig(tmp_path: Path, ca: tls.KeyPair) -> None:
+    pair = tls.issue(ca, "system:node:n", client=True)
+    for name, content in (("ca.crt", ca.certificate), ("n.crt", pair.certificate), ("n.key", pair.key)):
         (tmp_path / name).write_bytes(content)
     user = {"client-certificate": "n.crt", "client-key": "n.key"}
-    found = kubeconfig.load(write(tmp_path, {"server": "https://a", "certificate-authority": "ca.crt"}, user))
+    config = kubeconfig.load(write(tmp_path, {"server": "https://a", "certificate-authority": "ca.crt"}, user))
 
-    assert found.ssl_context() is not None
-    assert found.files() == [tmp_path / "ca.crt", tmp_path / "n.crt", tmp_path / "n.key"]
+    assert config.ssl_context() is not None
+    assert config.files() == [tmp_path / "ca.crt", tmp_path / "n.crt", tmp_path / "n.key"]
 
 
 @pytest.mark.parametrize(
     ("present", "text"),
-    [((), "client-certificate: .*/n.crt is not there"), (("n.crt",), "client-key: .*/n.key is not")],
+    [((), "client-certificate: .*/n.crt does not exist"), (("n.crt",), "client-key: .*/n.key does not")],
 )
-def test_a_pair_that_is_not_there_is_named(tmp_path: Path, present: tuple[str, ...], text: str) -> None:
+def test_missing_certificate_or_key_file_is_reported(tmp_path: Path, present: tuple[str, ...], text: str) -> None:
     for name in present:
         (tmp_path / name).touch()
     user = {"client-certificate": "n.crt", "client-key": "n.key"}
-    found = kubeconfig.load(write(tmp_path, {"server": "https://a"}, user))
+    config = kubeconfig.load(write(tmp_path, {"server": "https://a"}, user))
 
     with pytest.raises(kubeconfig.KubeconfigError, match=text):
-        found.ssl_context()
+        config.ssl_context()
 
 
-def test_a_client_certificate_may_be_inline(tmp_path: Path, authority: tls.KeyPair) -> None:
-    pair = tls.issue(authority, "system:node:n", client=True)
+def test_client_certificate_may_be_inline(tmp_path: Path, ca: tls.KeyPair) -> None:
+    pair = tls.issue(ca, "system:node:n", client=True)
     user = {"client-certificate-data": b64(pair.certificate), "client-key-data": b64(pair.key)}
-    cluster = {"server": "https://a", "certificate-authority-data": b64(authority.certificate)}
+    cluster = {"server": "https://a", "certificate-authority-data": b64(ca.certificate)}
 
     assert kubeconfig.load(write(tmp_path, cluster, user)).ssl_context() is not None
 
 
-def test_a_key_of_another_certificate_is_refused(tmp_path: Path, authority: tls.KeyPair) -> None:
-    one, other = (tls.issue(authority, name, client=True) for name in ("one", "other"))
+def test_key_of_another_certificate_is_rejected(tmp_path: Path, ca: tls.KeyPair) -> None:
+    one, other = (tls.issue(ca, name, client=True) for name in ("one", "other"))
     user = {"client-certificate-data": b64(one.certificate), "client-key-data": b64(other.key)}
-    cluster = {"server": "https://a", "certificate-authority-data": b64(authority.certificate)}
-    found = kubeconfig.load(write(tmp_path, cluster, user))
+    cluster = {"server": "https://a", "certificate-authority-data": b64(ca.certificate)}
+    config = kubeconfig.load(write(tmp_path, cluster, user))
 
     with pytest.raises(kubeconfig.KubeconfigError, match="client-certificate: cannot be used"):
-        found.ssl_context()
+        config.ssl_context()
 
 
-def test_verification_can_be_turned_off(tmp_path: Path) -> None:
-    found = kubeconfig.load(write(tmp_path, {"server": "https://a", "insecure-skip-tls-verify": True}, {}))
+def test_verification_can_be_disabled(tmp_path: Path) -> None:
+    config = kubeconfig.load(write(tmp_path, {"server": "https://a", "insecure-skip-tls-verify": True}, {}))
 
-    context = found.ssl_context()
+    context = config.ssl_context()
 
     assert context is not None
     assert context.verify_mode is ssl.CERT_NONE
 
 
-def test_a_token_file_is_read_at_each_use_and_wins(tmp_path: Path) -> None:
+def test_token_file_is_read_at_each_use_and_precedes_token(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("first\n")
-    found = kubeconfig.load(write(tmp_path, {"server": "http://a"}, {"token": "x", "tokenFile": "token"}))
-    before = found.authorization()
+    config = kubeconfig.load(write(tmp_path, {"server": "http://a"}, {"token": "x", "tokenFile": "token"}))
+    before = config.authorization()
     (tmp_path / "token").write_text("second\n")
 
-    assert (before, found.authorization()) == ("Bearer first", "Bearer second")
+    assert (before, config.authorization()) == ("Bearer first", "Bearer second")
 
 
-def test_an_empty_token_file_is_refused(tmp_path: Path) -> None:
+def test_empty_token_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(" \n")
-    found = kubeconfig.load(write(tmp_path, {"server": "http://a"}, {"tokenFile": "token"}))
+    config = kubeconfig.load(write(tmp_path, {"server": "http://a"}, {"tokenFile": "token"}))
 
     with pytest.raises(kubeconfig.KubeconfigError, match="is empty"):
-        found.authorization()
+        config.authorization()
 
 
-def test_a_user_may_have_a_password(tmp_path: Path) -> None:
-    found = kubeconfig.load(write(tmp_path, {"server": "http://a"}, {"username": "u", "password": "p"}))
+def test_password_is_sent_as_basic_authorization(tmp_path: Path) -> None:
+    config = kubeconfig.load(write(tmp_path, {"server": "http://a"}, {"username": "u", "password": "p"}))
 
-    assert found.authorization() == f"Basic {b64(b'u:p')}"
+    assert config.authorization() == f"Basic {b64(b'u:p')}"
 
 
-def test_every_fault_is_named(tmp_path: Path) -> None:
+def test_error_lists_all_problems(tmp_path: Path) -> None:
     cluster = {"server": "ftp://a", "proxy-url": "http://p", "certificate-authority-data": "%"}
     user = {"exec": {"command": "login"}, "client-key-data": b64(b"key"), "token": 7}
 
@@ -149,7 +149,7 @@ def test_every_fault_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("top", "said"),
+    ("top", "text"),
     [
         ({"current-context": ""}, "current-context: must name a context"),
         ({"current-context": "gone"}, "'gone' must be the name of an entry of contexts"),
@@ -158,19 +158,19 @@ def test_every_fault_is_named(tmp_path: Path) -> None:
         ({"kind": "Pod"}, "kind: 'Pod' must be Config"),
     ],
 )
-def test_says_what_is_missing(tmp_path: Path, top: dict[str, Any], said: str) -> None:
-    with pytest.raises(kubeconfig.KubeconfigError, match=said):
+def test_missing_entry_is_reported(tmp_path: Path, top: dict[str, Any], text: str) -> None:
+    with pytest.raises(kubeconfig.KubeconfigError, match=text):
         kubeconfig.load(write(tmp_path, {"server": "https://a"}, {}, **top))
 
 
 @pytest.mark.parametrize("server", ["", "api:6443", "https://", "https://a:x", "https://u:p@a", "https://a?x=1"])
-def test_refuses_a_server_that_is_no_base_url(tmp_path: Path, server: str) -> None:
+def test_server_must_be_a_base_url(tmp_path: Path, server: str) -> None:
     with pytest.raises(kubeconfig.KubeconfigError, match="server"):
         kubeconfig.load(write(tmp_path, {"server": server}, {}))
 
 
 @pytest.mark.parametrize("content", [b"a: [", b"\x00\xff", b"- list", b"token: 'unfinished-secret"])
-def test_refuses_what_is_no_kubeconfig_without_quoting_it(tmp_path: Path, content: bytes) -> None:
+def test_error_of_an_invalid_file_does_not_quote_it(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "kubeconfig"
     path.write_bytes(content)
 
@@ -180,7 +180,7 @@ def test_refuses_what_is_no_kubeconfig_without_quoting_it(tmp_path: Path, conten
     assert "secret" not in str(raised.value)
 
 
-def test_a_missing_or_huge_file_is_an_error_of_its_own(tmp_path: Path) -> None:
+def test_missing_or_huge_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "huge").write_bytes(b"#" * (kubeconfig.MAX_FILE_BYTES + 1))
 
     with pytest.raises(kubeconfig.KubeconfigError, match="No such file"):

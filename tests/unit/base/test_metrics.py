@@ -1,4 +1,4 @@
-"""What is counted is told in the formats that collectors read."""
+"""Tests for metrics and their text formats."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def samples(accept=""):
 
 
 @pytest.mark.parametrize("accept", ["", OPEN])
-def test_all_kinds_are_read_back(accept):
-    counter, gauge = Counter("asked_total", "Asked.", ("who",)), Gauge("open", "Open.", prefixed=False)
+def test_all_metric_types_can_be_parsed(accept):
+    counter, gauge = Counter("requests_total", "Requests.", ("who",)), Gauge("open", "Open.", prefixed=False)
     histogram = Histogram("length_seconds", "Length.", bounds=(1, 2.5))
     counter.inc('a"\\\n')
     counter.inc("b", by=2)
@@ -42,15 +42,15 @@ def test_all_kinds_are_read_back(accept):
 
     found = samples(accept)
 
-    assert found["test_asked_total", ('a"\\\n',)] == 1
-    assert found["test_asked_total", ("b",)] == 2
+    assert found["test_requests_total", ('a"\\\n',)] == 1
+    assert found["test_requests_total", ("b",)] == 2
     assert found["open", ()] == 4
     buckets = [value for (name, _), value in found.items() if name == "test_length_seconds_bucket"]
     assert buckets == [2, 3, 4]
     assert (found["test_length_seconds_sum", ()], found["test_length_seconds_count", ()]) == (12.5, 4)
 
 
-def test_a_counter_keeps_the_name_that_dashboards_ask_for_and_openmetrics_adds_its_ending():
+def test_only_openmetrics_adds_the_suffix_of_counters():
     Counter("evictions", "Evicted.", ("signal",)).inc("memory.available")
 
     text, _ = expose(instruments("test_"))
@@ -63,20 +63,20 @@ def test_a_counter_keeps_the_name_that_dashboards_ask_for_and_openmetrics_adds_i
     assert kind.startswith("application/openmetrics-text")
 
 
-def test_what_has_no_labels_is_there_from_the_start_and_what_has_is_not():
-    Counter("asked_total", "Asked.")
+def test_metric_without_labels_is_exposed_before_its_first_use():
+    Counter("requests_total", "Requests.")
     Counter("failed_total", "Failed.", ("why",))
     Histogram("length_seconds", "Length.", bounds=(1,))
 
     assert {name: value for (name, _), value in samples().items()} == {
-        "test_asked_total": 0,
+        "test_requests_total": 0,
         "test_length_seconds_bucket": 0,
         "test_length_seconds_count": 0,
         "test_length_seconds_sum": 0,
     }
 
 
-def test_a_gauge_can_lose_a_series():
+def test_series_of_a_gauge_can_be_removed():
     gauge = Gauge("open", "Open.", ("what",))
     gauge.set(1, "a")
     gauge.set(math.inf, "b")
@@ -85,7 +85,7 @@ def test_a_gauge_can_lose_a_series():
     assert samples() == {("test_open", ("b",)): math.inf}
 
 
-def test_times_of_measures_are_milliseconds_in_text_and_seconds_in_openmetrics():
+def test_timestamps_have_the_unit_of_the_format():
     family = Family("used", "gauge", "Used.")
     family.add(1, at=1_700_000_000_123_000_000)
 
@@ -93,7 +93,7 @@ def test_times_of_measures_are_milliseconds_in_text_and_seconds_in_openmetrics()
     assert b"used 1 1700000000.123\n" in expose([family], OPEN)[0]
 
 
-def test_what_is_on_its_way_out_is_shown_on_demand():
+def test_deprecated_metric_is_exposed_on_request():
     family = Family("old", "gauge", "Old.", deprecated="1.29")
     family.add(1)
 
@@ -101,19 +101,19 @@ def test_what_is_on_its_way_out_is_shown_on_demand():
     assert b"# HELP old (Deprecated since 1.29) Old.\n" in expose([family], deprecated=True)[0]
 
 
-def test_values_are_found_again():
-    counter, histogram = Counter("asked_total", "Asked.", ("who",)), Histogram("length", "Length.", ("who",))
+def test_values_can_be_read():
+    counter, histogram = Counter("requests_total", "Requests.", ("who",)), Histogram("length", "Length.", ("who",))
     counter.inc("a")
     histogram.observe(1, "a")
 
     assert (counter.value("a"), counter.value("b"), histogram.count("a"), histogram.count("b")) == (1, 0, 1, 0)
 
 
-def test_bounds_grow_by_a_factor():
+def test_exponential_bounds_grow_by_the_factor():
     assert exponential(1, 2, 3) == (1, 2, 4)
 
 
-def test_a_sampled_gauge_asks_whenever_it_is_shown():
+def test_sampled_gauge_is_sampled_at_each_scrape():
     gauge, values = SampledGauge("pods", "Pods.", ("static",)), {("true",): 1}
     assert samples() == {}
     gauge.sample = lambda: values

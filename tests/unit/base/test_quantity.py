@@ -1,4 +1,4 @@
-"""Quantities are exact, compare by amount, and are written canonically."""
+"""Tests for quantities: exact amounts, comparison, canonical text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MAX = 2**63 - 1
         ("1024Ki", "1Mi", 1024**2, 1024**2 * 1000),
     ],
 )
-def test_reads_and_writes_every_suffix(text, canonical, value, milli):
+def test_every_suffix_is_parsed_and_formatted(text, canonical, value, milli):
     quantity = parse_quantity(text)
 
     assert str(quantity) == canonical
@@ -48,24 +48,24 @@ def test_reads_and_writes_every_suffix(text, canonical, value, milli):
 
 
 @pytest.mark.parametrize("text", ["", ".", "m", "1 Gi", "1gi", "1KI", "1K", "1kk", "--1", "1e1.5", "1ee3", "９", "1\n"])
-def test_refuses_what_is_no_quantity(text):
+def test_invalid_quantity_is_rejected(text):
     with pytest.raises(ValueError, match="is not a quantity"):
         parse_quantity(text)
 
 
 @pytest.mark.parametrize("text", ["1e999999", "9223372036854775807Ei", "99999999999999999999999"])
-def test_amounts_beyond_the_maximum_become_the_maximum(text):
+def test_excessive_amount_becomes_the_maximum(text):
     assert parse_quantity(text).value() == MAX
     assert parse_quantity(f"-{text}").value() == -MAX
 
 
-def test_a_tiny_amount_is_rounded_up_to_a_billionth():
+def test_tiny_amount_is_rounded_up_to_a_billionth():
     assert parse_quantity("1e-999999").nanos == 1
     assert parse_quantity("0e999999").nanos == 0
 
 
 @given(st.integers(-MAX * 10**9, MAX * 10**9), st.sampled_from(Format))
-def test_text_reads_back_to_the_same_amount(nanos, style):
+def test_text_parses_to_the_same_amount(nanos, style):
     quantity = Quantity(nanos=nanos, format=style)
 
     assert parse_quantity(str(quantity)) == quantity
@@ -88,13 +88,13 @@ def test_arithmetic_is_exact(first, second):
     assert (-one).nanos == -first
 
 
-def test_compares_by_amount_whatever_the_suffix():
+def test_comparison_ignores_the_suffix():
     assert parse_quantity("1Ki") == parse_quantity("1024") == parse_quantity("1.024k")
     assert len({parse_quantity("1"), parse_quantity("1000m")}) == 1
     assert parse_quantity("1") != "1"
     assert not Quantity()
 
 
-def test_a_sum_keeps_the_suffix_family_of_what_is_not_zero():
+def test_sum_keeps_the_suffix_family_of_the_nonzero_operand():
     assert str(Quantity() + parse_quantity("1Gi")) == "1Gi"
     assert str(parse_quantity("1Gi") * 3) == "3Gi"

@@ -1,4 +1,4 @@
-"""A secret gives itself away only when it is asked to."""
+"""Tests for secrets: only ``reveal`` returns the value."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import pytest
 from nodeagent.base.secret import Secret
 
 
-def test_prints_stars_in_every_form():
+def test_every_text_form_is_masked():
     secret = Secret("hunter2")
 
     assert {str(secret), repr(secret), f"{secret}", f"{secret:>9}"} == {"***"}
     assert str({"a": secret}) == "{'a': ***}"
 
 
-def test_reveals_the_value_it_was_given():
+def test_reveal_returns_the_value():
     assert Secret("hunter2").reveal() == "hunter2"
     assert Secret(b"\x00key").reveal() == b"\x00key"
 
 
-def test_compares_and_hashes_by_value():
+def test_equality_and_hash_follow_the_value():
     assert Secret("a") == Secret("a") != Secret("b")
     assert Secret("a") != "a"
     assert len({Secret("a"), Secret("a")}) == 1
     assert not Secret("")
 
 
-def test_refuses_to_be_written():
+def test_secret_cannot_be_serialized():
     with pytest.raises(TypeError):
         pickle.dumps(Secret("a"))
     with pytest.raises(TypeError):

@@ -1,4 +1,4 @@
-"""Selectors say of an object whether it is meant, and of a text whether it is a selector."""
+"""Tests for label and field selectors: parsing and matching."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_label_selector_does_not_match(text: str) -> None:
     assert not parse_label_selector(text).matches(LABELS)
 
 
-def test_an_empty_value_is_a_value() -> None:
+def test_empty_value_is_a_value() -> None:
     assert parse_label_selector("app=").matches({"app": ""})
     assert parse_label_selector("app in (,x)").matches({"app": ""})
 
@@ -71,7 +71,7 @@ def test_an_empty_value_is_a_value() -> None:
         ("a,", "expected: identifier after ','"),
     ],
 )
-def test_what_is_no_label_selector_is_refused(text: str, message: str) -> None:
+def test_invalid_label_selector_is_rejected(text: str, message: str) -> None:
     with pytest.raises(SelectorError) as error:
         parse_label_selector(text)
 
@@ -82,7 +82,7 @@ def test_label_that_is_not_an_integer_is_not_compared() -> None:
     assert not parse_label_selector("size>3").matches({"size": "1_0"})
 
 
-def test_field_selector_compares_as_text() -> None:
+def test_field_selector_compares_strings() -> None:
     fields = {"metadata.name": "web", "status.phase": "Running"}
 
     selector = parse_field_selector("metadata.name=web,status.phase!=Failed,spec.nodeName=")
@@ -105,7 +105,7 @@ def test_field_selector_unescapes_values() -> None:
         (r"a=\x", "invalid escape sequence"),
     ],
 )
-def test_what_is_no_field_selector_is_refused(text: str, message: str) -> None:
+def test_invalid_field_selector_is_rejected(text: str, message: str) -> None:
     with pytest.raises(SelectorError, match=message.replace("'", ".")):
         parse_field_selector(text)
 
@@ -139,7 +139,7 @@ _listed = st.lists(st.sampled_from(["1", "2", "v-1"]), min_size=1, max_size=3, u
 
 
 @given(_labels, st.lists(st.tuples(_keys, st.sampled_from(["=", "!=", "in", "notin", "", "!"]), _listed), min_size=1))
-def test_a_selector_means_what_its_requirements_mean(
+def test_selector_matches_if_all_requirements_match(
     labels: dict[str, str], terms: list[tuple[str, str, list[str]]]
 ) -> None:
     texts, expected = [], True
@@ -164,7 +164,7 @@ def escaped(value: str) -> str:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["metadata.name", "a"]), st.booleans(), st.text(max_size=6)), min_size=1))
-def test_any_value_can_be_written_in_a_field_selector(terms: list[tuple[str, bool, str]]) -> None:
+def test_any_value_can_be_escaped_in_a_field_selector(terms: list[tuple[str, bool, str]]) -> None:
     text = ",".join(f"{field}{'=' if equal else '!='}{escaped(value)}" for field, equal, value in terms)
 
     assert parse_field_selector(text) == FieldSelector(tuple(FieldTerm(f, value, equal) for f, equal, value in terms))

@@ -1,4 +1,4 @@
-"""What the service manager is told, and by whom."""
+"""Tests for the sd_notify client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nodeagent.base.service_manager import ServiceManager
 
 
 class Recorded(ServiceManager):
-    """Keeps what would be sent."""
+    """Service manager that records the messages."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         super().__init__(environment)
@@ -21,7 +21,7 @@ class Recorded(ServiceManager):
         self.sent.append(messages)
 
 
-def test_takes_the_variables_out_so_that_no_child_speaks_for_the_program() -> None:
+def test_variables_are_removed_from_the_environment() -> None:
     environment = {
         "NOTIFY_SOCKET": "/run/notify",
         "WATCHDOG_USEC": "6000000",
@@ -40,23 +40,23 @@ def test_takes_the_variables_out_so_that_no_child_speaks_for_the_program() -> No
     ("environment", "seconds"),
     [({}, 0.0), ({"WATCHDOG_USEC": "soon"}, 0.0), ({"WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "1"}, 0.0)],
 )
-def test_keeps_no_watchdog_that_is_not_ours(environment: dict[str, str], seconds: float) -> None:
+def test_watchdog_of_another_process_is_ignored(environment: dict[str, str], seconds: float) -> None:
     assert ServiceManager(dict(environment)).watchdog_seconds == seconds
 
 
-async def test_without_a_manager_nothing_is_sent_or_waited_for(clock) -> None:
+async def test_without_a_service_manager_calls_have_no_effect(clock) -> None:
     manager = ServiceManager({"NOTIFY_SOCKET": "vsock:2:1234"})
 
     assert not manager.present
     manager.ready("serves")
-    await manager.keep_told(lambda: "", clock)
+    await manager.run_watchdog(lambda: "", clock)
 
 
-async def test_signs_of_life_come_thrice_in_the_time_allowed_and_a_status_when_it_changes(clock) -> None:
+async def test_watchdog_pings_thrice_per_timeout_and_sends_changed_status(clock) -> None:
     manager = Recorded({"NOTIFY_SOCKET": "@notify", "WATCHDOG_USEC": "6000000"})
     states = ["1 pod", "1 pod", "2 pods"]
     manager.ready("1 pod")
-    task = asyncio.create_task(manager.keep_told(lambda: states.pop(0), clock))
+    task = asyncio.create_task(manager.run_watchdog(lambda: states.pop(0), clock))
     for _ in range(2):
         await clock.advance(2.0)
     task.cancel()
@@ -70,7 +70,7 @@ async def test_signs_of_life_come_thrice_in_the_time_allowed_and_a_status_when_i
     ]
 
 
-def test_a_status_is_one_line() -> None:
+def test_status_is_one_line() -> None:
     manager = Recorded({"NOTIFY_SOCKET": "@notify"})
 
     manager.ready("one\nREADY=0")

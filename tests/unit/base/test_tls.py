@@ -1,4 +1,4 @@
-"""Certificates verify against their authority, private files stay private, names mean what they say."""
+"""Tests for TLS helpers: issued certificates, private files, names of versions and cipher suites."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from nodeagent.base import tls
 
 
-def test_a_server_certificate_names_hosts_and_addresses(tmp_path: Path) -> None:
+def test_server_certificate_covers_hosts_and_addresses(tmp_path: Path) -> None:
     ca = tls.generate_ca("test-ca")
 
     pair = tls.issue(ca, "server", names=["localhost", "127.0.0.1"], server=True)
@@ -23,7 +23,7 @@ def test_a_server_certificate_names_hosts_and_addresses(tmp_path: Path) -> None:
     assert not tls.covers(b"nonsense", [])
 
 
-def test_both_ends_agree_on_certificates_of_one_authority(tmp_path: Path) -> None:
+def test_handshake_succeeds_with_certificates_of_the_same_ca(tmp_path: Path) -> None:
     ca = tls.generate_ca("test-ca")
     server = tls.issue(ca, "server", names=["localhost"], server=True)
     client = tls.issue(ca, "system:node:n1", organizations=["system:nodes"], client=True)
@@ -37,17 +37,17 @@ def test_both_ends_agree_on_certificates_of_one_authority(tmp_path: Path) -> Non
     ):
         files[name] = tmp_path / name
         tls.write_private(files[name], data)
-    serving = tls.server_context(files["s.crt"], files["s.key"], client_ca_file=files["ca.crt"])
-    asking = ssl.create_default_context(cafile=str(files["ca.crt"]))
-    asking.load_cert_chain(files["c.crt"], files["c.key"])
+    server_context = tls.server_context(files["s.crt"], files["s.key"], client_ca_file=files["ca.crt"])
+    client_context = ssl.create_default_context(cafile=str(files["ca.crt"]))
+    client_context.load_cert_chain(files["c.crt"], files["c.key"])
 
-    peer = _handshake(serving, asking)
+    peer = _handshake(server_context, client_context)
 
     assert (("organizationName", "system:nodes"),) in peer["subject"]
     assert (("commonName", "system:node:n1"),) in peer["subject"]
 
 
-def test_private_files_are_for_the_owner_alone_and_replaced_whole(tmp_path: Path) -> None:
+def test_private_files_are_owner_only_and_replaced_atomically(tmp_path: Path) -> None:
     path = tmp_path / "keys" / "k"
 
     tls.write_private(path, b"one")
@@ -58,7 +58,7 @@ def test_private_files_are_for_the_owner_alone_and_replaced_whole(tmp_path: Path
     assert [item.name for item in path.parent.iterdir()] == ["k"]
 
 
-def test_a_key_is_not_printed() -> None:
+def test_key_is_masked() -> None:
     assert "PRIVATE" not in repr(tls.KeyPair(b"c", b"PRIVATE"))
 
 
@@ -78,20 +78,20 @@ def test_ciphers_by_name() -> None:
         tls.openssl_ciphers(["FOO"])
 
 
-def test_every_preferred_cipher_is_known_to_openssl() -> None:
+def test_openssl_supports_every_preferred_cipher() -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
     for name in tls.PREFERRED_CIPHERS:
         context.set_ciphers(tls.openssl_ciphers([name]))
 
 
-def test_files_that_do_not_fit_are_named(tmp_path: Path) -> None:
+def test_error_names_unusable_files(tmp_path: Path) -> None:
     with pytest.raises(tls.TlsError, match="nope"):
         tls.server_context(tmp_path / "nope.crt", tmp_path / "nope.key")
 
 
 def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, object]:
-    """Shake hands in memory and return what the server knows of the client."""
+    """Perform a handshake in memory and return the client certificate that the server verified."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     one = server.wrap_bio(to_server, to_client, server_side=True)
     other = client.wrap_bio(to_client, to_server, server_hostname="localhost")

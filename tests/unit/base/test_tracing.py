@@ -1,4 +1,4 @@
-"""Tracing that is off costs nothing, and imports nothing."""
+"""Tests for disabled tracing: no calls and no imports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from nodeagent.base import tracing
 
 
-def test_off_nothing_is_asked_and_nothing_is_handed_on() -> None:
+def test_disabled_tracing_computes_no_attributes_and_sends_no_headers() -> None:
     def never() -> dict[str, str]:
         raise AssertionError("asked")
 
@@ -19,12 +19,12 @@ def test_off_nothing_is_asked_and_nothing_is_handed_on() -> None:
     assert tracing.span("a") is tracing.span("b")
 
 
-def test_an_error_passes_through() -> None:
+def test_exception_leaves_a_span_unchanged() -> None:
     with pytest.raises(LookupError), tracing.span("syncPod"):
         raise LookupError
 
 
-def test_the_library_is_not_imported_by_the_seam() -> None:
+def test_disabled_tracing_imports_no_library() -> None:
     code = "import nodeagent.base.tracing, nodeagent_plugins.tracing, sys; print('opentelemetry' in sys.modules)"
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == "False"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "False"

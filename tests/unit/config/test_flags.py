@@ -171,7 +171,7 @@ def test_a_boolean_never_takes_the_next_word():
         ("--memory-throttling-factor=x", "must be a number"),
         ("--system-reserved=cpu", "has the item 'cpu', which is not KEY=VALUE"),
         ("--eviction-hard=memory.available=1", "has the item 'memory.available=1', which is not KEY<VALUE"),
-        ("--feature-gates=A", "has the item 'A', which is not NAME=true or NAME=false"),
+        ("--feature-gates=A", "has the item 'A', must be NAME=true or NAME=false"),
         ("--register-with-taints=a", "has the item 'a', which is not KEY=VALUE:EFFECT"),
         ("--manifest-url-header=a", "has an item that is not NAME:VALUE"),
         ("--reserved-memory=1Gi", "has the item '1Gi', which is not NODE:TYPE=AMOUNT,…"),

@@ -270,7 +270,7 @@ def test_a_wrong_type_is_always_an_error(refusal, text, path, rule):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("a: [", "line"), ("", "is empty"), ("- a\n", "must hold one object"), ("a: 1\na: 2\n", "stands twice")],
+    [("a: [", "line"), ("", "is empty"), ("- a\n", "must hold one object"), ("a: 1\na: 2\n", "duplicate key")],
 )
 def test_what_is_not_one_object_is_refused(native, text, message):
     with pytest.raises(ConfigError, match=message):

@@ -270,7 +270,7 @@ WRONG = [
     (
         "logging: {format: json, vmodule: [{filePattern: a, verbosity: 2}]}",
         "logging.vmodule",
-        "works only with the text format",
+        "is supported only by the text format",
     ),
     (
         "logging: {options: {json: {splitStream: true}}}",

@@ -1,6 +1,6 @@
 // The cluster at a glance: nodes, pods and events, each listed once and then followed by a watch.
 
-import { age, ask, askJson, badge, byId, fill, lines, make, notice, Refused, signIn } from "./page.js";
+import { age, request, requestJson, badge, byId, fill, lines, make, notice, RequestError, signIn } from "./page.js";
 
 const KINDS = ["nodes", "pods", "events"];
 const EVENTS_SHOWN = 100;
@@ -15,14 +15,14 @@ let drawing = false;
 signIn(async () => {
   const answers = await Promise.allSettled(KINDS.map(list));
   const errors = answers.filter((answer) => answer.status === "rejected").map((answer) => answer.reason);
-  const fatal = errors.find((error) => !(error instanceof Refused) || error.status !== 403)
+  const fatal = errors.find((error) => !(error instanceof RequestError) || error.status !== 403)
     || (errors.length === KINDS.length && errors[0]);
   if (fatal) throw fatal;
   answers.forEach((answer, i) => {
     if (answer.status === "fulfilled") follow(KINDS[i], answer.value);
     else refused.set(KINDS[i], answer.reason.message);
   });
-  const { gitVersion } = await askJson("/version").catch(() => ({}));
+  const { gitVersion } = await requestJson("/version").catch(() => ({}));
   byId("about").textContent = gitVersion || "";
   byId("filter").addEventListener("input", draw);
   setInterval(draw, PERIOD_MS);
@@ -31,7 +31,7 @@ signIn(async () => {
 
 /** List a kind, and return the version from which a watch goes on. */
 async function list(kind) {
-  const found = await askJson(`/api/v1/${kind}`);
+  const found = await requestJson(`/api/v1/${kind}`);
   known.set(kind, new Map(found.items.map((item) => [item.metadata.uid, item])));
   return found.metadata.resourceVersion;
 }
@@ -40,12 +40,12 @@ async function follow(kind, version) {
   for (;;) {
     try {
       const query = `watch=1&allowWatchBookmarks=true&resourceVersion=${encodeURIComponent(version)}`;
-      const answer = await ask(`/api/v1/${kind}?${query}`);
+      const answer = await request(`/api/v1/${kind}?${query}`);
       away.delete(kind);
       draw();
       for await (const line of lines(answer)) {
         const { type, object } = JSON.parse(line);
-        if (type === "ERROR") throw new Refused(object.code, object.message);
+        if (type === "ERROR") throw new RequestError(object.code, object.message);
         version = object.metadata.resourceVersion;
         if (type === "BOOKMARK") continue;
         if (type === "DELETED") known.get(kind).delete(object.metadata.uid);
@@ -53,7 +53,7 @@ async function follow(kind, version) {
         draw();
       }
     } catch (error) {
-      if (error instanceof Refused && error.status === 401) location.reload();
+      if (error instanceof RequestError && error.status === 401) location.reload();
       away.set(kind, error.message);
       draw();
       await new Promise((done) => setTimeout(done, AGAIN_MS));

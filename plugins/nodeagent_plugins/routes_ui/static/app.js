@@ -1,6 +1,6 @@
 // The node at a glance: resources, pods with their stages, one pod's log and events.
 
-import { age, ask, askJson, badge, byId, bytes, fill, lines, make, notice, Refused, signIn } from "./page.js";
+import { age, request, requestJson, badge, byId, bytes, fill, lines, make, notice, RequestError, signIn } from "./page.js";
 
 const SAMPLES = 90;
 const PERIOD_MS = 3000;
@@ -20,12 +20,12 @@ signIn(async () => {
 });
 
 function tell(error) {
-  if (error instanceof Refused && error.status === 401) location.reload();
+  if (error instanceof RequestError && error.status === 401) location.reload();
   else notice(`The agent does not answer: ${error.message}`);
 }
 
 async function look() {
-  const [overview, stats] = await Promise.all([askJson("data/status"), askJson("/stats/summary")]);
+  const [overview, stats] = await Promise.all([requestJson("data/status"), requestJson("/stats/summary")]);
   use = new Map(stats.pods.map((pod) => [pod.podRef.uid, pod]));
   showNode(overview);
   showPlots(overview);
@@ -122,7 +122,7 @@ async function choose(pod) {
   for (const id of ["pod", "log-card", "event-card"]) byId(id).hidden = false;
   byId("none").hidden = true;
   byId("pod-name").textContent = pod.name;
-  const { items } = await askJson("/pods");
+  const { items } = await requestJson("/pods");
   const found = items.find((item) => item.metadata.uid === pod.uid);
   const spec = found?.spec || {};
   const names = [...(spec.containers || []), ...(spec.initContainers || [])].map((container) => container.name);
@@ -135,9 +135,9 @@ async function showPod() {
   const pod = chosen;
   let why;
   try {
-    why = await askJson(`data/pods/${encodeURIComponent(pod.namespace)}/${encodeURIComponent(pod.name)}`);
+    why = await requestJson(`data/pods/${encodeURIComponent(pod.namespace)}/${encodeURIComponent(pod.name)}`);
   } catch (error) {
-    if (!(error instanceof Refused) || error.status !== 404) throw error;
+    if (!(error instanceof RequestError) || error.status !== 404) throw error;
     byId("pod-phase").textContent = "gone";
     byId("pod-phase").className = "badge";
     return;
@@ -185,7 +185,7 @@ async function follow() {
   shown.textContent = "";
   const parts = [chosen.namespace, chosen.name, byId("container").value].map(encodeURIComponent);
   try {
-    const answer = await ask(`/containerLogs/${parts.join("/")}?follow=true&tailLines=200`, { signal: mine.signal });
+    const answer = await request(`/containerLogs/${parts.join("/")}?follow=true&tailLines=200`, { signal: mine.signal });
     for await (const line of lines(answer)) {
       if (mine !== following) return;
       const below = shown.scrollHeight - shown.scrollTop - shown.clientHeight < 40;

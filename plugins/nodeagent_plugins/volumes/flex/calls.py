@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nodeagent.base.aio.program import Finished, Limits, Program, run_program
+from nodeagent.base.aio.command import Command, CommandResult, Limits, run_command
 from nodeagent.errors import VolumeError
 
 LIMITS = Limits(seconds=110.0, output_bytes=1 << 20, error_bytes=1 << 16)
 """A call ends before the volume's own time is up, so that its driver is named."""
 SUCCESS, NOT_SUPPORTED = "Success", "Not supported"
 
-Run = Callable[[Program, bytes, Limits], Awaitable[Finished]]
+Run = Callable[[Command, bytes, Limits], Awaitable[CommandResult]]
 
 
 class NotSupported(VolumeError):
@@ -38,7 +38,7 @@ class Driver:
     :raises VolumeError: from every call: it failed, took too long, or answered what nobody can read.
     """
 
-    def __init__(self, name: str, program: Path, run: Run = run_program) -> None:
+    def __init__(self, name: str, program: Path, run: Run = run_command) -> None:
         self.name = name
         self._program, self._run = program, run
         self._unsupported: set[str] = set()
@@ -61,7 +61,7 @@ class Driver:
         if command in self._unsupported:
             raise NotSupported(NOT_SUPPORTED)
         # Drivers find their tools and settings where the agent does.
-        program = Program(str(self._program), (command, *arguments), dict(os.environ), may_leave_children=True)
+        program = Command(str(self._program), (command, *arguments), dict(os.environ), may_leave_children=True)
         try:
             finished = await self._run(program, b"", LIMITS)
         except TimeoutError:
@@ -70,7 +70,7 @@ class Driver:
             raise VolumeError(f"driver {self.name} cannot be run: {error.strerror or error}") from error
         return self._answer(command, finished)
 
-    def _answer(self, command: str, finished: Finished) -> dict[str, Any]:
+    def _answer(self, command: str, finished: CommandResult) -> dict[str, Any]:
         if finished.output is None:
             raise VolumeError(f"{command} of driver {self.name} wrote more than {LIMITS.output_bytes} bytes")
         # Failures stand on standard error in many drivers.

@@ -9,7 +9,7 @@ import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nodeagent.base.aio.program import run_program
+from nodeagent.base.aio.command import run_command
 from nodeagent.errors import VolumeError
 from nodeagent_plugins.volumes.flex.calls import Capabilities, Driver, Run
 
@@ -33,7 +33,7 @@ class _Known:
 class Drivers:
     """Finds drivers when they are needed, so that one that appears, changes or vanishes counts at once."""
 
-    def __init__(self, directory: Path, run: Run = run_program) -> None:
+    def __init__(self, directory: Path, run: Run = run_command) -> None:
         self._directory, self._run = directory, run
         self._known: dict[str, _Known] = {}
 

@@ -1,4 +1,4 @@
-"""The JSON format: one object a line, to standard output, or split and buffered."""
+"""Tests for the JSON log format: one object per line, to standard output, or split and buffered."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_writes_time_caller_message_verbosity_logger_and_pairs(streams):
     ]
 
 
-def test_an_error_has_err_and_no_verbosity(streams):
+def test_error_has_err_and_no_verbosity(streams):
     streams.configure(format="json")
 
     log.error("Failed", extra={"err": ValueError("why"), "after": timedelta(seconds=1.5)})
@@ -38,7 +38,7 @@ def test_an_error_has_err_and_no_verbosity(streams):
     assert "v" not in line
 
 
-def test_an_unexpected_error_carries_its_traceback(streams):
+def test_unexpected_error_has_a_traceback(streams):
     streams.configure(format="json")
 
     try:
@@ -51,7 +51,7 @@ def test_an_unexpected_error_carries_its_traceback(streams):
     assert str(line["stacktrace"]).startswith("Traceback")
 
 
-def test_a_warning_is_told_from_information(streams):
+def test_warning_has_a_severity(streams):
     streams.configure(format="json")
 
     log.warning("Careful")
@@ -60,7 +60,7 @@ def test_a_warning_is_told_from_information(streams):
     assert [line.get("severity") for line in streams.out_objects()] == ["warning", None]
 
 
-def test_a_pair_does_not_replace_a_fixed_key(streams):
+def test_key_that_equals_a_fixed_key_gets_a_suffix(streams):
     streams.configure(format="json")
 
     log.info("M", extra={"ts": 1, "logger": "x"})
@@ -70,7 +70,7 @@ def test_a_pair_does_not_replace_a_fixed_key(streams):
 
 
 @pytest.mark.row("type.LoggingOptions.InfoStream", "type.JSONOptions.splitStream")
-def test_unsplit_everything_goes_to_the_info_stream(streams):
+def test_without_split_all_lines_go_to_the_info_stream(streams):
     streams.configure(format="json")
 
     log.info("one")
@@ -87,7 +87,7 @@ def test_unsplit_everything_goes_to_the_info_stream(streams):
     "type.LoggingOptions.ErrorStream",
     "type.LoggingOptions.InfoStream",
 )
-def test_split_errors_go_to_the_error_stream_and_the_rest_to_the_info_stream(streams):
+def test_with_split_only_errors_go_to_the_error_stream(streams):
     streams.configure(format="json", json=JSONOptions(split_stream=True))
 
     log.info("one")
@@ -98,7 +98,7 @@ def test_split_errors_go_to_the_error_stream_and_the_rest_to_the_info_stream(str
     assert [line["msg"] for line in streams.err_objects()] == ["three"]
 
 
-def test_options_of_a_format_not_chosen_change_nothing(streams):
+def test_options_of_another_format_have_no_effect(streams):
     streams.configure(format="text", json=JSONOptions(split_stream=True, info_buffer_bytes=1000))
 
     log.info("one")
@@ -108,7 +108,7 @@ def test_options_of_a_format_not_chosen_change_nothing(streams):
 
 
 @pytest.mark.row("type.LoggingOptions.ErrorStream", "type.LoggingOptions.InfoStream")
-def test_without_other_streams_the_ones_of_the_process_are_used(streams, monkeypatch):
+def test_default_streams_are_those_of_the_process(streams, monkeypatch):
     out, err = io.BytesIO(), io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out))
     monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(err))
@@ -124,7 +124,7 @@ def test_without_other_streams_the_ones_of_the_process_are_used(streams, monkeyp
 
 
 @pytest.mark.row("type.LoggingOptions.ErrorStream", "type.LoggingConfiguration.format")
-def test_text_goes_to_the_standard_error_of_the_process(streams, monkeypatch):
+def test_text_format_writes_to_standard_error(streams, monkeypatch):
     out, err = io.BytesIO(), io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out))
     monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(err))
@@ -149,7 +149,7 @@ def test_text_goes_to_the_standard_error_of_the_process(streams, monkeypatch):
         ("json", True, [("err", 0), ("out", 1000)]),
     ],
 )
-def test_only_what_is_no_error_is_buffered_and_only_when_split(streams, monkeypatch, format_, split, made):
+def test_only_non_errors_are_buffered_and_only_with_split(streams, monkeypatch, format_, split, made):
     found = []
 
     def make(stream, *, buffer_bytes=0, flush_seconds=0.0, **others):

@@ -1,4 +1,4 @@
-"""Logging is put in force once, changed at run time and given back."""
+"""Tests for the logging setup: configuration, changes at run time, closing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def messages(lines):
 
 
 @pytest.mark.row("type.LoggingConfiguration.verbosity")
-def test_shows_what_is_within_the_verbosity_and_errors_always(streams):
+def test_errors_and_messages_within_the_verbosity_are_logged(streams):
     streams.configure(verbosity=2)
 
     for number in range(5):
@@ -43,7 +43,7 @@ def test_shows_what_is_within_the_verbosity_and_errors_always(streams):
 
 
 @pytest.mark.row("type.LoggingConfiguration.verbosity")
-def test_the_default_shows_only_what_matters_most(streams):
+def test_default_verbosity_logs_only_v0_and_above(streams):
     streams.configure()
 
     log.log(v_level(1), "detail")
@@ -54,7 +54,7 @@ def test_the_default_shows_only_what_matters_most(streams):
 
 
 @pytest.mark.row("type.LoggingConfiguration.verbosity")
-def test_the_verbosity_can_be_changed_while_running(streams):
+def test_verbosity_can_be_changed_at_run_time(streams):
     handle = streams.configure()
 
     handle.set_verbosity(4)
@@ -68,21 +68,21 @@ def test_the_verbosity_can_be_changed_while_running(streams):
         handle.set_verbosity(-1)
 
 
-def test_levels_and_verbosities_translate_into_each_other():
+def test_levels_and_verbosities_convert_both_ways():
     assert [verbosity_of(v_level(number)) for number in range(14)] == list(range(14))
     assert v_level(4) == logging.DEBUG
     assert v_level(2**31 - 1) == 1
     assert [verbosity_of(level) for level in (logging.ERROR, 15)] == [0, 3]
 
 
-def test_an_expensive_message_can_be_avoided(streams):
+def test_verbose_is_false_below_the_threshold(streams):
     streams.configure(verbosity=3)
 
     assert (verbose(log, 3), verbose(log, 4)) == (True, False)
 
 
 @pytest.mark.row("type.LoggingConfiguration.vmodule")
-def test_a_file_can_show_more_than_the_rest(streams):
+def test_file_threshold_logs_more_of_a_matching_file(streams):
     streams.configure(vmodule=(VModule("test_set*", 3), VModule("test_*", 9)))
 
     log.log(v_level(3), "mine")
@@ -93,7 +93,7 @@ def test_a_file_can_show_more_than_the_rest(streams):
     assert messages(streams.err_lines()) == ["mine"]
 
 
-def test_a_package_goes_by_the_name_of_its_folder(streams):
+def test_file_threshold_matches_a_package_by_its_name(streams):
     streams.configure(vmodule=(VModule("pipeline", 3),))
 
     for path in ("/src/pipeline/__init__.py", "/src/other/__init__.py"):
@@ -103,7 +103,7 @@ def test_a_package_goes_by_the_name_of_its_folder(streams):
 
 
 @pytest.mark.row("type.LoggingConfiguration.vmodule")
-def test_a_file_threshold_does_not_show_less_than_the_verbosity(streams):
+def test_file_threshold_below_the_verbosity_has_no_effect(streams):
     streams.configure(verbosity=2, vmodule=(VModule("test_setup", 0),))
 
     log.log(v_level(2), "shown")
@@ -111,7 +111,7 @@ def test_a_file_threshold_does_not_show_less_than_the_verbosity(streams):
     assert messages(streams.err_lines()) == ["shown"]
 
 
-def test_reads_the_flag_form_of_file_thresholds():
+def test_flag_format_of_file_thresholds_is_parsed():
     assert parse_vmodule("worker=4, pod_*=2,") == (VModule("worker", 4), VModule("pod_*", 2))
     assert parse_vmodule("") == ()
     for wrong in ("worker", "worker=", "=4", "worker=x", "worker=-1"):
@@ -119,7 +119,7 @@ def test_reads_the_flag_form_of_file_thresholds():
             parse_vmodule(wrong)
 
 
-def test_configuring_twice_is_refused_unless_nothing_changed(streams):
+def test_second_configuration_is_rejected_unless_equal(streams):
     first = streams.configure(verbosity=1)
 
     assert streams.configure(verbosity=1) is first
@@ -127,7 +127,7 @@ def test_configuring_twice_is_refused_unless_nothing_changed(streams):
         streams.configure(verbosity=2)
 
 
-def test_closing_gives_the_root_logger_back(streams):
+def test_closing_restores_the_root_logger(streams):
     root = logging.getLogger()
     before = (root.level, list(root.handlers))
 
@@ -142,7 +142,7 @@ def test_closing_gives_the_root_logger_back(streams):
 
 
 @pytest.mark.row("type.LogFormatFactory")
-def test_a_program_can_add_a_format_of_its_own(streams):
+def test_registered_format_can_be_configured(streams):
     seen = []
 
     class Collect(logging.Handler):
@@ -151,7 +151,7 @@ def test_a_program_can_add_a_format_of_its_own(streams):
 
     register_format("collect", lambda settings, options: Collect(), gate="LoggingAlphaOptions")
     try:
-        with pytest.raises(LoggingError, match="registered already"):
+        with pytest.raises(LoggingError, match="already registered"):
             register_format("collect", lambda settings, options: Collect())
         with pytest.raises(LoggingError, match="LoggingAlphaOptions"):
             configure(LoggingSettings(format="collect"), gate_enabled=lambda gate: False)
@@ -178,14 +178,14 @@ def test_a_program_can_add_a_format_of_its_own(streams):
         (LoggingSettings(json=JSONOptions(info_buffer_bytes=2**31 + 1)), "options.json.infoBufferSize"),
     ],
 )
-def test_names_the_setting_that_is_wrong(settings, path):
+def test_error_names_the_invalid_setting(settings, path):
     assert [problem.path for problem in check_settings(settings, format_gates())] == [path]
     with pytest.raises(LoggingError, match=r"logging\."):
         configure(settings)
 
 
 @pytest.mark.row("type.LoggingConfiguration.options")
-def test_alpha_options_need_their_gate_whatever_the_format():
+def test_alpha_options_require_their_gate_in_any_format():
     settings = LoggingSettings(format="text", json=JSONOptions(split_stream=True, info_buffer_bytes=10))
 
     problems = list(check_settings(settings, format_gates(), lambda gate: gate != "LoggingAlphaOptions"))
@@ -194,13 +194,13 @@ def test_alpha_options_need_their_gate_whatever_the_format():
     assert not list(check_settings(settings, format_gates(), lambda gate: True))
 
 
-def test_json_needs_its_gate():
+def test_json_format_requires_its_gate():
     problems = check_settings(LoggingSettings(format="json"), format_gates(), lambda gate: gate != "LoggingBetaOptions")
 
     assert [problem.path for problem in problems] == ["format"]
 
 
-def test_a_program_that_ends_without_closing_loses_nothing():
+def test_process_exit_without_closing_writes_all_lines():
     program = (
         "import logging\n"
         "from nodeagent.base.logging import *\n"

@@ -1,4 +1,4 @@
-"""The text format: one line a message, in the shape that operators know."""
+"""Tests for the text log format: one line per message, in klog's layout."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def only(lines):
 
 
 @pytest.mark.row("config.logging", "type.LoggingConfiguration.format")
-def test_writes_severity_time_process_caller_message_and_pairs(streams):
+def test_line_has_severity_time_process_caller_message_and_pairs(streams):
     streams.configure()
 
     log.info("Pod started", extra={"pod": "default/web", "containers": 2, "static": False, "node": None})
@@ -39,7 +39,7 @@ def test_writes_severity_time_process_caller_message_and_pairs(streams):
 @pytest.mark.parametrize(
     ("level", "letter"), [(logging.INFO, "I"), (logging.WARNING, "W"), (logging.ERROR, "E"), (logging.CRITICAL, "F")]
 )
-def test_opens_with_the_letter_of_the_severity(streams, level, letter):
+def test_line_starts_with_the_letter_of_the_severity(streams, level, letter):
     streams.configure()
 
     log.log(level, "Message")
@@ -47,7 +47,7 @@ def test_opens_with_the_letter_of_the_severity(streams, level, letter):
     assert streams.err_lines()[0][0] == letter
 
 
-def test_finer_levels_are_information(streams):
+def test_levels_below_information_use_its_letter(streams):
     streams.configure(verbosity=9)
 
     log.log(v_level(9), "Message")
@@ -56,7 +56,7 @@ def test_finer_levels_are_information(streams):
     assert [line[0] for line in streams.err_lines()] == ["I", "I"]
 
 
-def test_fills_arguments_into_the_message(streams):
+def test_arguments_are_formatted_into_the_message(streams):
     streams.configure()
 
     log.info("%d of %s", 3, "four")
@@ -64,13 +64,13 @@ def test_fills_arguments_into_the_message(streams):
     assert only(streams.err_lines()) == '"3 of four"'
 
 
-def test_arguments_that_do_not_fit_lose_no_message():
+def test_mismatched_arguments_keep_the_message():
     record = log.makeRecord(log.name, logging.INFO, __file__, 1, "%d containers", ("three",), None)
 
     assert b'] "%d containers (TypeError' in text_line(record)
 
 
-def test_shows_an_expected_error_as_a_pair_without_traceback(streams):
+def test_expected_error_is_a_pair_without_traceback(streams):
     streams.configure()
 
     log.error("Pull failed", extra={"err": ValueError("registry answered 401")})
@@ -78,7 +78,7 @@ def test_shows_an_expected_error_as_a_pair_without_traceback(streams):
     assert only(streams.err_lines()) == '"Pull failed" err="registry answered 401"'
 
 
-def test_shows_an_unexpected_error_with_its_traceback_below(streams):
+def test_unexpected_error_is_followed_by_its_traceback(streams):
     streams.configure()
 
     try:
@@ -92,7 +92,7 @@ def test_shows_an_unexpected_error_with_its_traceback_below(streams):
     assert all(line.startswith("    ") for line in trace)
 
 
-def test_a_message_cannot_forge_a_line_or_steer_a_terminal(streams):
+def test_control_characters_of_a_message_are_escaped(streams):
     streams.configure()
 
     log.info("one\nE0101 two", extra={"name_": "\x1b[2J\x9b2J\u202e"})
@@ -101,7 +101,7 @@ def test_a_message_cannot_forge_a_line_or_steer_a_terminal(streams):
     assert line == r'"one\nE0101 two" name_="\u001b[2J\x9b2J\u202e"'
 
 
-def test_shows_lists_objects_and_lengths_of_time(streams):
+def test_lists_objects_and_durations_are_formatted(streams):
     streams.configure()
 
     log.info("M", extra={"pods": ["a", "b"], "labels": {"app": "web"}, "after": timedelta(minutes=1, seconds=2.5)})
@@ -109,7 +109,7 @@ def test_shows_lists_objects_and_lengths_of_time(streams):
     assert only(streams.err_lines()) == '"M" pods=["a","b"] labels={"app":"web"} after="1m2.5s"'
 
 
-def test_a_value_that_cannot_be_shown_does_not_hide_the_message(streams):
+def test_value_that_cannot_be_converted_keeps_the_message(streams):
     class Broken:
         def __str__(self) -> str:
             raise RuntimeError
@@ -121,7 +121,7 @@ def test_a_value_that_cannot_be_shown_does_not_hide_the_message(streams):
     assert only(streams.err_lines()) == r'"M" broken="<Broken: RuntimeError>" path="/tmp/\\udcff"'
 
 
-def test_cuts_long_foreign_text(streams):
+def test_long_text_is_truncated(streams):
     streams.configure()
 
     log.info("M", extra={"body": "x" * 20_000})
@@ -147,7 +147,7 @@ def test_cuts_long_foreign_text(streams):
     ],
 )
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_never_prints_a_secret(streams, pairs, form):
+def test_secrets_are_masked(streams, pairs, form):
     streams.configure(format=form, verbosity=10)
 
     log.debug("Request to https://user:hunter2@registry.example", extra=pairs)
@@ -157,7 +157,7 @@ def test_never_prints_a_secret(streams, pairs, form):
     assert "***" in line
 
 
-def test_shows_a_count_of_tokens(streams):
+def test_number_of_tokens_is_not_masked(streams):
     streams.configure()
 
     log.info("M", extra={"token": 3, "secret": "default/registry-credentials"})

@@ -1,4 +1,4 @@
-"""Lines leave in order, by a thread, bounded, and the last ones too."""
+"""Tests for the log writer: order, bounded queue, buffering, closing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nodeagent.base.logging.writer import ERROR_RESERVE_BYTES, MAX_QUEUE_BYTES, 
 
 
 class Recorder(io.BytesIO):
-    """A stream that remembers each write, blocks while it is shut and fails while it is broken."""
+    """Stream that records each write, blocks until it is opened and fails while it is broken."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ def test_writes_lines_in_order(writer, stream):
     assert b"".join(stream.writes) == b"".join(b"%d\n" % number for number in range(100))
 
 
-def test_close_writes_what_is_left_and_ends_the_thread(stream):
+def test_close_writes_the_remaining_lines_and_stops_the_thread(stream):
     writer = LineWriter(stream, gap_line=gap, buffer_bytes=1000, flush_seconds=3600)
     writer.write(b"last\n")
 
@@ -71,7 +71,7 @@ def test_close_writes_what_is_left_and_ends_the_thread(stream):
     assert not [thread for thread in threading.enumerate() if thread.name == "log-writer"]
 
 
-def test_a_reader_that_hangs_does_not_hold_up_the_caller(writer, stream):
+def test_blocked_reader_does_not_block_the_caller(writer, stream):
     stream.open.clear()
 
     for _ in range(3):
@@ -81,7 +81,7 @@ def test_a_reader_that_hangs_does_not_hold_up_the_caller(writer, stream):
     assert not writer.flush(timeout_seconds=0)
 
 
-def test_the_gap_is_named_once_the_reader_reads_again(writer, stream):
+def test_dropped_lines_are_reported_once_the_reader_recovers(writer, stream):
     stream.open.clear()
     for _ in range(4):
         writer.write(b"x" * (MAX_QUEUE_BYTES // 2))
@@ -96,7 +96,7 @@ def test_the_gap_is_named_once_the_reader_reads_again(writer, stream):
     assert written.endswith(b"after\n")
 
 
-def test_errors_have_room_when_others_do_not(writer, stream):
+def test_errors_are_accepted_by_a_full_queue(writer, stream):
     stream.open.clear()
     writer.write(b"x" * MAX_QUEUE_BYTES)
 
@@ -110,7 +110,7 @@ def test_errors_have_room_when_others_do_not(writer, stream):
     assert b"info\n" not in written
 
 
-def test_even_errors_do_not_grow_without_bound(writer, stream):
+def test_reserve_for_errors_is_bounded(writer, stream):
     stream.open.clear()
     writer.write(b"x" * MAX_QUEUE_BYTES)
     writer.write(b"x" * ERROR_RESERVE_BYTES, important=True)
@@ -120,7 +120,7 @@ def test_even_errors_do_not_grow_without_bound(writer, stream):
     assert writer.dropped == 1
 
 
-def test_a_full_disk_is_survived_and_the_gap_named(writer, stream):
+def test_lines_lost_on_a_full_disk_are_reported(writer, stream):
     stream.broken = True
     writer.write(b"lost\n")
     writer.flush()
@@ -132,7 +132,7 @@ def test_a_full_disk_is_survived_and_the_gap_named(writer, stream):
     assert stream.writes == [b"kept\n", b"1 left out\n"]
 
 
-def test_a_shared_descriptor_made_non_blocking_loses_nothing():
+def test_descriptor_made_non_blocking_loses_no_lines():
     class Stuttering(Recorder):
         turn = 0
 
@@ -154,7 +154,7 @@ def test_a_shared_descriptor_made_non_blocking_loses_nothing():
 
 
 @pytest.mark.row("type.JSONOptions.infoBufferSize")
-def test_lines_wait_until_the_buffer_is_full():
+def test_lines_are_buffered_until_the_buffer_is_full():
     buffer = LineBuffer(10, flush_seconds=5)
 
     buffer.add(b"1234", now=0)
@@ -165,7 +165,7 @@ def test_lines_wait_until_the_buffer_is_full():
 
 
 @pytest.mark.row("type.JSONOptions.infoBufferSize")
-def test_without_a_buffer_size_each_line_goes_at_once():
+def test_line_is_written_immediately_without_a_buffer_size():
     buffer = LineBuffer(0, flush_seconds=5)
 
     buffer.add(b"1", now=0)
@@ -174,7 +174,7 @@ def test_without_a_buffer_size_each_line_goes_at_once():
 
 
 @pytest.mark.row("type.LoggingConfiguration.flushFrequency")
-def test_the_oldest_line_waits_no_longer_than_the_flush_frequency():
+def test_oldest_line_waits_at_most_the_flush_frequency():
     buffer = LineBuffer(1000, flush_seconds=5)
     buffer.add(b"1", now=10)
     buffer.add(b"2", now=14)
@@ -185,7 +185,7 @@ def test_the_oldest_line_waits_no_longer_than_the_flush_frequency():
 
 
 @pytest.mark.row("type.LoggingConfiguration.flushFrequency", "type.JSONOptions.infoBufferSize")
-def test_buffered_lines_leave_by_themselves_after_the_flush_frequency(streams, stream):
+def test_buffered_lines_are_written_after_the_flush_frequency(streams, stream):
     import logging
 
     from nodeagent.base.logging import LoggingOptions
@@ -201,7 +201,7 @@ def test_buffered_lines_leave_by_themselves_after_the_flush_frequency(streams, s
     assert stream.wait_for(1)
 
 
-def test_an_error_takes_the_buffered_lines_along(streams, stream):
+def test_error_flushes_the_buffered_lines(streams, stream):
     import logging
 
     from nodeagent.base.logging import LoggingOptions

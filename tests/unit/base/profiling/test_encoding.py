@@ -1,4 +1,4 @@
-"""Profiles are messages that tools can read."""
+"""Tests for the encoding of profiles; they are parsed as pprof does."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def profile_class():
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("p.Profile"))
 
 
-def test_a_profile_reads_back():
+def test_profile_can_be_decoded():
     inner, outer = Frame("inner", "a.py", 3), Frame("outer", "a.py", 300)
     types = (ValueType("samples", "count"), ValueType("cpu", "nanoseconds"))
     data = encode_profile(
@@ -57,10 +57,10 @@ def test_a_profile_reads_back():
 
     text = list(read.string_table)
     functions = {f.id: (text[f.name], text[f.filename]) for f in read.function}
-    places = {at.id: (*functions[at.line[0].function_id], at.line[0].line) for at in read.location}
+    locations = {at.id: (*functions[at.line[0].function_id], at.line[0].line) for at in read.location}
     assert text[0] == ""
     assert [(text[t.type], text[t.unit]) for t in read.sample_type] == [("samples", "count"), ("cpu", "nanoseconds")]
-    assert [([places[at] for at in s.location_id], list(s.value)) for s in read.sample] == [
+    assert [([locations[at] for at in s.location_id], list(s.value)) for s in read.sample] == [
         ([("inner", "a.py", 3), ("outer", "a.py", 300)], [2, 20_000_000]),
         ([("outer", "a.py", 300)], [1, 10_000_000]),
     ]

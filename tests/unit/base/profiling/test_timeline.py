@@ -1,4 +1,4 @@
-"""A trace tells of each thread what it did, in the order of time."""
+"""Tests for the trace format: samples of each thread in order of time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from nodeagent.base.profiling.timeline import encode_trace, sample
 OUTER, INNER = Frame("outer", "a.py", 1), Frame("inner", "a.py", 2)
 
 
-def test_samples_begin_with_the_outermost_frame_and_weigh_the_time_to_the_next():
-    moments = [(0.0, {1: (INNER, OUTER)}), (0.25, {1: (OUTER,)}), (1.0, {})]
+def test_sample_starts_with_the_outermost_frame():
+    samples = [(0.0, {1: (INNER, OUTER)}), (0.25, {1: (OUTER,)}), (1.0, {})]
 
-    trace = json.loads(encode_trace(moments, {1: "MainThread"}, "title"))
+    trace = json.loads(encode_trace(samples, {1: "MainThread"}, "title"))
 
     (profile,) = trace["profiles"]
     names = [frame["name"] for frame in trace["shared"]["frames"]]
@@ -23,9 +23,9 @@ def test_samples_begin_with_the_outermost_frame_and_weigh_the_time_to_the_next()
     assert (profile["startValue"], profile["endValue"]) == (0, 1.0)
 
 
-def test_a_thread_is_idle_while_it_does_not_exist_and_the_main_thread_comes_first():
+def test_late_thread_has_empty_samples_and_main_thread_is_first():
     late = (INNER,)
-    moments = [
+    samples = [
         (0.0, {2: (OUTER,)}),
         (0.5, {1: late, 2: (OUTER,)}),
         (0.75, {2: (OUTER,)}),
@@ -33,7 +33,7 @@ def test_a_thread_is_idle_while_it_does_not_exist_and_the_main_thread_comes_firs
         (1.0, {}),
     ]
 
-    trace = json.loads(encode_trace(moments, {2: "MainThread"}, "title"))
+    trace = json.loads(encode_trace(samples, {2: "MainThread"}, "title"))
 
     first, other = trace["profiles"]
     assert (first["name"], other["name"]) == ("MainThread", "thread 1")
@@ -42,7 +42,7 @@ def test_a_thread_is_idle_while_it_does_not_exist_and_the_main_thread_comes_firs
     assert first["endValue"] == 0.875
 
 
-def test_watching_ends_when_it_is_told_to_and_leaves_out_itself():
+def test_sampling_stops_on_request_and_excludes_its_thread():
     stop = threading.Event()
     stop.set()
 

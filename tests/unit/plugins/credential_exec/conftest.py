@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nodeagent.base.aio import TaskOwner
-from nodeagent.base.aio.program import Finished, Limits, Program
+from nodeagent.base.aio.command import Command, CommandResult, Limits
 from nodeagent.base.duration import Duration
 from nodeagent.config.types import CredentialProvider, ExecEnvVar
 from nodeagent.testing import FakeClock
@@ -36,12 +36,12 @@ class Programs:
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {}
         self.runs: list[tuple[str, dict[str, Any]]] = []
-        self.last: Program | None = None
+        self.last: Command | None = None
         self.gate = asyncio.Event()
         self.gate.set()
         self.running = self.most_running = 0
 
-    async def run(self, program: Program, request: bytes, limits: Limits) -> Finished:
+    async def run(self, program: Command, request: bytes, limits: Limits) -> CommandResult:
         name, self.last = Path(program.path).name, program
         self.runs.append((name, json.loads(request)))
         self.running += 1
@@ -53,7 +53,7 @@ class Programs:
         answer = self.answers[name]
         if isinstance(answer, Exception):
             raise answer
-        return answer if isinstance(answer, Finished) else Finished(0, json.dumps(answer).encode())
+        return answer if isinstance(answer, CommandResult) else CommandResult(0, json.dumps(answer).encode())
 
     @property
     def images(self) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nodeagent.base.aio.program import Finished
+from nodeagent.base.aio.command import CommandResult
 from nodeagent.contracts.images import CredentialProvider, DiagnosableCredentialProvider
 from nodeagent.testing import FakeClock
 from nodeagent_plugins.credential_exec.credentials import ExecCredentials
@@ -58,7 +58,9 @@ async def test_all_are_asked_at_once(make_provider: MakeProvider, programs: Prog
     assert len(await asking) == 1
 
 
-@pytest.mark.parametrize("answer", [TimeoutError(), Finished(1, b""), Finished(0, b"garbage"), Finished(0, None)])
+@pytest.mark.parametrize(
+    "answer", [TimeoutError(), CommandResult(1, b""), CommandResult(0, b"garbage"), CommandResult(0, None)]
+)
 async def test_one_that_fails_costs_the_others_nothing(make_provider: MakeProvider, answer: object) -> None:
     bad = make_provider(answer, "bad")
     good = make_provider(response({"reg.io": login("bob")}), "good")

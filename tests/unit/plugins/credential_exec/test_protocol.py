@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.base.aio.program import Finished
+from nodeagent.base.aio.command import CommandResult
 from nodeagent.base.duration import Duration
 from nodeagent.contracts.runtime import Credentials
 from nodeagent_plugins.credential_exec.protocol import (
@@ -22,7 +22,7 @@ from tests.unit.plugins.credential_exec.conftest import V1, login, response
 
 def read(output: Any, code: int = 0, errors: bytes = b"", version: str = V1) -> Answer:
     raw = output if isinstance(output, bytes) or output is None else json.dumps(output).encode()
-    return read_answer(Finished(code, raw, errors), "keys", version, 1 << 20)
+    return read_answer(CommandResult(code, raw, errors), "keys", version, 1 << 20)
 
 
 @pytest.mark.row("credential.apiVersion")

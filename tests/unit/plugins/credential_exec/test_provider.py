@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nodeagent.base.aio.program import Finished
+from nodeagent.base.aio.command import CommandResult
 from nodeagent.contracts.images import CredentialLookup
 from nodeagent.testing import FakeClock
 from nodeagent_plugins.credential_exec.provider import DURATIONS, FAILURES, ExecProvider
@@ -146,7 +146,7 @@ async def test_an_answer_for_the_image_comes_before_one_for_its_registry(
 
 
 async def test_a_failure_is_not_kept(make_provider: MakeProvider, programs: Programs) -> None:
-    provider = make_provider(Finished(1, b""))
+    provider = make_provider(CommandResult(1, b""))
 
     (first,) = await ask(provider, "reg.io/x")
     programs.answers["keys"] = response({"reg.io": login("bob")})
@@ -209,7 +209,7 @@ async def test_whoever_shared_an_answer_that_is_not_theirs_asks_again(
         ),
         (OSError(8, "Exec format error"), "cannot be started: exec format error"),
         (ValueError("embedded null byte"), "cannot be started: embedded null byte"),
-        (Finished(0, None), "printed more than 1024 KiB and was killed"),
+        (CommandResult(0, None), "printed more than 1024 KiB and was killed"),
     ],
 )
 async def test_a_failure_is_told_and_logged_without_what_the_program_wrote(
@@ -226,7 +226,7 @@ async def test_standard_error_goes_to_the_operator_and_not_into_the_log(
     make_provider: MakeProvider, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(0)
-    (inquiry,) = await ask(make_provider(Finished(1, b"hunter2", b"+ echo hunter2")), "reg.io/x")
+    (inquiry,) = await ask(make_provider(CommandResult(1, b"hunter2", b"+ echo hunter2")), "reg.io/x")
 
     assert inquiry.detail == "+ echo hunter2"
     assert "hunter2" not in " ".join(str(vars(record)) for record in caplog.records)
@@ -247,6 +247,6 @@ async def test_a_program_that_was_exchanged_for_a_bad_one_is_not_run(
 async def test_runs_and_failures_are_counted_by_provider(make_provider: MakeProvider) -> None:
     before = FAILURES.value("keys"), DURATIONS.count("keys")
 
-    await ask(make_provider(Finished(1, b"")), "reg.io/x")
+    await ask(make_provider(CommandResult(1, b"")), "reg.io/x")
 
     assert (FAILURES.value("keys") - before[0], DURATIONS.count("keys") - before[1]) == (1, 1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.base.aio.program import Finished, Limits, Program
+from nodeagent.base.aio.command import Command, CommandResult, Limits
 from nodeagent.contracts.context import AgentContext
 from nodeagent.errors import VolumeError
 from nodeagent.model.pod import Pod
@@ -29,9 +29,9 @@ class FakeDriver:
         self.mounter = mounter
         self.answers: dict[str, Any] = {"init": PLAIN}
         self.calls: list[list[str]] = []
-        self.output: Finished | BaseException | None = None
+        self.output: CommandResult | BaseException | None = None
 
-    async def run(self, program: Program, request: bytes, limits: Limits) -> Finished:
+    async def run(self, program: Command, request: bytes, limits: Limits) -> CommandResult:
         command, *arguments = program.arguments
         self.calls.append([command, *arguments])
         if isinstance(self.output, BaseException):
@@ -44,7 +44,7 @@ class FakeDriver:
                 self.mounter.mounts[Path(arguments[0])] = ("acme", "")
             if command in ("unmount", "unmountdevice"):
                 self.mounter.unmount(Path(arguments[0]))
-        return Finished(0, json.dumps(answer).encode())
+        return CommandResult(0, json.dumps(answer).encode())
 
     def commands(self) -> list[str]:
         return [call[0] for call in self.calls]
@@ -190,11 +190,11 @@ async def test_what_a_driver_says_is_in_the_events_and_it_is_called_again(contex
     [
         (TimeoutError(), "init of driver acme/disk took more than"),
         (OSError(8, "Exec format error"), "driver acme/disk cannot be run: Exec format error"),
-        (Finished(-9, None), "init of driver acme/disk wrote more than"),
-        (Finished(1, b"oops"), r"gave no answer in JSON \(exit code 1\)"),
-        (Finished(0, b"[" * 100_000), "gave no answer in JSON"),
-        (Finished(1, b'{"status":"Success"}'), "ended with exit code 1"),
-        (Finished(1, b"", b'{"status": "Failure", "message": "on stderr"}'), "reason: on stderr"),
+        (CommandResult(-9, None), "init of driver acme/disk wrote more than"),
+        (CommandResult(1, b"oops"), r"gave no answer in JSON \(exit code 1\)"),
+        (CommandResult(0, b"[" * 100_000), "gave no answer in JSON"),
+        (CommandResult(1, b'{"status":"Success"}'), "ended with exit code 1"),
+        (CommandResult(1, b"", b'{"status": "Failure", "message": "on stderr"}'), "reason: on stderr"),
     ],
 )
 async def test_a_driver_that_does_not_answer_well_is_told(flex, driver, output, shown):
@@ -205,7 +205,9 @@ async def test_a_driver_that_does_not_answer_well_is_told(flex, driver, output, 
 
 
 async def test_keys_are_read_in_any_case(flex, driver):
-    driver.output = Finished(0, b'{"Status": "Success", "Capabilities": {"Attach": false, "SELinuxRelabel": false}}')
+    driver.output = CommandResult(
+        0, b'{"Status": "Success", "Capabilities": {"Attach": false, "SELinuxRelabel": false}}'
+    )
 
     assert not (await flex.prepare(flex_pod()))["data"].selinux_relabel
 

@@ -1,4 +1,4 @@
-"""Settings of the C library are asked for once, and their absence harms nobody."""
+"""Tests for malloc tuning."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 
 import pytest
 
-from nodeagent.base.allocator import give_back_early
+from nodeagent.base.malloc import trim_eagerly
 
 
 class Library:
@@ -18,14 +18,14 @@ class Library:
         return 1
 
 
-def test_threads_share_a_heap_and_its_end_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_share_an_arena_that_is_trimmed_early(monkeypatch: pytest.MonkeyPatch) -> None:
     library = Library()
     monkeypatch.setattr(ctypes, "CDLL", lambda _name: library)
-    give_back_early()
+    trim_eagerly()
     assert library.calls[0] == (-8, 1)
     assert {parameter for parameter, _ in library.calls} == {-8, -1, -3}
 
 
-def test_a_library_without_settings_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_library_without_mallopt_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _name: object())
-    give_back_early()
+    trim_eagerly()

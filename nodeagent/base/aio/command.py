@@ -1,4 +1,4 @@
-"""Running a program that nobody trusts: within limits of time and output, in a process group of its own, no shell."""
+"""Execution of untrusted commands: limited time and output, a separate process group, no shell."""
 
 from __future__ import annotations
 
@@ -14,61 +14,61 @@ from typing import IO
 _CHUNK = 65536
 _REAP_SECONDS = 5.0
 _DRAIN_SECONDS = 1.0
-"""How long the pipes of a program that has ended are read while its children hold them open."""
+"""Time to read the pipes of a command that has exited while its children keep them open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a program may use."""
+    """Resource limits of a command."""
 
     seconds: float = 60.0
     output_bytes: int = 1 << 20
     error_bytes: int = 4096
-    """How much of the end of standard error is kept; more may be written."""
+    """Size of the end of standard error that is retained; the command may write more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """What to run, exactly."""
+class Command:
+    """Command line and environment of an executable."""
 
     path: str
     arguments: tuple[str, ...]
-    """Without the program's name."""
+    """Without the name of the executable."""
     environment: Mapping[str, str]
     may_leave_children: bool = False
-    """Whether what it leaves running may live on once it ended well in time, such as the daemon of a file system."""
+    """Child processes may keep running after it exits in time, such as the daemon of a file system."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """How a program ended."""
+class CommandResult:
+    """Exit code and output of a command."""
 
     code: int
-    """Exit code, or minus the number of the signal that ended it."""
+    """Exit code, or the negative number of the signal that terminated it."""
     output: bytes | None
-    """``None``: it wrote more than it may and was killed."""
+    """``None`` if it exceeded the limit and was killed."""
     errors: bytes = b""
-    """The end of what it wrote to standard error."""
+    """The end of its standard error."""
 
 
-async def run_program(program: Program, request: bytes, limits: Limits) -> Finished:
-    """Run *program* with *request* as its standard input, at most a page of memory long, and wait for its end.
+async def run_command(command: Command, request: bytes, limits: Limits) -> CommandResult:
+    """Run *command* with *request* as its standard input, at most one memory page, and wait for its exit.
 
-    Whatever is left of its process group then is killed, unless it may leave children; so it is when time is up, or the
-    caller is cancelled.
+    Remaining processes of its process group are then killed, unless it may leave children; they are also killed on
+    timeout and when the calling task is cancelled.
 
-    :raises TimeoutError: it took longer than it may.
-    :raises OSError: it cannot be started.
+    :raises TimeoutError: it exceeded its time limit.
+    :raises OSError: it could not be started.
     """
-    process = await _start(program, request)
+    process = await _start(command, request)
     exited = asyncio.Event()
     with _watch(process, exited):
         try:
             async with asyncio.timeout(limits.seconds):
-                return await _finish(process, exited, limits, program.may_leave_children)
+                return await _finish(process, exited, limits, command.may_leave_children)
         finally:
             _kill_group(process)
-            with contextlib.suppress(TimeoutError):  # one that the kernel holds is left to the kernel
+            with contextlib.suppress(TimeoutError):  # Blocked in the kernel: it exits once the kernel lets it.
                 async with asyncio.timeout(_REAP_SECONDS):
                     await exited.wait()
             process.poll()
@@ -76,7 +76,7 @@ async def run_program(program: Program, request: bytes, limits: Limits) -> Finis
 
 async def _finish(
     process: subprocess.Popen[bytes], exited: asyncio.Event, limits: Limits, may_leave_children: bool
-) -> Finished:
+) -> CommandResult:
     assert process.stdout is not None and process.stderr is not None
     async with (
         _open(process.stdout) as (stdout, close_stdout),
@@ -86,7 +86,7 @@ async def _finish(
         output = group.create_task(_read_at_most(stdout, limits.output_bytes, process))
         errors = group.create_task(_read_end(stderr, limits.error_bytes))
         await exited.wait()
-        # Children that it left may hold the pipes open.
+        # Its children may keep the pipes open.
         if may_leave_children:
             process.wait()
             await asyncio.wait({output, errors}, timeout=_DRAIN_SECONDS)
@@ -94,11 +94,11 @@ async def _finish(
             close_stderr()
         else:
             _kill_group(process)
-    return Finished(process.wait(), output.result(), errors.result())
+    return CommandResult(process.wait(), output.result(), errors.result())
 
 
-async def _start(program: Program, request: bytes) -> subprocess.Popen[bytes]:
-    starting = asyncio.ensure_future(asyncio.to_thread(_spawn, program, request))
+async def _start(command: Command, request: bytes) -> subprocess.Popen[bytes]:
+    starting = asyncio.ensure_future(asyncio.to_thread(_spawn, command, request))
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
@@ -106,11 +106,11 @@ async def _start(program: Program, request: bytes) -> subprocess.Popen[bytes]:
         raise
 
 
-def _spawn(program: Program, request: bytes) -> subprocess.Popen[bytes]:
-    # Not asyncio's own way: under uvloop that hands a script without interpreter line to /bin/sh.
+def _spawn(command: Command, request: bytes) -> subprocess.Popen[bytes]:
+    # Not asyncio's subprocesses: under uvloop they pass a script without an interpreter line to /bin/sh.
     process = subprocess.Popen(
-        [program.path, *program.arguments],
-        env=program.environment,
+        [command.path, *command.arguments],
+        env=command.environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -119,28 +119,28 @@ def _spawn(program: Program, request: bytes) -> subprocess.Popen[bytes]:
     )
     assert process.stdin is not None
     with process.stdin, contextlib.suppress(BrokenPipeError):
-        process.stdin.write(request)  # fits the pipe, so it never waits for the reader
+        process.stdin.write(request)  # Fits in the pipe, so it never blocks.
     return process
 
 
 def _abandon(starting: asyncio.Task[subprocess.Popen[bytes]]) -> None:
     if starting.cancelled() or starting.exception() is not None:
         return
-    with starting.result() as process:  # closes its pipes and reaps it
+    with starting.result() as process:  # Closes its pipes and reaps it.
         _kill_group(process)
 
 
 @contextlib.contextmanager
 def _watch(process: subprocess.Popen[bytes], exited: asyncio.Event) -> Iterator[None]:
-    """Set *exited* once the process has ended; it stays a zombie until it is waited for."""
+    """Set *exited* when the process exits; it stays a zombie until it is waited for."""
     loop = asyncio.get_running_loop()
     descriptor = os.pidfd_open(process.pid)
 
-    def note() -> None:
+    def process_exited() -> None:
         loop.remove_reader(descriptor)
         exited.set()
 
-    loop.add_reader(descriptor, note)
+    loop.add_reader(descriptor, process_exited)
     try:
         yield
     finally:
@@ -149,7 +149,7 @@ def _watch(process: subprocess.Popen[bytes], exited: asyncio.Event) -> Iterator[
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process and its children; as long as it is not reaped, its id cannot mean another one."""
+    """Kill the process and its children; until it is reaped, its process id cannot be reused."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -157,7 +157,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.asynccontextmanager
 async def _open(pipe: IO[bytes]) -> AsyncIterator[tuple[asyncio.StreamReader, Callable[[], None]]]:
-    """Read a pipe to its end, or until the second of what is given is called: the end of what was read so far."""
+    """Yield a reader of *pipe* and a function that ends it early, after the data received so far."""
     reader = asyncio.StreamReader(limit=_CHUNK)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), pipe
@@ -169,7 +169,7 @@ async def _open(pipe: IO[bytes]) -> AsyncIterator[tuple[asyncio.StreamReader, Ca
 
 
 async def _read_at_most(reader: asyncio.StreamReader, limit: int, process: subprocess.Popen[bytes]) -> bytes | None:
-    """Return everything, or kill the process and return ``None`` when it is more than *limit*."""
+    """Return the complete output; if it exceeds *limit*, kill the process and return ``None``."""
     read = bytearray()
     while chunk := await reader.read(_CHUNK):
         read += chunk
@@ -179,8 +179,8 @@ async def _read_at_most(reader: asyncio.StreamReader, limit: int, process: subpr
     return bytes(read)
 
 
-async def _read_end(reader: asyncio.StreamReader, kept: int) -> bytes:
+async def _read_end(reader: asyncio.StreamReader, limit: int) -> bytes:
     read = b""
     while chunk := await reader.read(_CHUNK):
-        read = (read + chunk)[-kept:]
+        read = (read + chunk)[-limit:]
     return read

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from nodeagent.base import identity
 
 
-def source_marks(source: str, seen_at: datetime) -> dict[str, str]:
+def pod_source_annotations(source: str, seen_at: datetime) -> dict[str, str]:
     """Return the annotations of a pod that *source* first showed at *seen_at*."""
     names = identity.current()
     return {names.label("config.source"): source, names.label("config.seen"): _precise(seen_at)}
