@@ -1,4 +1,4 @@
-"""The agent's only client of the API server."""
+"""API server client, the only one of the agent."""
 
 from nodeagent.apiclient.client import Client
 from nodeagent.apiclient.connect import connect

@@ -1,4 +1,4 @@
-"""Requests to the API server (keeps the contract ``nodeagent.contracts.api.Api``)."""
+"""API server client, which implements ``nodeagent.contracts.api.Api``."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from nodeagent.apiclient import failures, paths, wire
 from nodeagent.apiclient.transport import ConnectionLost, Request, Response, Transport
 from nodeagent.base import identity
 from nodeagent.base.aio import Clock, TokenBucket
+from nodeagent.base.logging import v_level
 from nodeagent.base.metrics import Histogram
 from nodeagent.contracts.api import Listing, PatchType, Resource, WatchEvent, WatchType
 from nodeagent.errors import ApiError, ApiGone, ApiUnavailable
@@ -22,13 +23,15 @@ from nodeagent.errors import ApiError, ApiGone, ApiUnavailable
 DEADLINE_SECONDS = 30.0
 PAGE_ITEMS = 500
 WATCH_SECONDS = (300, 600)
-"""How long the server is asked to keep a watch open; drawn at random, so that watches do not end together."""
+"""Range of the timeout of a watch; randomized, so that watches do not all expire together."""
 _WATCH_SLACK_SECONDS = 30.0
 _TRIES = 5
 _MAX_PAUSE_SECONDS = 30.0
+_LOGGED_WAIT_SECONDS = 0.05
+_LONG_WAIT_SECONDS = 1.0
 RATE_WAITS = Histogram(
     "rest_client_rate_limiter_duration_seconds",
-    "How long requests waited for their turn, by verb and host.",
+    "Client side rate limiter latency in seconds. Broken down by verb, and host.",
     ("verb", "host"),
     bounds=(0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
     prefixed=False,
@@ -40,16 +43,16 @@ _log = logging.getLogger(__name__)
 
 
 class Client:
-    """A client of one API server; those made with :meth:`with_rate` share its connections.
+    """Client of one API server; those created with :meth:`with_rate` share its connections.
 
-    Requests and answers are in *content_type* where the kind has that form, else in JSON; patches are always JSON.
-    A request that may be repeated is sent again once after a lost connection; a server that names a time to come back
-    (``Retry-After``) is asked again then.
+    Requests and responses are in *content_type* where the kind supports it, else in JSON; patches are always JSON.
+    An idempotent request is retried once after a lost connection; after a response with ``Retry-After``, a request is
+    retried when that time has passed.
     spec: config.contentType, config.platformAPIQPS, config.platformAPIBurst
 
-    :param qps: requests a second in the long run; 0 is unlimited.
-    :param burst: requests at once.
-    :param deadline_seconds: of one attempt, without the wait for the rate limit; watches go on longer.
+    :param qps: sustained requests per second; 0 disables the limit.
+    :param burst: maximum burst of requests.
+    :param deadline_seconds: time limit of one attempt, without the wait for the rate limit; not for watches.
     """
 
     def __init__(
@@ -70,7 +73,7 @@ class Client:
         self._agent = f"{identity.current().component}/v{__version__} (linux/{platform.machine()})"
 
     def with_rate(self, qps: float, burst: int, *, deadline_seconds: float | None = None) -> Client:
-        """Return a client with a limit of its own on the same connections."""
+        """Return a client with a separate rate limit on the same connections."""
         return Client(
             self._transport,
             self._clock,
@@ -81,14 +84,14 @@ class Client:
         )
 
     async def close(self) -> None:
-        """Close the connections, also under the clients that share them."""
+        """Close the connections, also those of the clients that share them."""
         await self._transport.close()
 
     async def get(
         self, resource: Resource, name: str, namespace: str = "", *, into: type[T], cached: bool = False
     ) -> T:
         target = paths.target(resource, namespace, name, query={"resourceVersion": "0"} if cached else None)
-        return await self._ask("GET", _attempt("get", resource, namespace, name), target, into)
+        return await self._request("GET", _attempt("get", resource, namespace, name), target, into)
 
     async def list(
         self,
@@ -110,7 +113,7 @@ class Client:
             try:
                 page = await self._page(attempt, resource, namespace, query | {"continue": page.continue_token}, into)
                 items = items + page.items
-            except ApiGone:  # the list outlived the server's history; in one piece it cannot
+            except ApiGone:  # The continue token has expired: list again without pages.
                 query.pop("limit")
                 page = await self._page(attempt, resource, namespace, query, into)
                 items = page.items
@@ -127,7 +130,7 @@ class Client:
         label_selector: str = "",
     ) -> AsyncIterator[WatchEvent[T]]:
         attempt = _attempt("watch", resource, namespace)
-        length = random.randint(*WATCH_SECONDS)  # noqa: S311  spreads load, guards nothing
+        length = random.randint(*WATCH_SECONDS)  # noqa: S311  (not for security)
         query = _selectors(field_selector, label_selector) | {
             "watch": "1",
             "allowWatchBookmarks": "true",
@@ -135,7 +138,7 @@ class Client:
             "timeoutSeconds": str(length),
         }
         target = paths.target(resource, namespace, query=query)
-        await self._take_turn("GET")
+        await self._wait_for_rate("GET", target)
         request = Request("GET", target, {"Accept": self._watch_accept, "User-Agent": self._agent})
         try:
             async with self._transport.stream(request, self._deadline, length + _WATCH_SLACK_SECONDS) as stream:
@@ -147,11 +150,11 @@ class Client:
                         if (event := _event(attempt, kind, value, into)) is not None:
                             yield event
         except TimeoutError as error:
-            raise ApiUnavailable(f"{attempt}: the server fell silent") from error
+            raise ApiUnavailable(f"{attempt}: timed out waiting for data") from error
         except ConnectionLost as error:
             raise ApiUnavailable(f"{attempt}: {error}") from error
         except ValueError as error:
-            raise ApiError(f"{attempt}: the stream cannot be read: {error}", transient=True) from error
+            raise ApiError(f"{attempt}: invalid watch stream: {error}", transient=True) from error
 
     async def create(
         self,
@@ -164,8 +167,8 @@ class Client:
         decode: bool = True,
     ) -> dict[str, Any]:
         target = paths.target(resource, namespace, name, subresource)
-        shown = name or obj.get("metadata", {}).get("name", "")
-        attempt = _attempt("create", resource, namespace, shown, subresource)
+        object_name = name or obj.get("metadata", {}).get("name", "")
+        attempt = _attempt("create", resource, namespace, object_name, subresource)
         return await self._send("POST", attempt, target, resource, obj, decode=decode)
 
     async def update(
@@ -210,7 +213,7 @@ class Client:
 
     # --- one request --------------------------------------------------------------------------------------
 
-    async def _ask(self, method: str, attempt: str, target: str, into: type[T]) -> T:
+    async def _request(self, method: str, attempt: str, target: str, into: type[T]) -> T:
         return _read(attempt, await self._exchange(method, attempt, target), into)
 
     async def _page(
@@ -220,8 +223,8 @@ class Client:
         try:
             page = wire.decode_page(response.body, wire.media_type_of(response.headers), into)
         except ValueError as error:
-            raise ApiError(f"{attempt}: the answer cannot be read: {error}") from error
-        if into is dict:  # items of a list do not say what they are
+            raise ApiError(f"{attempt}: invalid response: {error}") from error
+        if into is dict:  # The items of a list have no kind.
             for item in page.items:
                 item.setdefault("apiVersion", paths.api_version(resource))  # type: ignore[attr-defined]
                 item.setdefault("kind", resource.kind)  # type: ignore[attr-defined]
@@ -230,11 +233,11 @@ class Client:
     async def _send(
         self, method: str, attempt: str, target: str, resource: Resource, obj: Mapping[str, Any], *, decode: bool = True
     ) -> dict[str, Any]:
-        whole = {"apiVersion": paths.api_version(resource), "kind": resource.kind, **obj}
+        complete = {"apiVersion": paths.api_version(resource), "kind": resource.kind, **obj}
         try:
-            body, content_type = wire.encode(whole, self._content_type)
+            body, content_type = wire.encode(complete, self._content_type)
         except (ValueError, TypeError) as error:
-            raise ApiError(f"{attempt}: the object cannot be written: {error}") from error
+            raise ApiError(f"{attempt}: cannot encode the object: {error}") from error
         response = await self._exchange(method, attempt, target, body, content_type)
         return _read(attempt, response, dict) if decode else {}
 
@@ -247,11 +250,11 @@ class Client:
         request = Request(method, target, headers, body)
         repeat = method in _REPEATABLE or (method == "PATCH" and content_type != PatchType.JSON)
         for tries_left in range(_TRIES - 1, -1, -1):
-            await self._take_turn(method)
+            await self._wait_for_rate(method, target)
             try:
                 response = await self._transport.request(request, self._deadline)
             except TimeoutError as error:
-                raise ApiUnavailable(f"{attempt}: no answer within {self._deadline:g} s") from error
+                raise ApiUnavailable(f"{attempt}: no response within {self._deadline:g} s") from error
             except ConnectionLost as error:
                 if repeat and tries_left:
                     repeat = False
@@ -259,42 +262,53 @@ class Client:
                 raise ApiUnavailable(f"{attempt}: {error}") from error
             if response.status < 300:
                 return response
-            pause = _asked_pause(response)
+            pause = _retry_after(response)
             if pause is None or not tries_left:
                 raise failures.from_response(attempt, response)
-            _log.debug("Server asks to wait", extra={"attempt": attempt, "seconds": pause})
+            number, url = _TRIES - tries_left, self._transport.host + target
+            _log.debug("Got a Retry-After %gs response for attempt %d to %s", pause, number, url)
             await self._clock.sleep(pause)
         raise AssertionError("unreachable")
 
-    async def _take_turn(self, method: str) -> None:
-        """Wait for the rate limit."""
-        with RATE_WAITS.time(self._clock.now, method, self._transport.host):
+    async def _wait_for_rate(self, method: str, target: str) -> None:
+        """Wait for the rate limit; a noticeable wait is logged."""
+        host, started = self._transport.host, self._clock.now()
+        with RATE_WAITS.time(self._clock.now, method, host):
             await self._bucket.take()
+        if (waited := self._clock.now() - started) > _LOGGED_WAIT_SECONDS:
+            level = logging.INFO if waited > _LONG_WAIT_SECONDS else v_level(3)
+            _log.log(
+                level,
+                "Waited for %gs due to client-side throttling, not priority and fairness, request: %s:%s",
+                waited,
+                method,
+                host + target,
+            )
 
 
 def _read(attempt: str, response: Response, into: type[T]) -> T:
     try:
         return wire.decode(response.body, wire.media_type_of(response.headers), into)
     except ValueError as error:
-        raise ApiError(f"{attempt}: the answer cannot be read: {error}") from error
+        raise ApiError(f"{attempt}: invalid response: {error}") from error
 
 
 def _event(attempt: str, kind: str, value: Any, into: type[T]) -> WatchEvent[T] | None:
-    """Return the event, or ``None`` for one that cannot be used.
+    """Return the event, or ``None`` if it is invalid.
 
-    :raises ApiError: the event says that the watch failed.
+    :raises ApiError: the event reports that the watch failed.
     """
     if kind == "ERROR":
         status = wire.convert(value, failures.Status)
         raise failures.from_status(attempt, status.code, status.reason, status.message)
     try:
-        known = WatchType(kind)
+        event_type = WatchType(kind)
         version = wire.convert(value, wire.Versioned).metadata.resource_version
-        if known is WatchType.BOOKMARK:  # carries nothing else; required fields may be null
+        if event_type is WatchType.BOOKMARK:  # It has no other data, and required fields may be null.
             value = {"metadata": {"resourceVersion": version}}
-        return WatchEvent(known, wire.convert(value, into), version)
+        return WatchEvent(event_type, wire.convert(value, into), version)
     except ValueError as error:
-        _log.error("Passing over a watch event that cannot be read", extra={"attempt": attempt, "err": str(error)})
+        _log.error("Failed to decode watch event, skipping", extra={"attempt": attempt, "err": str(error)})
         return None
 
 
@@ -309,14 +323,14 @@ def _selectors(field_selector: str, label_selector: str) -> dict[str, str]:
 
 
 def _attempt(verb: str, resource: Resource, namespace: str, name: str = "", subresource: str = "") -> str:
-    """Return what is tried, in words that open an error message: ``patch pods/status default/web``."""
+    """Return a description of the request for error messages: ``patch pods/status default/web``."""
     what = f"{resource.plural}/{subresource}" if subresource else resource.plural
     which = "/".join(part for part in (namespace, name) if part)
     return f"{verb} {what} {which}".rstrip()
 
 
-def _asked_pause(response: Response) -> float | None:
-    """Return how many seconds the server asks us to stay away before trying again."""
+def _retry_after(response: Response) -> float | None:
+    """Return the seconds after which the server expects a retry, or ``None``."""
     if response.status != 429 and response.status < 500:
         return None
     text = response.headers.get("retry-after", "")

@@ -1,4 +1,4 @@
-"""Makes a client from a kubeconfig."""
+"""Creation of clients from a kubeconfig."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 def connect(
     path: Path, config: NodeAgentConfiguration, clock: Clock, *, pair: Path | None = None, pending: bool = False
 ) -> Client:
-    """Return a client of the server in the kubeconfig *path*; nothing is sent yet. Reads the disk.
+    """Return a client of the server in the kubeconfig *path*; sends no request. Reads the disk.
 
-    :param pair: certificate and key that are shown instead of those in the kubeconfig, as soon as the file is there.
-    :param pending: files that the kubeconfig names may come later; until then requests fail.
-    :raises ConfigError: the kubeconfig, or a file it names, cannot be used.
+    :param pair: file with certificate and key that replaces the credentials of the kubeconfig once it exists.
+    :param pending: files named by the kubeconfig may be created later; until then requests fail.
+    :raises ConfigError: the kubeconfig, or a file named by it, is invalid.
     """
     try:
-        found = kubeconfig.load(path)
+        config_file = kubeconfig.load(path)
         if not pending:
-            found.ssl_context()
-            found.authorization()
+            config_file.ssl_context()
+            config_file.authorization()
     except kubeconfig.KubeconfigError as error:
         raise ConfigError([Problem(f.source, f.path, f.value, f.rule) for f in error.faults]) from error
-    return for_config(HttpTransport(found, clock, pair=pair), config, clock)
+    return for_config(HttpTransport(config_file, clock, pair=pair), config, clock)
 
 
 def for_config(transport: Transport, config: NodeAgentConfiguration, clock: Clock) -> Client:
-    """Return the client that *config* asks for on *transport*.
+    """Return a client on *transport* with the settings of *config*.
 
     spec: config.contentType, config.platformAPIQPS, config.platformAPIBurst
     """

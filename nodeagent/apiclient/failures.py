@@ -1,4 +1,4 @@
-"""Turns answers that are no success into the errors of this project."""
+"""Conversion of error responses to exceptions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KINDS: dict[int, type[ApiError]] = {
 
 
 class Status(msgspec.Struct):
-    """The part of a Status object that tells what failed."""
+    """Fields of a Status object that describe the error."""
 
     message: str = ""
     reason: str = ""
@@ -29,20 +29,20 @@ class Status(msgspec.Struct):
 
 
 def from_response(attempt: str, response: Response) -> ApiError:
-    """Return the error that *response* stands for; *attempt* says what was tried."""
+    """Return the error for *response*; *attempt* describes the request."""
     try:
         status = wire.decode(response.body, wire.media_type_of(response.headers), Status)
-    except ValueError:  # a proxy's page, or plain text
+    except ValueError:  # The page of a proxy, or plain text.
         status = Status(message=response.body[:_MAX_TEXT].decode(errors="replace").strip())
     return from_status(attempt, response.status, status.reason, status.message)
 
 
 def from_status(attempt: str, code: int, reason: str, message: str) -> ApiError:
-    """Return the error of a status with this code; foreign text is cut."""
+    """Return the error for a status with this code; long text is truncated."""
     text = message if len(message) <= _MAX_TEXT else message[:_MAX_TEXT] + "…"
     kind = _KINDS.get(code, ApiError)
     return kind(
-        f"{attempt}: server answered {code}{f' {reason}' if reason else ''}{f': {text}' if text else ''}",
+        f"{attempt}: server returned {code}{f' {reason}' if reason else ''}{f': {text}' if text else ''}",
         code=code,
         reason=reason or None,
         transient=code in _TRANSIENT,

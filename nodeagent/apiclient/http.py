@@ -1,4 +1,4 @@
-"""Requests over HTTP/1.1 with aiohttp: one session, kept-alive connections, credentials read again when they change."""
+"""HTTP/1.1 transport with aiohttp: one session, persistent connections, credentials reloaded when they change."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     import aiohttp
 
 CREDENTIALS_SECONDS = 10.0
-"""How old read credentials may be: certificates and tokens are replaced while we run."""
+"""Maximum age of loaded credentials; certificates and tokens are replaced while the process runs."""
 REQUESTS = Counter(
     "rest_client_requests_total",
-    "Requests sent, by answer, method and host.",
+    "Number of HTTP requests, partitioned by status code, method, and host.",
     ("code", "method", "host"),
     prefixed=False,
 )
 DURATIONS = Histogram(
     "rest_client_request_duration_seconds",
-    "How long requests took, by verb and host.",
+    "Request latency in seconds. Broken down by verb, and host.",
     ("verb", "host"),
     bounds=(0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
     prefixed=False,
@@ -42,12 +42,12 @@ _PIECE_BYTES = 64 * 1024
 
 
 class HttpTransport:
-    """Speaks with the server of a kubeconfig.
+    """Transport to the server of a kubeconfig.
 
-    Nothing is opened, and aiohttp not even imported, before the first request. Once there are new credentials, new
-    requests go over new connections; the old ones end soon after, and watches on them with it.
+    No connection is opened, and aiohttp not imported, before the first request. After a change of credentials, requests
+    use new connections; the previous ones are closed soon after, including watches on them.
 
-    :param pair: certificate and key that are shown instead of what the kubeconfig has, as soon as the file is there.
+    :param pair: file with certificate and key that replaces the credentials of the kubeconfig once it exists.
     """
 
     def __init__(self, kubeconfig: Kubeconfig, clock: Clock, *, pair: Path | None = None) -> None:
@@ -55,54 +55,54 @@ class HttpTransport:
         self._credentials = _Credentials(kubeconfig, clock, pair)
         self._session: aiohttp.ClientSession | None = None
         self._session_context: ssl.SSLContext | None = None
-        self._old: list[tuple[float, aiohttp.ClientSession]] = []
+        self._previous: list[tuple[float, aiohttp.ClientSession]] = []
         self._clock, self.host = clock, kubeconfig.server.partition("://")[2].partition("/")[0]
 
     async def request(self, request: Request, deadline_seconds: float) -> Response:
         with tracing.span(f"HTTP {request.method}", lambda: self._attributes(request), kind="client"):
-            async with asyncio.timeout(deadline_seconds), self._send(request) as answer:
-                return await _whole(answer)
+            async with asyncio.timeout(deadline_seconds), self._send(request) as response:
+                return await _read_response(response)
 
     @asynccontextmanager
     async def stream(self, request: Request, deadline_seconds: float, idle_seconds: float) -> AsyncIterator[Stream]:
         async with AsyncExitStack() as opened:
             async with asyncio.timeout(deadline_seconds):
-                answer = await opened.enter_async_context(self._send(request))
-                failure = await _whole(answer) if answer.status >= 300 else None
+                response = await opened.enter_async_context(self._send(request))
+                failure = await _read_response(response) if response.status >= 300 else None
             if failure is not None:
                 yield Stream(failure, _nothing())
                 return
-            _notice_dead_peer(answer)
-            yield Stream(_head(answer), _pieces(answer, idle_seconds))
+            _enable_keepalive(response)
+            yield Stream(_head(response), _pieces(response, idle_seconds))
 
     async def close(self) -> None:
-        sessions = [session for _, session in self._old]
+        sessions = [session for _, session in self._previous]
         if self._session is not None:
             sessions.append(self._session)
-        self._session, self._old = None, []
+        self._session, self._previous = None, []
         for session in sessions:
             await session.close()
 
-    async def _end_old(self) -> None:
-        """Leave the connections of former credentials; what is under way on them has until the next look to end."""
+    async def _close_previous(self) -> None:
+        """Stop using connections with previous credentials; requests in flight on them have until the next check."""
         now, context = self._clock.now(), self._credentials.context
         if self._session is not None and context is not self._session_context:
-            self._old.append((now + CREDENTIALS_SECONDS, self._session))
+            self._previous.append((now + CREDENTIALS_SECONDS, self._session))
             self._session = None
         self._session_context = context
-        while self._old and self._old[0][0] <= now:
-            await self._old.pop(0)[1].close()
+        while self._previous and self._previous[0][0] <= now:
+            await self._previous.pop(0)[1].close()
 
     @asynccontextmanager
     async def _send(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
         import aiohttp
 
         await self._credentials.refresh()
-        await self._end_old()
+        await self._close_previous()
         headers = {**request.headers, **tracing.outgoing()}
         if self._credentials.authorization:
             headers["Authorization"] = self._credentials.authorization
-        code, began = "<error>", self._clock.now()
+        code, started = "<error>", self._clock.now()
         try:
             async with self._open().request(
                 request.method,
@@ -112,12 +112,12 @@ class HttpTransport:
                 ssl=self._credentials.context or True,
                 server_hostname=self._kubeconfig.tls_server_name or None,
                 allow_redirects=False,
-            ) as answer:
-                code = str(answer.status)
-                DURATIONS.observe(self._clock.now() - began, request.method, self.host)
-                yield answer
+            ) as response:
+                code = str(response.status)
+                DURATIONS.observe(self._clock.now() - started, request.method, self.host)
+                yield response
         except aiohttp.ClientError as error:
-            raise ConnectionLost(_say(error)) from error
+            raise ConnectionLost(_reason(error)) from error
         except ssl.SSLError as error:
             raise ConnectionLost(error.reason or str(error)) from error
         except OSError as error:
@@ -150,17 +150,17 @@ class HttpTransport:
 
 
 class _Credentials:
-    """The TLS context and the authorization header, from files that others replace."""
+    """TLS context and authorization header, from files that other processes replace."""
 
     def __init__(self, kubeconfig: Kubeconfig, clock: Clock, pair: Path | None = None) -> None:
         self._kubeconfig, self._clock, self._pair = kubeconfig, clock, pair
         self._read_at: float | None = None
-        self._seen: tuple[object, ...] = ()
+        self._signatures: tuple[object, ...] = ()
         self.context: ssl.SSLContext | None = None
         self.authorization = ""
 
     async def refresh(self) -> None:
-        """Read again what is due; unreadable replacements leave the credentials in force."""
+        """Reload credentials that are due; if that fails, the current ones stay active."""
         now = self._clock.now()
         if self._read_at is not None and now - self._read_at < CREDENTIALS_SECONDS:
             return
@@ -176,52 +176,52 @@ class _Credentials:
                 raise ConnectionLost(str(error)) from error
 
     def _read(self) -> None:
-        shown = self._kubeconfig
+        config = self._kubeconfig
         if self._pair is not None and self._pair.exists():
-            shown = shown.with_pair(self._pair)
-        seen = tuple((path, file_signature(path)) for path in shown.files())
-        if self.context is None or seen != self._seen:
-            self.context = shown.ssl_context()  # a new context also means new connections
-            self._seen = seen
-        self.authorization = shown.authorization()
+            config = config.with_pair(self._pair)
+        signatures = tuple((path, file_signature(path)) for path in config.files())
+        if self.context is None or signatures != self._signatures:
+            self.context = config.ssl_context()  # A new context also causes new connections.
+            self._signatures = signatures
+        self.authorization = config.authorization()
 
 
-async def _whole(answer: aiohttp.ClientResponse) -> Response:
+async def _read_response(response: aiohttp.ClientResponse) -> Response:
     body = bytearray()
-    async for piece in answer.content.iter_chunked(_PIECE_BYTES):
+    async for piece in response.content.iter_chunked(_PIECE_BYTES):
         body += piece
         if len(body) > MAX_BODY_BYTES:
-            raise ConnectionLost(f"the answer is over {MAX_BODY_BYTES} bytes")
-    return Response(answer.status, _headers(answer), bytes(body))
+            raise ConnectionLost(f"the response is over {MAX_BODY_BYTES} bytes")
+    return Response(response.status, _headers(response), bytes(body))
 
 
-def _head(answer: aiohttp.ClientResponse) -> Response:
-    return Response(answer.status, _headers(answer))
+def _head(response: aiohttp.ClientResponse) -> Response:
+    return Response(response.status, _headers(response))
 
 
-def _headers(answer: aiohttp.ClientResponse) -> dict[str, str]:
-    return {name.lower(): value for name, value in answer.headers.items()}
+def _headers(response: aiohttp.ClientResponse) -> dict[str, str]:
+    return {name.lower(): value for name, value in response.headers.items()}
 
 
-async def _pieces(answer: aiohttp.ClientResponse, idle_seconds: float) -> AsyncIterator[bytes]:
+async def _pieces(response: aiohttp.ClientResponse, idle_seconds: float) -> AsyncIterator[bytes]:
     while True:
         async with asyncio.timeout(idle_seconds):
-            piece = await answer.content.readany()
+            piece = await response.content.readany()
         if not piece:
             return
         yield piece
 
 
-def _notice_dead_peer(answer: aiohttp.ClientResponse) -> None:
-    """Have the kernel probe a silent connection, so that a vanished server is noticed within a minute."""
-    transport = answer.connection.transport if answer.connection is not None else None
-    end = transport.get_extra_info("socket") if transport is not None else None
-    if end is None:
+def _enable_keepalive(response: aiohttp.ClientResponse) -> None:
+    """Enable TCP keepalive probes, so that an unreachable server is detected within a minute."""
+    transport = response.connection.transport if response.connection is not None else None
+    sock = transport.get_extra_info("socket") if transport is not None else None
+    if sock is None:
         return
-    with suppress(OSError, AttributeError):  # a comfort; the idle limit holds without it
-        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)
-        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
-        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    with suppress(OSError, AttributeError):  # Optional: without it, the idle limit still applies.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
 
 
 async def _nothing() -> AsyncIterator[bytes]:
@@ -229,6 +229,6 @@ async def _nothing() -> AsyncIterator[bytes]:
     yield b""
 
 
-def _say(error: Exception) -> str:
-    """Return the cause in words; some errors of the library have none."""
+def _reason(error: Exception) -> str:
+    """Return the reason, or the type of an error without text."""
     return str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Where a resource lives on the server."""
+"""Request paths of API resources."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nodeagent.contracts.api import Resource
 
 
 def api_version(resource: Resource) -> str:
-    """Return ``v1``, ``events.k8s.io/v1``, ``apps/v1``: what objects of *resource* say."""
+    """Return the API version of the objects of *resource*: ``v1``, ``events.k8s.io/v1``, ``apps/v1``."""
     group = _group(resource)
     return f"{group}/{resource.version}" if group else resource.version
 
@@ -18,7 +18,7 @@ def api_version(resource: Resource) -> str:
 def target(
     resource: Resource, namespace: str, name: str = "", subresource: str = "", query: Mapping[str, str] | None = None
 ) -> str:
-    """Return path and query; an empty *namespace* of a namespaced resource means all of them."""
+    """Return path and query; without *namespace*, a namespaced resource is addressed in all namespaces."""
     version = api_version(resource)
     parts = ["/apis" if "/" in version else "/api", version]
     if resource.namespaced and namespace:

@@ -1,4 +1,4 @@
-"""What carries requests: a seam between the client's rules and an HTTP library."""
+"""Transport interface between the client and the HTTP library."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 MAX_BODY_BYTES = 256 * 1024 * 1024
-"""A longer answer is refused; a page of 500 large pods stays far below."""
+"""Maximum size of a response; a page of 500 large pods is much smaller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; ``target`` is path and query below the server's base URL."""
+    """HTTP request; ``target`` is path and query relative to the server's base URL."""
 
     method: str
     target: str
@@ -23,7 +23,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One answer; header names are in lower case."""
+    """HTTP response; header names are in lower case."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -32,39 +32,39 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """An answer that goes on: its head, and its content in pieces as they arrive."""
+    """Streamed response: its head, and its body in chunks as they arrive."""
 
     head: Response
     pieces: AsyncIterator[bytes]
 
 
 class ConnectionLost(Exception):
-    """The connection was refused, reset or closed before the answer was complete."""
+    """The connection failed before the response was complete."""
 
 
 class Transport(Protocol):
-    """Carries requests to one server, over as few connections as will do."""
+    """Connection pool to one server."""
 
     host: str
     """The server's host and port, for metrics."""
 
     async def request(self, request: Request, deadline_seconds: float) -> Response:
-        """Send *request* and read the whole answer.
+        """Send *request* and read the complete response.
 
-        :raises TimeoutError: the answer was not complete in time.
-        :raises ConnectionLost: there was no complete answer.
+        :raises TimeoutError: the response was not complete in time.
+        :raises ConnectionLost: the connection failed before the response was complete.
         """
         ...
 
     def stream(
         self, request: Request, deadline_seconds: float, idle_seconds: float
     ) -> AbstractAsyncContextManager[Stream]:
-        """Send *request* and read the answer as it comes; one that is no success is read whole.
+        """Send *request* and stream the response; an error response is read completely.
 
-        :param deadline_seconds: until the head of the answer is there.
-        :param idle_seconds: longest silence afterwards; then the pieces raise ``TimeoutError``.
-        :raises TimeoutError: see above.
-        :raises ConnectionLost: the connection was refused or reset.
+        :param deadline_seconds: time limit for the head of the response.
+        :param idle_seconds: maximum time between chunks, which then raise ``TimeoutError``.
+        :raises TimeoutError: there was no response in time.
+        :raises ConnectionLost: the connection failed.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Objects on the wire: JSON or protobuf, whole or as frames of a watch."""
+"""Encoding of objects: JSON or protobuf, complete or as frames of a watch."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _page_decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
 
 
 class ListMeta(msgspec.Struct):
-    """The part of an object's or list's metadata that reading on needs."""
+    """Metadata of a list or object: version and continue token."""
 
     resource_version: str = msgspec.field(default="", name="resourceVersion")
     continue_: str = msgspec.field(default="", name="continue")
 
 
 class Versioned(msgspec.Struct):
-    """Any object, as far as its version."""
+    """Any object, reduced to its version."""
 
     metadata: ListMeta = msgspec.field(default_factory=ListMeta)
 
@@ -49,23 +49,23 @@ class _Frame(msgspec.Struct):
 
 
 class FrameReader(Protocol):
-    """Cuts a watch stream into events, whatever pieces it arrives in."""
+    """Incremental decoder of a watch stream."""
 
     def feed(self, data: bytes) -> list[tuple[str, Any]]:
         """Return the events that *data* completes: type, and an object for :func:`convert`.
 
-        :raises ValueError: the stream is broken; nothing more can be read from it.
+        :raises ValueError: the stream is corrupted and cannot be read further.
         """
         ...
 
 
 def media_type_of(headers: Mapping[str, str]) -> str:
-    """Return the media type of an answer without its parameters."""
+    """Return the media type of a response without its parameters."""
     return headers.get("content-type", JSON).partition(";")[0].strip().lower()
 
 
 def encode(obj: Mapping[str, Any], content_type: str) -> tuple[bytes, str]:
-    """Return *obj* and the media type it is in: *content_type*, or JSON where the kind has no other form."""
+    """Return *obj* and its media type: *content_type*, or JSON if it does not support the kind."""
     if content_type == identity.current().protobuf_media_type:
         from nodeagent.base import apiproto
 
@@ -77,7 +77,7 @@ def encode(obj: Mapping[str, Any], content_type: str) -> tuple[bytes, str]:
 def decode(data: bytes, media_type: str, into: type[T]) -> T:
     """Return the object in *data*.
 
-    :raises ValueError: it is no such object.
+    :raises ValueError: *data* is not such an object.
     """
     if media_type == identity.current().protobuf_media_type:
         return convert(_decode_protobuf(data), into)
@@ -85,9 +85,9 @@ def decode(data: bytes, media_type: str, into: type[T]) -> T:
 
 
 def decode_page(data: bytes, media_type: str, into: type[T]) -> Listing[T]:
-    """Return one page of a list; an item that does not fit *into* is logged and left out.
+    """Return one page of a list; an item that is not a valid *into* is logged and skipped.
 
-    :raises ValueError: it is no list.
+    :raises ValueError: *data* is not a list.
     """
     if media_type == identity.current().protobuf_media_type:
         plain = _decode_protobuf(data)
@@ -106,7 +106,7 @@ def decode_page(data: bytes, media_type: str, into: type[T]) -> Listing[T]:
 def convert(value: Any, into: type[T]) -> T:
     """Return *value*, plain data or raw JSON, as *into*.
 
-    :raises ValueError: it does not fit.
+    :raises ValueError: *value* is not a valid *into*.
     """
     if isinstance(value, msgspec.Raw):
         return _decoder(into).decode(value)
@@ -114,7 +114,7 @@ def convert(value: Any, into: type[T]) -> T:
 
 
 def frame_reader(media_type: str) -> FrameReader:
-    """Return what reads a watch stream of *media_type*."""
+    """Return the decoder of a watch stream of *media_type*."""
     if media_type == identity.current().protobuf_media_type:
         from nodeagent.base.apiproto import WatchFrameDecoder
 
@@ -123,7 +123,7 @@ def frame_reader(media_type: str) -> FrameReader:
 
 
 class JsonFrames:
-    """Reads JSON objects that stand one a line; holds at most one unfinished line."""
+    """Decoder of JSON objects, one per line; buffers at most one incomplete line."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -142,13 +142,13 @@ class JsonFrames:
 
 
 def _readable(items: Any, into: type[T]) -> list[T]:
-    found = []
+    decoded = []
     for item in items:
         try:
-            found.append(convert(item, into))
+            decoded.append(convert(item, into))
         except ValueError as error:
-            _log.error("Passing over an object that cannot be read", extra={"err": str(error)})
-    return found
+            _log.error("Failed to decode object, skipping", extra={"err": str(error)})
+    return decoded
 
 
 def _decode_protobuf(data: bytes) -> dict[str, Any]:
@@ -158,14 +158,14 @@ def _decode_protobuf(data: bytes) -> dict[str, Any]:
 
 
 def _decoder(into: type[T]) -> msgspec.json.Decoder[T]:
-    found = _decoders.get(into)
-    if found is None:
-        found = _decoders[into] = msgspec.json.Decoder(into)
-    return found
+    decoded = _decoders.get(into)
+    if decoded is None:
+        decoded = _decoders[into] = msgspec.json.Decoder(into)
+    return decoded
 
 
 def _page_decoder(into: type[T]) -> msgspec.json.Decoder[_Page[T]]:
-    found = _page_decoders.get(into)
-    if found is None:
-        found = _page_decoders[into] = msgspec.json.Decoder(_Page[into])  # type: ignore[valid-type]
-    return found
+    decoded = _page_decoders.get(into)
+    if decoded is None:
+        decoded = _page_decoders[into] = msgspec.json.Decoder(_Page[into])  # type: ignore[valid-type]
+    return decoded

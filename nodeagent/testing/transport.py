@@ -1,4 +1,4 @@
-"""A transport of the API client without a network: requests are kept, answers are queued."""
+"""Fake transport of the API server client: records requests and returns queued responses."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ JSON_HEADERS = {"content-type": "application/json"}
 
 
 class FakeTransport:
-    """Answers each request with the next of ``answers``: a response, or an error to raise; then with ``default``."""
+    """Transport that returns, or raises, the next of ``responses`` for each request, then ``default``."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
-        self.answers: deque[Response | Exception] = deque()
-        self.default = json_answer({})
+        self.responses: deque[Response | Exception] = deque()
+        self.default = json_response({})
         self.pieces: Sequence[bytes | Exception] = ()
         self.stream_head = Response(200, JSON_HEADERS)
         self.closed = False
@@ -28,10 +28,10 @@ class FakeTransport:
 
     async def request(self, request: Request, deadline_seconds: float) -> Response:
         self.requests.append(request)
-        answer = self.answers.popleft() if self.answers else self.default
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        response = self.responses.popleft() if self.responses else self.default
+        if isinstance(response, Exception):
+            raise response
+        return response
 
     @asynccontextmanager
     async def stream(self, request: Request, deadline_seconds: float, idle_seconds: float) -> AsyncIterator[Stream]:
@@ -48,12 +48,14 @@ class FakeTransport:
             yield piece
 
 
-def json_answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return an answer with *content* as JSON."""
+def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a response with *content* as JSON."""
     return Response(status, {**JSON_HEADERS, **(headers or {})}, msgspec.json.encode(content))
 
 
-def status_answer(code: int, reason: str = "", message: str = "", headers: Mapping[str, str] | None = None) -> Response:
-    """Return a failure as the server tells it."""
+def status_response(
+    code: int, reason: str = "", message: str = "", headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return an error response with a Status."""
     content = {"kind": "Status", "apiVersion": "v1", "code": code, "reason": reason, "message": message}
-    return json_answer(content, code, headers)
+    return json_response(content, code, headers)

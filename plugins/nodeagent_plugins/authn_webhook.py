@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nodeagent import hookimpl
-from nodeagent.apiclient.reviews import TOKEN_REVIEWS, Answers, review
+from nodeagent.apiclient.reviews import TOKEN_REVIEWS, ReviewCache, review
 from nodeagent.base.secret import Secret
 from nodeagent.contracts.api import Api
 from nodeagent.contracts.context import AgentContext
@@ -42,7 +42,7 @@ class WebhookAuthenticator:
     def __init__(self, context: AgentContext, api: Api) -> None:
         self._api, self._clock = api, context.clock
         self._seconds = context.config.authentication.webhook.cache_ttl.seconds
-        self._answers: Answers[bytes, User | None] = Answers(context.clock, context.tasks)
+        self._results: ReviewCache[bytes, User | None] = ReviewCache(context.clock, context.tasks)
 
     async def authenticate(self, credentials: RequestCredentials) -> User | None:
         token = credentials.token
@@ -50,7 +50,7 @@ class WebhookAuthenticator:
             return None
         key = hashlib.sha256(token.reveal().encode(errors="surrogateescape")).digest()
         try:
-            user = await self._answers.get(key, lambda: self._ask(token))
+            user = await self._results.get(key, lambda: self._ask(token))
         except ApiError as error:
             _log.error("Token cannot be reviewed", extra={"err": str(error)})
             raise Unauthenticated(f"the bearer token cannot be checked: {error}") from error

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from nodeagent import hookimpl
-from nodeagent.apiclient.reviews import SUBJECT_ACCESS_REVIEWS, Answers, review
+from nodeagent.apiclient.reviews import SUBJECT_ACCESS_REVIEWS, ReviewCache, review
 from nodeagent.contracts.api import Api
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.server import AuthorizationAttributes, AuthorizationFailed, Authorizer, ServerConfigError
@@ -45,13 +45,13 @@ class WebhookAuthorizer:
         self._api, self._clock = api, context.clock
         self._yes_seconds = webhook.cache_authorized_ttl.seconds
         self._no_seconds = webhook.cache_unauthorized_ttl.seconds
-        self._answers: Answers[Hashable, bool] = Answers(context.clock, context.tasks)
+        self._results: ReviewCache[Hashable, bool] = ReviewCache(context.clock, context.tasks)
 
     async def allows(self, attributes: AuthorizationAttributes) -> bool:
         user = attributes.user
         key = (attributes, tuple(sorted(user.extra.items())))
         try:
-            return await self._answers.get(key, lambda: self._ask(attributes))
+            return await self._results.get(key, lambda: self._ask(attributes))
         except ApiError as error:
             raise AuthorizationFailed(f"subject access review for {user.name}: {error}") from error
 

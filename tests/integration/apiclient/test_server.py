@@ -237,7 +237,7 @@ async def test_a_server_that_does_not_answer_is_not_waited_for(tmp_path: Path) -
     path.write_bytes(msgspec.json.encode(document))
     client = connect(path, make_config(), SystemClock()).with_rate(0, 0, deadline_seconds=0.2)
 
-    with pytest.raises(ApiUnavailable, match="no answer within"):
+    with pytest.raises(ApiUnavailable, match="no response within"):
         await client.get(NODES, "node-1", into=dict)
     await client.close()
     silent.close()

@@ -1,4 +1,4 @@
-"""What every test of the API client starts from."""
+"""Fixtures of the tests of the API server client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client asks in the configured form and rate, and turns what goes wrong into this project's errors."""
+"""Tests for the API server client: paths, content types, pages, errors, rate limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nodeagent.contracts.api import EVENTS, NODES, PODS, RUNTIME_CLASSES, SERVIC
 from nodeagent.errors import ApiConflict, ApiError, ApiGone, ApiNotFound, ApiUnavailable
 from nodeagent.model.pod import Pod
 from nodeagent.testing import FakeClock
-from nodeagent.testing.transport import FakeTransport, json_answer, status_answer
+from nodeagent.testing.transport import FakeTransport, json_response, status_response
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 
@@ -32,10 +32,10 @@ def pod(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {"containers": [{"name": "c"}]}}
 
 
-# --- where requests go ----------------------------------------------------------------------------------------
+# --- request paths ---------------------------------------------------------------------------------------------
 
 
-async def test_names_the_object_in_the_path(client: Client, transport: FakeTransport) -> None:
+async def test_path_names_the_object(client: Client, transport: FakeTransport) -> None:
     await client.get(PODS, "web", "default", into=dict)
     await client.get(NODES, "n1", into=dict, cached=True)
     await client.get(RUNTIME_CLASSES, "a/b", into=dict)
@@ -51,7 +51,7 @@ async def test_names_the_object_in_the_path(client: Client, transport: FakeTrans
     ]
 
 
-async def test_groups_carry_the_domain_in_force(client: Client, transport: FakeTransport) -> None:
+async def test_groups_have_the_effective_api_domain(client: Client, transport: FakeTransport) -> None:
     before = identity.current()
     identity.configure(identity.Identity(api_domain="example.com"))
     try:
@@ -63,7 +63,7 @@ async def test_groups_carry_the_domain_in_force(client: Client, transport: FakeT
     assert msgspec.json.decode(transport.requests[0].body)["apiVersion"] == "events.example.com/v1"
 
 
-async def test_deletes_with_grace_and_only_that_uid(client: Client, transport: FakeTransport) -> None:
+async def test_delete_sends_grace_period_and_uid_precondition(client: Client, transport: FakeTransport) -> None:
     await client.delete(PODS, "web", "default", grace_seconds=0, uid="u1")
 
     assert transport.requests[0].method == "DELETE"
@@ -79,7 +79,7 @@ async def test_deletes_with_grace_and_only_that_uid(client: Client, transport: F
 
 
 @pytest.mark.row("config.contentType")
-async def test_speaks_protobuf_by_default(transport: FakeTransport, clock: FakeClock) -> None:
+async def test_protobuf_is_the_default_content_type(transport: FakeTransport, clock: FakeClock) -> None:
     client = for_config(transport, NodeAgentConfiguration(), clock)
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
     transport.default = Response(201, {"content-type": PROTOBUF}, apiproto.encode(node))
@@ -94,7 +94,7 @@ async def test_speaks_protobuf_by_default(transport: FakeTransport, clock: FakeC
 
 
 @pytest.mark.row("config.contentType")
-async def test_speaks_json_when_configured(transport: FakeTransport, clock: FakeClock) -> None:
+async def test_json_is_used_when_configured(transport: FakeTransport, clock: FakeClock) -> None:
     client = for_config(transport, NodeAgentConfiguration(content_type="application/json"), clock)
 
     await client.create(NODES, {"metadata": {"name": "n1"}})
@@ -104,7 +104,7 @@ async def test_speaks_json_when_configured(transport: FakeTransport, clock: Fake
     assert msgspec.json.decode(sent.body) == {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
 
 
-async def test_a_kind_without_protobuf_form_goes_as_json(transport: FakeTransport, clock: FakeClock) -> None:
+async def test_kind_without_protobuf_form_is_sent_as_json(transport: FakeTransport, clock: FakeClock) -> None:
     client = Client(transport, clock, content_type=PROTOBUF)
 
     await client.create(Resource("example.org", "v1", "things", "Thing"), {"x": 1}, "default")
@@ -112,7 +112,7 @@ async def test_a_kind_without_protobuf_form_goes_as_json(transport: FakeTranspor
     assert transport.requests[0].headers["Content-Type"] == "application/json"
 
 
-async def test_patches_are_json_of_their_own_kind(transport: FakeTransport, clock: FakeClock) -> None:
+async def test_patch_has_the_media_type_of_its_patch_type(transport: FakeTransport, clock: FakeClock) -> None:
     client = Client(transport, clock, content_type=PROTOBUF)
 
     await client.patch(PODS, "web", {"status": {}}, "default", subresource="status")
@@ -125,7 +125,7 @@ async def test_patches_are_json_of_their_own_kind(transport: FakeTransport, cloc
     assert transport.requests[0].target == "/api/v1/namespaces/default/pods/web/status"
 
 
-async def test_protobuf_answers_become_structs(transport: FakeTransport, clock: FakeClock) -> None:
+async def test_protobuf_response_is_converted_to_a_struct(transport: FakeTransport, clock: FakeClock) -> None:
     client = Client(transport, clock, content_type=PROTOBUF)
     body = apiproto.encode({"apiVersion": "v1", "kind": "Pod", **pod("web")})
     transport.default = Response(200, {"content-type": PROTOBUF}, body)
@@ -138,11 +138,11 @@ async def test_protobuf_answers_become_structs(transport: FakeTransport, clock: 
 # --- lists ----------------------------------------------------------------------------------------------------
 
 
-async def test_reads_a_list_page_by_page(client: Client, transport: FakeTransport) -> None:
-    transport.answers.extend(
+async def test_list_is_read_in_pages(client: Client, transport: FakeTransport) -> None:
+    transport.responses.extend(
         [
-            json_answer({"metadata": {"resourceVersion": "7", "continue": "more"}, "items": [pod("a")]}),
-            json_answer({"metadata": {"resourceVersion": "7"}, "items": [pod("b")]}),
+            json_response({"metadata": {"resourceVersion": "7", "continue": "more"}, "items": [pod("a")]}),
+            json_response({"metadata": {"resourceVersion": "7"}, "items": [pod("b")]}),
         ]
     )
 
@@ -156,12 +156,12 @@ async def test_reads_a_list_page_by_page(client: Client, transport: FakeTranspor
     ]
 
 
-async def test_a_list_that_outlived_its_version_is_read_in_one_piece(client: Client, transport: FakeTransport) -> None:
-    transport.answers.extend(
+async def test_list_without_pages_follows_an_expired_continue_token(client: Client, transport: FakeTransport) -> None:
+    transport.responses.extend(
         [
-            json_answer({"metadata": {"resourceVersion": "7", "continue": "more"}, "items": [pod("a")]}),
-            status_answer(410, "Expired"),
-            json_answer({"metadata": {"resourceVersion": "9"}, "items": [pod("b")]}),
+            json_response({"metadata": {"resourceVersion": "7", "continue": "more"}, "items": [pod("a")]}),
+            status_response(410, "Expired"),
+            json_response({"metadata": {"resourceVersion": "9"}, "items": [pod("b")]}),
         ]
     )
 
@@ -171,17 +171,17 @@ async def test_a_list_that_outlived_its_version_is_read_in_one_piece(client: Cli
     assert transport.requests[-1].target == "/api/v1/pods"
 
 
-async def test_one_unreadable_item_does_not_hide_the_others(client: Client, transport: FakeTransport) -> None:
+async def test_invalid_item_of_a_list_is_skipped(client: Client, transport: FakeTransport) -> None:
     broken = {"metadata": {"name": 7}}
-    transport.default = json_answer({"metadata": {"resourceVersion": "7"}, "items": [broken, pod("b")]})
+    transport.default = json_response({"metadata": {"resourceVersion": "7"}, "items": [broken, pod("b")]})
 
     listing = await client.list(PODS, into=Pod)
 
     assert [item.name for item in listing.items] == ["b"]
 
 
-async def test_plain_items_say_what_they_are(client: Client, transport: FakeTransport) -> None:
-    transport.default = json_answer({"items": [pod("a")]})
+async def test_plain_items_have_api_version_and_kind(client: Client, transport: FakeTransport) -> None:
+    transport.default = json_response({"items": [pod("a")]})
 
     listing = await client.list(PODS, into=dict)
 
@@ -192,21 +192,21 @@ async def test_plain_items_say_what_they_are(client: Client, transport: FakeTran
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind", "reason", "transient"),
+    ("response", "kind", "reason", "transient"),
     [
-        (status_answer(404, "NotFound", 'pods "web" not found'), ApiNotFound, "NotFound", False),
-        (status_answer(409, "AlreadyExists"), ApiConflict, "AlreadyExists", False),
-        (status_answer(410, "Expired"), ApiGone, "Expired", False),
-        (status_answer(403, "Forbidden"), ApiError, "Forbidden", False),
-        (status_answer(500), ApiError, "ApiError", True),
+        (status_response(404, "NotFound", 'pods "web" not found'), ApiNotFound, "NotFound", False),
+        (status_response(409, "AlreadyExists"), ApiConflict, "AlreadyExists", False),
+        (status_response(410, "Expired"), ApiGone, "Expired", False),
+        (status_response(403, "Forbidden"), ApiError, "Forbidden", False),
+        (status_response(500), ApiError, "ApiError", True),
         (Response(503, {"content-type": "text/html"}, b"<html>"), ApiUnavailable, "ApiUnavailable", True),
         (TimeoutError(), ApiUnavailable, "ApiUnavailable", True),
     ],
 )
-async def test_says_what_failed(
-    client: Client, transport: FakeTransport, answer: Any, kind: type[ApiError], reason: str, transient: bool
+async def test_error_names_the_request_and_has_its_type(
+    client: Client, transport: FakeTransport, response: Any, kind: type[ApiError], reason: str, transient: bool
 ) -> None:
-    transport.answers.append(answer)
+    transport.responses.append(response)
 
     with pytest.raises(ApiError, match=r"^patch pods/status default/web: ") as raised:
         await client.patch(PODS, "web", {}, "default", subresource="status")
@@ -214,7 +214,7 @@ async def test_says_what_failed(
     assert (type(raised.value), raised.value.reason, raised.value.transient) == (kind, reason, transient)
 
 
-async def test_a_status_in_protobuf_is_understood(transport: FakeTransport, clock: FakeClock) -> None:
+async def test_protobuf_status_is_decoded(transport: FakeTransport, clock: FakeClock) -> None:
     client = Client(transport, clock, content_type=PROTOBUF)
     status = {"apiVersion": "v1", "kind": "Status", "reason": "Conflict", "message": "changed", "code": 409}
     transport.default = Response(409, {"content-type": PROTOBUF}, apiproto.encode(status))
@@ -223,8 +223,8 @@ async def test_a_status_in_protobuf_is_understood(transport: FakeTransport, cloc
         await client.get(PODS, "web", "default", into=dict)
 
 
-async def test_long_foreign_text_is_cut(client: Client, transport: FakeTransport) -> None:
-    transport.default = status_answer(400, message="x" * 100_000)
+async def test_long_error_text_is_truncated(client: Client, transport: FakeTransport) -> None:
+    transport.default = status_response(400, message="x" * 100_000)
 
     with pytest.raises(ApiError) as raised:
         await client.get(PODS, "web", "default", into=dict)
@@ -232,16 +232,16 @@ async def test_long_foreign_text_is_cut(client: Client, transport: FakeTransport
     assert len(str(raised.value)) < 1200
 
 
-async def test_repeats_a_read_once_after_a_lost_connection(client: Client, transport: FakeTransport) -> None:
-    transport.answers.append(ConnectionLost("reset"))
+async def test_get_is_retried_once_after_a_lost_connection(client: Client, transport: FakeTransport) -> None:
+    transport.responses.append(ConnectionLost("reset"))
 
     await client.get(PODS, "web", "default", into=dict)
 
     assert len(transport.requests) == 2
 
 
-async def test_never_repeats_a_create(client: Client, transport: FakeTransport) -> None:
-    transport.answers.append(ConnectionLost("reset"))
+async def test_create_is_not_retried_after_a_lost_connection(client: Client, transport: FakeTransport) -> None:
+    transport.responses.append(ConnectionLost("reset"))
 
     with pytest.raises(ApiUnavailable, match="reset"):
         await client.create(PODS, pod("web"), "default")
@@ -249,8 +249,10 @@ async def test_never_repeats_a_create(client: Client, transport: FakeTransport) 
     assert len(transport.requests) == 1
 
 
-async def test_comes_back_when_the_server_says(client: Client, transport: FakeTransport, clock: FakeClock) -> None:
-    transport.answers.append(status_answer(429, headers={"retry-after": "3"}))
+async def test_request_is_retried_after_the_time_in_retry_after(
+    client: Client, transport: FakeTransport, clock: FakeClock
+) -> None:
+    transport.responses.append(status_response(429, headers={"retry-after": "3"}))
     call = asyncio.create_task(client.create(PODS, pod("web"), "default"))
 
     await clock.advance(2.9)
@@ -261,10 +263,10 @@ async def test_comes_back_when_the_server_says(client: Client, transport: FakeTr
     assert (early, len(transport.requests)) == (1, 2)
 
 
-async def test_gives_up_on_a_server_that_keeps_sending_it_away(
+async def test_request_fails_after_five_retry_after_responses(
     client: Client, transport: FakeTransport, clock: FakeClock
 ) -> None:
-    transport.default = status_answer(429, headers={"retry-after": "1"})
+    transport.default = status_response(429, headers={"retry-after": "1"})
     call = asyncio.create_task(client.get(PODS, "web", "default", into=dict))
 
     await clock.advance(60)
@@ -276,38 +278,38 @@ async def test_gives_up_on_a_server_that_keeps_sending_it_away(
 # --- rate -----------------------------------------------------------------------------------------------------
 
 
-async def ask(client: Client, times: int) -> None:
+async def send_requests(client: Client, times: int) -> None:
     for _ in range(times):
         await client.get(NODES, "n1", into=dict)
 
 
 @pytest.mark.row("config.platformAPIQPS", "config.platformAPIBurst")
-async def test_waits_for_its_rate(transport: FakeTransport, clock: FakeClock) -> None:
+async def test_requests_wait_for_the_rate_limit(transport: FakeTransport, clock: FakeClock) -> None:
     client = for_config(transport, NodeAgentConfiguration(platform_api_qps=2, platform_api_burst=3), clock)
-    asking = asyncio.create_task(ask(client, 6))
+    sending = asyncio.create_task(send_requests(client, 6))
 
     await clock.advance(0.1)
-    at_once = len(transport.requests)
+    immediately = len(transport.requests)
     await clock.advance(1)
     later = len(transport.requests)
     await clock.advance(1)
-    await asking
+    await sending
 
-    assert (at_once, later) == (3, 5)
+    assert (immediately, later) == (3, 5)
 
 
-async def test_another_rate_does_not_share_the_limit(transport: FakeTransport, clock: FakeClock) -> None:
+async def test_client_with_another_rate_has_a_separate_limit(transport: FakeTransport, clock: FakeClock) -> None:
     client = Client(transport, clock, qps=1, burst=1)
     unlimited = client.with_rate(0, 0)
 
-    await ask(unlimited, 50)
+    await send_requests(unlimited, 50)
 
     assert len(transport.requests) == 50
     await client.close()
     assert transport.closed
 
 
-async def test_the_wait_for_the_rate_limit_is_counted(transport: FakeTransport, clock: FakeClock) -> None:
+async def test_rate_limiter_latency_is_observed(transport: FakeTransport, clock: FakeClock) -> None:
     client = Client(transport, clock, qps=1, burst=1)
     before = RATE_WAITS.count("GET", transport.host)
     tasks = [asyncio.create_task(client.get(PODS, name, "default", into=dict)) for name in ("a", "b")]
@@ -316,3 +318,32 @@ async def test_the_wait_for_the_rate_limit_is_counted(transport: FakeTransport, 
     await asyncio.gather(*tasks)
 
     assert RATE_WAITS.count("GET", transport.host) == before + 2
+
+
+async def test_long_wait_for_the_rate_limit_is_logged(
+    transport: FakeTransport, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    client = Client(transport, clock, qps=0.5, burst=1)
+    sending = asyncio.create_task(send_requests(client, 2))
+
+    await clock.advance(2)
+    await sending
+
+    text = "Waited for 2s due to client-side throttling, not priority and fairness, request: GET:"
+    assert [message for message in caplog.messages if "Waited" in message] == [
+        f"{text}{transport.host}/api/v1/nodes/n1"
+    ]
+
+
+async def test_retry_after_response_is_logged(
+    transport: FakeTransport, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    transport.responses.append(status_response(429, headers={"retry-after": "1"}))
+    sending = asyncio.create_task(send_requests(Client(transport, clock), 1))
+
+    await clock.advance(1)
+    await sending
+
+    assert f"Got a Retry-After 1s response for attempt 1 to {transport.host}/api/v1/nodes/n1" in caplog.messages

@@ -1,4 +1,4 @@
-"""Which credentials a connection shows, as files come and change."""
+"""Tests for the credentials of a connection, as files appear and change."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def renew(path: Path) -> None:
     path.write_bytes(pair.certificate + pair.key)
 
 
-def test_a_pair_that_is_missing_is_told_unless_it_may_come_later(tmp_path: Path, clock: FakeClock) -> None:
+def test_missing_certificate_is_an_error_unless_pending(tmp_path: Path, clock: FakeClock) -> None:
     pair = str(tmp_path / "current.pem")
     path = write(tmp_path / "kubeconfig", **{"client-certificate": pair, "client-key": pair})
     with pytest.raises(ConfigError, match="client-certificate"):
@@ -42,7 +42,7 @@ def test_a_pair_that_is_missing_is_told_unless_it_may_come_later(tmp_path: Path,
 
 
 @pytest.mark.row("config.rotateCertificates")
-async def test_the_rotated_pair_is_shown_instead_as_soon_as_it_is_there(tmp_path: Path, clock: FakeClock) -> None:
+async def test_rotated_certificate_replaces_the_kubeconfigs_credentials(tmp_path: Path, clock: FakeClock) -> None:
     pair = tmp_path / "current.pem"
     credentials = _Credentials(kubeconfig.load(write(tmp_path / "kubeconfig", token="own")), clock, pair)
     await credentials.refresh()

@@ -1,4 +1,4 @@
-"""A watch yields each change once, whatever pieces it arrives in, and says why it ended."""
+"""Tests for watches: events, frames split across chunks, errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nodeagent.contracts.api import PODS, WatchEvent, WatchType
 from nodeagent.errors import ApiError, ApiGone, ApiUnavailable
 from nodeagent.model.pod import Pod
 from nodeagent.testing import FakeClock
-from nodeagent.testing.transport import FakeTransport, status_answer
+from nodeagent.testing.transport import FakeTransport, status_response
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 GONE = {"kind": "Status", "apiVersion": "v1", "code": 410, "reason": "Expired", "message": "too old"}
@@ -42,14 +42,14 @@ def short(events: list[WatchEvent[Pod]]) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
-async def test_yields_changes_whatever_pieces_they_come_in(client: Client, transport: FakeTransport, size: int) -> None:
+async def test_events_are_complete_whatever_the_chunk_size(client: Client, transport: FakeTransport, size: int) -> None:
     data = frame("ADDED", pod("a", 6)) + frame("MODIFIED", pod("a", 7)) + frame("DELETED", pod("a", 8))
     transport.pieces = [data[start : start + size] for start in range(0, len(data), size)]
 
     assert short(await collect(client)) == [("ADDED", "a", "6"), ("MODIFIED", "a", "7"), ("DELETED", "a", "8")]
 
 
-async def test_reads_protobuf_frames(transport: FakeTransport, clock: FakeClock) -> None:
+async def test_protobuf_frames_are_decoded(transport: FakeTransport, clock: FakeClock) -> None:
     client = Client(transport, clock, content_type=PROTOBUF)
     transport.stream_head = Response(200, {"content-type": f"{PROTOBUF};stream=watch"})
     transport.pieces = [apiproto.encode_watch_frame("ADDED", apiproto.encode(pod("a", 6)))]
@@ -58,39 +58,39 @@ async def test_reads_protobuf_frames(transport: FakeTransport, clock: FakeClock)
     assert transport.requests[0].headers["Accept"] == f"{PROTOBUF};stream=watch,application/json"
 
 
-async def test_asks_for_bookmarks_and_an_end(client: Client, transport: FakeTransport) -> None:
+async def test_watch_requests_bookmarks_and_a_timeout(client: Client, transport: FakeTransport) -> None:
     await collect(client)
 
     path, _, query = transport.requests[0].target.partition("?")
-    asked = dict(part.split("=", 1) for part in query.split("&"))
+    parameters = dict(part.split("=", 1) for part in query.split("&"))
     assert path == "/api/v1/pods"
-    assert asked["watch"] == "1"
-    assert (asked["resourceVersion"], asked["allowWatchBookmarks"]) == ("5", "true")
-    assert 300 <= int(asked["timeoutSeconds"]) <= 600
+    assert parameters["watch"] == "1"
+    assert (parameters["resourceVersion"], parameters["allowWatchBookmarks"]) == ("5", "true")
+    assert 300 <= int(parameters["timeoutSeconds"]) <= 600
 
 
-async def test_a_bookmark_may_hold_nulls(client: Client, transport: FakeTransport) -> None:
+async def test_bookmark_may_have_null_fields(client: Client, transport: FakeTransport) -> None:
     bookmark = {"metadata": {"resourceVersion": "9", "creationTimestamp": None}, "spec": {"containers": None}}
     transport.pieces = [frame("BOOKMARK", bookmark)]
 
     assert short(await collect(client)) == [("BOOKMARK", "", "9")]
 
 
-async def test_an_unreadable_object_is_passed_over(client: Client, transport: FakeTransport) -> None:
+async def test_invalid_object_is_skipped(client: Client, transport: FakeTransport) -> None:
     broken = {"metadata": {"name": 7, "resourceVersion": "6"}}
     transport.pieces = [frame("ADDED", broken), frame("STRANGE", {}), frame("ADDED", pod("b", 7))]
 
     assert [event.type for event in await collect(client)] == [WatchType.ADDED]
 
 
-async def test_an_error_frame_ends_the_watch(client: Client, transport: FakeTransport) -> None:
+async def test_error_event_ends_the_watch(client: Client, transport: FakeTransport) -> None:
     transport.pieces = [frame("ERROR", GONE)]
 
     with pytest.raises(ApiGone, match="too old"):
         await collect(client)
 
 
-async def test_an_error_frame_in_protobuf_ends_the_watch(transport: FakeTransport, clock: FakeClock) -> None:
+async def test_protobuf_error_event_ends_the_watch(transport: FakeTransport, clock: FakeClock) -> None:
     client = Client(transport, clock, content_type=PROTOBUF)
     transport.stream_head = Response(200, {"content-type": f"{PROTOBUF};stream=watch"})
     transport.pieces = [apiproto.encode_watch_frame("ERROR", apiproto.encode(GONE))]
@@ -99,27 +99,25 @@ async def test_an_error_frame_in_protobuf_ends_the_watch(transport: FakeTranspor
         await collect(client)
 
 
-async def test_a_refused_watch_says_why(client: Client, transport: FakeTransport) -> None:
-    transport.stream_head = status_answer(410, "Expired")
+async def test_error_response_to_a_watch_is_raised(client: Client, transport: FakeTransport) -> None:
+    transport.stream_head = status_response(410, "Expired")
 
     with pytest.raises(ApiGone):
         await collect(client)
 
 
 @pytest.mark.parametrize("error", [TimeoutError(), ConnectionLost("reset")])
-async def test_a_broken_stream_may_be_taken_up_again(
-    client: Client, transport: FakeTransport, error: Exception
-) -> None:
+async def test_lost_stream_is_a_transient_error(client: Client, transport: FakeTransport, error: Exception) -> None:
     transport.pieces = [frame("ADDED", pod("a", 6)), error]
 
     with pytest.raises(ApiUnavailable):
         await collect(client)
 
 
-async def test_garbage_is_an_error_of_this_project(client: Client, transport: FakeTransport) -> None:
+async def test_malformed_stream_is_a_transient_api_error(client: Client, transport: FakeTransport) -> None:
     transport.pieces = [b"garbage\n"]
 
-    with pytest.raises(ApiError, match="cannot be read") as raised:
+    with pytest.raises(ApiError, match="invalid watch stream") as raised:
         await collect(client)
 
     assert raised.value.transient
