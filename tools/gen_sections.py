@@ -1,4 +1,4 @@
-"""Parts of pages that come from the code or from measurements: figures, exit codes, rules, suites, commands."""
+"""Generated sections of pages: benchmark results, exit codes, rules, contract suites, commands."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from nodeagent.config.nodeflags import IDENTITY_FLAGS, NODE_FLAGS
 from nodeagent.testing.contracts import SUITES
 
 COMPARED = (
-    ("static_pods", "all_running", "50 pods of a folder: until all run"),
-    ("static_pods", "start_cpu", "the agent's CPU until then"),
-    ("static_pods", "idle", "the agent at rest with them"),
-    ("static_pods", "rss", "its memory (RSS) with them"),
-    ("api_pods", "all_running", "50 pods of the API: until all run"),
-    ("api_pods", "start_cpu", "the agent's CPU until then"),
-    ("api_pods", "rss", "its memory (RSS) with them"),
-    ("one_pod", "running", "one pod of the API: until it runs"),
-    ("start_up", "agent_healthy", "start of the agent until it is healthy"),
-    ("api_server", "creates", "API server: durable creations of events"),
-    ("api_server", "create_p99", "99 of 100 of them within"),
-    ("api_server", "list", "a list of 22,000 events"),
-    ("api_server", "rss", "its memory (RSS) after lists of them"),
-    ("watchers", "cpu_300", "its CPU to tell 300 watchers of 30 changes a second for 8 s"),
+    ("static_pods", "all_running", "50 static pods: until all are running"),
+    ("static_pods", "start_cpu", "agent CPU until then"),
+    ("static_pods", "idle", "idle agent with 50 pods"),
+    ("static_pods", "rss", "agent memory (RSS) with 50 pods"),
+    ("api_pods", "all_running", "50 API pods: until all are Running"),
+    ("api_pods", "start_cpu", "agent CPU until then"),
+    ("api_pods", "rss", "agent memory (RSS) with 50 pods"),
+    ("one_pod", "running", "one API pod: until it is Running"),
+    ("start_up", "agent_healthy", "agent: start until healthy"),
+    ("api_server", "creates", "API server: durable event creations"),
+    ("api_server", "create_p99", "event creation, 99th percentile"),
+    ("api_server", "list", "list of 22,000 events"),
+    ("api_server", "rss", "API server memory (RSS) after such lists"),
+    ("watchers", "cpu_300", "API server CPU, 300 watchers and 30 changes per second for 8 s"),
 )
 """Benchmark, measure and title of each row of the README's table."""
 
@@ -47,7 +47,7 @@ def fill(text: str, name: str, content: str) -> str:
     """
     pattern = re.compile(rf"(<!-- {name}: [^\n]*-->\n).*?(<!-- /{name} -->)", re.DOTALL)
     if not pattern.search(text):
-        raise SystemExit(f"a page has lost its section {name}")
+        raise SystemExit(f"missing section {name} in a page")
     return pattern.sub(lambda match: f"{match[1]}\n{content}\n\n{match[2]}", text)
 
 
@@ -55,9 +55,9 @@ def fill(text: str, name: str, content: str) -> str:
 
 
 def figures(results: Path) -> str:
-    """Return the table of what was measured last, beside the reference."""
+    """Return the table of the recorded results, compared with Kubernetes."""
     kept = {result["name"]: result for result in json.loads(results.read_text(encoding="utf-8"))}
-    rows = ["| measured | unit | nodeagent | reference 1.29.1 |", "|---|---|---|---|"]
+    rows = ["| measurement | unit | nodeagent | Kubernetes 1.29.1 |", "|---|---|---|---|"]
     used = []
     for name, key, title in COMPARED:
         if name not in kept:
@@ -70,7 +70,7 @@ def figures(results: Path) -> str:
         rows.append(f"| {title} | {figure.unit} | {_median(key, kept[name]['runs'])} | {reference} |")
     conditions = _conditions(used)
     if any("°" in row for row in rows):
-        conditions += " ° of another day, on a machine of the same kind."
+        conditions += " ° measured on another day on a similar host."
     return "\n".join([*rows, "", conditions])
 
 
@@ -102,26 +102,26 @@ def _median(key: str, runs: Sequence[Mapping[str, float]]) -> str:
 
 def exit_codes() -> str:
     """Return the table of the exit codes."""
-    texts = {**_documented(ExitCode), "OK": "Fine."}
+    texts = {**_documented(ExitCode), "OK": "Success."}
     return "\n".join(
         ["| code | meaning |", "|---|---|", *(f"| {code.value} | {texts[code.name]} |" for code in ExitCode)]
     )
 
 
 def rules() -> str:
-    """Return the table of what ``plugins check`` judges."""
+    """Return the table of the rules of ``plugins check``."""
     texts = _documented(Rule)
-    return "\n".join(["| rule | finds |", "|---|---|", *(f"| `{rule}` | {texts[rule.name]} |" for rule in Rule)])
+    return "\n".join(["| rule | error |", "|---|---|", *(f"| `{rule}` | {texts[rule.name]} |" for rule in Rule)])
 
 
 def suites() -> str:
     """Return the table of the contract suites."""
     rows = (f"| `{hook}` | `{suite.__name__}` |" for hook, suite in SUITES.items())
-    return "\n".join(["| what this hook provides | passes |", "|---|---|", *rows])
+    return "\n".join(["| hook | contract suite of its component |", "|---|---|", *rows])
 
 
 def _documented(kind: type[Enum]) -> dict[str, str]:
-    """Return the text below each member of an enumeration."""
+    """Return the docstring of each member of an enumeration."""
     texts: dict[str, str] = {}
     (definition,) = ast.parse(inspect.getsource(kind)).body
     assert isinstance(definition, ast.ClassDef)
@@ -137,19 +137,19 @@ def _documented(kind: type[Enum]) -> dict[str, str]:
 
 
 def commands(note: str) -> str:
-    """Return the page of every command with its flags."""
+    """Return the page of all commands with their flags."""
     lines = [
         "# Commands",
         note,
-        "`nodeagent FLAGS`, or `nodeagent run FLAGS`, is the agent itself. Every other word is a command. Exit codes "
-        "are listed in [troubleshooting.md](troubleshooting.md); `-o json` makes output for programs.",
+        "`nodeagent FLAGS`, or `nodeagent run FLAGS`, starts the agent. The other commands are described below, exit "
+        "codes in [troubleshooting.md](troubleshooting.md). `-o json` prints JSON.",
     ]
     for command, parser in _actions(_parser()):
         lines += list(_command("nodeagent", command, parser))
-    lines += ["## nodeagent run", "These flags are settings of their own:", _flag_table()]
+    lines += ["## nodeagent run", "The following flags have no configuration field:", _flag_table()]
     lines.append(
-        "Besides, each field of [configuration.md](configuration.md) has a flag, its name in lower case with dashes; "
-        "`nodeagent config explain FIELD` tells it. A flag wins over the files."
+        "In addition, each field of [configuration.md](configuration.md) has a flag; its name is that of the field in "
+        "lower case with dashes, as printed by `nodeagent config explain FIELD`. Flags take precedence over files."
     )
     return "\n\n".join(lines) + "\n"
 
@@ -160,20 +160,20 @@ def _flag_table() -> str:
 
 
 def _command(path: str, name: str, parser: argparse.ArgumentParser, depth: int = 2) -> Iterator[str]:
-    """Yield the section of a command and of the commands below it."""
+    """Yield the section of a command and of its subcommands."""
     own = f"{path} {name}"
     helps = {action.dest: action.help for group in _sub(parser) for action in group._choices_actions}
     yield f"{'#' * depth} {own}"
     if depth == 2 and parser.description:
         yield parser.description
-    # Flags of the daemon, which some commands take too, are told once.
+    # The flags of the agent are listed only in the section of ``nodeagent run``.
     takes_flags = "--hostname-override" in parser._option_string_actions
     hidden = frozenset(f"--{flag.name}" for flag in (*NODE_FLAGS, *IDENTITY_FLAGS)) if takes_flags else frozenset()
     options = [action for action in parser._actions if _shown(action, hidden)]
     if options:
         yield "\n".join(["| | |", "|---|---|", *(f"| {_names(action)} | {_meaning(action)} |" for action in options)])
     if takes_flags:
-        yield "Takes the flags of [`nodeagent run`](#nodeagent-run) as well."
+        yield "The flags of [`nodeagent run`](#nodeagent-run) are accepted too."
     for inner, below in _actions(parser):
         section = list(_command(own, inner, below, depth + 1))
         text = helps.get(inner) or ""

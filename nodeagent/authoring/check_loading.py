@@ -41,7 +41,7 @@ def check_loading(
         yield Finding(file, line or 1, Rule.IMPORT_FAILS, f"cannot be imported here: {answer['error']}")
         return
     if "refused" in answer and not any(f.rule in (Rule.UNKNOWN_HOOK, Rule.ARGUMENT, Rule.ASYNC) for f in found):
-        yield Finding(file, 1, Rule.REFUSED, f"the agent refuses it: {answer['refused']}")
+        yield Finding(file, 1, Rule.REJECTED, f"the agent refuses it: {answer['refused']}")
     if "schema" in answer:
         yield Finding(file, 1, Rule.SETTINGS_SCHEMA, f"nodeagent_settings_schema is wrong: {answer['schema']}")
     fastest = min(one["seconds"] for one in answers if "seconds" in one)

@@ -1,4 +1,4 @@
-"""What the check of a plugin can find, each with its rule."""
+"""Findings of ``nodeagent plugins check`` and their rules."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from pathlib import Path
 
 
 class Rule(StrEnum):
-    """What is judged. The value stands in the output, and in ``# nodeagent: ignore[RULE]`` at the end of a line."""
+    """Rule of a finding, as printed and as used in a trailing ``# nodeagent: ignore[RULE]``."""
 
     ENTRY_POINT = "entry-point"
-    """No entry point in group ``nodeagent``, or one that names nothing."""
+    """There is no entry point in the group ``nodeagent``, or its object does not exist."""
     SYNTAX = "syntax"
-    """A file is no Python."""
+    """A file is not valid Python."""
     UNKNOWN_HOOK = "unknown-hook"
-    """A hook that nobody calls."""
+    """The hook does not exist."""
     NO_HOOKS = "no-hooks"
-    """Nothing is marked with ``@hookimpl``."""
+    """No function is marked with ``@hookimpl``."""
     UNMARKED_HOOK = "unmarked-hook"
-    """A function with a hook's name that lacks ``@hookimpl``."""
+    """A function is named like a hook, but not marked with ``@hookimpl``."""
     HOOK_OPTION = "hook-option"
-    """An option of ``@hookimpl`` that the agent does not know."""
+    """An option of ``@hookimpl`` is not supported."""
     ARGUMENT = "argument"
-    """An argument that the hook does not have, or that would never be passed."""
+    """An argument does not exist in the hook, or is never passed."""
     ASYNC = "async"
-    """A plain function where the agent awaits, or the other way round."""
+    """A function must be ``async def``, or must not be."""
     BLOCKING_CALL = "blocking-call"
-    """A call that holds up the event loop."""
+    """A call blocks the event loop."""
     SETTINGS_SCHEMA = "settings-schema"
-    """Settings are read without a schema, under another name, or the schema is none."""
+    """Settings are read without a schema or under another name, or the schema is invalid."""
     CORE_IMPORT = "core-import"
-    """An import from the agent that plugins may not rely on."""
+    """A module of the agent is imported that is not available to plugins."""
     PLUGIN_IMPORT = "plugin-import"
-    """An import from another plugin."""
+    """Another plugin is imported."""
     IMPORT_FAILS = "import-fails"
-    """The plugin cannot be imported here."""
-    REFUSED = "refused"
-    """The agent itself would refuse the plugin."""
+    """The import of the plugin fails."""
+    REJECTED = "rejected"
+    """The agent rejects the plugin."""
     SLOW_IMPORT = "slow-import"
-    """Importing takes so long that the agent's start shows it."""
+    """The import noticeably delays the start of the agent."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """Something that is wrong with a plugin."""
+    """An error in a plugin."""
 
     file: Path
     line: int

@@ -1,4 +1,4 @@
-"""What the programs' exit codes mean."""
+"""Exit codes of the agent and its commands."""
 
 from enum import IntEnum
 
@@ -8,8 +8,8 @@ class ExitCode(IntEnum):
 
     OK = 0
     PROBLEMS = 1
-    """Problems were found, or the agent ended on an error of its own."""
+    """Problems were found, or the agent exited because of an internal error."""
     CONFIGURATION = 2
-    """The configuration, a flag or a plugin is wrong; nothing was started."""
+    """The configuration, a flag or a plugin is invalid; nothing was started."""
     UNREACHABLE = 3
     """The runtime, the API server or the running agent cannot be reached."""

@@ -156,7 +156,7 @@ async def test_the_plugin_in_the_readme_works():
     own = await admit(manager, make_pod(containers=[make_container("a", image="registry.example/app:1")]))
 
     assert foreign is not None
-    assert foreign.reason == "ForeignImage"
+    assert foreign.reason == "RegistryNotAllowed"
     assert own is None
     assert len(source.splitlines()) <= 11
 
@@ -178,6 +178,15 @@ async def test_the_plugin_in_the_guide_passes_the_tests_of_the_guide(tmp_path):
     )
 
     assert ended.returncode == 0, ended.stdout
+
+
+def test_log_messages_of_the_troubleshooting_page_exist():
+    section = (ROOT / "docs" / "troubleshooting.md").read_text().partition("## Log messages")[2].partition("\n## ")[0]
+    messages = re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
+    code = "\n".join(path.read_text() for path in sources().values())
+
+    assert messages
+    assert [message for message in messages if f'"{message}"' not in code] == []
 
 
 @pytest.mark.parametrize("page", PAGES)

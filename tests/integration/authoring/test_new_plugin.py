@@ -98,7 +98,7 @@ def test_a_schema_that_is_none_is_told(tmp_path, schema):
 def test_what_only_the_agent_sees_is_told(tmp_path):
     source = f"{HOOK}\ndef odd(pod): pass\nnodeagent_pod_terminated = hookimpl(odd)\n"
     ((_, rule, message),) = check(tmp_path, source)
-    assert rule == "refused"
+    assert rule == "rejected"
     assert "nodeagent_pod_terminated must be an async def" in message
 
 

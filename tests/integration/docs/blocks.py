@@ -1,13 +1,13 @@
-"""Blocks of code in pages, with what a comment above them says about running them.
+"""Code blocks of documentation pages and the comments above them, which state how a block is tested.
 
-A block of ``sh`` or ``console`` carries one of these lines directly above it:
+A block of ``sh`` or ``console`` has one of these comments directly above it:
 
-- ``<!-- run -->``, ``<!-- run: exit code 1 -->``: a test runs it, after the blocks before it on the page
-- ``<!-- proven by tests/… -->``: that test runs it, or what it comes to
+- ``<!-- run -->``, ``<!-- run: exit code 1 -->``: a test runs it, after the previous blocks of the page
+- ``<!-- tested by tests/… -->``: that test runs it, or an equivalent
 - ``<!-- not run: REASON -->``
 
-``<!-- file: NAME -->`` above a block of any kind has it written to that file, ``<!-- before: COMMAND -->`` runs a
-command first; both before what follows them.
+``<!-- file: NAME -->`` above any block writes the block to that file, and ``<!-- before: COMMAND -->`` runs a command
+before it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ PAGES = sorted(
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>\w+)[^\n]*\n(?P<text>.*?)^(?P=indent)```$", re.DOTALL | re.MULTILINE
 )
-_NOTE = re.compile(r"^\s*<!-- (?P<word>run|proven by|not run|file|before)(?:: | )?(?P<rest>.*?) ?-->$")
+_NOTE = re.compile(r"^\s*<!-- (?P<keyword>run|tested by|not run|file|before)(?:: | )?(?P<argument>.*?) ?-->$")
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code; ``notes`` are the comments above it, word and rest."""
+    """A code block; ``notes`` are the comments above it as pairs of keyword and argument."""
 
     line: int
     language: str
@@ -43,21 +43,21 @@ class Block:
     notes: tuple[tuple[str, str], ...]
 
     @property
-    def shell(self) -> bool:
+    def is_shell(self) -> bool:
         return self.language in ("sh", "console", "bash", "shell")
 
 
 def blocks(page: str) -> list[Block]:
     """Return the blocks of a page, in order."""
     text = (ROOT / page).read_text()
-    found = []
+    result = []
     for match in _FENCE.finditer(text):
         above = text[: match.start()].splitlines()
         notes = []
         while above and (note := _NOTE.match(above.pop())):
-            notes.append((note["word"], note["rest"]))
+            notes.append((note["keyword"], note["argument"]))
         indent = match["indent"]
         lines = [line.removeprefix(indent) for line in match["text"].splitlines()]
         number = text.count("\n", 0, match.start()) + 1
-        found.append(Block(number, match["language"], "\n".join(lines) + "\n", tuple(reversed(notes))))
-    return found
+        result.append(Block(number, match["language"], "\n".join(lines) + "\n", tuple(reversed(notes))))
+    return result

@@ -1,4 +1,4 @@
-"""Every command in the pages is run by a test, or the page says why not; the site builds without a warning."""
+"""Tests of the documentation: commands in code blocks, and the build of the site."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ import pytest
 from tests.integration.docs.blocks import PAGES, ROOT, Block, blocks
 
 BIN = Path(sys.executable).parent
-RUNNABLE = [page for page in PAGES if any(word == "run" for block in blocks(page) for word, _ in block.notes)]
+RUNNABLE = [page for page in PAGES if any(keyword == "run" for block in blocks(page) for keyword, _ in block.notes)]
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_each_block_of_commands_says_who_runs_it(page):
+def test_each_command_block_states_how_it_is_tested(page):
     unclear = []
-    for block in filter(lambda one: one.shell, blocks(page)):
-        said = {word: rest for word, rest in block.notes if word in ("run", "proven by", "not run")}
-        proven = said.get("proven by")
-        if len(said) != 1 or (proven is not None and not (ROOT / proven).is_file()) or said.get("not run") == "":
+    for block in (block for block in blocks(page) if block.is_shell):
+        notes = {keyword: argument for keyword, argument in block.notes if keyword in ("run", "tested by", "not run")}
+        test = notes.get("tested by")
+        if len(notes) != 1 or (test is not None and not (ROOT / test).is_file()) or notes.get("not run") == "":
             unclear.append(f"{page}:{block.line}")
 
-    assert unclear == [], "put <!-- run -->, <!-- proven by TEST --> or <!-- not run: REASON --> above the block"
+    assert unclear == [], "put <!-- run -->, <!-- tested by TEST --> or <!-- not run: REASON --> above the block"
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 class Scratch:
-    """A directory and an environment in which a page's commands are run, one block after the other."""
+    """Temporary directory and environment for the commands of one page."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -50,7 +50,7 @@ class Scratch:
         }
 
     def shell(self, script: str, code: int = 0) -> str:
-        done = subprocess.run(
+        completed = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script],
             cwd=self.directory,
             env=self.environment,
@@ -61,8 +61,8 @@ class Scratch:
             timeout=100,
             check=False,
         )
-        assert done.returncode == code, f"exit code {done.returncode} of\n{script}\n{done.stdout}"
-        return done.stdout
+        assert completed.returncode == code, f"exit code {completed.returncode} of\n{script}\n{completed.stdout}"
+        return completed.stdout
 
     def run(self, block: Block, code: int) -> None:
         if block.language != "console":
@@ -71,27 +71,27 @@ class Scratch:
         for step in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
             command, _, expected = step.partition("\n")
             last = block.text.rstrip("\n").endswith(step.rstrip("\n"))
-            said = self.shell(command, code if last else 0)
+            output = self.shell(command, code if last else 0)
             pattern = ".*".join(re.escape(part) for part in expected.strip().split("…"))
-            assert re.fullmatch(pattern, said.strip(), re.DOTALL), f"$ {command}\n{said}\nexpected:\n{expected}"
+            assert re.fullmatch(pattern, output.strip(), re.DOTALL), f"$ {command}\n{output}\nexpected:\n{expected}"
 
 
 @pytest.mark.parametrize("page", RUNNABLE)
-def test_the_commands_of_a_page_do_what_it_says(page, tmp_path):
+def test_commands_of_a_page_have_the_documented_output(page, tmp_path):
     scratch = Scratch(tmp_path)
     for block in blocks(page):
-        for word, rest in block.notes:
-            if word == "file":
-                (tmp_path / rest).parent.mkdir(parents=True, exist_ok=True)
-                (tmp_path / rest).write_text(block.text)
-            elif word == "before":
-                scratch.shell(rest)
-            elif word == "run":
-                scratch.run(block, int(rest.removeprefix("exit code ") or 0))
+        for keyword, argument in block.notes:
+            if keyword == "file":
+                (tmp_path / argument).parent.mkdir(parents=True, exist_ok=True)
+                (tmp_path / argument).write_text(block.text)
+            elif keyword == "before":
+                scratch.shell(argument)
+            elif keyword == "run":
+                scratch.run(block, int(argument.removeprefix("exit code ") or 0))
 
 
-def test_the_site_builds_without_a_warning(tmp_path):
-    done = subprocess.run(
+def test_site_builds_without_warnings(tmp_path):
+    completed = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site"],
         cwd=ROOT,
         capture_output=True,
@@ -100,7 +100,7 @@ def test_the_site_builds_without_a_warning(tmp_path):
         check=False,
     )
 
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     assert (tmp_path / "site" / "index.html").is_file()
     assert (tmp_path / "site" / "hooks.html").stat().st_size > 20_000
     shutil.rmtree(tmp_path / "site")

@@ -11,16 +11,16 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 PENDING = {
-    "README.md",
     "apiserver_stub",
     "benchmarks",
-    "docs/*.md",
+    "docs/commands.md",
+    "docs/configuration.md",
+    "docs/hooks.md",
     "nodeagent",
     "plugins",
     "systemd",
     "tests",
     "tools/gen_docs.py",
-    "tools/gen_sections.py",
 }
 """The files that were pending when the check was added."""
 
