@@ -1,4 +1,4 @@
-"""Volumes: the kinds that need no driver, those of drivers on the node, and what prepares all volumes of a pod.
+"""Volumes: in-tree volume plugins, FlexVolume drivers and the volume manager.
 
 spec: config.volumePluginDir
 """

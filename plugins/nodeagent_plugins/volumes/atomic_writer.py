@@ -1,7 +1,7 @@
-"""Writes the files of a volume so that a reader sees either all of the old or all of the new content.
+"""Atomic writer: readers of a volume see either the complete old or the complete new content.
 
-The files lie in a directory ``..<time>``; ``..data`` is a link to it that is swapped by one rename; what users see
-are links into ``..data``. Everything here blocks.
+The files are written to a directory ``..<time>``, and the link ``..data`` to it is replaced by one rename; the
+user-visible names are links into ``..data``. Blocking.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_PATH, _MAX_NAME = 4096, 255
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """Content, mode and, where known, owner of one file."""
+    """Content, mode and optional owner of one file."""
 
     data: bytes
     mode: int
@@ -36,9 +36,9 @@ Payload = Mapping[str, File]
 
 
 def check_path(path: str) -> None:
-    """Refuse a path that would leave its directory or meet the writer's own names.
+    """Reject a path that leaves its directory or collides with the writer's own names.
 
-    :raises VolumeError: naming the rule.
+    :raises VolumeError: the path violates a rule, which the text names.
     """
     parts = path.split("/")
     if not path:
@@ -59,17 +59,17 @@ def check_path(path: str) -> None:
 
 
 def write_payload(directory: Path, payload: Payload, *, group: int | None, now: datetime) -> bool:
-    """Make *directory* hold exactly *payload*; return whether anything had to be written.
+    """Make *payload* the content of *directory*; return whether anything was written.
 
-    :param group: the pod's fsGroup, which may read the files.
-    :raises VolumeError: a path is refused.
-    :raises OSError: the files cannot be written; what was there before still is.
+    :param group: the pod's fsGroup, which gets read permission.
+    :raises VolumeError: a path is invalid.
+    :raises OSError: the files cannot be written; the old content remains.
     """
     for path in payload:
         check_path(path)
     current = _current(directory)
     if current is not None and _holds(current, payload, group):
-        _link_names(directory, payload)  # a writer that was killed may not have come this far
+        _link_names(directory, payload)  # A killed writer may not have created all links.
         _remove_old(directory, payload, current.name)
         return False
     fresh = Path(tempfile.mkdtemp(prefix=f"..{now:%Y_%m_%d_%H_%M_%S}.", dir=directory))
@@ -98,7 +98,7 @@ def _current(directory: Path) -> Path | None:
 
 
 def _holds(current: Path, payload: Payload, group: int | None) -> bool:
-    """Tell whether the files are there already, with their modes as far as nobody else widened them."""
+    """Return whether the files exist with the required modes; additional permission bits are accepted."""
     found = {str(path.relative_to(current)) for path in current.rglob("*") if not path.is_dir()}
     if found != set(payload):
         return False
@@ -128,14 +128,14 @@ def _write_files(root: Path, payload: Payload) -> None:
 
 
 def _link_names(directory: Path, payload: Payload) -> None:
-    """Show each top-level name of the content to users."""
+    """Create the user-visible link of each top-level name."""
     for name in {path.partition("/")[0] for path in payload}:
         with contextlib.suppress(FileExistsError):
             (directory / name).symlink_to(f"{DATA}/{name}")
 
 
 def _remove_old(directory: Path, payload: Payload, current: str) -> None:
-    """Remove links to what is gone and every other ``..<time>``, also those of a writer that was killed."""
+    """Remove stale links and every other ``..<time>`` directory, including those of a killed writer."""
     names = {path.partition("/")[0] for path in payload}
     for entry in list(directory.iterdir()):
         if entry.is_symlink():

@@ -1,4 +1,4 @@
-"""configMap, secret, downwardAPI, projected: files that the agent writes, and writes again when they change."""
+"""configMap, secret, downwardAPI and projected volumes: files that the agent writes and keeps up to date."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _log = logging.getLogger(__name__)
 
 
 class _Content(ABC):
-    """A kind whose files are collected at each sync and written only when they differ from what was written last."""
+    """Collects the files of a volume at each sync and writes them only if they changed since the last write."""
 
     directory_name: str
     in_memory = True
-    """Whether the files belong into a tmpfs, so that no secret reaches a disk."""
+    """True if the files are written to a tmpfs, so that secrets are not stored on disk."""
 
     def __init__(self, context: AgentContext, mounter: Mounter) -> None:
         self.name = f"{identity.current().label_domain}~{self.directory_name}"
@@ -68,8 +68,8 @@ class _Content(ABC):
             except OSError as error:
                 if error.errno != errno.EPERM:
                     raise
-                # Without the right to mount (tests, a node inside a container) the pod matters more.
-                _log.warning("Volume content lies on disk, not in memory", extra={"volume": str(directory)})
+                # Without the permission to mount (tests, a node inside a container) running the pod is more important.
+                _log.warning("Failed to mount tmpfs, storing volume content on disk", extra={"volume": str(directory)})
         if group is not None and not any(directory.iterdir()):
             apply_fs_group(directory, group)
 
@@ -125,7 +125,7 @@ class Projected(_Content):
 
 
 def content_kinds(context: AgentContext, mounter: Mounter) -> list[VolumeKind]:
-    """Return every kind of this module."""
+    """Return all volume kinds of this module."""
     return [kind(context, mounter) for kind in (ConfigMap, Secret, DownwardApi, Projected)]
 
 
@@ -134,7 +134,7 @@ def _mode(default: int | None) -> int:
 
 
 def _digest(payload: Payload) -> bytes:
-    """Return a fingerprint of paths, modes, owners and content."""
+    """Return a digest of paths, modes, owners and content."""
     digest = hashlib.blake2b(digest_size=16)
     for path in sorted(payload):
         file = payload[path]

@@ -1,4 +1,4 @@
-"""What the downward API tells a pod about itself, as files show it. Pure."""
+"""Downward API values in file format. No I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ESCAPES = {
 def field_value(pod: Pod, selector: ObjectFieldSelector) -> str:
     """Return a field of the pod's metadata.
 
-    :raises VolumeError: the field cannot be shown in a file.
+    :raises VolumeError: the field is not supported in volumes.
     """
     path = selector.field_path
     if path == "metadata.labels":

@@ -1,4 +1,4 @@
-"""emptyDir: space that lives as long as the pod, on disk, in memory or in huge pages."""
+"""emptyDir volumes: storage on disk, in memory or in huge pages for the lifetime of the pod."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HUGE = "hugepages-"
 
 
 class EmptyDir:
-    """Makes the directory once; a marker file keeps a later run of the agent from touching it again."""
+    """Sets up the directory once; a marker file prevents another setup after a restart of the agent."""
 
     def __init__(self, context: AgentContext, mounter: Mounter) -> None:
         self.name = f"{identity.current().label_domain}~empty-dir"
@@ -59,7 +59,7 @@ class EmptyDir:
         open_to_all(directory)
         if mount:
             self._mounter.mount(kind, directory, options)
-        # A mounted file system keeps the mode that the kernel gives its root: 1777 for tmpfs, 0755 for hugetlbfs.
+        # A mounted file system retains the mode of its root: 1777 for tmpfs, 0755 for hugetlbfs.
         if (group := fs_group(pod)) is not None:
             apply_fs_group(directory, group)
         make_directories(marker.parent)
@@ -77,9 +77,9 @@ class EmptyDir:
         return self._context.pod_dir(pod_uid) / "plugins" / self.name / name / "ready"
 
     def _file_system(self, pod: Pod, source: EmptyDirVolume) -> tuple[str, str]:
-        """Return what to mount and with which options; two empty texts for plain disk space.
+        """Return the file system type and mount options; two empty strings for a directory on disk.
 
-        :raises VolumeError: the medium is unknown or does not fit the pod's huge pages.
+        :raises VolumeError: the medium is unknown or does not match the pod's huge pages.
         """
         if not source.medium:
             return "", ""
@@ -92,11 +92,11 @@ class EmptyDir:
         raise VolumeError(f"unknown storage medium {source.medium!r}")
 
     def _memory_bytes(self, pod: Pod, source: EmptyDirVolume) -> int:
-        """Return the smallest of what the node has, the pod may use and the volume asks for; zeros set no limit."""
+        """Return the smallest of the node's memory, the pod's limit and the volume's size limit; zeros are ignored."""
         node = self._context.node() or {}
         allocatable = node.get("status", {}).get("allocatable", {}).get("memory")
         limits = [
-            Quantity.parse(str(allocatable)).value() if allocatable else _machine_memory(),
+            Quantity.parse(str(allocatable)).value() if allocatable else _node_memory(),
             self._context.cgroups.pod_resources(pod).memory_limit_bytes,
             Quantity.parse(str(source.size_limit)).value() if source.size_limit is not None else 0,
         ]
@@ -104,11 +104,11 @@ class EmptyDir:
 
 
 def page_size(pod: Pod, medium: str) -> Quantity:
-    """Return the page size of a medium ``HugePages`` or ``HugePages-2Mi``: one that the pod's containers ask for.
+    """Return the page size of a medium ``HugePages`` or ``HugePages-2Mi`` that the pod's containers request.
 
-    :raises VolumeError: none is asked for, not this one, or several where the medium names none.
+    :raises VolumeError: no container requests the size, or ``HugePages`` is ambiguous.
     """
-    asked = {
+    requested = {
         Quantity.parse(name.removeprefix(_HUGE))
         for _, container in pod.containers()
         for amounts in (container.resources.requests, container.resources.limits)
@@ -118,16 +118,18 @@ def page_size(pod: Pod, medium: str) -> Quantity:
     _, dash, text = medium.partition("-")
     if dash:
         try:
-            wanted = Quantity.parse(text)
+            desired = Quantity.parse(text)
         except ValueError as error:
             raise VolumeError(f"medium {medium!r}: page size {error}") from error
-        if wanted in asked:
-            return wanted
-        raise VolumeError(f"medium {medium!r}: no container of the pod asks for huge pages of that size")
-    if len(asked) != 1:
-        raise VolumeError(f"medium {medium!r}: the pod's containers ask for {len(asked)} sizes of huge pages, not 1")
-    return asked.pop()
+        if desired in requested:
+            return desired
+        raise VolumeError(f"medium {medium!r}: no container of the pod requests huge pages of that size")
+    if len(requested) != 1:
+        raise VolumeError(
+            f"medium {medium!r}: the pod's containers request {len(requested)} sizes of huge pages, not 1"
+        )
+    return requested.pop()
 
 
-def _machine_memory() -> int:
+def _node_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,4 +1,4 @@
-"""hostPath: a file or directory of the node itself."""
+"""hostPath volumes: a file or directory of the node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CHECKS: dict[str, tuple[Callable[[int], bool], str]] = {
 
 
 class HostPath:
-    """Checks the type of the path, or makes it where the type says so, once for each pod."""
+    """Checks the type of the path, or creates it for the types ``…OrCreate``, once per pod."""
 
     def __init__(self) -> None:
         self.name = f"{identity.current().label_domain}~host-path"
@@ -46,12 +46,12 @@ class HostPath:
 
 
 def check_host_path(path: Path, kind: str) -> None:
-    """See that *path* is what *kind* says; the kinds ``…OrCreate`` make it. Blocks.
+    """Check that *path* has the type *kind*; the types ``…OrCreate`` create it. Blocking.
 
-    :raises VolumeError: it is not.
+    :raises VolumeError: the check failed.
     """
     if kind not in _CHECKS:
-        raise VolumeError(f"hostPath type check failed: {kind!r} is no type of hostPath")
+        raise VolumeError(f"hostPath type check failed: invalid hostPath type {kind!r}")
     fits, noun = _CHECKS[kind]
     try:
         if kind == "DirectoryOrCreate":
@@ -61,7 +61,7 @@ def check_host_path(path: Path, kind: str) -> None:
         if fits(path.stat().st_mode):
             return
     except FileExistsError:
-        pass  # something else is there
+        pass  # The path exists; its type is checked below.
     except OSError as error:
         raise VolumeError(f"hostPath type check failed: {path}: {error.strerror}") from error
     raise VolumeError(f"hostPath type check failed: {path} is not a {noun}")

@@ -1,4 +1,4 @@
-"""Prepares and releases all volumes of a pod."""
+"""Volume manager: sets up and tears down the volumes of a pod."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 SETUP_SECONDS = 123.0
-"""Longest time that one volume may take; the field's syncs wait as long for all of them."""
+"""Timeout for the setup of one volume; the kubelet's sync waits as long for all volumes of a pod."""
 _FIELDS = {field.name: field.encode_name for field in msgspec.structs.fields(Volume)}
 
 
 class Manager:
-    """Keeps the contract of :class:`~nodeagent.contracts.volumes.VolumeManager`.
+    """Implements :class:`~nodeagent.contracts.volumes.VolumeManager`.
 
-    Each volume that cannot be set up is told in an event ``FailedMount``.
+    A volume whose setup failed is reported by the event ``FailedMount``.
     """
 
     def __init__(self, context: AgentContext, kinds: Sequence[VolumeKind], mounter: Mounter) -> None:
@@ -45,9 +45,9 @@ class Manager:
         VOLUMES.sample = self._count
 
     async def prepare(self, pod: Pod) -> Mapping[str, MountedVolume]:
-        """Return the volumes that containers mount, by name; those that none mounts are not prepared.
+        """Return the volumes that containers mount, by name; other volumes are not set up.
 
-        :raises VolumeError: naming the volumes that are not ready and why.
+        :raises VolumeError: volumes are not ready; the text names them with the reasons.
         """
         if not pod.spec.volumes:
             return {}
@@ -64,11 +64,11 @@ class Manager:
         return {name: result for name, result in results.items() if isinstance(result, MountedVolume)}
 
     async def release(self, pod_uid: str) -> None:
-        """Unmount and remove the volumes of a pod that has ended, whichever run of the agent made them.
+        """Unmount and remove the volumes of a terminated pod, including those from before a restart.
 
-        Files of a kind that nobody provides any more are left where they are.
+        Files of volumes without a volume plugin are not removed.
 
-        :raises VolumeError: something is still in use; call again.
+        :raises VolumeError: a volume is still in use; call again.
         """
         pod_dir, problems = self._context.pod_dir(pod_uid), []
         try:
@@ -81,12 +81,12 @@ class Manager:
         except OSError as error:
             problems.append(_text(error))
         if problems:
-            raise VolumeError(f"cannot release the volumes of pod {pod_uid}: {'; '.join(problems)}")
+            raise VolumeError(f"failed to release the volumes of pod {pod_uid}: {'; '.join(problems)}")
         self._parents.pop(pod_uid, None)
         self._ready.pop(pod_uid, None)
 
     def pods_with_volumes(self) -> Sequence[str]:
-        """Return the UIDs of pods that have volume directories on disk, wanted or not."""
+        """Return the UIDs of all pods with volume directories on disk."""
         pods = self._context.root_dir / "pods"
         try:
             with os.scandir(pods) as entries:
@@ -96,7 +96,7 @@ class Manager:
         return [uid for uid in uids if _volume_directories(pods / uid / "volumes")]
 
     def pending(self, pod_uid: str) -> Mapping[str, float]:
-        """Return the volumes that are being set up now, and since when."""
+        """Return the volumes that are being set up, with their start times."""
         return self._pending.get(pod_uid, {})
 
     async def _set_up_all(self, pod: Pod, volumes: Sequence[Volume]) -> dict[str, MountedVolume | str]:
@@ -113,9 +113,9 @@ class Manager:
         return {v.name: r for v, r in zip(volumes, results, strict=True) if not isinstance(r, BaseException)}
 
     async def _set_up(self, pod: Pod, volume: Volume, kind: VolumeKind | None) -> MountedVolume | str:
-        """Return the volume, or why it is not ready."""
+        """Return the volume, or the reason why it is not ready."""
         if kind is None:
-            return f"volumes of kind {source_of(volume)} are not supported on this node"
+            return f"volumes of type {source_of(volume)} are not supported on this node"
         directory = self._context.pod_dir(pod.uid) / "volumes" / self._directory_name(kind, volume) / volume.name
         pending = self._pending.setdefault(pod.uid, {})
         pending[volume.name] = began = self._context.clock.now()
@@ -124,7 +124,7 @@ class Manager:
             async with asyncio.timeout(SETUP_SECONDS):
                 mounted = await kind.setup(pod, volume, directory)
             if not isinstance(mounted, MountedVolume):
-                raise TypeError(f"setup answered {mounted!r:.80}, which is no MountedVolume")
+                raise TypeError(f"setup returned {mounted!r:.80}, not a MountedVolume")
             failed = False
             self._ready.setdefault(pod.uid, {})[volume.name] = kind.name
             return mounted
@@ -132,9 +132,9 @@ class Manager:
             return f"not ready after {SETUP_SECONDS:.0f} s"
         except (NodeAgentError, OSError) as error:
             return _text(error)
-        except Exception as error:  # a slip of a third party's kind: the pod waits and says whose it is
-            _log.exception("Kind of volume failed", extra={"kind": kind.name, "volume": volume.name, "err": str(error)})
-            return f"kind {kind.name} failed: {error!r}"
+        except Exception as error:  # A bug in a third-party plugin: the pod waits and reports the plugin.
+            _log.exception("Volume plugin failed", extra={"kind": kind.name, "volume": volume.name, "err": str(error)})
+            return f"volume plugin {kind.name} failed: {error!r}"
         finally:
             observe(kind.name, MOUNT, failed, self._context.clock.now() - began)
             del pending[volume.name]
@@ -145,7 +145,7 @@ class Manager:
         return next((kind for kind in self._kinds if kind.supports(volume)), None)
 
     def _directory_name(self, kind: VolumeKind, volume: Volume) -> str:
-        """Return how the directory is called in which the volume lies with others."""
+        """Return the name of the directory that contains the volume's directory."""
         return kind.directory_name(volume) if kind in self._of_drivers else kind.name
 
     def _owner(self, directory: Path) -> VolumeKind | None:
@@ -153,18 +153,18 @@ class Manager:
         return named or next((kind for kind in self._of_drivers if kind.owns(directory)), None)
 
     async def _make_parents(self, pod_uid: str, names: set[str]) -> None:
-        """Make the directories of the kinds, once for each pod."""
+        """Create the parent directories of the volumes, once per pod."""
         volumes = self._context.pod_dir(pod_uid) / "volumes"
-        wanted = {volumes / name for name in names}
-        if missing := wanted - self._parents.get(pod_uid, set()):
+        desired = {volumes / name for name in names}
+        if missing := desired - self._parents.get(pod_uid, set()):
             try:
                 await in_thread(_make_all, missing)
             except OSError as error:
-                raise VolumeError(f"cannot make the volume directories of pod {pod_uid}: {_text(error)}") from error
+                raise VolumeError(f"failed to create volume directories of pod {pod_uid}: {_text(error)}") from error
             self._parents.setdefault(pod_uid, set()).update(missing)
 
     async def _tear_down(self, pod_uid: str, directory: Path) -> str:
-        """Have its kind remove a volume; return why that failed."""
+        """Tear down a volume by its plugin; return the reason of a failure."""
         kind = await in_thread(self._owner, directory)
         if kind is None:
             return ""
@@ -172,13 +172,13 @@ class Manager:
         try:
             async with asyncio.timeout(SETUP_SECONDS):
                 await kind.teardown(pod_uid, directory)
-        except (NodeAgentError, OSError) as error:  # TimeoutError is an OSError
+        except (NodeAgentError, OSError) as error:  # TimeoutError is a subclass of OSError.
             problem = f"{directory.name}: {_text(error)}"
         observe(kind.name, UNMOUNT, bool(problem), self._context.clock.now() - began)
         return problem
 
     def _count(self) -> Mapping[tuple[str, ...], int]:
-        """Return how many volumes are wanted and how many are ready, by kind."""
+        """Return the numbers of desired and of ready volumes by plugin."""
         counts: Counter[tuple[str, ...]] = Counter()
         for pod in self._context.pods.active():
             used = _mounted_names(pod) if pod.spec.volumes else ()
@@ -194,7 +194,7 @@ class Manager:
             self._mounter.unmount(path)
 
     def _remove_leftovers(self, pod_dir: Path) -> None:
-        """Unmount what is still mounted and remove what is empty; files of unknown kinds stay."""
+        """Unmount remaining mounts and remove empty directories; files without a volume plugin remain."""
         volumes, subpaths = pod_dir / "volumes", pod_dir / "volume-subpaths"
         self._unmount_below(volumes)
         remove_tree(subpaths)
@@ -203,11 +203,11 @@ class Manager:
         if volumes.is_dir():
             remove_if_empty(*list(volumes.iterdir()), volumes)
         if kept := [str(path) for path in left if path.exists()]:
-            _log.warning("Volumes of a kind that nobody provides are left", extra={"paths": kept})
+            _log.warning("Orphaned volumes found, but no volume plugin supports them", extra={"paths": kept})
 
 
 def source_of(volume: Volume) -> str:
-    """Return the wire's name of the source that *volume* has."""
+    """Return the JSON name of the source that *volume* has."""
     given = [wire for name, wire in _FIELDS.items() if name != "name" and getattr(volume, name) is not None]
     return given[0] if given else "unknown"
 

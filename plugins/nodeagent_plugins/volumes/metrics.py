@@ -1,4 +1,4 @@
-"""What is counted of volumes: how many there are, and how long setting them up and removing them takes."""
+"""Volume metrics: number of volumes and duration of operations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from nodeagent.base.metrics import Histogram, SampledGauge
 
 VOLUMES = SampledGauge(
     "volume_manager_total_volumes",
-    "Volumes of pods, by plugin and state.",
+    "Number of volumes in Volume Manager",
     ("plugin_name", "state"),
     prefixed=False,
 )
@@ -21,10 +21,10 @@ MOUNT, UNMOUNT = "volume_mount", "volume_unmount"
 
 
 def observe(kind: str, operation: str, problem: bool, seconds: float) -> None:
-    """Count an operation on a volume whose directory is named for *kind*."""
+    """Record an operation on a volume in a directory named *kind*."""
     OPERATIONS.observe(seconds, plugin_name(kind), operation, "fail-unknown" if problem else "success", "false")
 
 
 def plugin_name(kind: str) -> str:
-    """Return what a kind of volume is called in metrics: ``kubernetes.io~secret`` is ``kubernetes.io/secret``."""
+    """Return the plugin name in metrics: ``kubernetes.io~secret`` is ``kubernetes.io/secret``."""
     return kind.replace("~", "/")

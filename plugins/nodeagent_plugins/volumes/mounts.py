@@ -1,4 +1,4 @@
-"""Mounting and unmounting by system call, and what is mounted now."""
+"""Mount system calls and the kernel's mount table."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ _FINISH_SECONDS = 10.0
 
 
 class Mounter(Protocol):
-    """Mounts file systems; every call may block. Failures are :class:`OSError`."""
+    """Mounts file systems; every call may block and raises :class:`OSError` on failure."""
 
     def mount(self, kind: str, target: Path, options: str) -> None: ...
 
     def bind(self, source: Path, target: Path) -> None:
-        """Show *source* at *target* too."""
+        """Bind-mount *source* at *target*."""
         ...
 
     def unmount(self, target: Path) -> None:
-        """Unmount what is on top of *target*; nothing being there is fine."""
+        """Unmount the topmost mount at *target*; does nothing if there is none."""
         ...
 
     def mounted(self, target: Path) -> bool: ...
 
     def below(self, directory: Path) -> list[Path]:
-        """Return the mount points at and below *directory*, the deepest first."""
+        """Return the mount points at and below *directory*, deepest first."""
         ...
 
 
 class LinuxMounter:
-    """Asks the kernel."""
+    """Mounter that uses the system calls of Linux."""
 
     def mount(self, kind: str, target: Path, options: str) -> None:
-        # Without flags: what a program may do on a volume in memory is what it may do on one on disk.
+        # No flags: a volume in memory has the same restrictions as one on disk.
         _check(_libc().mount(kind.encode(), bytes(target), kind.encode(), 0, options.encode()), target)
 
     def bind(self, source: Path, target: Path) -> None:
@@ -66,8 +66,8 @@ class LinuxMounter:
 
 
 def mount_points(mountinfo: str, directory: Path) -> list[Path]:
-    """Return the mount points at and below *directory*, the newest of the deepest first."""
-    # The kernel shows real paths; the directory may be reached through a symlink.
+    """Return the mount points at and below *directory*, deepest first, and the latest first at the same depth."""
+    # The kernel lists real paths; the directory may contain a symbolic link.
     prefix = os.path.realpath(directory)
     found = []
     for line in mountinfo.splitlines():
@@ -84,7 +84,7 @@ def mount_points(mountinfo: str, directory: Path) -> list[Path]:
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run blocking *work* in a thread; a cancelled caller waits for it within a limit.
 
-    What changes a volume must not go on behind the back of whoever releases that volume.
+    Otherwise the work could still change a volume while another task releases it.
     """
     future = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
     try:
@@ -92,7 +92,7 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
     except asyncio.CancelledError:
         await asyncio.wait({future}, timeout=_FINISH_SECONDS)
         if future.done() and not future.cancelled():
-            future.exception()  # retrieved, so that it is not reported as lost
+            future.exception()  # Retrieved, otherwise asyncio logs it.
         raise
 
 

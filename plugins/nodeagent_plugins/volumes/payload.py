@@ -1,4 +1,4 @@
-"""What config maps, secrets, the downward API and tokens put into files. Reads objects, touches no disk."""
+"""Payload of config maps, secrets, the downward API and tokens. Reads objects, no disk I/O."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DEFAULT_TOKEN_SECONDS = 3600
 class Collector:
     """Collects the files of one volume of one pod.
 
-    :raises VolumeError: from every method: something that is not optional is missing, or cannot be read now.
+    :raises VolumeError: from every method: a required object or key is missing, or an object cannot be read.
     """
 
     def __init__(self, context: AgentContext, pod: Pod) -> None:
@@ -43,7 +43,7 @@ class Collector:
         try:
             found = await self._context.objects.config_map(self._pod.namespace, source.name)
         except ApiError as error:
-            raise VolumeError(f'cannot read configmap "{source.name}": {error}') from error
+            raise VolumeError(f'failed to read configmap "{source.name}": {error}') from error
         if found is None:
             return _absent(f'configmap "{source.name}"', source.optional)
         data = {key: value.encode() for key, value in (found.get("data") or {}).items()}
@@ -55,7 +55,7 @@ class Collector:
         try:
             found = await self._context.objects.secret(self._pod.namespace, name)
         except ApiError as error:
-            raise VolumeError(f'cannot read secret "{name}": {error}') from error
+            raise VolumeError(f'failed to read secret "{name}": {error}') from error
         if found is None:
             return _absent(f'secret "{name}"', source.optional)
         data = _decoded(f'secret "{name}"', found.get("data") or {})
@@ -72,7 +72,7 @@ class Collector:
                 except ValueError as error:
                     raise VolumeError(str(error)) from error
             else:
-                raise VolumeError(f"downward API item {item.path!r} refers to nothing")
+                raise VolumeError(f"downward API item {item.path!r} has no field reference")
             files[item.path] = File(text.encode(), item.mode if item.mode is not None else mode)
         return files
 
@@ -89,7 +89,7 @@ class Collector:
         return {source.path: File(bound.token.encode(), _PRIVATE_MODE if private else mode, user)}
 
     async def projected(self, source: ProjectedVolume, mode: int) -> Payload:
-        """Join all sources; of two files with one path the later counts."""
+        """Merge all sources; a later source overrides files with the same path."""
         files: dict[str, File] = {}
         for part in source.sources or ():
             if part.config_map is not None:
@@ -116,7 +116,7 @@ def fs_group(pod: Pod) -> int | None:
 
 
 def common_user(pod: Pod) -> int | None:
-    """Return the user that every container runs as, when the pod says so."""
+    """Return the user that all containers run as, ``None`` if it differs or is not set."""
     security = pod.spec.security_context
     default = security.run_as_user if security is not None else None
     users = set()

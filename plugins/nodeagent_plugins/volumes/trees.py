@@ -1,4 +1,4 @@
-"""Directory trees of volumes: ownership by group, and removal. Everything here blocks."""
+"""Directory trees of volumes: group ownership and removal. Blocking."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _DIRECTORY = 0o110
 
 
 def make_directories(path: Path) -> None:
-    """Make *path* and the parents that are missing, closed to others."""
+    """Create *path* and its missing parents without permissions for others."""
     for directory in reversed([path, *path.parents]):
         if not directory.exists():
             directory.mkdir(mode=0o750, exist_ok=True)
 
 
 def open_to_all(directory: Path) -> None:
-    """Let every user read and write in *directory*; set-group-ID and sticky bits stay."""
+    """Grant all users read and write access to *directory*; set-group-ID and sticky bits remain."""
     mode = stat.S_IMODE(directory.stat().st_mode)
     if mode & 0o777 != 0o777:
         directory.chmod(mode | 0o777)
 
 
 def apply_fs_group(directory: Path, group: int, *, readonly: bool = False, only_on_mismatch: bool = False) -> None:
-    """Give a tree to *group* and let the group use it; the root is changed last.
+    """Change the group of a tree and grant the group access; the root is changed last.
 
-    :param readonly: the group may read only.
-    :param only_on_mismatch: leave the tree alone when its root is right already (``OnRootMismatch``).
+    :param readonly: grant read access only.
+    :param only_on_mismatch: skip the tree if its root already matches (``OnRootMismatch``).
     """
     bits = _READ_ONLY if readonly else _READ_WRITE
     if only_on_mismatch and _root_is_right(directory, group, bits):
@@ -39,17 +39,17 @@ def apply_fs_group(directory: Path, group: int, *, readonly: bool = False, only_
     for parent, directories, files in os.walk(directory, topdown=False):
         for name in (*files, *directories):
             path = Path(parent, name)
-            # Directories come up as parents of their own; links to directories do not.
+            # A directory is also visited as a parent; a link to a directory is not.
             if name in files or path.is_symlink():
                 _give(path, group, bits)
         _give(Path(parent), group, bits)
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a tree that others wrote; not being there is fine.
+    """Remove an untrusted tree; does nothing if it does not exist.
 
-    Never follows a link, and needs no more stack or descriptors for a tree of any depth: directories are moved up to
-    the root before they are emptied.
+    Never follows a link, and uses constant stack and descriptors at any depth: directories are moved up to the root
+    before they are emptied.
     """
     try:
         root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -67,7 +67,7 @@ def remove_tree(directory: Path) -> None:
                 inside = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=root)
                 try:
                     if os.fstat(inside).st_dev != device:
-                        raise OSError(errno.EBUSY, "something is mounted there", str(directory / name))
+                        raise OSError(errno.EBUSY, "a file system is mounted here", str(directory / name))
                     for entry in _names(inside):
                         if not _unlink(entry, inside):
                             os.rename(entry, f"{prefix}{moved}", src_dir_fd=inside, dst_dir_fd=root)
@@ -81,7 +81,7 @@ def remove_tree(directory: Path) -> None:
 
 
 def remove_if_empty(*directories: Path) -> None:
-    """Remove directories that have nothing in them, in order."""
+    """Remove the directories that are empty, in order."""
     for directory in directories:
         with contextlib.suppress(OSError):
             directory.rmdir()
@@ -92,16 +92,16 @@ def _give(path: Path, group: int, bits: int) -> None:
     mode = path.lstat().st_mode
     if stat.S_ISLNK(mode):
         return
-    wanted = mode | bits
+    desired = mode | bits
     if stat.S_ISDIR(mode):
-        wanted |= stat.S_ISGID | _DIRECTORY
-    path.chmod(stat.S_IMODE(wanted))
+        desired |= stat.S_ISGID | _DIRECTORY
+    path.chmod(stat.S_IMODE(desired))
 
 
 def _root_is_right(directory: Path, group: int, bits: int) -> bool:
     status = directory.stat()
-    wanted = bits | _DIRECTORY | stat.S_ISGID
-    return status.st_gid == group and status.st_mode & wanted == wanted
+    desired = bits | _DIRECTORY | stat.S_ISGID
+    return status.st_gid == group and status.st_mode & desired == desired
 
 
 def _names(descriptor: int) -> list[str]:
@@ -109,7 +109,7 @@ def _names(descriptor: int) -> list[str]:
 
 
 def _unlink(name: str, parent: int) -> bool:
-    """Remove a file or an empty directory; return whether it is gone."""
+    """Remove a file or an empty directory; return whether it was removed."""
     if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
         try:
             os.rmdir(name, dir_fd=parent)

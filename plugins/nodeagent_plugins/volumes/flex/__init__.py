@@ -1,1 +1,1 @@
-"""flexVolume: volumes of third-party drivers, which are programs in a directory (spec: config.volumePluginDir)."""
+"""FlexVolume: volumes of third-party drivers, which are executables in a directory (spec: config.volumePluginDir)."""

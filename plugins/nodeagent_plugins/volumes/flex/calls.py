@@ -1,4 +1,4 @@
-"""Calling a driver: one program run for each call, one JSON object as its answer."""
+"""Driver calls: one process per call, with one JSON object as output."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from nodeagent.base.aio.command import Command, CommandResult, Limits, run_comma
 from nodeagent.errors import VolumeError
 
 LIMITS = Limits(seconds=110.0, output_bytes=1 << 20, error_bytes=1 << 16)
-"""A call ends before the volume's own time is up, so that its driver is named."""
+"""Shorter than the setup timeout of a volume, so that the error names the driver."""
 SUCCESS, NOT_SUPPORTED = "Success", "Not supported"
 
 Run = Callable[[Command, bytes, Limits], Awaitable[CommandResult]]
 
 
 class NotSupported(VolumeError):
-    """The driver leaves this call to the agent."""
+    """The driver leaves the call to the agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a driver can do; what it does not mention is as here."""
+    """Capabilities of a driver; the defaults apply to those it does not report."""
 
     attach: bool = True
     selinux_relabel: bool = True
@@ -33,9 +33,9 @@ class Capabilities:
 
 
 class Driver:
-    """One version of a driver's program.
+    """One version of a driver's executable.
 
-    :raises VolumeError: from every call: it failed, took too long, or answered what nobody can read.
+    :raises VolumeError: from every call: it failed, timed out or produced invalid output.
     """
 
     def __init__(self, name: str, program: Path, run: Run = run_command) -> None:
@@ -44,9 +44,9 @@ class Driver:
         self._unsupported: set[str] = set()
 
     async def init(self) -> Capabilities:
-        """Have the driver prepare itself; return what it can do."""
-        told = (await self.call("init")).get("capabilities")
-        given = {key.lower(): value for key, value in told.items()} if isinstance(told, dict) else {}
+        """Initialize the driver; return its capabilities."""
+        reported = (await self.call("init")).get("capabilities")
+        given = {key.lower(): value for key, value in reported.items()} if isinstance(reported, dict) else {}
 
         def flag(key: str) -> bool:
             return given.get(key) is not False
@@ -54,59 +54,59 @@ class Driver:
         return Capabilities(flag("attach"), flag("selinuxrelabel"), flag("fsgroup"))
 
     async def call(self, command: str, *arguments: str) -> dict[str, Any]:
-        """Return the driver's answer to *command*, its keys in lower case.
+        """Return the driver's output for *command*, with keys in lower case.
 
-        :raises NotSupported: the driver leaves it to the agent; it is not asked again.
+        :raises NotSupported: the driver leaves the call to the agent; it is not called again.
         """
         if command in self._unsupported:
             raise NotSupported(NOT_SUPPORTED)
-        # Drivers find their tools and settings where the agent does.
+        # Drivers find their tools and settings in the agent's environment.
         program = Command(str(self._program), (command, *arguments), dict(os.environ), may_leave_children=True)
         try:
             finished = await self._run(program, b"", LIMITS)
         except TimeoutError:
-            raise VolumeError(f"{command} of driver {self.name} took more than {LIMITS.seconds:.0f} s") from None
+            raise VolumeError(f"{command} of driver {self.name} timed out after {LIMITS.seconds:.0f} s") from None
         except OSError as error:
-            raise VolumeError(f"driver {self.name} cannot be run: {error.strerror or error}") from error
-        return self._answer(command, finished)
+            raise VolumeError(f"failed to run driver {self.name}: {error.strerror or error}") from error
+        return self._parse_output(command, finished)
 
-    def _answer(self, command: str, finished: CommandResult) -> dict[str, Any]:
+    def _parse_output(self, command: str, finished: CommandResult) -> dict[str, Any]:
         if finished.output is None:
             raise VolumeError(f"{command} of driver {self.name} wrote more than {LIMITS.output_bytes} bytes")
-        # Failures stand on standard error in many drivers.
-        answer = _parsed(finished.output) or _parsed(finished.errors)
-        if answer is None:
-            raise VolumeError(f"{command} of driver {self.name} gave no answer in JSON (exit code {finished.code})")
-        status = answer.get("status")
+        # Many drivers report failures on standard error.
+        output = _parsed(finished.output) or _parsed(finished.errors)
+        if output is None:
+            raise VolumeError(f"{command} of driver {self.name} wrote no JSON output (exit code {finished.code})")
+        status = output.get("status")
         if status == NOT_SUPPORTED:
             self._unsupported.add(command)
             raise NotSupported(NOT_SUPPORTED)
         if status != SUCCESS:
-            reason = _line(answer.get("message", ""))
+            reason = _line(output.get("message", ""))
             raise VolumeError(f"{command} command failed, status: {_line(status)}, reason: {reason}")
         if finished.code != 0:
-            raise VolumeError(f"{command} of driver {self.name} ended with exit code {finished.code}")
-        return answer
+            raise VolumeError(f"{command} of driver {self.name} exited with code {finished.code}")
+        return output
 
 
 _LONGEST_MESSAGE = 500
 
 
-def text(answer: dict[str, Any], key: str) -> str:
-    """Return a text of an answer, empty where it is none."""
-    value = answer.get(key)
+def text(output: dict[str, Any], key: str) -> str:
+    """Return a string field of the output, empty if it is missing."""
+    value = output.get(key)
     return value if isinstance(value, str) else ""
 
 
 def _parsed(output: bytes) -> dict[str, Any] | None:
     try:
-        answer = json.loads(output)
+        output = json.loads(output)
     except (ValueError, RecursionError):
         return None
-    return {key.lower(): value for key, value in answer.items()} if isinstance(answer, dict) else None
+    return {key.lower(): value for key, value in output.items()} if isinstance(output, dict) else None
 
 
 def _line(value: object) -> str:
-    """Return what a driver wrote as a part of one line: events and logs take no control characters."""
+    """Return driver output as a single line without control characters, for events and logs."""
     shown = "".join(char if char.isprintable() else " " for char in str(value))
     return shown if len(shown) <= _LONGEST_MESSAGE else f"{shown[:_LONGEST_MESSAGE]}…"

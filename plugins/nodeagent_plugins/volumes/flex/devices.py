@@ -1,4 +1,4 @@
-"""Devices of drivers that attach: mounted once on the node, for all pods that use them."""
+"""Devices of drivers that attach: mounted once per node, for all pods that use them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 
 
 class Devices:
-    """Attaches, mounts and gives back devices; attaching is left to the controller where it manages volumes.
+    """Attaches, mounts and detaches devices; with controller-managed attachment the agent does not attach.
 
-    Drivers that answer calls with "Not supported" need no device, unless a controller has attached one.
+    A driver that returns "Not supported" needs no device, unless a controller has attached one.
     spec: config.enableControllerAttachDetach
     """
 
@@ -37,63 +37,63 @@ class Devices:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def plan(self, driver: Driver, pod: Pod, volume: str, options: str) -> Record:
-        """Return what will be undone: nothing has been done yet."""
+        """Return the record for teardown, before anything is attached or mounted."""
         try:
             name = text(await driver.call("getvolumename", options), "volumename")
         except NotSupported:
             name = ""
-        # Volumes of two pods may have one name and yet be different, unless the driver says that they are the same.
-        place = name or f"{pod.uid}-{volume}"
-        if not _SAFE.fullmatch(place):
-            place = hashlib.sha256(place.encode()).hexdigest()
+        # Volumes of two pods can have the same name and be different, unless the driver reports a volume name.
+        key = name or f"{pod.uid}-{volume}"
+        if not _SAFE.fullmatch(key):
+            key = hashlib.sha256(key.encode()).hexdigest()
         plugins = self._context.root_dir / "plugins" / identity.current().label_domain / "flexvolume"
-        return Record(driver.name, str(plugins / driver.name / "mounts" / place), name or volume, self._attaches)
+        return Record(driver.name, str(plugins / driver.name / "mounts" / key), name or volume, self._attaches)
 
     async def mount(self, driver: Driver, record: Record, options: str) -> None:
-        """Attach and mount the device, unless another pod's volume has done so.
+        """Attach and mount the device, unless the volume of another pod has done so.
 
         :raises VolumeError: the driver failed; call again.
         """
-        place = Path(record.device_mount)
+        path = Path(record.device_mount)
         async with self._lock(record):
-            if await in_thread(self._mounter.mounted, place):
+            if await in_thread(self._mounter.mounted, path):
                 return
             device = await self._attach(driver, record, options)
             try:
-                answer = await driver.call("waitforattach", device, options)
-                device = text(answer, "device")
+                output = await driver.call("waitforattach", device, options)
+                device = text(output, "device")
             except NotSupported:
                 pass
-            await in_thread(make_directories, place)
+            await in_thread(make_directories, path)
             try:
-                await driver.call("mountdevice", str(place), device, options)
+                await driver.call("mountdevice", str(path), device, options)
             except NotSupported:
                 if device:
-                    raise VolumeError(f"driver {driver.name} attaches {device} and does not mount it") from None
+                    raise VolumeError(f"driver {driver.name} attached {device} but cannot mount it") from None
 
     async def unmount(self, driver: Driver, record: Record, directory: Path) -> None:
-        """Unmount and detach the device when no other volume than that of *directory* uses it."""
-        place = Path(record.device_mount)
+        """Unmount and detach the device unless a volume other than that of *directory* uses it."""
+        path = Path(record.device_mount)
         async with self._lock(record):
             if await in_thread(self._records.share_device, directory, record.device_mount):
                 return
-            if await in_thread(self._mounter.mounted, place):
+            if await in_thread(self._mounter.mounted, path):
                 try:
-                    await driver.call("unmountdevice", str(place))
+                    await driver.call("unmountdevice", str(path))
                 except NotSupported:
-                    await in_thread(self._mounter.unmount, place)
+                    await in_thread(self._mounter.unmount, path)
             if record.attached_here:
                 with contextlib.suppress(NotSupported):
                     await driver.call("detach", record.volume, self._context.node_name)
-            await in_thread(remove_if_empty, place)
+            await in_thread(remove_if_empty, path)
 
     async def _attach(self, driver: Driver, record: Record, options: str) -> str:
-        """Return the device, empty when there is none yet or the driver knows none."""
+        """Return the device, or an empty string if there is none yet or the driver has no devices."""
         if not record.attached_here:
             node = self._context.node() or {}
             attached = node.get("status", {}).get("volumesAttached") or ()
-            wanted = f"{driver.name}/{record.volume}"
-            return next((each.get("devicePath", "") for each in attached if each.get("name") == wanted), "")
+            volume = f"{driver.name}/{record.volume}"
+            return next((each.get("devicePath", "") for each in attached if each.get("name") == volume), "")
         try:
             return text(await driver.call("attach", options, self._context.node_name), "device")
         except NotSupported:

@@ -1,4 +1,4 @@
-"""Finding drivers: ``<directory>/<vendor>~<driver>/<driver>``, or ``<driver>/<driver>`` without a vendor."""
+"""Driver discovery: ``<directory>/<vendor>~<driver>/<driver>``, or ``<driver>/<driver>`` without a vendor."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _MOST_PARTS = 2
 
 Version = tuple[str, int, int, int, int, int]
-"""What changes whenever another file takes a program's place or its content changes."""
+"""Identity of an executable; changes when the file is replaced or modified."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """A driver that has been found, as long as its file stays the same."""
+    """A discovered driver; valid while its file is unchanged."""
 
     driver: Driver
     version: Version
@@ -31,16 +31,16 @@ class _Known:
 
 
 class Drivers:
-    """Finds drivers when they are needed, so that one that appears, changes or vanishes counts at once."""
+    """Discovers drivers on demand, so that added, changed and removed drivers take effect immediately."""
 
     def __init__(self, directory: Path, run: Run = run_command) -> None:
         self._directory, self._run = directory, run
         self._known: dict[str, _Known] = {}
 
     async def get(self, name: str) -> tuple[Driver, Capabilities]:
-        """Return the driver that pods call *name*; one that is new or has changed is told to prepare itself.
+        """Return the driver that pods call *name*; a new or changed driver is initialized.
 
-        :raises VolumeError: there is none, it may not be run, or it failed.
+        :raises VolumeError: the driver is missing, not executable or failed.
         """
         try:
             version = await asyncio.to_thread(self._look, name)
@@ -56,7 +56,7 @@ class Drivers:
         return known.driver, known.capabilities
 
     def installed(self, directory_name: str) -> bool:
-        """Tell whether there is a driver whose volumes lie in directories of that name. Blocks shortly."""
+        """Return whether there is a driver for volume directories with that name. Blocks briefly."""
         try:
             self._look(directory_name.replace("~", "/"))
         except VolumeError:
@@ -64,30 +64,30 @@ class Drivers:
         return True
 
     def _look(self, name: str) -> Version:
-        """Return which file the driver's program is now."""
+        """Return the current version of the driver's executable."""
         if not is_name(name):
-            raise VolumeError(f"{name!r} is no name of a volume driver: [VENDOR/]DRIVER of letters, digits, -, _ and .")
-        place = self._directory / directory_name(name) / name.rpartition("/")[2]
+            raise VolumeError(f"invalid volume driver name {name!r}: use [VENDOR/]DRIVER of letters, digits, -, _, .")
+        path = self._directory / directory_name(name) / name.rpartition("/")[2]
         try:
-            program = Path(os.path.realpath(place, strict=True))
+            program = Path(os.path.realpath(path, strict=True))
             status = program.stat()
         except FileNotFoundError:
             raise VolumeError(f"no volume driver {name!r} in {self._directory}") from None
         except OSError as error:
             raise VolumeError(f"volume driver {name!r}: {error.strerror}: {error.filename}") from error
         if not program.is_relative_to(os.path.realpath(self._directory)):
-            raise VolumeError(f"volume driver {name!r} is a link that leads out of {self._directory}")
+            raise VolumeError(f"volume driver {name!r} is a link to a file outside of {self._directory}")
         if not stat.S_ISREG(status.st_mode) or not os.access(program, os.X_OK):
-            raise VolumeError(f"volume driver {name!r} is no program: {place}")
+            raise VolumeError(f"volume driver {name!r} is not executable: {path}")
         return str(program), status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
 
 
 def directory_name(driver: str) -> str:
-    """Return how directories are called that belong to a driver."""
+    """Return the directory name of a driver."""
     return driver.replace("/", "~")
 
 
 def is_name(driver: str) -> bool:
-    """Tell whether a driver may be called so: anything else could lead out of the directory."""
+    """Return whether *driver* is a valid name; other names could refer to a path outside of the directory."""
     parts = driver.split("/")
     return len(parts) <= _MOST_PARTS and all(_PART.fullmatch(part) for part in parts)

@@ -1,4 +1,4 @@
-"""flexVolume: a directory that a driver's program mounts, and unmounts when the pod has ended."""
+"""FlexVolume plugin: directories that a driver mounts, and unmounts when the pod has terminated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class FlexVolumes:
-    """Keeps the contract of :class:`~nodeagent.contracts.volumes.DriverVolumeKind` for every driver there is.
+    """Implements :class:`~nodeagent.contracts.volumes.DriverVolumeKind` for all drivers.
 
     spec: config.volumePluginDir
     """
@@ -93,7 +93,7 @@ class FlexVolumes:
             except NotSupported:
                 await self._bind(driver, record, directory)
         except VolumeError:
-            if not record.device_mount:  # or else the directory stays, so that the device is given back with the pod
+            if not record.device_mount:  # Otherwise the directory remains until teardown detaches the device.
                 await in_thread(remove_if_empty, directory)
             raise
 
@@ -106,7 +106,7 @@ class FlexVolumes:
         try:
             driver, _ = await self._drivers.get(record.driver)
         except VolumeError:
-            # A volume that was never mounted needs no driver any more.
+            # A volume that was never mounted needs no driver.
             if bool(record.device_mount) or await in_thread(self._mounter.mounted, directory):
                 raise
             await in_thread(_remove, directory)
@@ -116,7 +116,7 @@ class FlexVolumes:
         except NotSupported:
             await in_thread(self._mounter.unmount, directory)
         if record.device_mount:
-            # Drivers may remove the directory, but as long as it is there the device is given back again and again.
+            # A driver may remove the directory, but teardown is repeated while it exists.
             await in_thread(make_directories, directory)
             await self._devices.unmount(driver, record, directory)
         await in_thread(_remove, directory)
@@ -133,8 +133,8 @@ class FlexVolumes:
         try:
             await in_thread(apply_fs_group, directory, group, only_on_mismatch=lenient)
         except OSError as error:
-            # Many network file systems know no owners, and their drivers were told the group.
-            _log.warning("Volume is not given to the group", extra={"volume": str(directory), "err": str(error)})
+            # Many network file systems have no owners; their drivers receive the group.
+            _log.warning("Failed to apply fsGroup to volume", extra={"volume": str(directory), "err": str(error)})
 
 
 def _remove(directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a driver is told about a volume: one JSON object of texts."""
+"""Driver options: the JSON object that describes a volume to its driver."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def device_options(name: str, source: FlexVolume) -> str:
-    """Return what calls about the device are told."""
+    """Return the options of calls about the device."""
     return _json(_device(name, source))
 
 
 async def mount_options(context: AgentContext, pod: Pod, name: str, source: FlexVolume) -> str:
-    """Return what ``mount`` is told: also who the pod is, its group and the volume's secret.
+    """Return the options of ``mount``, which include pod, group and the volume's secret.
 
-    :raises VolumeError: the secret is missing, of another type, or cannot be read now.
+    :raises VolumeError: the secret is missing, has the wrong type or cannot be read.
     """
     label = identity.current().label
     options = _device(name, source) | {
@@ -42,15 +42,15 @@ async def mount_options(context: AgentContext, pod: Pod, name: str, source: Flex
 
 
 async def _secret(context: AgentContext, pod: Pod, name: str, driver: str) -> dict[str, str]:
-    """Return a secret's values in base64."""
+    """Return the values of a secret in base64."""
     try:
         found = await context.objects.secret(pod.namespace, name)
     except ApiError as error:
-        raise VolumeError(f'cannot read secret "{name}": {error}') from error
+        raise VolumeError(f'failed to read secret "{name}": {error}') from error
     if found is None:
         raise VolumeError(f'secret "{name}" not found')
     if found.get("type") != driver:
-        raise VolumeError(f'secret "{name}" is not of type {driver}, so the driver does not get it')
+        raise VolumeError(f'secret "{name}" has the wrong type: must be {driver}')
     try:
         data = {key: base64.b64decode(value, validate=True) for key, value in (found.get("data") or {}).items()}
     except binascii.Error:

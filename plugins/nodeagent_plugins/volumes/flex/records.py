@@ -1,4 +1,4 @@
-"""What is on disk about each volume of a driver, so that a later run of the agent can undo it. Everything blocks."""
+"""Records of mounted volumes on disk, for teardown after a restart of the agent. Blocking."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from nodeagent_plugins.volumes.trees import make_directories, remove_if_empty
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What undoing one volume needs to know."""
+    """Details for the teardown of one volume."""
 
     driver: str
     device_mount: str = ""
-    """Where the driver mounts the device for all pods; empty when it knows no devices."""
+    """Mount point of the device for all pods; empty if the driver has no devices."""
     volume: str = ""
-    """What ``detach`` calls the volume."""
+    """Name of the volume in ``detach``."""
     attached_here: bool = False
-    """Whether this agent attached the device, and so detaches it."""
+    """True if the agent attached the device and must detach it."""
 
 
 class Records:
-    """Keeps a file ``pods/<uid>/plugins/<kind>/<driver>/<volume>.json`` for each volume."""
+    """Stores a file ``pods/<uid>/plugins/<kind>/<driver>/<volume>.json`` per volume."""
 
     def __init__(self, pods: Path, kind: str) -> None:
         self._pods, self._kind = pods, kind
 
     def path(self, directory: Path) -> Path:
-        """Return the file about the volume in ``pods/<uid>/volumes/<driver>/<volume>``."""
+        """Return the record file of the volume in ``pods/<uid>/volumes/<driver>/<volume>``."""
         pod = directory.parents[2]
         return pod / "plugins" / self._kind / directory.parent.name / f"{directory.name}.json"
 
@@ -48,7 +48,7 @@ class Records:
         remove_if_empty(*list(path.parents)[:3])
 
     def share_device(self, directory: Path, device_mount: str) -> bool:
-        """Tell whether the volume of another directory has that device mounted."""
+        """Return whether the volume of another directory has the device mounted."""
         own = self.path(directory)
         found = (path for path in self._pods.glob(f"*/plugins/{self._kind}/*/*.json") if path != own)
         return any(record is not None and record.device_mount == device_mount for record in map(_read, found))

@@ -1,4 +1,4 @@
-"""Volume kinds and their manager on a scratch directory, with mounts that only exist in memory."""
+"""Fixtures: volume plugins and manager in a temporary directory, with fake mounts."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from nodeagent_plugins.volumes.host_path import HostPath
 from nodeagent_plugins.volumes.manager import Manager
 
 ROOT_MODES = {"tmpfs": 0o1777, "hugetlbfs": 0o755}
-"""Modes that the kernel gives the root directory of a new file system."""
+"""Mode of the root directory of a new file system."""
 
 
 class FakeMounter:
-    """Records mounts; the target gets the mode of the file system's root, its content stays."""
+    """Records mounts; the target gets the mode of the file system's root and keeps its content."""
 
     def __init__(self) -> None:
         self.mounts: dict[Path, tuple[str, str]] = {}
         self.busy: set[Path] = set()
-        self.refuses: OSError | None = None
+        self.fails: OSError | None = None
 
     def mount(self, kind: str, target: Path, options: str) -> None:
-        if self.refuses is not None:
-            raise self.refuses
+        if self.fails is not None:
+            raise self.fails
         self.mounts[target] = (kind, options)
         target.chmod(ROOT_MODES[kind])
 
@@ -57,7 +57,7 @@ def pod_with(*volumes: dict[str, Any], name: str = "web", **fields: Any) -> Pod:
 
 
 def tree(directory: Path) -> dict[str, str]:
-    """Return what a container sees: names without the writer's own, with content."""
+    """Return the user-visible names with their content, without those of the writer."""
     return {
         str(path.relative_to(directory)): path.read_text()
         for path in sorted(directory.rglob("*"))
@@ -88,7 +88,7 @@ def mounter() -> FakeMounter:
 
 @pytest.fixture
 def node() -> dict[str, Any]:
-    """The node object, for tests to fill."""
+    """Return the node object, for tests to fill."""
     return {}
 
 
@@ -105,5 +105,5 @@ def manager(context: AgentContext, mounter: FakeMounter) -> Manager:
 
 
 def new_manager(context: AgentContext, mounter: FakeMounter) -> Manager:
-    """Return a manager as a fresh run of the agent has it."""
+    """Return a manager as created after a restart of the agent."""
     return Manager(context, [EmptyDir(context, mounter), HostPath(), *content_kinds(context, mounter)], mounter)

@@ -1,4 +1,4 @@
-"""The writer keeps to its directory and cleans up after a writer that was killed."""
+"""Tests for the atomic writer."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ def write(directory: Path, **content: str) -> bool:
 
 
 @pytest.mark.parametrize("path", ["a", "a/b", ".a", "a..b/c", "a/..b"])
-def test_plain_paths_pass(path: str) -> None:
+def test_plain_path_is_accepted(path: str) -> None:
     check_path(path)
 
 
 @pytest.mark.parametrize(
     "path", ["", "/a", "..", "../a", "a/../b", "..a", "...", "a//b", "a/", "./a", "a\0b", "n" * 256, "a/" * 2100 + "a"]
 )
-def test_other_paths_are_refused(path: str) -> None:
+def test_invalid_path_is_rejected(path: str) -> None:
     with pytest.raises(VolumeError, match="invalid path"):
         check_path(path)
 
 
-def test_names_the_directory_after_the_time(tmp_path: Path) -> None:
+def test_directory_is_named_after_the_time(tmp_path: Path) -> None:
     assert write(tmp_path, a="1")
 
     assert (tmp_path / "..data").readlink().name.startswith("..2024_01_02_03_04_05.")
     assert (tmp_path / "a").readlink() == Path("..data/a")
 
 
-def test_leftovers_of_a_killed_writer_are_removed(tmp_path: Path) -> None:
+def test_files_of_a_killed_writer_are_removed(tmp_path: Path) -> None:
     write(tmp_path, a="1")
     (tmp_path / "..2024_torn").mkdir()
     (tmp_path / "..2024_torn/half").write_text("x")
@@ -55,7 +55,7 @@ def test_leftovers_of_a_killed_writer_are_removed(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([current, "..data", "a"])
 
 
-def test_a_failed_write_leaves_the_old_content(tmp_path: Path) -> None:
+def test_failed_write_keeps_the_old_content(tmp_path: Path) -> None:
     write(tmp_path, a="1")
 
     with pytest.raises(OSError, match="exists"):
@@ -65,7 +65,7 @@ def test_a_failed_write_leaves_the_old_content(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_a_file_changed_by_others_is_written_again(tmp_path: Path) -> None:
+def test_externally_changed_file_is_written_again(tmp_path: Path) -> None:
     write(tmp_path, a="1")
     (tmp_path / "a").write_text("2")
 

@@ -1,4 +1,4 @@
-"""Files from config maps, secrets, the downward API and tokens are complete, private where due, and swapped at once."""
+"""Tests for volumes with the content of objects."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-async def test_a_config_map_becomes_files(manager: Manager, objects: FakeObjects, mounter: FakeMounter) -> None:
+async def test_config_map_is_written_as_files(manager: Manager, objects: FakeObjects, mounter: FakeMounter) -> None:
     objects.config_maps["default", "cm"] = {"data": {"a.conf": "x=1"}, "binaryData": encoded(raw="bytes")}
 
     volume = (await manager.prepare(pod_with({"name": "v", "configMap": {"name": "cm"}})))["v"]
@@ -42,7 +42,7 @@ async def test_a_config_map_becomes_files(manager: Manager, objects: FakeObjects
     assert mounter.mounts == {}
 
 
-async def test_a_secret_lies_in_memory(manager: Manager, objects: FakeObjects, mounter: FakeMounter) -> None:
+async def test_secret_is_stored_in_memory(manager: Manager, objects: FakeObjects, mounter: FakeMounter) -> None:
     objects.secrets["default", "s"] = {"data": encoded(password="hunter2")}
 
     path = await path_of(manager, pod_with({"name": "v", "secret": {"secretName": "s", "defaultMode": 0o400}}))
@@ -52,16 +52,16 @@ async def test_a_secret_lies_in_memory(manager: Manager, objects: FakeObjects, m
     assert mounter.mounts[path][0] == "tmpfs"
 
 
-async def test_without_the_right_to_mount_a_secret_lies_on_disk(
+async def test_secret_is_stored_on_disk_without_the_permission_to_mount(
     manager: Manager, objects: FakeObjects, mounter: FakeMounter
 ) -> None:
     objects.secrets["default", "s"] = {"data": encoded(password="hunter2")}
     pod = pod_with({"name": "v", "secret": {"secretName": "s"}})
-    mounter.refuses = OSError(28, "No space left on device")
+    mounter.fails = OSError(28, "No space left on device")
     with pytest.raises(VolumeError, match="v: No space left"):
         await manager.prepare(pod)
 
-    mounter.refuses = PermissionError(1, "Operation not permitted")
+    mounter.fails = PermissionError(1, "Operation not permitted")
 
     assert tree(await path_of(manager, pod)) == {"password": "hunter2"}
 
@@ -91,7 +91,7 @@ async def test_restarted_agent_leaves_set_group_id_bit_of_content(
     assert mode(path) == 0o2777
 
 
-async def test_items_choose_keys_paths_and_modes(manager: Manager, objects: FakeObjects) -> None:
+async def test_items_select_keys_paths_and_modes(manager: Manager, objects: FakeObjects) -> None:
     objects.config_maps["default", "cm"] = {"data": {"a": "1", "b": "2", "c": "3"}}
     items = [{"key": "a", "path": "deep/er/one", "mode": 0o600}, {"key": "b", "path": "two"}]
 
@@ -111,7 +111,9 @@ async def test_items_choose_keys_paths_and_modes(manager: Manager, objects: Fake
         {"projected": {"sources": [{"secret": {"name": "none", "optional": True}}]}},
     ],
 )
-async def test_what_is_optional_may_be_missing(manager: Manager, objects: FakeObjects, volume: dict[str, Any]) -> None:
+async def test_missing_optional_source_is_accepted(
+    manager: Manager, objects: FakeObjects, volume: dict[str, Any]
+) -> None:
     objects.config_maps["default", "cm"] = {"data": {"a": "1"}}
 
     assert tree(await path_of(manager, pod_with({"name": "v", **volume}))) == {}
@@ -133,10 +135,12 @@ async def test_what_is_optional_may_be_missing(manager: Manager, objects: FakeOb
         ({"secret": {"secretName": "bad"}}, 'secret "bad" has a value that is not base64'),
         ({"projected": {"sources": [{"clusterTrustBundle": {"path": "x"}}]}}, "clusterTrustBundle is not supported"),
         ({"downwardAPI": {"items": [{"path": "x", "fieldRef": {"fieldPath": "status.podIP"}}]}}, "unsupported fieldP"),
-        ({"downwardAPI": {"items": [{"path": "x"}]}}, "refers to nothing"),
+        ({"downwardAPI": {"items": [{"path": "x"}]}}, "has no field reference"),
     ],
 )
-async def test_says_what_is_wrong(manager: Manager, objects: FakeObjects, volume: dict[str, Any], problem: str) -> None:
+async def test_invalid_source_is_reported(
+    manager: Manager, objects: FakeObjects, volume: dict[str, Any], problem: str
+) -> None:
     objects.config_maps["default", "cm"] = {"data": {"a": "1"}}
     objects.secrets["default", "bad"] = {"data": {"k": "hunter2!"}}
     objects.secrets["default", "s"] = {"data": {}}
@@ -147,14 +151,14 @@ async def test_says_what_is_wrong(manager: Manager, objects: FakeObjects, volume
     assert "hunter2" not in str(raised.value)
 
 
-async def test_an_unreachable_server_keeps_the_pod_waiting(manager: Manager, objects: FakeObjects) -> None:
+async def test_unreachable_server_keeps_the_pod_waiting(manager: Manager, objects: FakeObjects) -> None:
     objects.fail("config_map", ApiUnavailable("no answer"))
 
-    with pytest.raises(VolumeError, match='cannot read configmap "cm": no answer'):
+    with pytest.raises(VolumeError, match='failed to read configmap "cm": no answer'):
         await manager.prepare(pod_with({"name": "v", "configMap": {"name": "cm"}}))
 
 
-async def test_a_change_is_swapped_in_at_once(manager: Manager, objects: FakeObjects) -> None:
+async def test_changed_content_is_swapped_atomically(manager: Manager, objects: FakeObjects) -> None:
     objects.config_maps["default", "cm"] = {"data": {"a": "old", "gone": "x"}}
     pod = pod_with({"name": "v", "configMap": {"name": "cm"}})
     path = await path_of(manager, pod)
@@ -185,7 +189,7 @@ async def test_unchanged_content_is_not_written_again(
     assert (path / "..data").readlink() == before
 
 
-async def test_fs_group_may_read_the_files(manager: Manager, objects: FakeObjects) -> None:
+async def test_fs_group_gets_read_permission(manager: Manager, objects: FakeObjects) -> None:
     objects.secrets["default", "s"] = {"data": encoded(key="k")}
     volume = {"name": "v", "secret": {"secretName": "s", "defaultMode": 0o400}}
 
@@ -195,7 +199,7 @@ async def test_fs_group_may_read_the_files(manager: Manager, objects: FakeObject
     assert mode(path / "key") == 0o440
 
 
-async def test_the_downward_api_shows_the_pod(manager: Manager, node: dict[str, Any]) -> None:
+async def test_downward_api_files_describe_the_pod(manager: Manager, node: dict[str, Any]) -> None:
     node["status"] = {"allocatable": {"cpu": "4", "memory": "8Gi"}}
     fields = {
         "name": "metadata.name",
@@ -254,7 +258,7 @@ async def test_labels_are_refreshed(manager: Manager) -> None:
     assert tree(path) == {"labels": 'a="2"'}
 
 
-async def test_a_projected_volume_joins_its_sources(
+async def test_projected_volume_merges_its_sources(
     manager: Manager, objects: FakeObjects, mounter: FakeMounter
 ) -> None:
     objects.config_maps["default", "ca"] = {"data": {"ca.crt": "CA"}}
@@ -285,7 +289,7 @@ async def test_a_projected_volume_joins_its_sources(
     ("security", "expected"),
     [({}, 0o644), ({"runAsUser": os.getuid()}, 0o600), ({"fsGroup": os.getgid()}, 0o640)],
 )
-async def test_a_token_is_private_to_a_known_user_or_group(
+async def test_token_is_private_to_a_known_user_or_group(
     manager: Manager, security: dict[str, Any], expected: int
 ) -> None:
     volume = {"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}

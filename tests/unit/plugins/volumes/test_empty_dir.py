@@ -1,4 +1,4 @@
-"""emptyDir gives space on disk, in memory or in huge pages, and keeps it over a restart of the agent."""
+"""Tests for emptyDir volumes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nodeagent_plugins.volumes.manager import Manager
 from .conftest import FakeMounter, new_manager, pod_with
 
 
-async def test_is_open_for_everyone_below_the_pod(manager: Manager, context: AgentContext) -> None:
+async def test_directory_is_writable_for_all_below_the_pod(manager: Manager, context: AgentContext) -> None:
     pod = pod_with({"name": "scratch", "emptyDir": {}})
 
     volume = (await manager.prepare(pod))["scratch"]
@@ -29,7 +29,7 @@ async def test_is_open_for_everyone_below_the_pod(manager: Manager, context: Age
     assert not volume.readonly
 
 
-async def test_a_restart_changes_nothing(manager: Manager, context: AgentContext, mounter: FakeMounter) -> None:
+async def test_restart_changes_nothing(manager: Manager, context: AgentContext, mounter: FakeMounter) -> None:
     pod = pod_with({"name": "scratch", "emptyDir": {}}, security_context={"fsGroup": os.getgid()})
     path = Path((await manager.prepare(pod))["scratch"].host_path)
     (path / "mine").write_text("kept")
@@ -45,7 +45,7 @@ async def test_memory_is_mounted_once(manager: Manager, context: AgentContext, m
     pod = pod_with({"name": "mem", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}})
 
     path = Path((await manager.prepare(pod))["mem"].host_path)
-    mounter.refuses = OSError(16, "busy")
+    mounter.fails = OSError(16, "busy")
     await new_manager(context, mounter).prepare(pod)
 
     assert mounter.mounts == {path: ("tmpfs", "size=1048576")}
@@ -73,7 +73,7 @@ async def test_memory_is_mounted_again_after_a_reboot(
         (None, 2 << 20, "8Mi", 2 << 20),
     ],
 )
-async def test_memory_is_the_smallest_of_volume_pod_and_node(
+async def test_memory_size_is_the_minimum_of_volume_pod_and_node(
     manager: Manager,
     context: AgentContext,
     mounter: FakeMounter,
@@ -102,23 +102,23 @@ async def test_memory_has_no_size_without_the_gate(tmp_path: Path, mounter: Fake
 
 
 @pytest.mark.parametrize(
-    ("medium", "asked", "outcome"),
+    ("medium", "requested", "outcome"),
     [
         ("HugePages", ["hugepages-2Mi"], "pagesize=2097152"),
         ("HugePages-1Gi", ["hugepages-2Mi", "hugepages-1Gi"], "pagesize=1073741824"),
-        ("HugePages", ["hugepages-2Mi", "hugepages-1Gi"], "ask for 2 sizes"),
-        ("HugePages", [], "ask for 0 sizes"),
-        ("HugePages-1Gi", ["hugepages-2Mi"], "no container of the pod asks"),
+        ("HugePages", ["hugepages-2Mi", "hugepages-1Gi"], "request 2 sizes"),
+        ("HugePages", [], "request 0 sizes"),
+        ("HugePages-1Gi", ["hugepages-2Mi"], "no container of the pod requests"),
         ("HugePages-x", ["hugepages-2Mi"], "page size is not a quantity"),
         ("Tape", [], "unknown storage medium 'Tape'"),
     ],
 )
-async def test_huge_pages_have_the_size_that_the_pod_asks_for(
-    manager: Manager, mounter: FakeMounter, medium: str, asked: list[str], outcome: str
+async def test_huge_pages_have_the_requested_page_size(
+    manager: Manager, mounter: FakeMounter, medium: str, requested: list[str], outcome: str
 ) -> None:
     container = make_container(
         volume_mounts=[{"name": "v", "mountPath": "/v"}],
-        resources={"limits": dict.fromkeys(asked, "1Gi"), "requests": dict.fromkeys(asked, "1Gi")},
+        resources={"limits": dict.fromkeys(requested, "1Gi"), "requests": dict.fromkeys(requested, "1Gi")},
     )
     pod = make_pod(containers=[container], volumes=[{"name": "v", "emptyDir": {"medium": medium}}])
 
@@ -134,7 +134,7 @@ async def test_huge_pages_have_the_size_that_the_pod_asks_for(
     ("medium", "own", "grouped"),
     [("", 0o777, 0o2777), ("Memory", 0o1777, 0o3777), ("HugePages-2Mi", 0o755, 0o2775)],
 )
-async def test_mode_follows_from_medium_and_fs_group(manager: Manager, medium: str, own: int, grouped: int) -> None:
+async def test_mode_depends_on_medium_and_fs_group(manager: Manager, medium: str, own: int, grouped: int) -> None:
     huge = {"hugepages-2Mi": "2Mi"}
     container = make_container(
         volume_mounts=[{"name": "v", "mountPath": "/v"}], resources={"limits": huge, "requests": huge}

@@ -1,4 +1,4 @@
-"""Volumes of third-party drivers: how drivers are found and called, and what becomes of their answers."""
+"""Tests for FlexVolume: driver discovery, calls and outputs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PLAIN = {"status": "Success", "capabilities": {"attach": False}}
 
 
 class FakeDriver:
-    """Answers each call as told and mounts what it is told to."""
+    """Returns prepared outputs and mounts on request."""
 
     def __init__(self, mounter: FakeMounter) -> None:
         self.mounter = mounter
-        self.answers: dict[str, Any] = {"init": PLAIN}
+        self.outputs: dict[str, Any] = {"init": PLAIN}
         self.calls: list[list[str]] = []
         self.output: CommandResult | BaseException | None = None
 
@@ -38,19 +38,19 @@ class FakeDriver:
             raise self.output
         if self.output is not None:
             return self.output
-        answer = self.answers.get(command, SUCCESS)
-        if answer.get("status") == "Success":
+        output = self.outputs.get(command, SUCCESS)
+        if output.get("status") == "Success":
             if command in ("mount", "mountdevice"):
                 self.mounter.mounts[Path(arguments[0])] = ("acme", "")
             if command in ("unmount", "unmountdevice"):
                 self.mounter.unmount(Path(arguments[0]))
-        return CommandResult(0, json.dumps(answer).encode())
+        return CommandResult(0, json.dumps(output).encode())
 
     def commands(self) -> list[str]:
         return [call[0] for call in self.calls]
 
     def options(self, command: str) -> dict[str, str]:
-        """Return what the last such call was told about the volume."""
+        """Return the options of the last such call."""
         call = next(call for call in reversed(self.calls) if call[0] == command)
         found: dict[str, str] = json.loads(next(part for part in call[1:] if part.startswith("{")))
         return found
@@ -58,7 +58,7 @@ class FakeDriver:
 
 @pytest.fixture
 def plugins(tmp_path: Path) -> Path:
-    """The directory of drivers; ``acme/disk`` is there."""
+    """Return the directory of drivers, which contains ``acme/disk``."""
     directory = tmp_path / "exec"
     install(directory, "acme~disk", "disk")
     return directory
@@ -83,7 +83,7 @@ def flex(context: AgentContext, mounter: FakeMounter, plugins: Path, driver: Fak
 
 
 def new_manager(context: AgentContext, mounter: FakeMounter, plugins: Path, driver: FakeDriver) -> Manager:
-    """Return a manager as a fresh run of the agent has it."""
+    """Return a manager as created after a restart of the agent."""
     return Manager(context, [FlexVolumes(context, mounter, Drivers(plugins, driver.run))], mounter)
 
 
@@ -95,7 +95,7 @@ def volume_dir(context: AgentContext, pod: Pod, volume: str = "data") -> Path:
     return context.pod_dir(pod.uid) / "volumes" / "acme~disk" / volume
 
 
-async def test_a_volume_is_mounted_once_and_unmounted_at_the_end(context, flex, driver, mounter):
+async def test_volume_is_mounted_once_and_unmounted_on_teardown(context, flex, driver, mounter):
     pod = flex_pod()
 
     mounted = (await flex.prepare(pod))["data"]
@@ -110,7 +110,7 @@ async def test_a_volume_is_mounted_once_and_unmounted_at_the_end(context, flex, 
     assert not (context.pod_dir(pod.uid) / "plugins").exists()
 
 
-async def test_a_driver_is_told_of_the_pod_and_the_volume(flex, driver, objects: FakeObjects):
+async def test_driver_receives_pod_and_volume(flex, driver, objects: FakeObjects):
     objects.secrets["default", "key"] = {"type": "acme/disk", "data": {"token": "AHMzY3JldA=="}}
     pod = flex_pod(fsType="ext4", readOnly=True, secretRef={"name": "key"}, options={"lun": "<7>"})
 
@@ -134,11 +134,11 @@ async def test_a_driver_is_told_of_the_pod_and_the_volume(flex, driver, objects:
     ("secret", "shown"),
     [
         (None, 'secret "key" not found'),
-        ({"type": "Opaque", "data": {"token": "AA=="}}, 'secret "key" is not of type acme/disk'),
+        ({"type": "Opaque", "data": {"token": "AA=="}}, 'secret "key" has the wrong type: must be acme/disk'),
         ({"type": "acme/disk", "data": {"token": "?"}}, 'secret "key" has a value that is not base64'),
     ],
 )
-async def test_without_its_secret_a_driver_is_not_called(flex, driver, objects, secret, shown):
+async def test_driver_is_not_called_without_its_secret(flex, driver, objects, secret, shown):
     if secret is not None:
         objects.secrets["default", "key"] = secret
 
@@ -150,14 +150,14 @@ async def test_without_its_secret_a_driver_is_not_called(flex, driver, objects, 
 @pytest.mark.parametrize(
     ("capabilities", "given"), [({"attach": False}, True), ({"attach": False, "fsGroup": False}, False)]
 )
-async def test_the_group_gets_the_files_unless_the_driver_does_that(
+async def test_group_owns_the_files_unless_the_driver_handles_it(
     context, flex, driver, monkeypatch, capabilities, given
 ):
     groups = []
     monkeypatch.setattr(
         "nodeagent_plugins.volumes.flex.kind.apply_fs_group", lambda path, group, **_: groups.append((path, group))
     )
-    driver.answers["init"] = SUCCESS | {"capabilities": capabilities}
+    driver.outputs["init"] = SUCCESS | {"capabilities": capabilities}
     volume = {"name": "data", "flexVolume": {"driver": "acme/disk"}}
     pod = pod_with(volume, security_context={"fsGroup": 2000})
 
@@ -167,9 +167,9 @@ async def test_the_group_gets_the_files_unless_the_driver_does_that(
     assert groups == ([(volume_dir(context, pod), 2000)] if given else [])
 
 
-async def test_what_a_driver_says_is_in_the_events_and_it_is_called_again(context, flex, driver, recorder):
+async def test_driver_error_is_recorded_as_event_and_retried(context, flex, driver, recorder):
     pod = flex_pod()
-    driver.answers["mount"] = {"status": "Failure", "message": "no such\nlun"}
+    driver.outputs["mount"] = {"status": "Failure", "message": "no such\nlun"}
 
     with pytest.raises(VolumeError):
         await flex.prepare(pod)
@@ -181,30 +181,30 @@ async def test_what_a_driver_says_is_in_the_events_and_it_is_called_again(contex
     ]
     assert not volume_dir(context, pod).exists()
 
-    del driver.answers["mount"]
+    del driver.outputs["mount"]
     assert list(await flex.prepare(pod)) == ["data"]
 
 
 @pytest.mark.parametrize(
     ("output", "shown"),
     [
-        (TimeoutError(), "init of driver acme/disk took more than"),
-        (OSError(8, "Exec format error"), "driver acme/disk cannot be run: Exec format error"),
+        (TimeoutError(), "init of driver acme/disk timed out after"),
+        (OSError(8, "Exec format error"), "failed to run driver acme/disk: Exec format error"),
         (CommandResult(-9, None), "init of driver acme/disk wrote more than"),
-        (CommandResult(1, b"oops"), r"gave no answer in JSON \(exit code 1\)"),
-        (CommandResult(0, b"[" * 100_000), "gave no answer in JSON"),
-        (CommandResult(1, b'{"status":"Success"}'), "ended with exit code 1"),
+        (CommandResult(1, b"oops"), r"wrote no JSON output \(exit code 1\)"),
+        (CommandResult(0, b"[" * 100_000), "wrote no JSON output"),
+        (CommandResult(1, b'{"status":"Success"}'), "exited with code 1"),
         (CommandResult(1, b"", b'{"status": "Failure", "message": "on stderr"}'), "reason: on stderr"),
     ],
 )
-async def test_a_driver_that_does_not_answer_well_is_told(flex, driver, output, shown):
+async def test_invalid_driver_output_is_reported(flex, driver, output, shown):
     driver.output = output
 
     with pytest.raises(VolumeError, match=shown):
         await flex.prepare(flex_pod())
 
 
-async def test_keys_are_read_in_any_case(flex, driver):
+async def test_output_keys_are_case_insensitive(flex, driver):
     driver.output = CommandResult(
         0, b'{"Status": "Success", "Capabilities": {"Attach": false, "SELinuxRelabel": false}}'
     )
@@ -212,7 +212,7 @@ async def test_keys_are_read_in_any_case(flex, driver):
     assert not (await flex.prepare(flex_pod()))["data"].selinux_relabel
 
 
-async def test_a_driver_may_come_change_and_go_at_any_time(flex, driver, plugins):
+async def test_driver_can_be_added_changed_and_removed_at_any_time(flex, driver, plugins):
     program = plugins / "acme~disk" / "disk"
     program.unlink()
     with pytest.raises(VolumeError, match="no volume driver 'acme/disk'"):
@@ -230,7 +230,7 @@ async def test_a_driver_may_come_change_and_go_at_any_time(flex, driver, plugins
         await flex.prepare(flex_pod("d"))
 
 
-async def test_a_driver_needs_no_vendor(context, flex, plugins):
+async def test_driver_without_vendor(context, flex, plugins):
     install(plugins, "plain", "plain")
     pod = flex_pod(driver="plain")
 
@@ -240,32 +240,32 @@ async def test_a_driver_needs_no_vendor(context, flex, plugins):
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/../b", "a/b/c", "/disk", "acme~disk", ".hidden", "a/.b", "a\n"])
-async def test_no_name_leads_out_of_the_directory(flex, driver, name):
-    with pytest.raises(VolumeError, match="is no name of a volume driver"):
+async def test_driver_name_cannot_leave_the_directory(flex, driver, name):
+    with pytest.raises(VolumeError, match="invalid volume driver name"):
         await flex.prepare(flex_pod(driver=name))
     assert not driver.calls
 
 
-async def test_no_link_leads_out_of_the_directory(flex, driver, plugins, tmp_path):
+async def test_driver_link_cannot_leave_the_directory(flex, driver, plugins, tmp_path):
     outside = install(tmp_path / "outside", "d", "disk")
     (plugins / "acme~disk" / "disk").unlink()
     (plugins / "acme~disk" / "disk").symlink_to(outside)
     (plugins / "acme~other").symlink_to(outside.parent)
-    with pytest.raises(VolumeError, match="a link that leads out of"):
+    with pytest.raises(VolumeError, match="a link to a file outside of"):
         await flex.prepare(flex_pod())
     with pytest.raises(VolumeError):
         await flex.prepare(flex_pod(driver="acme/other"))
     assert not driver.calls
 
 
-async def test_what_is_no_program_is_not_run(flex, driver, plugins):
+async def test_file_that_is_not_executable_is_not_run(flex, driver, plugins):
     (plugins / "acme~disk" / "disk").chmod(0o644)
 
-    with pytest.raises(VolumeError, match="is no program"):
+    with pytest.raises(VolumeError, match="is not executable"):
         await flex.prepare(flex_pod())
 
 
-async def test_a_later_run_of_the_agent_keeps_mounts_and_undoes_them(context, flex, driver, mounter, plugins):
+async def test_restarted_agent_keeps_and_unmounts_volumes(context, flex, driver, mounter, plugins):
     pod = flex_pod()
     await flex.prepare(pod)
 
@@ -279,9 +279,7 @@ async def test_a_later_run_of_the_agent_keeps_mounts_and_undoes_them(context, fl
     assert latest.pods_with_volumes() == []
 
 
-async def test_a_volume_waits_for_a_driver_that_is_gone_until_it_can_be_unmounted(
-    context, flex, driver, mounter, plugins
-):
+async def test_teardown_waits_for_a_missing_driver(context, flex, driver, mounter, plugins):
     pod = flex_pod()
     await flex.prepare(pod)
     (plugins / "acme~disk" / "disk").unlink()
@@ -296,32 +294,32 @@ async def test_a_volume_waits_for_a_driver_that_is_gone_until_it_can_be_unmounte
     assert not mounter.mounts
 
 
-async def test_a_failed_unmount_is_told_and_tried_again(context, flex, driver, mounter):
+async def test_failed_unmount_is_reported_and_retried(context, flex, driver, mounter):
     pod = flex_pod()
     await flex.prepare(pod)
-    driver.answers["unmount"] = {"status": "Failure", "message": "busy"}
+    driver.outputs["unmount"] = {"status": "Failure", "message": "busy"}
 
     with pytest.raises(VolumeError, match="reason: busy"):
         await flex.release(pod.uid)
     assert volume_dir(context, pod) in mounter.mounts
 
-    del driver.answers["unmount"]
+    del driver.outputs["unmount"]
     await flex.release(pod.uid)
     assert not mounter.mounts
 
 
-async def test_the_agent_unmounts_for_a_driver_that_does_not(flex, driver, mounter):
+async def test_agent_unmounts_if_the_driver_does_not_support_it(flex, driver, mounter):
     pod = flex_pod()
     await flex.prepare(pod)
-    driver.answers["unmount"] = NOT_SUPPORTED
+    driver.outputs["unmount"] = NOT_SUPPORTED
 
     await flex.release(pod.uid)
 
     assert not mounter.mounts
 
 
-async def test_a_driver_of_whom_nothing_is_attached_may_support_mount_alone(flex, driver):
-    driver.answers = dict.fromkeys(("getvolumename", "waitforattach", "mountdevice"), NOT_SUPPORTED)
+async def test_driver_without_attached_device_may_support_mount_only(flex, driver):
+    driver.outputs = dict.fromkeys(("getvolumename", "waitforattach", "mountdevice"), NOT_SUPPORTED)
     pod = flex_pod()
 
     await flex.prepare(pod)
@@ -330,39 +328,39 @@ async def test_a_driver_of_whom_nothing_is_attached_may_support_mount_alone(flex
 
     assert driver.commands() == [
         *["init", "getvolumename", "waitforattach", "mountdevice", "mount"],
-        *["unmount", "mount"],  # what is not supported is asked for once
+        *["unmount", "mount"],  # An unsupported call is requested once.
     ]
 
 
-async def test_a_device_that_the_controller_attached_is_mounted_once_for_all_pods(context, flex, driver, mounter, node):
-    driver.answers |= {"init": SUCCESS, "mount": NOT_SUPPORTED, "unmount": NOT_SUPPORTED}
-    driver.answers["getvolumename"] = SUCCESS | {"volumeName": "lun/7"}
-    driver.answers["waitforattach"] = SUCCESS | {"device": "/dev/sdb1"}
+async def test_attached_device_is_mounted_once_for_all_pods(context, flex, driver, mounter, node):
+    driver.outputs |= {"init": SUCCESS, "mount": NOT_SUPPORTED, "unmount": NOT_SUPPORTED}
+    driver.outputs["getvolumename"] = SUCCESS | {"volumeName": "lun/7"}
+    driver.outputs["waitforattach"] = SUCCESS | {"device": "/dev/sdb1"}
     node["status"] = {"volumesAttached": [{"name": "acme/disk/lun/7", "devicePath": "/dev/sdb"}]}
     first, second = flex_pod("a"), flex_pod("b")
 
     for pod in (first, second):
         await flex.prepare(pod)
-        place = mounter.mounts[volume_dir(context, pod)][1]
+        path = mounter.mounts[volume_dir(context, pod)][1]
     assert [call[:2] for call in driver.calls if call[0] == "waitforattach"] == [["waitforattach", "/dev/sdb"]]
-    assert [call[:3] for call in driver.calls if call[0] == "mountdevice"] == [["mountdevice", place, "/dev/sdb1"]]
-    assert Path(place).is_relative_to(context.root_dir / "plugins" / "kubernetes.io" / "flexvolume" / "acme" / "disk")
+    assert [call[:3] for call in driver.calls if call[0] == "mountdevice"] == [["mountdevice", path, "/dev/sdb1"]]
+    assert Path(path).is_relative_to(context.root_dir / "plugins" / "kubernetes.io" / "flexvolume" / "acme" / "disk")
 
     await flex.release(first.uid)
     assert "unmountdevice" not in driver.commands()
     await flex.release(second.uid)
-    assert driver.calls[-1] == ["unmountdevice", place]
-    assert not mounter.mounts and not Path(place).exists()
+    assert driver.calls[-1] == ["unmountdevice", path]
+    assert not mounter.mounts and not Path(path).exists()
     assert not {"attach", "detach"} & set(driver.commands())
 
 
-async def test_without_controller_the_agent_attaches_and_detaches(
+async def test_agent_attaches_and_detaches_without_a_controller(
     tmp_path, clock, objects, recorder: FakeRecorder, mounter, plugins, driver
 ):
     config = make_config(enable_controller_attach_detach=False)
     context = make_context(tmp_path, config=config, clock=clock, objects=objects, recorder=recorder)
     flex = new_manager(context, mounter, plugins, driver)
-    driver.answers |= {"init": SUCCESS, "attach": SUCCESS | {"device": "/dev/sdc"}, "waitforattach": NOT_SUPPORTED}
+    driver.outputs |= {"init": SUCCESS, "attach": SUCCESS | {"device": "/dev/sdc"}, "waitforattach": NOT_SUPPORTED}
     pod = flex_pod()
 
     await flex.prepare(pod)
@@ -378,8 +376,8 @@ async def test_without_controller_the_agent_attaches_and_detaches(
     assert driver.calls[-1] == ["detach", "data", context.node_name]
 
 
-async def test_a_device_is_given_back_although_its_mount_failed(context, flex, driver, mounter):
-    driver.answers |= {"init": SUCCESS, "mount": {"status": "Failure"}}
+async def test_device_is_detached_after_a_failed_mount(context, flex, driver, mounter):
+    driver.outputs |= {"init": SUCCESS, "mount": {"status": "Failure"}}
     pod = flex_pod()
     with pytest.raises(VolumeError):
         await flex.prepare(pod)

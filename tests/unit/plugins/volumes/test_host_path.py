@@ -1,4 +1,4 @@
-"""hostPath checks what the type says and makes only what it says."""
+"""Tests for hostPath volumes."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from nodeagent_plugins.volumes.manager import Manager
 from .conftest import pod_with
 
 
-async def test_without_a_type_nothing_is_checked(manager: Manager, tmp_path: Path) -> None:
+async def test_nothing_is_checked_without_a_type(manager: Manager, tmp_path: Path) -> None:
     volume = (await manager.prepare(pod_with({"name": "v", "hostPath": {"path": str(tmp_path / "no")}})))["v"]
 
     assert volume.host_path == str(tmp_path / "no")
     assert not (tmp_path / "no").exists()
 
 
-async def test_a_refusal_names_the_volume(manager: Manager, tmp_path: Path) -> None:
+async def test_error_names_the_volume(manager: Manager, tmp_path: Path) -> None:
     source = {"path": str(tmp_path / "no"), "type": "Directory"}
 
     with pytest.raises(VolumeError, match=r"v: hostPath type check failed: .*/no: No such file or directory"):
         await manager.prepare(pod_with({"name": "v", "hostPath": source}))
 
 
-def test_makes_a_directory_with_its_parents(tmp_path: Path) -> None:
+def test_directory_is_created_with_its_parents(tmp_path: Path) -> None:
     check_host_path(tmp_path / "a/b", "DirectoryOrCreate")
 
     assert (tmp_path / "a/b").is_dir()
 
 
-def test_makes_a_file_but_no_parents(tmp_path: Path) -> None:
+def test_file_is_created_without_parents(tmp_path: Path) -> None:
     check_host_path(tmp_path / "f", "FileOrCreate")
     check_host_path(tmp_path / "f", "FileOrCreate")
 
@@ -46,7 +46,7 @@ def test_makes_a_file_but_no_parents(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Directory", "File", "Socket", "CharDevice", "BlockDevice", "DirectoryOrCreate"])
-def test_accepts_only_what_the_type_says(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_must_match_its_type(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "d").mkdir()
     (tmp_path / "f").touch()
@@ -65,6 +65,6 @@ def test_accepts_only_what_the_type_says(tmp_path: Path, kind: str, monkeypatch:
     assert accepted == {kind.removesuffix("OrCreate")} & set(there.values())
 
 
-def test_an_unknown_type_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(VolumeError, match="'Tape' is no type of hostPath"):
+def test_unknown_type_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(VolumeError, match="invalid hostPath type 'Tape'"):
         check_host_path(tmp_path, "Tape")

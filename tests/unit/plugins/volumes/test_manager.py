@@ -1,4 +1,4 @@
-"""The manager prepares what containers mount, says what is not ready, and leaves nothing behind."""
+"""Tests for the volume manager."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from nodeagent_plugins.volumes.metrics import MOUNT, OPERATIONS, UNMOUNT, VOLUME
 from .conftest import FakeMounter, new_manager, pod_with
 
 
-async def test_a_pod_without_volumes_costs_nothing(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pod_without_volumes_needs_no_thread(manager: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asyncio, "to_thread", None)
 
     assert await manager.prepare(make_pod()) == {}
 
 
-async def test_a_prepared_pod_needs_no_thread(
+async def test_prepared_pod_needs_no_thread(
     manager: Manager, objects: FakeObjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     objects.config_maps["default", "settings"] = {"data": {"a": "1"}}
@@ -44,13 +44,13 @@ async def test_a_prepared_pod_needs_no_thread(
     assert list(first) == ["scratch", "etc", "cfg", "me"]
 
 
-async def test_volumes_that_no_container_mounts_are_left_out(manager: Manager) -> None:
+async def test_volumes_that_no_container_mounts_are_skipped(manager: Manager) -> None:
     pod = make_pod(volumes=[{"name": "unused", "secret": {"secretName": "missing"}}])
 
     assert await manager.prepare(pod) == {}
 
 
-async def test_names_every_volume_that_is_not_ready(manager: Manager, recorder: FakeRecorder) -> None:
+async def test_every_volume_that_is_not_ready_is_named(manager: Manager, recorder: FakeRecorder) -> None:
     pod = pod_with(
         {"name": "fine", "emptyDir": {}},
         {"name": "data", "persistentVolumeClaim": {"claimName": "x"}},
@@ -62,17 +62,17 @@ async def test_names_every_volume_that_is_not_ready(manager: Manager, recorder: 
 
     assert str(raised.value) == (
         "Unable to attach or mount volumes: unmounted volumes=[data cfg]: "
-        "data: volumes of kind persistentVolumeClaim are not supported on this node; "
+        "data: volumes of type persistentVolumeClaim are not supported on this node; "
         'cfg: configmap "nope" not found'
     )
     assert [event.note for event in recorder.of("FailedMount")] == [
-        'MountVolume.SetUp failed for volume "data" : volumes of kind persistentVolumeClaim are not supported '
+        'MountVolume.SetUp failed for volume "data" : volumes of type persistentVolumeClaim are not supported '
         "on this node",
         'MountVolume.SetUp failed for volume "cfg" : configmap "nope" not found',
     ]
 
 
-async def test_a_kind_that_hangs_is_given_up(
+async def test_setup_that_hangs_times_out(
     context: AgentContext, mounter: FakeMounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nodeagent_plugins.volumes.manager.SETUP_SECONDS", 0.01)
@@ -83,21 +83,21 @@ async def test_a_kind_that_hangs_is_given_up(
 
 
 @pytest.mark.parametrize(
-    ("answer", "text"),
+    ("output", "text"),
     [
-        (None, "v: kind slip failed: TypeError('setup answered None, which is no MountedVolume')"),
-        (KeyError("x"), "v: kind slip failed: KeyError('x')"),
+        (None, "v: volume plugin slip failed: TypeError('setup returned None, not a MountedVolume')"),
+        (KeyError("x"), "v: volume plugin slip failed: KeyError('x')"),
     ],
 )
-async def test_a_slip_of_a_kind_is_told_with_its_name(
-    context: AgentContext, mounter: FakeMounter, answer: Exception | None, text: str
+async def test_plugin_bug_is_reported_with_its_name(
+    context: AgentContext, mounter: FakeMounter, output: Exception | None, text: str
 ) -> None:
     class Slips(Slow):
         name = "slip"
 
         async def setup(self, pod: Pod, volume: Volume, directory: Path) -> MountedVolume:
-            if answer is not None:
-                raise answer
+            if output is not None:
+                raise output
             return None  # type: ignore[return-value]
 
     with pytest.raises(VolumeError, match=re.escape(text)):
@@ -137,7 +137,7 @@ async def test_release_removes_everything(manager: Manager, context: AgentContex
     assert list(context.pod_dir(pod.uid).iterdir()) == []
 
 
-async def test_release_clears_what_an_earlier_run_left(
+async def test_release_removes_volumes_from_before_a_restart(
     manager: Manager, context: AgentContext, mounter: FakeMounter
 ) -> None:
     pod = pod_with({"name": "mem", "emptyDir": {"medium": "Memory"}}, {"name": "disk", "emptyDir": {}})
@@ -155,7 +155,7 @@ async def test_release_clears_what_an_earlier_run_left(
     assert not (pod_dir / "volumes/kubernetes.io~empty-dir").exists()
 
 
-async def test_a_busy_mount_is_reported_and_released_later(
+async def test_busy_mount_is_reported_and_released_later(
     manager: Manager, context: AgentContext, mounter: FakeMounter
 ) -> None:
     pod = pod_with({"name": "mem", "emptyDir": {"medium": "Memory"}})
@@ -170,13 +170,13 @@ async def test_a_busy_mount_is_reported_and_released_later(
     assert manager.pods_with_volumes() == []
 
 
-async def test_releasing_a_pod_without_volumes_is_fine(manager: Manager) -> None:
+async def test_releasing_a_pod_without_volumes_does_nothing(manager: Manager) -> None:
     await manager.release("never-seen")
 
     assert manager.pods_with_volumes() == []
 
 
-async def test_the_plugin_provides_kinds_and_manager(context: AgentContext) -> None:
+async def test_plugin_provides_volume_kinds_and_manager(context: AgentContext) -> None:
     kinds = volumes.nodeagent_provide_volume_kinds(context)
 
     assert [kind.name for kind in kinds] == [
@@ -189,12 +189,12 @@ async def test_the_plugin_provides_kinds_and_manager(context: AgentContext) -> N
 @pytest.mark.parametrize(
     ("source", "shown"), [({"nfs": {"server": "x"}}, "nfs"), ({"csi": {}}, "csi"), ({"cephfs": {}}, "unknown")]
 )
-async def test_an_unsupported_kind_is_named(manager: Manager, source: dict[str, Any], shown: str) -> None:
-    with pytest.raises(VolumeError, match=f"volumes of kind {shown} are not supported"):
+async def test_unsupported_volume_type_is_named(manager: Manager, source: dict[str, Any], shown: str) -> None:
+    with pytest.raises(VolumeError, match=f"volumes of type {shown} are not supported"):
         await manager.prepare(pod_with({"name": "v", **source}))
 
 
-async def test_volumes_and_what_is_done_to_them_are_counted(manager: Manager, context: AgentContext) -> None:
+async def test_volumes_and_operations_are_counted(manager: Manager, context: AgentContext) -> None:
     pod = pod_with({"name": "scratch", "emptyDir": {}}, {"name": "cfg", "configMap": {"name": "nope"}})
     context.pods.add(pod)  # type: ignore[attr-defined]
     empty, settings = "kubernetes.io/empty-dir", "kubernetes.io/configmap"
@@ -208,9 +208,9 @@ async def test_volumes_and_what_is_done_to_them_are_counted(manager: Manager, co
     before = counts()
     with pytest.raises(VolumeError):
         await manager.prepare(pod)
-    wanted = {(empty, "desired_state_of_world"): 1, (settings, "desired_state_of_world"): 1}
-    assert VOLUMES.sample() == wanted | {(empty, "actual_state_of_world"): 1}
+    desired = {(empty, "desired_state_of_world"): 1, (settings, "desired_state_of_world"): 1}
+    assert VOLUMES.sample() == desired | {(empty, "actual_state_of_world"): 1}
     await manager.release(pod.uid)
 
-    assert VOLUMES.sample() == wanted
+    assert VOLUMES.sample() == desired
     assert [after - was for after, was in zip(counts(), before, strict=True)] == [1, 1, 1]

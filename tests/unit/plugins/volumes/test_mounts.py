@@ -1,4 +1,4 @@
-"""The kernel's table of mounts is read as it is written."""
+"""Tests for the mount table and system calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ garbage
 """
 
 
-def test_finds_mounts_below_a_directory_deepest_first(tmp_path: Path) -> None:
+def test_mounts_below_a_directory_are_listed_deepest_first(tmp_path: Path) -> None:
     volumes = tmp_path / "pods/u/volumes"
 
     assert mount_points(LINES.format(root=tmp_path.resolve()), volumes) == [
@@ -33,7 +33,7 @@ def test_finds_mounts_below_a_directory_deepest_first(tmp_path: Path) -> None:
     ]
 
 
-def test_a_link_on_the_way_does_not_hide_mounts(tmp_path: Path) -> None:
+def test_mounts_are_found_through_a_symbolic_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     line = f"1 2 0:1 / {tmp_path.resolve()}/real/m rw - tmpfs tmpfs rw\n"
@@ -41,7 +41,7 @@ def test_a_link_on_the_way_does_not_hide_mounts(tmp_path: Path) -> None:
     assert mount_points(line, tmp_path / "link") == [tmp_path / "link/m"]
 
 
-def test_a_volume_in_memory_is_as_open_as_one_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_volume_in_memory_is_mounted_without_restrictions(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[object, ...]] = []
 
     class Kernel:
@@ -56,7 +56,7 @@ def test_a_volume_in_memory_is_as_open_as_one_on_disk(monkeypatch: pytest.Monkey
     assert calls == [(b"tmpfs", b"/v", b"tmpfs", 0, b"size=4096")]
 
 
-async def test_a_cancelled_caller_waits_for_its_thread() -> None:
+async def test_cancelled_caller_waits_for_its_thread() -> None:
     started, go, ended = threading.Event(), threading.Event(), []
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""Trees that containers wrote are handed to a group and removed without following their links."""
+"""Tests for directory trees of volumes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def make_tree(root: Path) -> None:
     (root / "link").symlink_to("/etc/hostname")
 
 
-def test_new_directories_are_closed_to_others(tmp_path: Path) -> None:
+def test_new_directories_have_no_permissions_for_others(tmp_path: Path) -> None:
     make_directories(tmp_path / "a/b")
     make_directories(tmp_path / "a/b")
 
     assert [mode(tmp_path / name) & 0o007 for name in ("a", "a/b")] == [0, 0]
 
 
-def test_a_group_may_write(tmp_path: Path) -> None:
+def test_fs_group_may_write(tmp_path: Path) -> None:
     make_tree(tmp_path)
     untouched = Path("/etc/hostname").stat().st_mode if Path("/etc/hostname").exists() else None
 
@@ -41,7 +41,7 @@ def test_a_group_may_write(tmp_path: Path) -> None:
         assert Path("/etc/hostname").stat().st_mode == untouched
 
 
-def test_a_group_may_only_read(tmp_path: Path) -> None:
+def test_fs_group_of_a_readonly_volume_may_only_read(tmp_path: Path) -> None:
     make_tree(tmp_path)
 
     apply_fs_group(tmp_path, GROUP, readonly=True)
@@ -50,7 +50,7 @@ def test_a_group_may_only_read(tmp_path: Path) -> None:
     assert mode(tmp_path / "d") == 0o2750
 
 
-def test_on_root_mismatch_trusts_a_root_that_is_right(tmp_path: Path) -> None:
+def test_on_root_mismatch_skips_a_tree_with_a_matching_root(tmp_path: Path) -> None:
     make_tree(tmp_path)
     tmp_path.chmod(0o2770)
     apply_fs_group(tmp_path, GROUP, only_on_mismatch=True)
@@ -63,7 +63,7 @@ def test_on_root_mismatch_trusts_a_root_that_is_right(tmp_path: Path) -> None:
     assert mode(tmp_path / "d/f") == 0o660
 
 
-def test_removes_a_tree_of_any_depth_and_follows_no_link(tmp_path: Path) -> None:
+def test_tree_of_any_depth_is_removed_without_following_links(tmp_path: Path) -> None:
     outside, root = tmp_path / "outside", tmp_path / "root"
     outside.mkdir()
     (outside / "kept").touch()
@@ -85,7 +85,7 @@ def test_removes_a_tree_of_any_depth_and_follows_no_link(tmp_path: Path) -> None
     assert (outside / "kept").exists()
 
 
-def test_removes_a_link_in_place_of_the_directory(tmp_path: Path) -> None:
+def test_link_instead_of_the_directory_is_removed(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "root").symlink_to(tmp_path / "outside")
 
