@@ -18,10 +18,10 @@ from typing import Any
 
 import pluggy
 
-from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.cgroups import CgroupManager
 from nodeagent.contracts.checks import NodeCheck
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventRecorder, RecordedEvent
 from nodeagent.contracts.eviction import EvictionCandidate, Reclaimed

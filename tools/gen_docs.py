@@ -19,9 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent import hookspecs
-from nodeagent.config import features, types
+from nodeagent.config import features
 from nodeagent.config.fields import Field, Shape, all_fields, is_struct, members
-from nodeagent.config.types import ConfigStruct, CredentialProviderConfig, NodeAgentConfiguration
+from nodeagent.contracts.configuration import (
+    ConfigStruct,
+    CredentialProviderConfig,
+    NodeAgentConfiguration,
+    TimeOrMetaDuration,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
@@ -211,7 +216,7 @@ def _field_groups() -> dict[str, list[str]]:
         elif (match := re.match(r"    (\w+): ", line)) and match[1] in names:
             current.append(names[match[1]])
     if missing := set(names.values()) - {name for group in groups.values() for name in group}:
-        raise SystemExit(f"nodeagent/config/types.py: fields under no heading: {', '.join(sorted(missing))}")
+        raise SystemExit(f"nodeagent/contracts/configuration.py: fields under no heading: {', '.join(sorted(missing))}")
     return groups
 
 
@@ -252,7 +257,7 @@ def _table(fields: Any) -> str:
 
 
 def _default(value: Any, shape: Shape) -> str:
-    if isinstance(value, types.TimeOrMetaDuration):
+    if isinstance(value, TimeOrMetaDuration):
         value = value.duration
     if value is None or value in ("", (), {}) or is_struct(shape):
         return ""

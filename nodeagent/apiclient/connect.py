@@ -13,7 +13,7 @@ from nodeagent.base.aio import Clock
 from nodeagent.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
-    from nodeagent.config.types import NodeAgentConfiguration
+    from nodeagent.contracts.configuration import NodeAgentConfiguration
 
 
 def connect(

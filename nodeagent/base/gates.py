@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from nodeagent.base.boolean import parse_bool
+
 
 class Stage(Enum):
     """Maturity of a feature; the value appears in metrics and listings."""
@@ -129,14 +131,8 @@ def parse_gates(text: str) -> dict[str, bool]:
     settings: dict[str, bool] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = item.partition("=")
-        flag = _BOOLEANS.get(value.strip())
+        flag = parse_bool(value.strip())
         if not equals or flag is None:
             raise ValueError(f"has the item {item!r}, must be NAME=true or NAME=false")
         settings[name.strip()] = flag
     return settings
-
-
-_BOOLEANS = {
-    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
-    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
-}

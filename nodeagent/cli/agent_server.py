@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from nodeagent.base import identity, kubeconfig
 from nodeagent.base.aio import SystemClock
-from nodeagent.config.settings import NodeSettings
-from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.api import NODES
+from nodeagent.contracts.configuration import NodeAgentConfiguration
+from nodeagent.contracts.settings import NodeSettings
 from nodeagent.errors import ApiError, NodeAgentError
 
 if TYPE_CHECKING:

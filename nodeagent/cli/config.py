@@ -22,6 +22,7 @@ from nodeagent.config.files import UnreadableFile, read_layer
 from nodeagent.config.flags import FlagParser, add_flags, field_flags, read_flags
 from nodeagent.config.gate_usage import all_ineffective_settings, ineffective_settings
 from nodeagent.config.load import Loaded, load, load_configuration, masked
+from nodeagent.contracts.configuration import wire_name
 from nodeagent.errors import ConfigError
 
 
@@ -132,7 +133,7 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 def _from_flag(name: str) -> str:
     """Return the field name for ``max-pods`` or ``max_pods``."""
-    return names.wire_name(name.lstrip("-").replace("-", "_"))
+    return wire_name(name.lstrip("-").replace("-", "_"))
 
 
 def describe(field: Field) -> dict[str, Any]:

@@ -25,11 +25,11 @@ from nodeagent.cli.printing import print_json
 from nodeagent.config.credentials import load_credential_providers
 from nodeagent.config.features import build_gates
 from nodeagent.config.flags import FlagParser
-from nodeagent.config.settings import NodeSettings
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.images import CredentialLookupResult, DiagnosableCredentialProvider
 from nodeagent.contracts.runtime import Credentials
+from nodeagent.contracts.settings import NodeSettings
 from nodeagent.model.image_name import parse_image_name
 from nodeagent.pluginmanager import PluginManager
 

@@ -17,7 +17,6 @@ from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json, print_table
 from nodeagent.config.flags import FlagParser
 from nodeagent.config.load import load_configuration
-from nodeagent.config.settings import NodeSettings
 from nodeagent.contracts.eviction import (
     PLAN_QUERY,
     EvictionPlan,
@@ -26,6 +25,7 @@ from nodeagent.contracts.eviction import (
     PlanRequest,
     ThresholdMaps,
 )
+from nodeagent.contracts.settings import NodeSettings
 from nodeagent.model.eviction_thresholds import Signal
 from nodeagent.model.wire import to_wire
 

@@ -26,9 +26,9 @@ from nodeagent.base.quantity import size_text
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json, print_table
 from nodeagent.config.flags import FlagParser, add_flags, read_flags
-from nodeagent.config.image_pins import read_pins, write_pins
 from nodeagent.config.load import Loaded, load
 from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.image_pins import read_pins, write_pins
 from nodeagent.contracts.images import CollectableImage, ImageCollection, ImageCollector
 from nodeagent.contracts.pull_progress import PullProgress
 from nodeagent.contracts.runtime import Credentials, Image

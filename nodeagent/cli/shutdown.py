@@ -17,7 +17,7 @@ from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json
 from nodeagent.config.load import load_configuration
-from nodeagent.config.settings import NodeSettings
+from nodeagent.contracts.settings import NodeSettings
 from nodeagent.contracts.shutdown import (
     ShutdownPeriods,
     ShutdownPod,

@@ -17,9 +17,9 @@ from nodeagent.base.extras import missing_extra
 from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json
-from nodeagent.config.settings import NodeSettings
 from nodeagent.contracts.diagnostics import STATUS_QUERY, ConditionLine, GaugeLine, NodeOverview, PodLine, PullLine
 from nodeagent.contracts.local import NoArguments
+from nodeagent.contracts.settings import NodeSettings
 from nodeagent.model.wire import to_wire
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import Any
 from nodeagent.cli import local
 from nodeagent.cli.exit_codes import ExitCode
 from nodeagent.cli.printing import print_json
-from nodeagent.config.settings import NodeSettings
 from nodeagent.contracts.diagnostics import WHY_QUERY, PodExplanation, StageState, WhyRequest
+from nodeagent.contracts.settings import NodeSettings
 from nodeagent.model.pod import PodPhase
 from nodeagent.model.wire import to_wire
 

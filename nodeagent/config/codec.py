@@ -13,7 +13,7 @@ from nodeagent.base.duration import Duration
 from nodeagent.base.quantity import Quantity
 from nodeagent.config.fields import Shape, is_struct, members
 from nodeagent.config.names import REFERENCE_FIELDS
-from nodeagent.config.types import ConfigStruct, NodeAgentConfiguration, TimeOrMetaDuration
+from nodeagent.contracts.configuration import ConfigStruct, NodeAgentConfiguration, TimeOrMetaDuration
 
 Report = Callable[[str, object, str], None]
 """Takes the path, value and broken rule of a problem."""

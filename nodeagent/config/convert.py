@@ -9,13 +9,13 @@ from nodeagent.config import names
 from nodeagent.config.codec import decode
 from nodeagent.config.files import Layer, read_layer
 from nodeagent.config.tree import Tree
-from nodeagent.config.types import (
+from nodeagent.config.unset import drop_unset, fill_dependent
+from nodeagent.contracts.configuration import (
     ConfigStruct,
     CredentialProviderConfig,
     NodeAgentConfiguration,
     SerializedNodeConfigSource,
 )
-from nodeagent.config.unset import drop_unset, fill_dependent
 from nodeagent.errors import ConfigError, Problem
 
 _TYPES: dict[str, type[ConfigStruct]] = {

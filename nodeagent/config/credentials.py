@@ -12,7 +12,7 @@ from nodeagent.base.duration import Duration
 from nodeagent.config import names
 from nodeagent.config.codec import Report, decode, encode
 from nodeagent.config.files import Layer, read_layer
-from nodeagent.config.types import CredentialProvider, CredentialProviderConfig, SerializedNodeConfigSource
+from nodeagent.contracts.configuration import CredentialProvider, CredentialProviderConfig, SerializedNodeConfigSource
 from nodeagent.errors import ConfigError, Problem
 
 

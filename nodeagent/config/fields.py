@@ -17,7 +17,7 @@ import msgspec
 from nodeagent.base import identity
 from nodeagent.base.duration import Duration
 from nodeagent.base.quantity import Quantity
-from nodeagent.config.types import ConfigStruct, NodeAgentConfiguration, TimeOrMetaDuration
+from nodeagent.contracts.configuration import ConfigStruct, NodeAgentConfiguration, TimeOrMetaDuration
 
 _NAMES: dict[Any, str] = {
     bool: "bool",

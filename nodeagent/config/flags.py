@@ -16,7 +16,7 @@ from nodeagent.config import flagvalues
 from nodeagent.config.codec import nearest
 from nodeagent.config.fields import all_fields
 from nodeagent.config.nodeflags import IDENTITY_FLAGS, NODE_FLAGS, REFUSED_FLAGS, read_settings
-from nodeagent.config.settings import NodeSettings
+from nodeagent.contracts.settings import NodeSettings
 from nodeagent.errors import Problem
 
 _SPECIAL: dict[str, tuple[str, ...]] = {

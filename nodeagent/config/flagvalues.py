@@ -10,7 +10,7 @@ from nodeagent.base.gates import parse_gates
 from nodeagent.base.quantity import Quantity
 from nodeagent.config.fields import Shape
 from nodeagent.config.names import ENFORCEMENTS
-from nodeagent.config.types import TimeOrMetaDuration
+from nodeagent.contracts.configuration import TimeOrMetaDuration
 
 Reader = Callable[[Sequence[str]], Any]
 

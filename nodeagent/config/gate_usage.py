@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodeagent.config.features import KNOWN, build_gates
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 
 GATES_IN_USE = frozenset(
     {

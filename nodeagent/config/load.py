@@ -18,11 +18,11 @@ from nodeagent.config.features import build_gates
 from nodeagent.config.files import Layer, drop_ins, read_layer, reference_path, resolve_paths
 from nodeagent.config.flags import Flags, parse
 from nodeagent.config.names import NATIVE_KIND
-from nodeagent.config.settings import NodeSettings
 from nodeagent.config.tree import Origin, Tree
-from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.config.unset import drop_unset, fill_dependent
 from nodeagent.config.validate import validate
+from nodeagent.contracts.configuration import NodeAgentConfiguration
+from nodeagent.contracts.settings import NodeSettings
 from nodeagent.errors import ConfigError, Problem
 
 _SECRET = "staticPodURLHeader"  # noqa: S105  a field name

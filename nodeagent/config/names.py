@@ -13,23 +13,6 @@ CREDENTIAL_KIND = "CredentialProviderConfig"
 SOURCE_KIND = "SerializedNodeConfigSource"
 VERSION = "v1beta1"
 
-_WORDS = {
-    "api": "API",
-    "ca": "CA",
-    "cfs": "CFS",
-    "cidr": "CIDR",
-    "cpus": "CPUs",
-    "dns": "DNS",
-    "gc": "GC",
-    "id": "ID",
-    "iptables": "IPTables",
-    "qos": "QOS",
-    "qps": "QPS",
-    "tls": "TLS",
-    "ttl": "TTL",
-    "url": "URL",
-}
-
 REFERENCE_FIELDS = {
     "kubeletCgroups": "nodeagentCgroups",
     "kubeReserved": "platformReserved",
@@ -55,12 +38,6 @@ GATE_ALIASES = {
     "RotateKubeletServerCertificate": "RotateNodeAgentServerCertificate",
 }
 """Other spelling of a feature gate → ours; both are accepted wherever a gate is named."""
-
-
-def wire_name(snake: str) -> str:
-    """Return the field's name in files: ``cpu_cfs_quota_period`` → ``cpuCFSQuotaPeriod``."""
-    first, *rest = snake.split("_")
-    return first + "".join(_WORDS.get(word) or word.capitalize() for word in rest)
 
 
 def native_version() -> str:

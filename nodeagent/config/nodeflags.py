@@ -14,7 +14,7 @@ from nodeagent.base import identity
 from nodeagent.base.duration import Duration
 from nodeagent.base.names import label_value_problems, qualified_name_problems, subdomain_problems
 from nodeagent.config import flagvalues
-from nodeagent.config.settings import NodeSettings
+from nodeagent.contracts.settings import NodeSettings
 from nodeagent.errors import Problem
 
 

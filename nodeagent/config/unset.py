@@ -12,7 +12,7 @@ from typing import Any
 from nodeagent.base.duration import Duration
 from nodeagent.config.fields import all_fields
 from nodeagent.config.tree import DEFAULT, Origin, Tree
-from nodeagent.config.types import TimeOrMetaDuration
+from nodeagent.contracts.configuration import TimeOrMetaDuration
 
 _ZERO_COUNTS = frozenset(
     {

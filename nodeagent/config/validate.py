@@ -10,7 +10,7 @@ from nodeagent.config.rules.managers import check_managers
 from nodeagent.config.rules.node import check_node
 from nodeagent.config.rules.pods import check_pods
 from nodeagent.config.rules.serving import check_serving
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.errors import Problem
 
 _RULES = (check_serving, check_pods, check_node, check_managers, check_eviction)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from nodeagent.base import identity
 
 if TYPE_CHECKING:
-    from nodeagent.config.settings import NodeSettings
-    from nodeagent.config.types import NodeAgentConfiguration
+    from nodeagent.contracts.configuration import NodeAgentConfiguration
+    from nodeagent.contracts.settings import NodeSettings
 
 
 def client_store_name() -> str:

@@ -10,10 +10,9 @@ from typing import Any, Protocol
 
 from nodeagent.base.aio import Clock, TaskOwner
 from nodeagent.base.gates import FeatureGates
-from nodeagent.config.settings import NodeSettings
-from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.api import Api
 from nodeagent.contracts.cgroups import CgroupManager
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.events import EventRecorder
 from nodeagent.contracts.images import ImagePuller
 from nodeagent.contracts.local import LocalQuery
@@ -21,6 +20,7 @@ from nodeagent.contracts.objects import ObjectReader
 from nodeagent.contracts.pods import PodDirectory, PodSyncer
 from nodeagent.contracts.probes import Prober
 from nodeagent.contracts.runtime import ContainerRuntime, ImageService
+from nodeagent.contracts.settings import NodeSettings
 from nodeagent.contracts.stats import StatsProvider
 from nodeagent.contracts.volumes import VolumeManager
 from nodeagent.model.meta import ObjectReference

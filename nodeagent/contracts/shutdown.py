@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.base.gates import FeatureGates
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.model.pod import Pod
 from nodeagent.model.qos import SYSTEM_CRITICAL_PRIORITY
 

@@ -17,8 +17,8 @@ import yaml
 from nodeagent.apiclient import Client, connect
 from nodeagent.base.aio import SystemClock
 from nodeagent.config.names import native_version
-from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.api import CORE_EVENTS, NODES, PODS
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.demo.pod import CONTAINERS, NAMESPACE, NODE, POD, condition, make_pod, stages, trouble
 from nodeagent.demo.programs import (
     DemoError,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from nodeagent.base.cpu_list import parse_cpu_list
 from nodeagent.base.quantity import Quantity, parse_quantity
-from nodeagent.config.reservations import all_reserved
-from nodeagent.config.rules.managers import parse_cpu_list
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.configuration import NodeAgentConfiguration
+from nodeagent.contracts.reservations import all_reserved
 from nodeagent.errors import Problem
 from nodeagent.model.eviction_thresholds import reserved_for_eviction
 from nodeagent.model.resources import HUGEPAGES_PREFIX, MEMORY, Amounts, add

@@ -7,7 +7,7 @@ import platform
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodeagent.config.rules.managers import parse_cpu_list
+from nodeagent.base.cpu_list import parse_cpu_list
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 

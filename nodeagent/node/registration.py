@@ -8,9 +8,9 @@ from typing import Any
 
 from nodeagent.base import identity
 from nodeagent.base.aio import Backoff, Clock
-from nodeagent.config.settings import NodeSettings
-from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.api import NODES, Api
+from nodeagent.contracts.configuration import NodeAgentConfiguration
+from nodeagent.contracts.settings import NodeSettings
 from nodeagent.errors import ApiConflict, ApiError
 from nodeagent.model.node import NodeStatus
 from nodeagent.model.wire import to_wire

@@ -10,8 +10,8 @@ from ipaddress import ip_address
 from typing import Any
 
 from nodeagent import __version__
-from nodeagent.config.reservations import pod_capacity
 from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.reservations import pod_capacity
 from nodeagent.errors import ConfigError, RuntimeFailure
 from nodeagent.model.node import ContainerImage, NodeAddress, NodeSystemInfo
 from nodeagent.node.addresses import HOSTNAME, INTERNAL_IP, NodeAddresses

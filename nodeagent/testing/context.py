@@ -9,9 +9,9 @@ import msgspec
 
 from nodeagent.base.aio import TaskOwner
 from nodeagent.config.features import build_gates
-from nodeagent.config.settings import NodeSettings
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.settings import NodeSettings
 from nodeagent.model.meta import ObjectReference
 from nodeagent.testing.api import FakeApi
 from nodeagent.testing.clock import FakeClock

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nodeagent import hookimpl
-from nodeagent.apiclient.reviews import TOKEN_REVIEWS, ReviewCache, review
 from nodeagent.base.secret import Secret
 from nodeagent.contracts.api import Api
 from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.reviews import TOKEN_REVIEWS, ReviewCache, review
 from nodeagent.contracts.server import Authenticator, RequestCredentials, ServerConfigError, Unauthenticated, User
 from nodeagent.errors import ApiError
 

@@ -10,9 +10,9 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from nodeagent import hookimpl
-from nodeagent.apiclient.reviews import SUBJECT_ACCESS_REVIEWS, ReviewCache, review
 from nodeagent.contracts.api import Api
 from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.reviews import SUBJECT_ACCESS_REVIEWS, ReviewCache, review
 from nodeagent.contracts.server import AuthorizationAttributes, AuthorizationFailed, Authorizer, ServerConfigError
 from nodeagent.errors import ApiError
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nodeagent import hookimpl
 from nodeagent.base.gates import FeatureGates
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
 from nodeagent.errors import ConfigError, Problem
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from nodeagent import hookimpl
 from nodeagent.base import identity
 from nodeagent.base.aio import Clock
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
 from nodeagent.errors import NodeAgentError
 

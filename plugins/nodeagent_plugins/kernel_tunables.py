@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.errors import ConfigError, Problem
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
 from nodeagent.base.sysctls import normalize_sysctl, sysctl_name_problems
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.pods import Rejection
 from nodeagent.model.pod import Pod
 

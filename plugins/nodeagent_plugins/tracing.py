@@ -10,7 +10,7 @@ import socket
 from nodeagent import hookimpl
 from nodeagent.base import identity, tracing
 from nodeagent.base.extras import missing_extra
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
 from nodeagent.errors import ConfigError, Problem
 

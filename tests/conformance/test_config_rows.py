@@ -9,7 +9,12 @@ import pytest
 from nodeagent.base import identity
 from nodeagent.config.codec import encode
 from nodeagent.config.fields import Field, all_fields, members
-from nodeagent.config.types import CredentialProvider, CredentialProviderConfig, ExecEnvVar, SerializedNodeConfigSource
+from nodeagent.contracts.configuration import (
+    CredentialProvider,
+    CredentialProviderConfig,
+    ExecEnvVar,
+    SerializedNodeConfigSource,
+)
 from tests.conftest import ROWS_FILE
 
 with ROWS_FILE.open(encoding="utf-8") as file:

@@ -18,10 +18,10 @@ from nodeagent.authoring.check_imports import check_imports
 from nodeagent.authoring.source import read_module
 from nodeagent.base.duration import Duration
 from nodeagent.base.secret import Secret
-from nodeagent.config.settings import NodeSettings
 from nodeagent.contracts.api import CONFIG_MAPS, CORE_EVENTS, NODES, PODS, SECRETS, SERVICE_ACCOUNTS
 from nodeagent.contracts.eviction import PLAN_QUERY
 from nodeagent.contracts.server import AuthorizationAttributes, RequestCredentials, User
+from nodeagent.contracts.settings import NodeSettings
 from nodeagent.testing import (
     FakeApi,
     FakeImages,

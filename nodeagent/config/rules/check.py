@@ -11,7 +11,7 @@ from nodeagent.base.duration import Duration
 from nodeagent.base.gates import FeatureGates
 from nodeagent.config.codec import Report
 from nodeagent.config.fields import all_fields
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 
 _ZERO = Duration()
 

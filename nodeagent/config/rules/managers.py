@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from nodeagent.base.boolean import parse_bool
+from nodeagent.base.cpu_list import parse_cpu_list
 from nodeagent.base.quantity import Quantity
 from nodeagent.config.codec import child
 from nodeagent.config.rules.check import Check
 
-_BOOLEANS = {
-    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
-    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
-}
 _CPU_OPTIONS = {
     "full-pcpus-only": "CPUManagerPolicyBetaOptions",
     "distribute-cpus-across-numa": "CPUManagerPolicyAlphaOptions",
@@ -23,28 +21,6 @@ _SYSTEM_RESOURCES = ("cpu", "memory")
 _PLATFORM_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _ENFORCEMENTS = ("none", "pods", "system-reserved", "platform-reserved")
 _PERCENT = re.compile(r"\d{1,3}%", re.ASCII)
-_CPU_RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?", re.ASCII)
-
-
-def parse_cpu_list(text: str) -> frozenset[int]:
-    """Read a CPU list such as ``0-3,8``; empty text is no CPU.
-
-    :raises ValueError: the text is no such list; the message is a sentence part.
-    """
-    cpus: set[int] = set()
-    for part in text.split(",") if text.strip() else ():
-        match = _CPU_RANGE.fullmatch(part.strip())
-        first = int(match[1]) if match else 1
-        last = int(match[2] or match[1]) if match else 0
-        if last < first:
-            raise ValueError("is not a CPU list such as 0-3,8")
-        cpus.update(range(first, last + 1))
-    return frozenset(cpus)
-
-
-def parse_bool(text: str) -> bool:
-    """Read an option of a manager; text that the rules refuse, as that of an option not set, is false."""
-    return _BOOLEANS.get(text, False)
 
 
 def check_managers(check: Check) -> None:
@@ -74,7 +50,7 @@ def _check_cpu(check: Check) -> None:
     if config.cpu_manager_policy.lower() == "none":
         check.fail("cpuManagerPolicyOptions", "cannot be set with cpuManagerPolicy none")
     _check_options(check, "cpuManagerPolicyOptions", options, _CPU_OPTIONS)
-    if _BOOLEANS.get(options.get("align-by-socket", "")) and config.topology_manager_policy == "single-numa-node":
+    if parse_bool(options.get("align-by-socket", "")) and config.topology_manager_policy == "single-numa-node":
         path = "cpuManagerPolicyOptions.align-by-socket"
         check.report(path, options["align-by-socket"], "cannot go with topologyManagerPolicy single-numa-node")
 
@@ -99,7 +75,7 @@ def _check_options(check: Check, field: str, options: Mapping[str, str], known: 
         if name not in known:
             check.report(path, text, f"is not a known option; known are {', '.join(known)}")
             continue
-        if text not in _BOOLEANS:
+        if parse_bool(text) is None:
             check.report(path, text, 'must be "true" or "false"')
         if not check.gates.enabled(known[name]):
             check.report(path, text, f"needs the feature gate {known[name]}")

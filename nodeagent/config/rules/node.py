@@ -10,7 +10,7 @@ from nodeagent.base.logging import JSONOptions, LoggingSettings, VModule, check_
 from nodeagent.base.quantity import Quantity
 from nodeagent.config.rules.check import Check, is_ip
 from nodeagent.config.rules.sysctls import check_pattern
-from nodeagent.config.types import LoggingConfiguration
+from nodeagent.contracts.configuration import LoggingConfiguration
 
 _DEFAULT_PERIOD = Duration.of(milliseconds=100)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?!\d+$)")

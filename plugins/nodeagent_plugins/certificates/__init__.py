@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from nodeagent import hookimpl
-from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.certificates import serving_is_requested
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
 from nodeagent_plugins.certificates import metrics
 

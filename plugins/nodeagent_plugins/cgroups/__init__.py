@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nodeagent import hookimpl
-from nodeagent.config.reservations import without_reserved
 from nodeagent.contracts.background import BackgroundLoop
 from nodeagent.contracts.cgroups import CgroupManager
 from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.reservations import without_reserved
 from nodeagent.errors import ConfigError, Problem
 from nodeagent.model.resources import MEMORY
 from nodeagent_plugins.cgroups.cgroupfs_driver import CgroupDriver, CgroupfsDriver

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nodeagent.config.reservations import platform_reserved, system_reserved, without_reserved
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
+from nodeagent.contracts.reservations import platform_reserved, system_reserved, without_reserved
 from nodeagent.errors import ConfigError, Problem
 from nodeagent.model.resources import CPU, MEMORY, Amounts
 from nodeagent_plugins.cgroups.cgroupfs_driver import CgroupDriver

@@ -16,7 +16,7 @@ from nodeagent.base.aio import Clock, TaskOwner
 from nodeagent.base.aio.command import Command, CommandResult, Limits, run_command
 from nodeagent.base.duration import Duration
 from nodeagent.base.metrics import Counter, Histogram
-from nodeagent.config.types import CredentialProvider as ProviderSettings
+from nodeagent.contracts.configuration import CredentialProvider as ProviderSettings
 from nodeagent.contracts.images import CredentialLookup
 from nodeagent.model.registry import matches
 from nodeagent_plugins.credential_exec.cache import AnswerCache, Kept, Key, cache_key

@@ -12,8 +12,8 @@ from datetime import datetime
 
 from nodeagent.base import tracing
 from nodeagent.base.metrics import Counter
-from nodeagent.config.image_pins import read_pins
 from nodeagent.contracts.context import AgentContext
+from nodeagent.contracts.image_pins import read_pins
 from nodeagent.contracts.images import CollectableImage, ImageCollection
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.image_name import full_name

@@ -16,11 +16,11 @@ from nodeagent import hookimpl
 from nodeagent.base import identity
 from nodeagent.base.metrics import Counter
 from nodeagent.base.quantity import Quantity
-from nodeagent.config.reservations import pod_capacity, without_reserved
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.events import EventType
 from nodeagent.contracts.pods import KillReason, Rejection
+from nodeagent.contracts.reservations import pod_capacity, without_reserved
 from nodeagent.model.pod import Pod
 from nodeagent.model.qos import is_critical
 from nodeagent.model.resources import CPU, MEMORY, PODS, Amounts, amounts

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nodeagent.config.rules.managers import parse_cpu_list
+from nodeagent.base.cpu_list import parse_cpu_list
 from nodeagent.model.pod import Container, Pod
 from nodeagent.model.qos import QosClass, qos_class
 from nodeagent.model.resources import CPU, container_limits, container_requests

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nodeagent.base.boolean import parse_bool
+from nodeagent.base.cpu_list import parse_cpu_list
 from nodeagent.base.quantity import Quantity
-from nodeagent.config.reservations import all_reserved
-from nodeagent.config.rules.managers import parse_bool, parse_cpu_list
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.configuration import NodeAgentConfiguration
+from nodeagent.contracts.reservations import all_reserved
 from nodeagent.errors import ConfigError, Problem
 from nodeagent.model.eviction_thresholds import reserved_for_eviction
 from nodeagent.model.resources import CPU, MEMORY, add
@@ -33,7 +34,7 @@ def make_alignment(config: NodeAgentConfiguration, topology: Topology) -> Alignm
         rule = f"is not supported on machines with more than {MAX_NUMA_NODES} NUMA nodes; this one has {nodes}"
         raise _wrong("topologyManagerPolicy", policy, rule)
     options = config.topology_manager_policy_options
-    closest = parse_bool(options.get("prefer-closest-numa-nodes", ""))
+    closest = bool(parse_bool(options.get("prefer-closest-numa-nodes", "")))
     if policy != NONE and closest and not all(node.distances for node in topology.nodes.values()):
         field = "topologyManagerPolicyOptions.prefer-closest-numa-nodes"
         raise _wrong(field, "true", "needs NUMA distances, and the kernel tells none")
@@ -47,9 +48,9 @@ def make_cpus(config: NodeAgentConfiguration, topology: Topology) -> CpuAssignme
     """
     options = config.cpu_manager_policy_options
     chosen = CpuOptions(
-        full_cores=parse_bool(options.get("full-pcpus-only", "")),
-        distribute=parse_bool(options.get("distribute-cpus-across-numa", "")),
-        by_socket=parse_bool(options.get("align-by-socket", "")),
+        full_cores=bool(parse_bool(options.get("full-pcpus-only", ""))),
+        distribute=bool(parse_bool(options.get("distribute-cpus-across-numa", ""))),
+        by_socket=bool(parse_bool(options.get("align-by-socket", ""))),
     )
     sockets, nodes = len(topology.ids("socket")), len(topology.ids("node"))
     if chosen.by_socket and sockets > nodes:

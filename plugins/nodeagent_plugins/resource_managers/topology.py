@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from nodeagent.base.cpu_list import parse_cpu_list
 from nodeagent.base.hugepages import HOST_HUGE_PAGES, read_huge_pages
 from nodeagent.base.quantity import Format, Quantity
-from nodeagent.config.rules.managers import parse_cpu_list
 from nodeagent.errors import NodeAgentError
 from nodeagent.model.resources import HUGEPAGES_PREFIX
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from nodeagent import hookimpl
 from nodeagent.base import identity
-from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.checks import NodeCheck
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.shutdown import shutdown_periods
 from nodeagent_plugins.shutdown.check import shutdown_check

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.config.rules.managers import parse_cpu_list
+from nodeagent.base.cpu_list import parse_cpu_list
 from tests.integration.agent.conftest import Node
 from tests.integration.containerd import Containerd
 from tests.integration.programs import NodeAgent, simple_pod, wait_until

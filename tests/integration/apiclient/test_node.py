@@ -12,8 +12,8 @@ import pytest
 from nodeagent.apiclient import Client, connect
 from nodeagent.base.aio import SystemClock, TaskOwner
 from nodeagent.base.duration import Duration
-from nodeagent.config.types import Taint
 from nodeagent.contracts.api import CORE_EVENTS, LEASES, NODES, PODS
+from nodeagent.contracts.configuration import Taint
 from nodeagent.contracts.events import EventType
 from nodeagent.errors import ApiNotFound
 from nodeagent.model.pod import Pod

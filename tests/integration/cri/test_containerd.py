@@ -10,7 +10,7 @@ import pytest
 
 from nodeagent.base.aio import SystemClock
 from nodeagent.base.duration import Duration
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.runtime import (
     ContainerSecurity,
     ContainerState,

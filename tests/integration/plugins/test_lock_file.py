@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.config.settings import NodeSettings
+from nodeagent.contracts.settings import NodeSettings
 from nodeagent.errors import ConfigError
 from nodeagent.testing import load_plugin, make_context
 from nodeagent.testing.clock import eventually

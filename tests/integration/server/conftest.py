@@ -17,7 +17,7 @@ import pytest
 
 from nodeagent.base.tls import KeyPair, generate_ca, issue
 from nodeagent.components import provide_access, provide_routes
-from nodeagent.config.types import (
+from nodeagent.contracts.configuration import (
     AnonymousAuthentication,
     Authentication,
     Authorization,

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from nodeagent import hookimpl
 from nodeagent.base.tls import generate_ca
-from nodeagent.config.types import (
+from nodeagent.contracts.configuration import (
     Authentication,
     Authorization,
     WebhookAuthentication,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.base.tls import issue
-from nodeagent.config.settings import NodeSettings
+from nodeagent.contracts.settings import NodeSettings
 from nodeagent.testing import FakeClock
 from tests.integration.server.conftest import Pki, serving
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from nodeagent.config.types import seconds
+from nodeagent.contracts.configuration import seconds
 from nodeagent.contracts.runtime import ExecResult
 from nodeagent.errors import RuntimeFailure
 from nodeagent.testing import FakePodDirectory, FakeRuntime, make_pod

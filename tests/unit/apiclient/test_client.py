@@ -13,8 +13,8 @@ from nodeagent.apiclient.client import RATE_WAITS
 from nodeagent.apiclient.connect import for_config
 from nodeagent.apiclient.transport import ConnectionLost, Response
 from nodeagent.base import apiproto, identity
-from nodeagent.config.types import NodeAgentConfiguration
 from nodeagent.contracts.api import EVENTS, NODES, PODS, RUNTIME_CLASSES, SERVICE_ACCOUNTS, PatchType, Resource
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.errors import ApiConflict, ApiError, ApiGone, ApiNotFound, ApiUnavailable
 from nodeagent.model.pod import Pod
 from nodeagent.testing import FakeClock

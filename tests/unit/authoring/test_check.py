@@ -269,7 +269,7 @@ def test_imports_that_are_offered_or_for_the_type_checker_pass(findings):
         from typing import TYPE_CHECKING
         import nodeagent.base.quantity, nodeagent
         from nodeagent import __version__, contracts
-        from nodeagent.apiclient.reviews import review
+        from nodeagent.contracts.reviews import review
         from nodeagent.errors import NodeAgentError
         from . import other
         if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeagent.cli.main import main
-from nodeagent.config.image_pins import read_pins
+from nodeagent.contracts.image_pins import read_pins
 
 
 def test_a_pin_needs_neither_configuration_nor_runtime(tmp_path, capsys):

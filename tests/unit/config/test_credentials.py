@@ -13,7 +13,7 @@ from nodeagent.config.credentials import (
     is_image_pattern,
     load_credential_providers,
 )
-from nodeagent.config.types import CredentialProvider, ExecEnvVar
+from nodeagent.contracts.configuration import CredentialProvider, ExecEnvVar
 from nodeagent.errors import ConfigError
 
 HEADER = "apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: CredentialProviderConfig\n"

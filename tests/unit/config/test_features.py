@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeagent.config.features import KNOWN, build_gates
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from tests.conftest import ROWS_FILE
 
 

@@ -10,7 +10,7 @@ from nodeagent.base.duration import Duration
 from nodeagent.config.fields import all_fields
 from nodeagent.config.flags import field_flags, parse
 from nodeagent.config.load import load_configuration
-from nodeagent.config.types import MemoryReservation, Taint, VModuleItem
+from nodeagent.contracts.configuration import MemoryReservation, Taint, VModuleItem
 from nodeagent.errors import ConfigError
 
 ENDPOINT = "--container-runtime-endpoint=unix:///x"

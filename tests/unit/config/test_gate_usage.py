@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nodeagent.config.features import KNOWN
 from nodeagent.config.gate_usage import GATES_IN_USE, all_ineffective_settings, ineffective_settings
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 
 ROOT = Path(__file__).parents[3]
 

@@ -8,7 +8,7 @@ from nodeagent.base.duration import Duration
 from nodeagent.config.codec import decode, encode
 from nodeagent.config.files import UnreadableFile
 from nodeagent.config.load import load_configuration, masked
-from nodeagent.config.types import LoggingConfiguration, NodeAgentConfiguration, TimeOrMetaDuration
+from nodeagent.contracts.configuration import LoggingConfiguration, NodeAgentConfiguration, TimeOrMetaDuration
 from nodeagent.errors import ConfigError
 
 NATIVE = "apiVersion: nodeagent.config.k8s.io/v1beta1\nkind: NodeAgentConfiguration\n"

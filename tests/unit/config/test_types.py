@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from nodeagent.base.cpu_list import parse_cpu_list
 from nodeagent.base.quantity import Quantity
 from nodeagent.config.codec import decode, encode, nearest
 from nodeagent.config.fields import all_fields
-from nodeagent.config.names import wire_name
-from nodeagent.config.rules.managers import parse_cpu_list
 from nodeagent.config.rules.node import logging_settings
 from nodeagent.config.tree import DEFAULT, Origin, Tree
-from nodeagent.config.types import FormatOptions, JSONOptions, LoggingConfiguration, NodeAgentConfiguration, VModuleItem
+from nodeagent.contracts.configuration import (
+    FormatOptions,
+    JSONOptions,
+    LoggingConfiguration,
+    NodeAgentConfiguration,
+    VModuleItem,
+    wire_name,
+)
 
 
 def test_the_plain_form_reads_back_to_the_same_configuration():

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeagent.config.features import build_gates
-from nodeagent.config.types import ShutdownGracePeriodByPodPriority, seconds
+from nodeagent.contracts.configuration import ShutdownGracePeriodByPodPriority, seconds
 from nodeagent.contracts.shutdown import (
     ShutdownPeriods,
     ShutdownPlan,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nodeagent.base.duration import Duration
-from nodeagent.config.types import Taint
 from nodeagent.contracts.api import LEASES, NODES
+from nodeagent.contracts.configuration import Taint
 from nodeagent.contracts.node import NodeReport
 from nodeagent.errors import ApiConflict, ApiUnavailable, RuntimeUnavailable
 from nodeagent.testing import FakeApi, FakeClock

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nodeagent.config.settings import NodeSettings
 from nodeagent.contracts.api import NODES
+from nodeagent.contracts.settings import NodeSettings
 from nodeagent.node.registration import default_labels, reconcile_patch
 from nodeagent.testing import FakeApi, FakeClock, make_config
 from tests.unit.node.conftest import MakeNode

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from nodeagent.base import kubeconfig
-from nodeagent.config.settings import NodeSettings
+from nodeagent.contracts.settings import NodeSettings
 from nodeagent.errors import ConfigError
 from nodeagent.testing import FakeApi, make_config, make_context
 from nodeagent_plugins import certificates

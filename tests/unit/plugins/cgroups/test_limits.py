@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeagent.base.duration import Duration
-from nodeagent.config.types import MemorySwapConfiguration
+from nodeagent.contracts.configuration import MemorySwapConfiguration
 from nodeagent.contracts.runtime import LinuxResources
 from nodeagent.testing import load_plugin, make_config, make_container, make_context, make_pod
 from nodeagent_plugins import cgroups

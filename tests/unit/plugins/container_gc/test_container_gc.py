@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from nodeagent.base.duration import Duration
-from nodeagent.config.settings import NodeSettings
 from nodeagent.contracts.runtime import ContainerState, Mount
+from nodeagent.contracts.settings import NodeSettings
 from nodeagent.errors import RuntimeFailure, RuntimeUnavailable
 from nodeagent.model.pod import PodStatus
 from nodeagent.testing import FakePodDirectory, FakeRuntime, load_plugin, make_context, make_pod

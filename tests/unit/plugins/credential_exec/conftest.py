@@ -13,7 +13,7 @@ import pytest
 from nodeagent.base.aio import TaskOwner
 from nodeagent.base.aio.command import Command, CommandResult, Limits
 from nodeagent.base.duration import Duration
-from nodeagent.config.types import CredentialProvider, ExecEnvVar
+from nodeagent.contracts.configuration import CredentialProvider, ExecEnvVar
 from nodeagent.testing import FakeClock
 from nodeagent_plugins.credential_exec.provider import ExecProvider
 

@@ -11,7 +11,7 @@ import pytest
 
 from nodeagent.base.criproto import api_pb2 as cri
 from nodeagent.base.duration import Duration
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
 from nodeagent.errors import ConfigError
 from nodeagent.testing.context import make_context

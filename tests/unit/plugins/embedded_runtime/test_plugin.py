@@ -7,7 +7,7 @@ import asyncio
 import jsonschema
 import pytest
 
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.errors import ConfigError
 from nodeagent.testing.context import make_context
 from nodeagent_plugins.embedded_runtime import plugin, supervisor

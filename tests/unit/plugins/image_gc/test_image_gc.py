@@ -10,10 +10,10 @@ import pytest
 
 from nodeagent.base.duration import Duration
 from nodeagent.config.features import build_gates
-from nodeagent.config.image_pins import write_pins
-from nodeagent.config.settings import NodeSettings
 from nodeagent.contracts.eviction import Reclaimed
+from nodeagent.contracts.image_pins import write_pins
 from nodeagent.contracts.runtime import FilesystemUsage
+from nodeagent.contracts.settings import NodeSettings
 from nodeagent.errors import RuntimeFailure, RuntimeUnavailable
 from nodeagent.testing import (
     FakeImages,

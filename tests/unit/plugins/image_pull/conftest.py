@@ -10,10 +10,10 @@ import pytest
 
 from nodeagent.base.aio import TaskOwner
 from nodeagent.config.features import build_gates
-from nodeagent.config.settings import NodeSettings
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.contracts.context import AgentContext
 from nodeagent.contracts.images import CredentialProvider
+from nodeagent.contracts.settings import NodeSettings
 from nodeagent.testing import FakeClock, FakeImages, FakeObjects, FakeRecorder
 from nodeagent_plugins.image_pull.puller import Puller
 

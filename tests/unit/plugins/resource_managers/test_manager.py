@@ -9,7 +9,7 @@ import pytest
 
 from nodeagent.base.duration import Duration
 from nodeagent.base.quantity import Quantity
-from nodeagent.config.types import MemoryReservation
+from nodeagent.contracts.configuration import MemoryReservation
 from nodeagent.contracts.runtime import ContainerConfig, LinuxResources
 from nodeagent.errors import RuntimeFailure
 from nodeagent.testing import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nodeagent.base.quantity import Quantity
-from nodeagent.config.types import MemoryReservation
+from nodeagent.contracts.configuration import MemoryReservation
 from nodeagent.errors import ConfigError
 from nodeagent.testing import make_config
 from nodeagent_plugins.resource_managers.start import make_alignment, make_cpus, make_memory

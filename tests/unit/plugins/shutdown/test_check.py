@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from nodeagent.config.types import seconds
 from nodeagent.contracts.checks import Severity
+from nodeagent.contracts.configuration import seconds
 from nodeagent.testing import load_plugin, make_config, make_context
 from nodeagent_plugins import shutdown
 from nodeagent_plugins.shutdown.check import shutdown_check

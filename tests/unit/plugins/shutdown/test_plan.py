@@ -6,7 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from nodeagent.config.types import seconds
+from nodeagent.contracts.configuration import seconds
 from nodeagent.contracts.shutdown import ShutdownPeriods, ShutdownPlan, ShutdownPod, plan_file, plan_from_json
 from nodeagent.testing import FakeClock, load_plugin, make_config, make_context, make_pod
 from nodeagent_plugins import shutdown

@@ -8,8 +8,8 @@ import socket
 import pytest
 
 from nodeagent.config.features import build_gates
-from nodeagent.config.settings import NodeSettings
 from nodeagent.contracts.runtime import ContainerStats, FilesystemUsage, SandboxStats
+from nodeagent.contracts.settings import NodeSettings
 from nodeagent.contracts.stats import FilesystemStats, InterfaceStats, VolumeUsage
 from nodeagent.errors import RuntimeUnavailable
 from nodeagent.testing import FakeRuntime, load_plugin, make_config, make_context, make_pod

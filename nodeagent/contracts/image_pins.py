@@ -1,6 +1,6 @@
-"""Images that an operator has pinned on this node: a small file that image collection honours.
+"""Image pins: the file of images that an operator has pinned on this node, which image garbage collection keeps.
 
-CRI has no call that pins an image; what a runtime pins by itself is honoured as well and not listed here.
+CRI has no call that pins an image; images that the runtime pins on its own are kept too and not listed here.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ FILE_NAME = "image_pins.json"
 
 
 def read_pins(root: Path) -> frozenset[str]:
-    """Return the pinned names, in full, and ids; none when there is no file.
+    """Return the pinned images, by full name or ID; none if there is no file.
 
-    :raises NodeAgentError: there is one that cannot be read.
+    :raises NodeAgentError: the file cannot be read or is invalid.
     """
     path = root / FILE_NAME
     try:
@@ -27,20 +27,20 @@ def read_pins(root: Path) -> frozenset[str]:
         return frozenset()
     except (OSError, ValueError) as error:
         raise NodeAgentError(
-            f"read pinned images from {path}: {error}; mend the file, or remove it and pin anew"
+            f"read pinned images from {path}: {error}; fix the file, or remove it and pin again"
         ) from error
     images = content.get("images") if isinstance(content, dict) else None
     if not isinstance(images, list) or not all(isinstance(image, str) for image in images):
         raise NodeAgentError(
-            f"read pinned images from {path}: it has no list of images; mend the file, or remove it and pin anew"
+            f"read pinned images from {path}: it has no list of images; fix the file, or remove it and pin again"
         )
     return frozenset(images)
 
 
 def write_pins(root: Path, pins: Collection[str]) -> None:
-    """Replace the pins, whole at once.
+    """Replace the pins atomically.
 
-    :raises NodeAgentError: the disk refuses.
+    :raises NodeAgentError: the file cannot be written.
     """
     path = root / FILE_NAME
     aside = path.with_name(f"{FILE_NAME}.tmp")

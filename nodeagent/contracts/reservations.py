@@ -1,15 +1,15 @@
-"""What the configuration keeps back from pods, and how many pods it takes. Pure."""
+"""Resources that the configuration reserves, and the pod limit. No I/O."""
 
 from __future__ import annotations
 
+from nodeagent.base.cpu_list import parse_cpu_list
 from nodeagent.base.quantity import Quantity
-from nodeagent.config.rules.managers import parse_cpu_list
-from nodeagent.config.types import NodeAgentConfiguration
+from nodeagent.contracts.configuration import NodeAgentConfiguration
 from nodeagent.model.resources import CPU, Amounts, add, amounts
 
 
 def system_reserved(config: NodeAgentConfiguration) -> Amounts:
-    """Return what is kept for the system; CPUs that are reserved by number replace its amount of ``cpu``.
+    """Return the resources reserved for the system; ``reservedSystemCPUs`` replaces its quantity of ``cpu``.
 
     spec: config.systemReserved, config.reservedSystemCPUs
     """
@@ -19,7 +19,7 @@ def system_reserved(config: NodeAgentConfiguration) -> Amounts:
 
 
 def platform_reserved(config: NodeAgentConfiguration) -> Amounts:
-    """Return what is kept for the platform; CPUs that are reserved by number leave nothing of its amount of ``cpu``.
+    """Return the resources reserved for the platform; ``reservedSystemCPUs`` replaces its quantity of ``cpu``.
 
     spec: config.platformReserved, config.reservedSystemCPUs
     """
@@ -30,20 +30,20 @@ def platform_reserved(config: NodeAgentConfiguration) -> Amounts:
 
 
 def all_reserved(config: NodeAgentConfiguration) -> Amounts:
-    """Return the sum of what is kept for system and platform."""
+    """Return the resources reserved for system and platform in total."""
     total = system_reserved(config)
     add(total, platform_reserved(config))
     return total
 
 
 def without_reserved(capacity: Amounts, config: NodeAgentConfiguration) -> Amounts:
-    """Return *capacity* less what is reserved, never below zero: what all pods together are limited to."""
+    """Return *capacity* minus all reservations, at least zero: the limit of all pods in total."""
     reserved, nothing = all_reserved(config), Quantity()
     return {name: max(amount - reserved.get(name, nothing), nothing) for name, amount in capacity.items()}
 
 
 def pod_capacity(config: NodeAgentConfiguration, cores: int) -> int:
-    """Return how many pods the node takes; a ``podsPerCore`` of 0 sets no limit.
+    """Return the pod limit of the node; a ``podsPerCore`` of 0 disables the limit per core.
 
     spec: config.maxPods, config.podsPerCore
     """

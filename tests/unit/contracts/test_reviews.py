@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from nodeagent.apiclient.reviews import TOKEN_REVIEWS, ReviewCache, review
 from nodeagent.base.aio import TaskOwner
+from nodeagent.contracts.reviews import TOKEN_REVIEWS, ReviewCache, review
 from nodeagent.errors import ApiError, ApiUnavailable
 from nodeagent.testing import FakeApi
 from nodeagent.testing.clock import eventually

@@ -1,4 +1,4 @@
-"""What flags alone say about this node: paths, names and switches that are no part of the configuration file."""
+"""Settings of the node that only flags set: paths, names and switches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nodeagent.base.identity import Identity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
-    """Everything given by flags that has no field in the configuration. Empty text means "not given"."""
+    """Flags without a field in the configuration. Empty text means that the flag is not set."""
 
     config: str = ""
     """The configuration file; spec: flag.config."""
@@ -20,18 +20,18 @@ class NodeSettings:
     plugin_config: str = ""
     """File with the settings of plugins."""
     kubeconfig: str = ""
-    """API access; without it (and without ``bootstrap_kubeconfig``) the node works alone."""
+    """API access; without it (and without ``bootstrap_kubeconfig``) the node is standalone."""
     bootstrap_kubeconfig: str = ""
-    """API access just good enough to request a client certificate."""
+    """API access that suffices to request a client certificate."""
     node_name: str = ""
     """``--hostname-override``, else the kernel's host name; lower case."""
     node_ips: tuple[str, ...] = ()
     """One address, or one of each family; ``0.0.0.0`` or ``::`` only chooses the family."""
     node_labels: Mapping[str, str] = field(default_factory=dict)
     root_dir: str = "/var/lib/kubelet"
-    """Where pods, checkpoints and plugin sockets live; other programs on a node expect this path."""
+    """Directory of pods, checkpoints and plugin sockets; other software on a node expects the default."""
     cert_dir: str = "/var/lib/kubelet/pki"
-    """Where certificates are generated; spec: flag.cert-dir."""
+    """Directory of generated certificates; spec: flag.cert-dir."""
     image_credential_provider_config: str = ""
     """spec: flag.image-credential-provider-config"""
     image_credential_provider_bin_dir: str = ""
@@ -50,11 +50,11 @@ class NodeSettings:
     maximum_dead_containers_per_container: int = 1
     maximum_dead_containers: int = -1
     disabled_plugins: tuple[str, ...] = ()
-    """Names given with ``--disable-plugin``."""
+    """Values of ``--disable-plugin``."""
     identity: Identity = field(default_factory=Identity)
-    """The names by which the product is known."""
+    """API domains, namespaces and component name."""
 
     @property
     def standalone(self) -> bool:
-        """Tell whether the node has no API server."""
+        """True if the node has no API server."""
         return not (self.kubeconfig or self.bootstrap_kubeconfig)

@@ -1,9 +1,9 @@
-"""The configuration as the agent reads it: one field a row of specification document 3, with its default.
+"""Configuration types: one field per row of the configuration specification, with its default.
 
-Names follow the document in ``snake_case``; ``msgspec.structs.fields`` gives the name in files. Lists are tuples, maps
-are dicts that nobody changes. What a field means stands in its annotation, from which the documentation, the flags and
-``nodeagent config explain`` are made. Values are as the file wrote them; a rule that says *case-insensitive* leaves
-comparing to the reader.
+Names follow the specification in ``snake_case``; ``msgspec.structs.fields`` returns the name in files. Lists are
+tuples, maps are dicts that must not be modified. The annotation of a field documents it; documentation, flags and
+``nodeagent config explain`` are generated from the annotations. Values are stored as written. A rule that is
+*case-insensitive* leaves comparing to the reader.
 """
 
 from __future__ import annotations
@@ -15,7 +15,23 @@ from msgspec import Meta, Struct, field
 from nodeagent.base import identity
 from nodeagent.base.duration import Duration
 from nodeagent.base.quantity import Quantity
-from nodeagent.config.names import wire_name
+
+_WORDS = {
+    "api": "API",
+    "ca": "CA",
+    "cfs": "CFS",
+    "cidr": "CIDR",
+    "cpus": "CPUs",
+    "dns": "DNS",
+    "gc": "GC",
+    "id": "ID",
+    "iptables": "IPTables",
+    "qos": "QOS",
+    "qps": "QPS",
+    "tls": "TLS",
+    "ttl": "TTL",
+    "url": "URL",
+}
 
 Int32 = Annotated[int, Meta(title="int32", ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, Meta(title="int64", ge=-(2**63), le=2**63 - 1)]
@@ -23,8 +39,14 @@ UInt32 = Annotated[int, Meta(title="uint32", ge=0, le=2**32 - 1)]
 ResourceList = dict[str, Quantity]
 
 
+def wire_name(snake: str) -> str:
+    """Return the name of a field in files: ``cpu_cfs_quota_period`` → ``cpuCFSQuotaPeriod``."""
+    first, *rest = snake.split("_")
+    return first + "".join(_WORDS.get(word) or word.capitalize() for word in rest)
+
+
 def doc(text: str) -> Meta:
-    """Say what a field means and which rule it keeps."""
+    """Return the documentation of a field and of its rule."""
     return Meta(description=text)
 
 
@@ -55,7 +77,7 @@ class WebhookAuthentication(ConfigStruct, frozen=True):
     row = "type.NodeAgentWebhookAuthentication"
 
     enabled: Annotated[bool, doc("Bearer tokens are checked through the token review API.")] = True
-    cache_ttl: Annotated[Duration, doc("How long an answer is cached.")] = seconds(120)
+    cache_ttl: Annotated[Duration, doc("How long a result is cached.")] = seconds(120)
 
 
 class AnonymousAuthentication(ConfigStruct, frozen=True):
@@ -128,7 +150,7 @@ class MemoryReservation(ConfigStruct, frozen=True):
 
 
 class TimeOrMetaDuration(ConfigStruct, frozen=True):
-    """A duration that remembers whether it was text or a number of nanoseconds, and is written back as it came."""
+    """Duration that is encoded in the form in which it was read: text, or a number of nanoseconds."""
 
     row = "type.TimeOrMetaDuration"
 
@@ -201,7 +223,7 @@ def _eviction_hard() -> dict[str, str]:
 
 
 class NodeAgentConfiguration(ConfigStruct, frozen=True):
-    """Everything the configuration file says about this node; read-only once loaded."""
+    """Configuration of the node agent; read-only once loaded."""
 
     row = "config"
 
@@ -227,7 +249,7 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
     server_tls_bootstrap: Annotated[
         bool,
         doc(
-            "Asks the certificates API for the serving certificate; needs an approver and the gate "
+            "Requests the serving certificate from the certificates API; needs an approver and the gate "
             "RotateNodeAgentServerCertificate."
         ),
     ] = False
@@ -242,7 +264,7 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
     healthz_port: Annotated[Int32, doc("Health port, 1 to 65535; 0 turns it off.")] = 10248
     healthz_bind_address: Annotated[str, doc("IP address of the health port.")] = "127.0.0.1"
     enable_system_log_handler: Annotated[bool, doc("Serves system logs under /logs/.")] = True
-    enable_system_log_query: Annotated[bool, doc("Answers log queries on /logs; needs enableSystemLogHandler.")] = False
+    enable_system_log_query: Annotated[bool, doc("Serves log queries on /logs; needs enableSystemLogHandler.")] = False
     enable_profiling_handler: Annotated[bool, doc("Serves /debug/pprof/.")] = True
     enable_debug_flags_handler: Annotated[bool, doc("Serves /debug/flags/v.")] = True
     streaming_connection_idle_timeout: Annotated[
@@ -258,8 +280,10 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
     ] = {}
     sync_frequency: Annotated[Duration, doc("Longest time between two syncs of a pod; above 0.")] = seconds(60)
     file_check_frequency: Annotated[Duration, doc("How often staticPodPath is read again.")] = seconds(20)
-    http_check_frequency: Annotated[Duration, doc("How often staticPodURL is asked.")] = seconds(20)
-    run_once: Annotated[bool, doc("Asks the API server once, runs those pods and the static ones, and exits.")] = False
+    http_check_frequency: Annotated[Duration, doc("How often staticPodURL is polled.")] = seconds(20)
+    run_once: Annotated[
+        bool, doc("Reads the pods from the API server once, runs them and the static ones, and exits.")
+    ] = False
     register_node: Annotated[bool, doc("Registers the node with the API server.")] = True
     register_with_taints: Annotated[
         tuple[Taint, ...], doc("Taints of the node at its first registration; only with registerNode.")
@@ -268,17 +292,19 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
     max_pods: Annotated[Int32, doc("Most pods on this node; not negative.")] = 110
     pods_per_core: Annotated[Int32, doc("Most pods a core, at most maxPods; 0 sets no limit.")] = 0
     pod_cidr: Annotated[str, doc("Pod addresses of a node without API server.")] = ""
-    pod_pids_limit: Annotated[Int64, doc("Most processes in a pod; -1 is no limit.")] = -1
+    pod_pids_limit: Annotated[Int64, doc("Most processes in a pod; -1 means unlimited.")] = -1
     node_status_update_frequency: Annotated[Duration, doc("How often node status is computed.")] = seconds(10)
     node_status_report_frequency: Annotated[
         Duration,
         doc(
-            "How often unchanged node status is posted; a change is posted at once. Follows "
+            "How often unchanged node status is posted; a change is posted immediately. Follows "
             "nodeStatusUpdateFrequency when only that is set."
         ),
     ] = seconds(300)
     node_lease_duration_seconds: Annotated[Int32, doc("Duration of the node's lease; above 0.")] = 40
-    node_status_max_images: Annotated[Int32, doc("Most images in node status; -1 is no cap, 0 reports none.")] = 50
+    node_status_max_images: Annotated[Int32, doc("Most images in node status; -1 means unlimited, 0 reports none.")] = (
+        50
+    )
     shutdown_grace_period: Annotated[Duration, doc("Delay of a node shutdown; 0 or at least 1s.")] = seconds(0)
     shutdown_grace_period_critical_pods: Annotated[
         Duration, doc("Part of shutdownGracePeriod kept for critical pods; smaller than it.")
@@ -327,7 +353,7 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
         str,
         doc(
             "promiscuous-bridge, hairpin-veth or none: how a pod reaches itself through a service. For the bridge of"
-            " the embedded runtime; network plugins of other runtimes have settings of their own."
+            " the embedded runtime; network plugins of other runtimes have separate settings."
         ),
     ] = "promiscuous-bridge"
     resolv_conf: Annotated[
@@ -384,7 +410,7 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
     system_reserved_cgroup: Annotated[str, doc("Absolute cgroup on which systemReserved is enforced.")] = ""
     platform_reserved_cgroup: Annotated[str, doc("Absolute cgroup on which platformReserved is enforced.")] = ""
     enforce_node_allocatable: Annotated[
-        tuple[str, ...], doc("none alone, or of pods, system-reserved and platform-reserved.")
+        tuple[str, ...], doc("Only none, or any of pods, system-reserved and platform-reserved.")
     ] = ("pods",)
     allowed_unsafe_sysctls: Annotated[
         tuple[str, ...], doc("Names of namespaced sysctls, or prefixes ending in '*', that pods may set.")
@@ -392,7 +418,9 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
     volume_plugin_dir: Annotated[str, doc("Directory of third-party volume plugins; relative to the file.")] = field(
         default_factory=_volume_plugin_dir
     )
-    kernel_memcg_notification: Annotated[bool, doc("The kernel tells of short memory, of stalls on v2.")] = False
+    kernel_memcg_notification: Annotated[
+        bool, doc("The kernel reports memory pressure, on cgroup v2 memory stalls.")
+    ] = False
     reserved_memory: Annotated[
         tuple[MemoryReservation, ...], doc("Memory kept on each NUMA node, for the memory manager's policy static.")
     ] = ()
@@ -430,7 +458,7 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
 
     eviction_hard: Annotated[
         dict[str, str],
-        doc("Signal → quantity or percentage below which pods are evicted at once; a map given replaces the default."),
+        doc("Signal → quantity or percentage below which pods are evicted immediately; a map replaces the default."),
     ] = field(default_factory=_eviction_hard)
     eviction_soft: Annotated[
         dict[str, str], doc("Signal → quantity or percentage below which pods are evicted after a grace period.")
@@ -445,7 +473,10 @@ class NodeAgentConfiguration(ConfigStruct, frozen=True):
         Duration, doc("How long a pressure condition stays after it was last seen.")
     ] = seconds(300)
     eviction_max_pod_grace_period: Annotated[
-        Int32, doc("Grace in seconds of pods evicted by a soft threshold, instead of their own; 0 keeps their own.")
+        Int32,
+        doc(
+            "Grace in seconds of pods evicted by a soft threshold, instead of that of the pod; 0 keeps that of the pod."
+        ),
     ] = 0
 
 
@@ -464,15 +495,15 @@ class CredentialProvider(ConfigStruct, frozen=True):
         tuple[str, ...], doc("Required. Image patterns: domain with globs by label, optional port and path.")
     ] = ()
     default_cache_duration: Annotated[
-        Duration | None, doc("Required. How long an answer is cached that does not say so itself; not negative.")
+        Duration | None, doc("Required. How long a response without a cache duration is cached; not negative.")
     ] = None
-    api_version: Annotated[str, doc("Required. Version of the exec request and of the answer.")] = ""
+    api_version: Annotated[str, doc("Required. Version of the exec request and response.")] = ""
     args: Annotated[tuple[str, ...], doc("Arguments of the command.")] = ()
     env: Annotated[tuple[ExecEnvVar, ...], doc("Variables on top of the agent's own.")] = ()
 
 
 class CredentialProviderConfig(ConfigStruct, frozen=True):
-    """Which executables give registry credentials; an earlier provider wins over a later one."""
+    """Executables that provide registry credentials; an earlier provider takes precedence over a later one."""
 
     row = "credential"
 
@@ -480,7 +511,7 @@ class CredentialProviderConfig(ConfigStruct, frozen=True):
 
 
 class ConfigMapNodeConfigSource(ConfigStruct, frozen=True):
-    """Where a checkpointed configuration came from; the names are those of the core API."""
+    """Origin of a checkpointed configuration; the names are those of the core API."""
 
     namespace: str = ""
     name: str = ""
