@@ -1,7 +1,7 @@
-"""Eviction: keeps the node alive when memory, disk, inodes or process ids run short.
+"""Eviction: reclaim memory, disk, inodes and process IDs before the node runs out of them.
 
-Conditions of the node are reported; the taints that follow from them are for the control plane to set, because a node
-may not change its own taints.
+Reports node conditions; the control plane sets the corresponding taints, because a node must not change its own
+taints.
 spec: config.evictionHard, config.evictionSoft, config.evictionSoftGracePeriod, config.evictionMinimumReclaim,
 config.evictionPressureTransitionPeriod, config.evictionMaxPodGracePeriod, config.kernelMemcgNotification,
 config.localStorageCapacityIsolation
@@ -44,7 +44,7 @@ def nodeagent_configure(context: AgentContext, plugins: PluginHost) -> None:
 
 
 class Eviction:
-    """The plugin's hooks around one manager."""
+    """Hooks of the plugin, which share one manager."""
 
     def __init__(self, context: AgentContext, plugins: PluginHost) -> None:
         self._context = context
@@ -57,13 +57,13 @@ class Eviction:
         if any(each.signal is Signal.ALLOCATABLE_MEMORY for each in self.manager.thresholds):
             sources[Signal.ALLOCATABLE_MEMORY] = CgroupMemory(pods_cgroup(context.cgroups))
         kernel = context.config.kernel_memcg_notification
-        short = self.manager.memory_is_short
+        short = self.manager.memory_threshold_crossed
         watch = MemoryWatch(self.manager.thresholds, sources, context.clock, short, kernel=kernel)
         self.manager.read_memory = watch.read
-        if watch.wanted:
+        if watch.needed:
             loops.append(_Loop("memory", watch))
         disk = DiskWatch(self.manager.thresholds, lambda: self.manager.disks, context.clock, self.manager.wake)
-        if disk.wanted:
+        if disk.needed:
             loops.append(_Loop("disk", disk))
         return loops
 
@@ -75,7 +75,7 @@ class Eviction:
     async def nodeagent_admit_pod(self, pod: Pod) -> Rejection | None:
         observed = self._context.pods.observed(pod.uid)
         if observed is not None and observed.alive:
-            return None  # it ran before the agent was started; it goes when it has to
+            return None  # The pod ran before the agent started; it is evicted if necessary.
         return check_admission(pod, self.manager.conditions)
 
     @hookimpl
@@ -91,7 +91,7 @@ class Eviction:
 
 
 class _Loop:
-    """A named loop."""
+    """Runs a part of the plugin as a named loop."""
 
     def __init__(self, name: str, part: EvictionManager | MemoryWatch | DiskWatch) -> None:
         self.name, self._part = name, part

@@ -1,4 +1,4 @@
-"""Which pods a node under pressure still takes. Pure."""
+"""Pod admission on a node under pressure. No I/O."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _EFFECT = "NoSchedule"
 
 
 def check_admission(pod: Pod, conditions: Set[Condition]) -> Rejection | None:
-    """Refuse *pod* when the node cannot take it.
+    """Reject *pod* if the node's conditions do not allow it.
 
-    Critical pods are always taken. When memory alone is short, so are pods that asked for resources, and those that
-    tolerate the taint of that condition.
+    Critical pods are always admitted. If memory pressure is the only condition, so are pods that are not BestEffort and
+    pods that tolerate the taint of that condition.
     """
     if not conditions or is_critical(pod):
         return None

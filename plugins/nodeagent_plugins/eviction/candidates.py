@@ -1,4 +1,4 @@
-"""Which pods can go, in which order, and who keeps one."""
+"""Selection of the pods to evict: candidates, their order, and vetoes of plugins."""
 
 from __future__ import annotations
 
@@ -24,57 +24,57 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What one look at the node found."""
+    """Measurements of one pass."""
 
     signals: Mapping[Signal, Observation]
     layout: Layout
     usage: Mapping[str, PodUsage] = field(default_factory=dict)
-    """By pod UID."""
+    """Usage by pod UID."""
     usage_known: bool = False
-    """Whether pods were measured as well."""
+    """True if the pods were measured as well."""
 
 
 class CandidateSelector:
-    """Puts pods in order and asks plugins about it.
+    """Selects and ranks candidates, and calls the eviction hooks of plugins.
 
-    :param pods: returns the directory of pods.
+    :param pods: the directory of pods.
     """
 
     def __init__(self, pods: PodDirectory, plugins: PluginHost) -> None:
         self._pods, self._plugins = pods, plugins
         self._ending: dict[str, float] = {}
-        self._at_once: set[str] = set()
+        self._immediate: set[str] = set()
 
-    def ends(self, uid: str, until: float, *, at_once: bool) -> None:
-        """Note that a pod was told to end, and will have at monotonic time *until*.
+    def mark_evicted(self, uid: str, until: float, *, immediate: bool) -> None:
+        """Record that a pod is being evicted and has until the monotonic time *until* to terminate.
 
-        :param at_once: it has no time left that a hard threshold could take from it.
+        :param at_once: the pod has no grace period that a hard threshold could shorten.
         """
         self._ending[uid] = until
-        if at_once:
-            self._at_once.add(uid)
+        if immediate:
+            self._immediate.add(uid)
 
     def ending(self, now: float) -> bool:
-        """Whether a pod that was told to end still has time to."""
+        """Return whether an evicted pod is still within its grace period."""
         active = {pod.uid for pod in self._pods.active()}
         self._ending = {uid: until for uid, until in self._ending.items() if uid in active}
-        self._at_once &= active
+        self._immediate &= active
         return any(until > now for until in self._ending.values())
 
     def candidates(self, measure: Measure, *, hard: bool = False) -> list[EvictionCandidate]:
-        """Return the pods that can go, in no order; *hard* is for those too that were given time to end."""
+        """Return the candidates, unordered; with *hard*, they include pods within a grace period."""
         return [
             EvictionCandidate(pod, measure.usage.get(pod.uid))
             for pod in self._pods.active()
             if not self._stays(pod, hard) and not self._finished(pod)
         ]
 
-    def untouchable(self, *, hard: bool = False) -> list[Pod]:
-        """Return the active pods that are no candidates."""
+    def exempt(self, *, hard: bool = False) -> list[Pod]:
+        """Return the active pods that are not candidates."""
         return [pod for pod in self._pods.active() if self._stays(pod, hard)]
 
     async def ranked(self, signal: Signal, measure: Measure, *, hard: bool = False) -> Sequence[EvictionCandidate]:
-        """Return the candidates in the order in which they would go, as plugins want it."""
+        """Return the candidates in eviction order, which plugins can change."""
         own = rank(signal, self.candidates(measure, hard=hard), measure.layout)
         changed = await self._plugins.call_chain(
             "nodeagent_rank_pods_for_eviction",
@@ -90,19 +90,19 @@ class CandidateSelector:
         order = [known.pop(each.pod.uid) for each in changed if each.pod.uid in known]
         if known:
             _log.error(
-                "Plugins left pods out of the order of eviction; these come last",
+                "Plugins omitted pods from the eviction order, appending them",
                 extra={"pods": ", ".join(each.pod.full_name for each in known.values())},
             )
         return [*order, *known.values()]
 
     async def veto(self, pod: Pod, signal: str) -> HookResult[Rejection] | None:
-        """Return who keeps *pod* and why, or ``None``."""
+        """Return the plugin and reason that veto the eviction of *pod*, or ``None``."""
         return await self._plugins.call_first(
             "nodeagent_permit_eviction", subject=pod.full_name, tolerant=True, pod=pod, signal=str(signal)
         )
 
     def _stays(self, pod: Pod, hard: bool) -> bool:
-        return is_critical(pod) or pod.uid in (self._at_once if hard else self._ending)
+        return is_critical(pod) or pod.uid in (self._immediate if hard else self._ending)
 
     def _finished(self, pod: Pod) -> bool:
         status = self._pods.status(pod.uid)

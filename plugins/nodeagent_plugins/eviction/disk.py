@@ -1,4 +1,4 @@
-"""How much of the disks of pods and images is left, looked at often: a pod can fill one within one round."""
+"""Disk watcher: check hard thresholds every second, because a pod can fill a disk between two eviction passes."""
 
 from __future__ import annotations
 
@@ -18,50 +18,50 @@ _WATCHED = frozenset((*_INODES, *_INODES.values()))
 
 
 class DiskWatch:
-    """Calls *crossed* once whenever less is left on a disk than a hard threshold allows.
+    """Calls *crossed* once each time a hard threshold of a disk is met.
 
-    What is freed before pods go takes time, so a threshold that stays crossed is left to the ordinary rounds.
+    A threshold that remains met is left to the regular passes, because reclaiming takes time.
 
-    :param places: returns a place on each disk by the signal of its space, as far as it is known by now.
+    :param paths: returns a path on each disk by the signal of its space; unknown disks are omitted.
     """
 
     def __init__(
         self,
         thresholds: Sequence[Threshold],
-        places: Callable[[], Mapping[Signal, Path]],
+        paths: Callable[[], Mapping[Signal, Path]],
         clock: Clock,
         crossed: Callable[[], None],
     ) -> None:
         self._thresholds = [each for each in thresholds if each.hard and each.signal in _WATCHED]
-        self._places, self._clock, self._crossed = places, clock, crossed
+        self._paths, self._clock, self._crossed = paths, clock, crossed
 
     @property
-    def wanted(self) -> bool:
-        """Whether there is anything to watch."""
+    def needed(self) -> bool:
+        """Return whether there is a threshold to watch."""
         return bool(self._thresholds)
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Run until cancelled."""
         known: set[Threshold] = set()
         while True:
             await self._clock.sleep(POLL_SECONDS)
-            seen = await asyncio.to_thread(_look, self._places())
+            seen = await asyncio.to_thread(_check, self._paths())
             met = {each for each in self._thresholds if is_met(each, seen)}
-            # of a disk that cannot be looked at nothing has changed; the rounds tell that it cannot be measured
+            # An unreadable disk keeps its state; the regular passes report the error.
             met |= {each for each in known if each.signal not in seen}
             if met - known:
                 self._crossed()
             known = met
 
 
-def _look(places: Mapping[Signal, Path]) -> dict[Signal, Observation]:
+def _check(paths: Mapping[Signal, Path]) -> dict[Signal, Observation]:
     seen, looked_at = dict[Signal, Observation](), dict[Path, os.statvfs_result]()
-    for space, place in places.items():
+    for space, path in paths.items():
         try:
-            status = looked_at.get(place) or os.statvfs(place)
+            status = looked_at.get(path) or os.statvfs(path)
         except OSError:
             continue
-        looked_at[place] = status
+        looked_at[path] = status
         seen[space] = Observation(status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize)
         if status.f_files:
             seen[_INODES[space]] = Observation(status.f_ffree, status.f_files)

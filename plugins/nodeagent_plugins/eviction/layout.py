@@ -1,4 +1,4 @@
-"""Finds out which file systems images and writable layers are on."""
+"""Detection of the file systems of images and writable layers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _log = logging.getLogger(__name__)
 
 
 async def detect_layout(context: AgentContext, node: NodeUsage) -> Layout:
-    """Compare the runtime's image disk with that of the root directory.
+    """Compare the runtime's image file system with that of the root directory.
 
-    A runtime that keeps layers apart from images is only believed with the gate; else they count as being together.
+    Separate file systems for images and layers require the feature gate; without it they count as one.
 
-    :raises RuntimeFailure: the runtime did not answer.
+    :raises RuntimeFailure: the runtime did not respond.
     """
     mounts = [usage.mountpoint for usage in await context.images.filesystem_usage() if usage.mountpoint]
     apart = await asyncio.to_thread(_any_apart, str(context.root_dir), mounts)
@@ -31,14 +31,16 @@ async def detect_layout(context: AgentContext, node: NodeUsage) -> Layout:
     if node.container_filesystem is not None:
         if context.gates.enabled(SPLIT_GATE):
             return Layout.SPLIT
-        _log.warning("Writable layers are apart from images, which needs the feature gate", extra={"gate": SPLIT_GATE})
+        _log.warning(
+            "Split image file system requires the feature gate, ignoring the split", extra={"gate": SPLIT_GATE}
+        )
     return Layout.DEDICATED
 
 
 async def image_disk(context: AgentContext) -> Path | None:
-    """Return where the runtime keeps its images, if it tells.
+    """Return the mount point of the runtime's image file system, if reported.
 
-    :raises RuntimeFailure: the runtime did not answer.
+    :raises RuntimeFailure: the runtime did not respond.
     """
     usage = await context.images.filesystem_usage()
     return Path(usage[0].mountpoint) if usage and usage[0].mountpoint else None

@@ -1,4 +1,4 @@
-"""Pods that use more of the node's disk than their own limits allow. Pure."""
+"""Detection of pods that exceed their local storage limits. No I/O."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from nodeagent_plugins.eviction.signals import Layout
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """Which limit was exceeded, and how it is said."""
+    """Exceeded limit and eviction message."""
 
     signal: str
     message: str
 
 
 def has_limit(pod: Pod) -> bool:
-    """Tell whether *pod* has any limit that :func:`find_excess` compares its use with."""
+    """Return whether *pod* has a limit that :func:`find_excess` checks."""
     return any(v.empty_dir is not None and v.empty_dir.size_limit is not None for v in pod.spec.volumes or ()) or any(
         EPHEMERAL_STORAGE in (container.resources.limits or ()) for _, container in pod.containers()
     )
 
 
 def find_excess(pod: Pod, usage: PodUsage, layout: Layout) -> Excess | None:
-    """Return the first limit that *pod* exceeds: of an emptyDir, of the pod's sum, of a container.
+    """Return the first limit that *pod* exceeds: of an emptyDir, the total of the pod, or of a container.
 
     spec: config.localStorageCapacityIsolation
     """
     try:
         return _of_volumes(pod, usage) or _of_pod(pod, usage) or _of_containers(pod, usage, layout)
     except ValueError:
-        return None  # an amount that is none is refused where the pod comes in
+        return None  # Validation rejects invalid quantities of new pods.
 
 
 def _of_volumes(pod: Pod, usage: PodUsage) -> Excess | None:

@@ -1,4 +1,4 @@
-"""The loop that looks at the node and acts when it is short of something."""
+"""Eviction manager: monitor node resources and evict pods when thresholds are met."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
 ROUND_SECONDS = 10.0
 CLEANUP_SECONDS = 30.0
-"""How long pods that were given time to end hold up the next look."""
+"""Maximum time that a pass waits for pods with a grace period to terminate."""
 KILLED_SECONDS = 90.0
-"""The same for pods that were killed: a node in need is slow at that, and the next pod would go for nothing."""
+"""Maximum wait for killed pods: termination is slow under pressure, and evicting another pod would not help."""
 CLEANUP_POLL_SECONDS = 1.0
 VOLUMES_SECONDS = 10.0
-"""How long measuring every volume may hold up the choice of a pod."""
+"""Maximum time for measuring all volumes before a pod is selected."""
 PLUGIN = "eviction"
 _USUAL_GRACE_SECONDS = 30
 
@@ -56,16 +56,16 @@ _log = logging.getLogger(__name__)
 
 
 class EvictionManager:
-    """Looks each ten seconds, or when woken, and evicts at most one pod a round for what the node is short of.
+    """Checks the node every ten seconds, or when triggered, and evicts at most one pod per pass.
 
-    Pods over limits of their own go first, then images and dead containers, then pods. What pods use is measured only
-    where it decides something. A shortage of memory does not wait for a round: it is decided from what the kernel
-    tells, and the runtime, which answers slowly then, is not asked.
+    Pods over their own limits are evicted first; then images and dead containers are removed, then pods are evicted.
+    Usage of pods is measured only if it affects the result. Memory pressure is handled between passes with the kernel's
+    numbers, without the runtime, which is slow under pressure.
     spec: config.evictionHard, config.evictionSoft, config.evictionMaxPodGracePeriod
     """
 
     read_memory: Callable[[], Mapping[Signal, MemoryReading]]
-    """Reads the memory that is watched; set by who watches it."""
+    """Reads the watched memory; set by the memory watcher."""
 
     def __init__(self, context: AgentContext, plugins: PluginHost) -> None:
         self._context, self._plugins, self._clock = context, plugins, context.clock
@@ -84,21 +84,21 @@ class EvictionManager:
         self._waker = Waker(context.clock)
         self._seen: Mapping[Signal, Observation] = {}
         self._image_disk: Path | None = None
-        self._short_of_memory = asyncio.Event()
+        self._memory_crossed = asyncio.Event()
         self._turn = asyncio.Lock()
         self.read_memory = dict
         self._failing: set[str] = set()
         self._killed: set[str] = set()
-        self._chooser_: CandidateSelector | None = None
+        self._created_selector: CandidateSelector | None = None
 
     @property
     def conditions(self) -> frozenset[Condition]:
-        """What the node is short of, or was until lately."""
+        """Conditions that are met or within the transition period."""
         return self._pressure.conditions
 
     @property
     def disks(self) -> Mapping[Signal, Path]:
-        """A place on each disk that thresholds are about, by the signal of its space, as far as it is known."""
+        """A path on each disk with thresholds, by the signal of its space; unknown disks are omitted."""
         found = {Signal.NODEFS: self._context.root_dir}
         if self._layout is Layout.SINGLE:
             found[Signal.IMAGEFS] = self._context.root_dir
@@ -107,94 +107,99 @@ class EvictionManager:
         return found
 
     def wake(self) -> None:
-        """Look now."""
+        """Start a pass immediately."""
         self._waker.wake()
 
-    def memory_is_short(self) -> None:
-        """Decide now whether a pod has to go for want of memory."""
-        self._short_of_memory.set()
+    def memory_threshold_crossed(self) -> None:
+        """Check immediately whether a pod must be evicted because of memory pressure."""
+        self._memory_crossed.set()
 
     async def run(self) -> None:
-        """Look and act until cancelled."""
+        """Run until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._memory_rounds(), name="eviction/memory")
-            group.create_task(self._rounds(), name="eviction/rounds")
+            group.create_task(self._run_memory_passes(), name="eviction/memory")
+            group.create_task(self._run_passes(), name="eviction/rounds")
 
-    async def _rounds(self) -> None:
+    async def _run_passes(self) -> None:
         while True:
             measure = await self._measure() if self.thresholds or self._isolation else None
-            outdated = self._turn.locked()  # a pod goes for want of memory meanwhile
+            outdated = self._turn.locked()  # A pod is being evicted because of memory pressure.
             async with self._turn:
-                gone = await self._act(measure) if measure is not None and not outdated else []
-                await self._until_cleaned_up(gone)
-            if not gone and not outdated:
+                evicted = await self._act(measure) if measure is not None and not outdated else []
+                await self._until_cleaned_up(evicted)
+            if not evicted and not outdated:
                 await self._waker.wait(ROUND_SECONDS)
 
-    async def _memory_rounds(self) -> None:
+    async def _run_memory_passes(self) -> None:
         while True:
-            await self._short_of_memory.wait()
-            self._short_of_memory.clear()
+            await self._memory_crossed.wait()
+            self._memory_crossed.clear()
             if self._turn.locked():
-                continue  # something is being freed; what stays short is told again
+                continue  # A pass is reclaiming; the watcher reports again if necessary.
             if self._layout is None:
                 self.wake()
                 continue
             async with self._turn:
-                await self._until_cleaned_up(await self.memory_round())
+                await self._until_cleaned_up(await self.synchronize_memory())
 
-    async def round(self) -> Sequence[str]:
-        """Look once and act; return the UIDs of pods that were told to end."""
+    async def synchronize(self) -> Sequence[str]:
+        """Run one pass; return the UIDs of evicted pods."""
         measure = await self._measure()
         return [] if measure is None else await self._act(measure)
 
-    async def memory_round(self) -> Sequence[str]:
-        """Read the memory alone and act; return the UIDs of pods that were told to end."""
+    async def synchronize_memory(self) -> Sequence[str]:
+        """Read only the memory and act; return the UIDs of evicted pods."""
         now = int(self._clock.wall().timestamp() * 1e9)
         read = {
             signal: Observation(reading.available, reading.capacity, now)
             for signal, reading in self.read_memory().items()
         }
         measure = Measure({**self._seen, **read}, self._layout or Layout.SINGLE)
-        ending = self._chooser.ending(self._clock.now())
+        ending = self._selector.ending(self._clock.now())
         due = [each for each in self._update(measure) if about_memory(each.signal)]
         return await self._relieve(due[0], due, measure) if due and (due[0].hard or not ending) else []
 
     async def _act(self, measure: Measure) -> Sequence[str]:
-        ending = self._chooser.ending(self._clock.now())
+        ending = self._selector.ending(self._clock.now())
         due = self._update(measure)
-        if self._isolation and (gone := await self._evict_over_limits(measure)):
-            return gone
+        if self._isolation and (evicted := await self._evict_over_limits(measure)):
+            return evicted
         if not due or (ending and not due[0].hard):
-            return []  # a pod that was given time to end may be enough for a soft threshold
+            return []  # An evicted pod within its grace period may suffice.
         return await self._relieve(due[0], due, measure)
 
     def _update(self, measure: Measure) -> list[Threshold]:
-        """Take note of what was seen; return the thresholds to act on."""
+        """Update conditions from the measurements; return the thresholds to act on."""
         self._seen, before = measure.signals, self.conditions
         due = self._pressure.update(measure.signals, self._clock.now())
         if self.conditions != before:
-            _log.info("Pressure changed", extra={"conditions": " ".join(sorted(self.conditions)) or "none"})
+            _log.info(
+                "Eviction manager: node conditions changed",
+                extra={"conditions": " ".join(sorted(self.conditions)) or "none"},
+            )
             self._context.trigger_node_status()
         return due
 
     async def plan(self, request: PlanRequest) -> EvictionPlan:
-        """Return what would go now.
+        """Return the eviction plan for the current measurements.
 
-        :raises ValueError: the request cannot be read.
-        :raises NodeAgentError: nothing can be measured now.
+        :raises ValueError: the request is invalid.
+        :raises NodeAgentError: the node cannot be measured.
         """
-        measure = await self._look()
+        measure = await self._check()
         measure = replace(measure, usage=_by_uid(await self._context.stats.pods(fresh=True)))
-        planner = Planner(self._context.node_name, self._chooser, self._pressure, self._read, isolation=self._isolation)
+        planner = Planner(
+            self._context.node_name, self._selector, self._pressure, self._read, isolation=self._isolation
+        )
         return await planner.plan(request, measure, self._clock.now())
 
-    # --- looking --------------------------------------------------------------------------------------------
+    # --- measuring ------------------------------------------------------------------------------------------
 
     @property
-    def _chooser(self) -> CandidateSelector:
-        if self._chooser_ is None:
-            self._chooser_ = CandidateSelector(self._context.pods, self._plugins)
-        return self._chooser_
+    def _selector(self) -> CandidateSelector:
+        if self._created_selector is None:
+            self._created_selector = CandidateSelector(self._context.pods, self._plugins)
+        return self._created_selector
 
     def _read(self, maps: ThresholdMaps) -> tuple[Threshold, ...]:
         config = self._context.config
@@ -208,15 +213,15 @@ class EvictionManager:
 
     async def _measure(self) -> Measure | None:
         try:
-            measure = await self._look()
+            measure = await self._check()
         except NodeAgentError as error:
-            self._failed("the node", error)
+            self._failed("node", error)
             return None
-        self._works("the node")
+        self._recovered("node")
         return measure
 
     async def _with_usage(self, measure: Measure, signal: Signal | None = None) -> Measure:
-        """Return *measure* with what pods use of what *signal* is about, of everything without one."""
+        """Add the usage of pods to *measure*, for *signal* only or, without one, for all resources."""
         stats = self._context.stats
         try:
             memory_alone = signal is not None and about_memory(signal)
@@ -224,30 +229,30 @@ class EvictionManager:
         except NodeAgentError as error:
             self._failed("pods", error)
             return measure
-        self._works("pods")
+        self._recovered("pods")
         return replace(measure, usage=_by_uid(found), usage_known=True)
 
-    def _failed(self, what: str, error: NodeAgentError) -> None:
-        if what not in self._failing:
-            _log.error(f"Use of {what} not measured, nothing can be evicted", extra={"err": str(error)})
-        self._failing.add(what)
+    def _failed(self, scope: str, error: NodeAgentError) -> None:
+        if scope not in self._failing:
+            _log.error("Eviction manager: failed to get summary stats", extra={"scope": scope, "err": str(error)})
+        self._failing.add(scope)
 
-    def _works(self, what: str) -> None:
-        if what in self._failing:
-            _log.info(f"Use of {what} is measured again")
-        self._failing.discard(what)
+    def _recovered(self, scope: str) -> None:
+        if scope in self._failing:
+            _log.info("Eviction manager: summary stats recovered", extra={"scope": scope})
+        self._failing.discard(scope)
 
-    async def _look(self) -> Measure:
+    async def _check(self) -> Measure:
         node = await self._context.stats.node(fresh=True)
         if self._layout is None:
             self._layout = await detect_layout(self._context, node)
             self._image_disk = await image_disk(self._context)
             self._pressure = Pressure(with_computed(self.thresholds, self._layout), self._transition)
-            _log.info("Layout of file systems found", extra={"layout": self._layout.value})
+            _log.info("Eviction manager: detected file system layout", extra={"layout": self._layout.value})
         return Measure(observe(node), self._layout)
 
     async def _until_cleaned_up(self, uids: Sequence[str]) -> None:
-        """Wait until the pods have ended; what they held must be free before the next look."""
+        """Wait until the pods have terminated, so that the next measurement includes the released resources."""
         if not uids:
             return
         patience = KILLED_SECONDS if self._killed.issuperset(uids) else CLEANUP_SECONDS
@@ -258,27 +263,29 @@ class EvictionManager:
             active = {pod.uid for pod in self._context.pods.active()}
             if active.isdisjoint(uids):
                 return
-        _log.warning("Evicted pods have not ended yet", extra={"uids": ", ".join(uids)})
+        _log.info("Eviction manager: timed out waiting for pods to be cleaned up", extra={"podUIDs": ", ".join(uids)})
 
     # --- acting ---------------------------------------------------------------------------------------------
 
     async def _evict_over_limits(self, measure: Measure) -> list[str]:
-        gone: list[str] = []
-        if not any(has_limit(candidate.pod) for candidate in self._chooser.candidates(measure)):
-            return gone
-        for candidate in self._chooser.candidates(await self._with_usage(measure)):
+        evicted: list[str] = []
+        if not any(has_limit(candidate.pod) for candidate in self._selector.candidates(measure)):
+            return evicted
+        for candidate in self._selector.candidates(await self._with_usage(measure)):
             if candidate.usage is None:
                 continue
             excess = find_excess(candidate.pod, candidate.usage, measure.layout)
-            if excess is None or await self._is_spared(candidate.pod, excess.signal):
+            if excess is None or await self._is_vetoed(candidate.pod, excess.signal):
                 continue
             self._evict(candidate.pod, excess.signal, excess.message, None, 0)
-            gone.append(candidate.pod.uid)
-        return gone
+            evicted.append(candidate.pod.uid)
+        return evicted
 
     async def _relieve(self, threshold: Threshold, due: Sequence[Threshold], measure: Measure) -> list[str]:
         resource = resource_of(threshold.signal)
-        _log.info("Threshold is met", extra={"threshold": str(threshold), "resource": resource})
+        _log.info(
+            "Eviction manager: attempting to reclaim", extra={"resourceName": resource, "threshold": str(threshold)}
+        )
         self._context.recorder.record(
             self._context.node_reference(),
             EventType.WARNING,
@@ -286,48 +293,51 @@ class EvictionManager:
             f"Attempting to reclaim {resource}",
         )
         if about_disk(threshold.signal) and await self._reclaim_disk(threshold.signal, measure.layout):
-            again = await self._measure()
-            if again is None:
+            remeasured = await self._measure()
+            if remeasured is None:
                 return []
-            if not any(is_met(each, again.signals, with_reclaim=True) for each in due):
-                _log.info("Freed without evicting pods", extra={"resource": resource})
+            if not any(is_met(each, remeasured.signals, with_reclaim=True) for each in due):
+                _log.info(
+                    "Eviction manager: able to reduce resource pressure without evicting pods.",
+                    extra={"resourceName": resource},
+                )
                 return []
-            measure = again
+            measure = remeasured
         if about_disk(threshold.signal):
             await self._measure_volumes()
         measure = await self._with_usage(measure, threshold.signal)
         if not measure.usage_known:
             return []
-        for candidate in await self._chooser.ranked(threshold.signal, measure, hard=threshold.hard):
-            if not await self._is_spared(candidate.pod, threshold.signal):
+        for candidate in await self._selector.ranked(threshold.signal, measure, hard=threshold.hard):
+            if not await self._is_vetoed(candidate.pod, threshold.signal):
                 self._evict_for(threshold, candidate, measure)
                 return [candidate.pod.uid]
-        _log.warning("No pod can be evicted", extra={"resource": resource})
+        _log.info("Eviction manager: unable to evict any pods from the node", extra={"resourceName": resource})
         return []
 
     async def _measure_volumes(self) -> None:
-        """Have volumes measured as they are now: what is measured each minute would name the wrong pod."""
+        """Measure volumes now, because the periodic measurement could lead to the wrong pod."""
         try:
             async with asyncio.timeout(VOLUMES_SECONDS):
                 await self._context.stats.measure_volumes()
         except TimeoutError:
-            _log.warning("Not all volumes are measured before a pod is chosen", extra={"seconds": VOLUMES_SECONDS})
+            _log.warning("Timed out measuring volumes before eviction", extra={"duration": VOLUMES_SECONDS})
 
     async def _reclaim_disk(self, signal: Signal, layout: Layout) -> bool:
-        """Have plugins free what they can; tell whether any tried."""
+        """Call plugins to reclaim disk space; return whether any did."""
         if layout is Layout.DEDICATED and signal in (Signal.NODEFS, Signal.NODEFS_INODES):
-            return False  # neither images nor dead containers are on that disk
-        answers = await self._plugins.gather("nodeagent_reclaim_disk", signal=str(signal))
-        for answer in answers:
-            what = f"{answer.value.bytes} bytes: {', '.join(answer.value.items) or 'nothing'}"
-            self._plugins.record_decision(answer.plugin, "nodeagent_reclaim_disk", str(signal), what)
-        return bool(answers)
+            return False  # Images and dead containers are on another disk.
+        results = await self._plugins.gather("nodeagent_reclaim_disk", signal=str(signal))
+        for result in results:
+            summary = f"{result.value.bytes} bytes: {', '.join(result.value.items) or 'nothing'}"
+            self._plugins.record_decision(result.plugin, "nodeagent_reclaim_disk", str(signal), summary)
+        return bool(results)
 
-    async def _is_spared(self, pod: Pod, signal: str) -> bool:
-        veto = await self._chooser.veto(pod, signal)
+    async def _is_vetoed(self, pod: Pod, signal: str) -> bool:
+        veto = await self._selector.veto(pod, signal)
         if veto is not None:
             _log.info(
-                "Pod is spared from eviction",
+                "Eviction manager: plugin vetoed pod eviction",
                 extra={"pod": pod.full_name, "plugin": veto.plugin, "why": veto.value.message},
             )
         return veto is not None
@@ -346,7 +356,7 @@ class EvictionManager:
     ) -> None:
         own = pod.spec.termination_grace_period_seconds
         given = grace if grace is not None else (_USUAL_GRACE_SECONDS if own is None else own)
-        self._chooser.ends(pod.uid, self._clock.now() + given + CLEANUP_SECONDS, at_once=given == 0)
+        self._selector.mark_evicted(pod.uid, self._clock.now() + given + CLEANUP_SECONDS, immediate=given == 0)
         if given == 0:
             self._killed.add(pod.uid)
         _log.info("Pod is evicted", extra={"pod": pod.full_name, "uid": pod.uid, "signal": signal, "text": message})

@@ -1,4 +1,4 @@
-"""What is said about an eviction, in the words that tools of the field look for. Pure."""
+"""Eviction messages with upstream wording. No I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REASON = "Evicted"
 def eviction_message(
     threshold: Threshold, observed: Observation | None, candidate: EvictionCandidate
 ) -> tuple[str, dict[str, str]]:
-    """Return the message of status and event, and the event's annotations."""
+    """Return the message for status and event, and the annotations of the event."""
     resource = resource_of(threshold.signal)
     message = f"The node was low on resource: {resource}. "
     if observed is not None:
@@ -33,7 +33,7 @@ def eviction_message(
 
 
 def _offenders(resource: str, candidate: EvictionCandidate) -> list[tuple[str, Quantity, Quantity]]:
-    """Return the containers that use more than they requested, with both amounts."""
+    """Return the containers that exceed their request, with usage and request."""
     specs = {container.name: container for container in candidate.pod.spec.containers}
     found = []
     for container in candidate.usage.containers if candidate.usage is not None else ():

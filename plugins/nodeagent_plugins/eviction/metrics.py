@@ -1,4 +1,4 @@
-"""What is counted about evictions."""
+"""Eviction metrics."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ EVICTIONS = Counter(
 )
 STATS_AGE = Histogram(
     "eviction_stats_age_seconds",
-    "How old measurements were when a pod was evicted for them, by signal.",
+    "Time between when stats are collected, and when pod is evicted based on those stats by eviction signal",
     ("eviction_signal",),
 )

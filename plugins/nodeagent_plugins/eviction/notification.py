@@ -1,4 +1,4 @@
-"""Has the kernel call back when memory runs short: at a limit of use with cgroup v1, at stalls everywhere else."""
+"""Kernel notifications of memory pressure: usage limits on cgroup v1, stalls on v2."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 
 STALLS = Path("/proc/pressure/memory")
 _TRIGGER = b"some 100000 2000000\0"
-"""Some process waited for memory for a tenth of a second within two; shorter windows are for the privileged."""
+"""Stall of 100 ms within two seconds; shorter windows require privileges."""
 
 
 class UsageNotification:
-    """Calls *crossed* when the memory that a cgroup of v1 uses crosses *limit*, up or down; while in a ``with``.
+    """Context manager that calls *crossed* when the memory usage of a v1 cgroup crosses *limit* in either direction.
 
-    :raises OSError: on entering, the kernel does not notify.
+    :raises OSError: on entering, the kernel does not support the notification.
     """
 
     def __init__(self, cgroup: Path, limit: int, crossed: Callable[[], None]) -> None:
@@ -48,10 +48,10 @@ class UsageNotification:
 
 
 class StallNotification:
-    """Calls *stalled* when processes wait for memory, at most once in two seconds; while in a ``with``.
+    """Context manager that calls *stalled* when processes stall on memory, at most once every two seconds.
 
-    :param file: a file of pressure stall information.
-    :raises OSError: on entering, the kernel does not notify.
+    :param file: a pressure stall information file.
+    :raises OSError: on entering, the kernel does not support the notification.
     """
 
     def __init__(self, file: Path, stalled: Callable[[], None]) -> None:
@@ -64,7 +64,7 @@ class StallNotification:
         try:
             os.write(self._file, _TRIGGER)
             self._epoll = select.epoll()
-            # The kernel signals urgent data, which loops do not wait for: they wait for who does.
+            # The kernel signals EPOLLPRI, which event loops cannot wait for; they wait for an epoll descriptor instead.
             self._epoll.register(self._file, select.EPOLLPRI)
             asyncio.get_running_loop().add_reader(self._epoll.fileno(), self._happened)
         except BaseException:
@@ -83,6 +83,6 @@ class StallNotification:
     def _happened(self) -> None:
         assert self._epoll is not None, "called while entered"
         if any(events & select.EPOLLERR for _, events in self._epoll.poll(0)):
-            self._epoll.unregister(self._file)  # its cgroup is gone: it would be told for ever
+            self._epoll.unregister(self._file)  # The cgroup was removed, and the event would repeat forever.
             return
         self._stalled()

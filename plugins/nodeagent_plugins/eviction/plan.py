@@ -1,4 +1,4 @@
-"""Tells what would be evicted now. Nothing happens to any pod."""
+"""Eviction plans: the pods that would be evicted now. Evicts nothing."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from nodeagent_plugins.eviction.signals import (
 
 
 class Planner:
-    """Answers requests from fresh measures, asking the same plugins that an eviction asks.
+    """Computes plans from new measurements and the same plugin hooks as an eviction.
 
-    :param read: turns maps into thresholds; raises ``ValueError``.
+    :param read: converts maps to thresholds; raises ``ValueError``.
     """
 
     def __init__(
@@ -43,25 +43,25 @@ class Planner:
         *,
         isolation: bool,
     ) -> None:
-        self._node_name, self._chooser, self._pressure, self._read = node_name, chooser, pressure, read
+        self._node_name, self._selector, self._pressure, self._read = node_name, chooser, pressure, read
         self._isolation = isolation
 
     async def plan(self, request: PlanRequest, measure: Measure, now: float) -> EvictionPlan:
-        """Return the plan.
+        """Return the plan for *request*.
 
         :param now: monotonic time.
-        :raises ValueError: the request's thresholds or its signal cannot be read.
+        :raises ValueError: the thresholds or the signal of the request are invalid.
         """
         thresholds = self._pressure.thresholds
         if request.thresholds is not None:
             thresholds = with_computed(self._read(request.thresholds), measure.layout)
-        wanted = Signal(request.signal) if request.signal else Signal.MEMORY
+        requested = Signal(request.signal) if request.signal else Signal.MEMORY
         rows = [(each, self._row(each, measure.signals, now)) for each in thresholds]
         due = [each for each, row in rows if row.due_in_seconds == 0]
         due.sort(key=lambda each: (not about_memory(each.signal), not each.hard))
         signal = due[0].signal if due else None
         soon = [each.signal for each, row in rows if row.met]
-        ranked_for = signal or (wanted if request.signal or not soon else soon[0])
+        ranked_for = signal or (requested if request.signal or not soon else soon[0])
         over = await self._over_limits(measure)
         return EvictionPlan(
             node=self._node_name,
@@ -94,30 +94,30 @@ class Planner:
         )
 
     async def _pods(self, signal: Signal, measure: Measure, *, hard: bool, acts: bool) -> list[PlannedPod]:
-        """Return every active pod: first those that can go, in order, then those that cannot."""
+        """Return all active pods: the candidates in order, then the exempt pods."""
         rows, taken = [], not acts
-        for candidate in await self._chooser.ranked(signal, measure, hard=hard):
+        for candidate in await self._selector.ranked(signal, measure, hard=hard):
             why = explain(signal, candidate, measure.layout)
-            veto = await self._chooser.veto(candidate.pod, signal)
+            veto = await self._selector.veto(candidate.pod, signal)
             if veto is not None:
                 rows.append(_row(candidate.pod, EvictionOutcome.SPARED, f"{why}; {veto.value.message}", veto.plugin))
                 continue
             rows.append(_row(candidate.pod, EvictionOutcome.NEXT if taken else EvictionOutcome.EVICT, why))
             taken = True
-        for pod in self._chooser.untouchable(hard=hard):
+        for pod in self._selector.exempt(hard=hard):
             if is_critical(pod):
                 rows.append(_row(pod, EvictionOutcome.CRITICAL, "static, mirror or of system priority"))
             else:
-                rows.append(_row(pod, EvictionOutcome.ENDING, "it is being evicted already"))
+                rows.append(_row(pod, EvictionOutcome.ENDING, "already being evicted"))
         return rows
 
     async def _over_limits(self, measure: Measure) -> list[PlannedPod]:
         rows = []
-        for candidate in self._chooser.candidates(measure) if self._isolation else ():
+        for candidate in self._selector.candidates(measure) if self._isolation else ():
             excess = find_excess(candidate.pod, candidate.usage, measure.layout) if candidate.usage else None
             if excess is None:
                 continue
-            veto = await self._chooser.veto(candidate.pod, excess.signal)
+            veto = await self._selector.veto(candidate.pod, excess.signal)
             if veto is None:
                 rows.append(_row(candidate.pod, EvictionOutcome.EVICT, excess.message.strip()))
             else:
@@ -126,5 +126,5 @@ class Planner:
         return rows
 
 
-def _row(pod: Pod, verdict: EvictionOutcome, why: str, plugin: str = "") -> PlannedPod:
-    return PlannedPod(namespace=pod.namespace, name=pod.name, uid=pod.uid, verdict=verdict, why=why, plugin=plugin)
+def _row(pod: Pod, outcome: EvictionOutcome, why: str, plugin: str = "") -> PlannedPod:
+    return PlannedPod(namespace=pod.namespace, name=pod.name, uid=pod.uid, verdict=outcome, why=why, plugin=plugin)

@@ -1,4 +1,4 @@
-"""Which thresholds call for action, and which conditions the node shows, from one round to the next. Pure."""
+"""Threshold state between passes: thresholds to act on, and node conditions. No I/O."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from nodeagent_plugins.eviction.signals import Condition, Observation, about_mem
 
 
 class Pressure:
-    """Remembers since when thresholds are met and when conditions were last seen.
+    """Tracks since when thresholds have been met and when conditions were last observed.
 
     spec: config.evictionSoftGracePeriod, config.evictionMinimumReclaim, config.evictionPressureTransitionPeriod
 
-    :param transition_seconds: how long a condition stays after it was last seen.
+    :param transition_seconds: how long a condition is reported after it was last observed.
     """
 
     def __init__(self, thresholds: Sequence[Threshold], transition_seconds: float) -> None:
@@ -26,10 +26,10 @@ class Pressure:
         self.conditions: frozenset[Condition] = frozenset()
 
     def update(self, seen: Mapping[Signal, Observation], now: float) -> list[Threshold]:
-        """Take a round's observations and return the thresholds to act on, the most urgent first.
+        """Update with the observations of a pass and return the thresholds to act on, most urgent first.
 
-        A threshold that was acted on stays met until its minimum reclaim is reached as well. One whose signal was not
-        measured again since the last round is left alone: what was done then may not show yet.
+        A threshold that was acted on remains met until its minimum reclaim is reached. A threshold whose signal was not
+        measured since the last pass is skipped, because earlier actions may not be visible yet.
         """
         met = [
             threshold
@@ -49,7 +49,7 @@ class Pressure:
         return sorted(fresh, key=lambda threshold: (not about_memory(threshold.signal), not threshold.hard))
 
     def met_for(self, threshold: Threshold, now: float) -> float | None:
-        """Return for how many seconds *threshold* has been met, ``None`` when it is not."""
+        """Return how long *threshold* has been met, in seconds, or ``None`` if it is not met."""
         since = self._met_since.get(threshold)
         return None if since is None else now - since
 

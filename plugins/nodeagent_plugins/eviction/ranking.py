@@ -1,4 +1,4 @@
-"""In which order pods go, and why. Pure."""
+"""Ranking of pods for eviction. No I/O."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _LAYER_DISK = frozenset({Signal.CONTAINERFS, Signal.CONTAINERFS_INODES})
 
 
 def rank(signal: Signal, candidates: Sequence[EvictionCandidate], layout: Layout) -> list[EvictionCandidate]:
-    """Return *candidates* in the order in which they would be evicted for *signal*.
+    """Return *candidates* in eviction order for *signal*.
 
-    First those that use more than they requested, or that nothing is known of; then by priority, the lower first; then
-    by how far they are above their request. For processes nothing is requested: priority, then number.
+    Pods that exceed their requests, or whose usage is unknown, come first; then lower priority; then the amount over
+    the request. Process IDs cannot be requested: the order is priority, then number of processes.
     """
     if resource_of(signal) == PIDS:
         return sorted(candidates, key=lambda each: (_priority(each.pod), each.usage is not None, -_processes(each)))
@@ -33,23 +33,23 @@ def rank(signal: Signal, candidates: Sequence[EvictionCandidate], layout: Layout
 
 
 def explain(signal: Signal, candidate: EvictionCandidate, layout: Layout) -> str:
-    """Return why *candidate* stands where :func:`rank` puts it, as part of a sentence."""
+    """Return the reason for the rank of *candidate*, as part of a sentence."""
     priority = f"priority {_priority(candidate.pod)}"
     resource = resource_of(signal)
     if candidate.usage is None:
-        return f"no measure of its use; {priority}"
+        return f"usage unknown; {priority}"
     if resource == PIDS:
         return f"{priority}; {_processes(candidate)} processes"
     used = use(signal, candidate, layout)
     if resource == INODES:
         return f"uses {used} inodes; {priority}"
     requested = request(signal, candidate.pod)
-    how = "more than" if used > requested else "within"
-    return f"uses {shown(signal, used)} of {resource}, {how} its request of {shown(signal, requested)}; {priority}"
+    relation = "more than" if used > requested else "within"
+    return f"uses {shown(signal, used)} of {resource}, {relation} its request of {shown(signal, requested)}; {priority}"
 
 
 def request(signal: Signal, pod: Pod) -> int:
-    """Return what *pod* requested of what *signal* is about, in bytes; 0 for what cannot be requested."""
+    """Return the request of *pod* for the resource of *signal* in bytes; 0 if it cannot be requested."""
     resource = resource_of(signal)
     if resource not in (MEMORY, EPHEMERAL_STORAGE):
         return 0
@@ -60,7 +60,7 @@ def request(signal: Signal, pod: Pod) -> int:
 
 
 def use(signal: Signal, candidate: EvictionCandidate, layout: Layout) -> int:
-    """Return what a pod uses of the memory, the disk or the inodes that *signal* is about."""
+    """Return the usage of memory, disk or inodes that counts for *signal*."""
     usage = candidate.usage
     if usage is None:
         return 0
@@ -77,7 +77,7 @@ def use(signal: Signal, candidate: EvictionCandidate, layout: Layout) -> int:
 
 
 def container_use(resource: str, container: ContainerUsage) -> int | None:
-    """Return what one container uses of *resource*, in bytes; ``None`` where it is not counted by container."""
+    """Return the usage of one container in bytes, or ``None`` if *resource* is not measured per container."""
     if resource == MEMORY:
         return container.memory.working_set_bytes if container.memory is not None else None
     if resource == EPHEMERAL_STORAGE and container.rootfs is not None and container.logs is not None:
@@ -88,7 +88,7 @@ def container_use(resource: str, container: ContainerUsage) -> int | None:
 
 
 def _parts(signal: Signal, layout: Layout) -> tuple[bool, bool]:
-    """Tell whether logs with volumes, and writable layers, are on the disk of *signal*."""
+    """Return whether the disk of *signal* contains logs and volumes, and whether it contains writable layers."""
     if layout is Layout.SINGLE:
         return True, True
     if layout is Layout.SPLIT:

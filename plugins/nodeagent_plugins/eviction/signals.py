@@ -1,4 +1,4 @@
-"""What the eviction signals observe, on which layout of disks, and what they are about. Pure."""
+"""Eviction signals: observations per file system layout, and resources. No I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PODS_CONTAINER = "pods"
 
 
 class Condition(StrEnum):
-    """Conditions of a node that is short of something."""
+    """Pressure conditions of a node."""
 
     MEMORY = "MemoryPressure"
     DISK = "DiskPressure"
@@ -25,19 +25,19 @@ class Condition(StrEnum):
 
 
 class Layout(Enum):
-    """Which file systems images and writable layers are on."""
+    """Assignment of images and writable layers to file systems."""
 
     SINGLE = "single"
-    """Everything is on the file system of the agent's root directory."""
+    """Images and layers are on the file system of the agent's root directory."""
     DEDICATED = "dedicated"
-    """Images and layers share another one."""
+    """Images and layers share a separate file system."""
     SPLIT = "split"
-    """Images are on another one, layers on that of the root directory."""
+    """Images are on a separate file system, layers on that of the root directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What is left, of how much, in bytes, inodes or processes; ``time`` in epoch nanoseconds, 0 when unknown."""
+    """Available amount and capacity in bytes, inodes or processes; ``time`` in epoch nanoseconds, 0 if unknown."""
 
     available: int
     capacity: int
@@ -58,7 +58,7 @@ def about_disk(signal: Signal) -> bool:
 
 
 def resource_of(signal: Signal) -> str:
-    """Return what is short when *signal* is below its threshold, as messages name it."""
+    """Return the name of the resource of *signal* in messages."""
     if signal in _MEMORY_SIGNALS:
         return MEMORY
     if signal is Signal.PID:
@@ -73,13 +73,13 @@ def condition_of(signal: Signal) -> Condition:
 
 
 def shown(signal: Signal, amount: int) -> Quantity:
-    """Return *amount* as people read it: powers of two for bytes, of ten for what is counted."""
+    """Return *amount* for display: binary units for bytes, decimal ones for counts."""
     counted = signal in _INODE_SIGNALS or signal is Signal.PID
     return Quantity(amount, format=Format.DECIMAL if counted else Format.BINARY)
 
 
 def observe(node: NodeUsage) -> dict[Signal, Observation]:
-    """Return what can be told from *node*; a signal that nothing is known of is absent."""
+    """Return the observations from *node*; unknown signals are omitted."""
     found: dict[Signal, Observation | None] = {Signal.MEMORY: _of_memory(node.memory)}
     pods = next((system for system in node.system_containers if system.name == PODS_CONTAINER), None)
     found[Signal.ALLOCATABLE_MEMORY] = _of_memory(pods.memory) if pods is not None else None
@@ -95,7 +95,7 @@ def observe(node: NodeUsage) -> dict[Signal, Observation]:
 
 
 def with_computed(thresholds: Sequence[Threshold], layout: Layout) -> tuple[Threshold, ...]:
-    """Return *thresholds* and those of the disk of writable layers, where it is watched apart from the others."""
+    """Return *thresholds*, with copies for the disk of writable layers if that is separate."""
     if layout is not Layout.SPLIT:
         return tuple(thresholds)
     copies = (replace(t, signal=_SPLIT_COPIES[t.signal]) for t in thresholds if t.signal in _SPLIT_COPIES)
@@ -103,9 +103,9 @@ def with_computed(thresholds: Sequence[Threshold], layout: Layout) -> tuple[Thre
 
 
 def is_met(threshold: Threshold, seen: Mapping[Signal, Observation], *, with_reclaim: bool = False) -> bool:
-    """Tell whether less is left than *threshold* allows; what is not observed is not met.
+    """Return whether the available amount is below *threshold*; an unknown signal is not.
 
-    :param with_reclaim: ask for the minimum reclaim on top, as a threshold does that was met before.
+    :param with_reclaim: add the minimum reclaim, which applies to a threshold that was met before.
     """
     observed = seen.get(threshold.signal)
     if observed is None:
@@ -128,6 +128,6 @@ def _of_filesystem(system: FilesystemStats | None) -> tuple[Observation | None, 
     space = inodes = None
     if system.available_bytes is not None and system.capacity_bytes is not None:
         space = Observation(system.available_bytes, system.capacity_bytes, system.time)
-    if system.inodes_free is not None and system.inodes:  # some file systems have no fixed number of them
+    if system.inodes_free is not None and system.inodes:  # Some file systems have no fixed number of inodes.
         inodes = Observation(system.inodes_free, system.inodes, system.time)
     return space, inodes

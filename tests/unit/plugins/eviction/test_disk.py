@@ -1,4 +1,4 @@
-"""The node's disk is looked at each second, and a crossed threshold is told once."""
+"""Tests for the disk watcher."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from nodeagent_plugins.eviction.disk import POLL_SECONDS, DiskWatch
 
 MI = 1024 * 1024
 SPACE = Threshold(Signal.NODEFS, parse_amount("10%"))
-PLACES = {Signal.NODEFS: Path("/agent")}
+PATHS = {Signal.NODEFS: Path("/agent")}
 INODES = Threshold(Signal.NODEFS_INODES, parse_amount("5"))
 
 
 class Disk(NamedTuple):
-    """What ``statvfs`` tells of 1000 MiB and 100 inodes."""
+    """Fake ``statvfs`` result for 1000 MiB and 100 inodes."""
 
     f_bavail: int
     f_ffree: int = 100
@@ -33,7 +33,7 @@ class Disk(NamedTuple):
 @pytest.fixture
 def show(monkeypatch: pytest.MonkeyPatch) -> Callable[[Disk | OSError], None]:
     def show(disk: Disk | OSError) -> None:
-        def statvfs(place: Path) -> Disk:
+        def statvfs(path: Path) -> Disk:
             if isinstance(disk, OSError):
                 raise disk
             return disk
@@ -44,45 +44,45 @@ def show(monkeypatch: pytest.MonkeyPatch) -> Callable[[Disk | OSError], None]:
 
 
 @pytest.mark.parametrize("low", [Disk(99), Disk(900, f_ffree=4)])
-async def test_a_crossing_is_told_once(show: Callable[[Disk | OSError], None], clock: FakeClock, low: Disk):
-    told: list[float] = []
-    watch = DiskWatch([SPACE, INODES], lambda: PLACES, clock, lambda: told.append(clock.now()))
+async def test_crossing_is_reported_once(show: Callable[[Disk | OSError], None], clock: FakeClock, low: Disk):
+    reported: list[float] = []
+    watch = DiskWatch([SPACE, INODES], lambda: PATHS, clock, lambda: reported.append(clock.now()))
     async with TaskOwner("test") as tasks:
         tasks.start(watch.run(), "watch")
 
         for disk, times in ((Disk(100), 0), (low, 1), (OSError("gone"), 1), (low, 1), (Disk(100), 1), (low, 2)):
             show(disk)
             await clock.advance(POLL_SECONDS)
-            assert len(told) == times
+            assert len(reported) == times
 
 
-def test_soft_thresholds_and_other_signals_are_for_the_rounds(clock: FakeClock):
+def test_soft_thresholds_and_other_signals_are_ignored(clock: FakeClock):
     others = [Threshold(Signal.NODEFS, parse_amount("10%"), False, 5.0), Threshold(Signal.PID, parse_amount("1k"))]
 
-    assert not DiskWatch(others, lambda: PLACES, clock, lambda: None).wanted
-    assert DiskWatch([SPACE], lambda: PLACES, clock, lambda: None).wanted
+    assert not DiskWatch(others, lambda: PATHS, clock, lambda: None).needed
+    assert DiskWatch([SPACE], lambda: PATHS, clock, lambda: None).needed
 
 
 @pytest.mark.parametrize("inodes", [False, True])
-async def test_a_disk_of_images_is_watched_like_that_of_pods_as_soon_as_it_is_known(
+async def test_image_disk_is_watched_as_soon_as_it_is_detected(
     monkeypatch: pytest.MonkeyPatch, clock: FakeClock, inodes: bool
 ):
     disks = {Path("/agent"): Disk(900), Path("/images"): Disk(900)}
     monkeypatch.setattr(os, "statvfs", disks.__getitem__)
-    told, places = list[float](), dict(PLACES)
+    reported, paths = list[float](), dict(PATHS)
     thresholds = [SPACE, Threshold(Signal.IMAGEFS, SPACE.limit), Threshold(Signal.IMAGEFS_INODES, INODES.limit)]
-    watch = DiskWatch(thresholds, lambda: places, clock, lambda: told.append(clock.now()))
+    watch = DiskWatch(thresholds, lambda: paths, clock, lambda: reported.append(clock.now()))
     async with TaskOwner("test") as tasks:
         tasks.start(watch.run(), "watch")
         disks[Path("/images")] = Disk(900, f_ffree=4) if inodes else Disk(50)
         await clock.advance(POLL_SECONDS)
-        assert told == []
+        assert reported == []
 
-        places[Signal.IMAGEFS] = Path("/images")
+        paths[Signal.IMAGEFS] = Path("/images")
         await clock.advance(POLL_SECONDS)
-        assert len(told) == 1
+        assert len(reported) == 1
         disks[Path("/agent")] = Disk(50)
         await clock.advance(POLL_SECONDS)
-        assert len(told) == 2, "the other disk is short as well"
+        assert len(reported) == 2, "the other disk is short as well"
         await clock.advance(5 * POLL_SECONDS)
-        assert len(told) == 2
+        assert len(reported) == 2

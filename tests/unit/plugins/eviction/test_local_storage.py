@@ -1,4 +1,4 @@
-"""Pods that outgrow their own limits on the node's disk are found."""
+"""Tests for local storage limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def limited(limit: str | None = None, *, size: str | None = None) -> Pod:
     return make_pod("a", containers=[make_container("c", resources={"limits": limits})], volumes=[volume])
 
 
-def test_an_empty_dir_over_its_size_is_found():
+def test_empty_dir_over_its_size_limit_is_detected():
     excess = find_excess(pod := limited(size="1Gi"), pod_usage(pod, volumes={"cache": GI + 1}), Layout.SINGLE)
 
     assert excess is not None
@@ -30,13 +30,13 @@ def test_an_empty_dir_over_its_size_is_found():
 
 
 @pytest.mark.parametrize("size", ["1Gi", "0", None])
-def test_an_empty_dir_within_its_size_or_without_one_is_fine(size: str | None):
+def test_empty_dir_within_or_without_size_limit_is_accepted(size: str | None):
     pod = limited(size=size)
 
     assert find_excess(pod, pod_usage(pod, volumes={"cache": GI}), Layout.SINGLE) is None
 
 
-def test_logs_layer_and_volumes_count_together_against_the_pods_limit():
+def test_logs_layers_and_volumes_count_against_the_pod_limit():
     pod = limited("1Gi")
     parts = {"logs": 400 * MI, "layer": 400 * MI}
 
@@ -50,7 +50,7 @@ def test_logs_layer_and_volumes_count_together_against_the_pods_limit():
     )
 
 
-def test_a_container_over_its_own_limit_is_found():
+def test_container_over_its_limit_is_detected():
     roomy = make_container("roomy", resources={"limits": {"ephemeral-storage": "9Gi"}})
     tight = make_container("tight", resources={"limits": {"ephemeral-storage": "1Gi"}})
     pod = make_pod("a", containers=[tight, roomy])
@@ -64,7 +64,7 @@ def test_a_container_over_its_own_limit_is_found():
     )
 
 
-def test_layers_on_a_disk_of_their_own_do_not_count_against_a_containers_limit():
+def test_layers_on_a_separate_disk_do_not_count_against_container_limits():
     roomy = make_container("roomy", resources={"limits": {"ephemeral-storage": "9Gi"}})
     tight = make_container("tight", resources={"limits": {"ephemeral-storage": "1Gi"}})
     pod = make_pod("a", containers=[tight, roomy])
@@ -88,5 +88,5 @@ def test_without_limits_nothing_is_exceeded():
         ({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Gi"}}]}, True),
     ],
 )
-def test_only_pods_with_limits_need_to_be_looked_at(spec: dict[str, Any], limited: bool):
+def test_has_limit_selects_pods_with_storage_limits(spec: dict[str, Any], limited: bool):
     assert has_limit(make_pod("web", **spec)) is limited

@@ -1,4 +1,4 @@
-"""A node that is short of something frees disk first and then ends the right pod, once, with the right words."""
+"""Tests for the eviction manager."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FEW = {"memory.available": "1Gi"}
 
 
 class Node:
-    """A manager with everything around it; ``ticks`` makes each measure a new one."""
+    """A manager with fakes of its dependencies; ``ticks`` gives each measurement a new time."""
 
     def __init__(self, tmp_path: Path, clock: FakeClock, **config: Any) -> None:
         config.setdefault("eviction_hard", {})
@@ -58,14 +58,14 @@ class Node:
         self.woken += 1
 
     def has(self, name: str, *, critical: bool = False, priority: int = 0, spec: Any = None, **use: Any) -> Pod:
-        """Add a pod with its use."""
+        """Add a pod with its usage."""
         pod = make_pod(name, **(spec or {"containers": ["main"]}), priority=2_000_000_000 if critical else priority)
         self.pods.add(pod)
         self.stats.pod_usage[pod.uid] = pod_usage(pod, **use)
         return pod
 
     def shows(self, memory: int = 8 * GI, **parts: Any) -> None:
-        """Have the node measured so, from now on."""
+        """Set the measurements of the node."""
         self._time += 1
         disks = {name: disk(available, time=self._time) for name, available in parts.items() if name.endswith("fs")}
         self.stats.node_usage = node_usage(memory, time=self._time, **{**parts, **disks})
@@ -83,7 +83,7 @@ def make_node(tmp_path: Path, clock: FakeClock) -> MakeNode:
 
 
 def plugin(node: Node, name: str, **hooks: Callable[..., Awaitable[Any]]) -> None:
-    """Register a plugin made of functions."""
+    """Register a plugin with the given hook functions."""
     holder = type("Plugin", (), {hook: staticmethod(hookimpl(function)) for hook, function in hooks.items()})
     node.plugins.register(holder(), name=name)
 
@@ -92,13 +92,13 @@ def plugin(node: Node, name: str, **hooks: Callable[..., Awaitable[Any]]) -> Non
 
 
 @pytest.mark.row("config.evictionHard")
-async def test_a_hard_threshold_ends_the_worst_pod_at_once(make_node: MakeNode) -> None:
+async def test_hard_threshold_kills_the_highest_ranked_pod(make_node: MakeNode) -> None:
     node = make_node(eviction_hard=FEW)
     node.has("small", memory=10 * MI)
     node.has("big", memory=300 * MI)
     node.shows(900 * MI)
 
-    await node.manager.round()
+    await node.manager.synchronize()
 
     (kill,) = node.pods.kills
     message = (
@@ -119,27 +119,25 @@ async def test_a_hard_threshold_ends_the_worst_pod_at_once(make_node: MakeNode) 
     }
 
 
-async def test_evictions_are_counted_by_signal_with_the_age_of_what_they_rest_on(
-    make_node: MakeNode, clock: FakeClock
-) -> None:
+async def test_evictions_are_counted_by_signal_with_the_age_of_the_stats(make_node: MakeNode, clock: FakeClock) -> None:
     node = make_node(eviction_hard=FEW, local_storage_capacity_isolation=True)
     node.has("big", memory=300 * MI)
     measured_at = int((clock.wall().timestamp() - 2) * 1e9)
     node.stats.node_usage = node_usage(0, time=measured_at)
     counted, ages = EVICTIONS.value("memory.available"), STATS_AGE.count("memory.available")
 
-    await node.manager.round()
+    await node.manager.synchronize()
 
     assert EVICTIONS.value("memory.available") == counted + 1
     assert STATS_AGE.count("memory.available") == ages + 1
 
 
-async def test_a_node_with_enough_of_everything_ends_nothing(make_node: MakeNode) -> None:
+async def test_node_without_pressure_evicts_nothing(make_node: MakeNode) -> None:
     node = make_node(eviction_hard={"memory.available": "1Gi", "nodefs.available": "10%", "pid.available": "100"})
     node.has("big", memory=5 * GI)
     node.shows(GI)
 
-    await node.manager.round()
+    await node.manager.synchronize()
 
     assert node.evicted() == []
     assert node.manager.conditions == set()
@@ -155,14 +153,14 @@ async def test_a_node_with_enough_of_everything_ends_nothing(make_node: MakeNode
         ("pid.available", {"pids": 999}, Condition.PID),
     ],
 )
-async def test_each_signal_brings_its_condition_and_ends_a_pod(
+async def test_each_signal_sets_its_condition_and_evicts_a_pod(
     make_node: MakeNode, signal: str, parts: dict[str, int], condition: Condition
 ) -> None:
     node = make_node(eviction_hard={signal: "20%"})
     node.has("a")
     node.shows(**parts)
 
-    await node.manager.round()
+    await node.manager.synchronize()
 
     assert node.manager.conditions == {condition}
     assert node.woken == 1
@@ -177,13 +175,13 @@ async def test_inodes_are_watched_like_space(make_node: MakeNode, signal: str) -
     low = disk(90 * GI, inodes_free=49)
     node.stats.node_usage = node_usage(nodefs=low, imagefs=low)
 
-    await node.manager.round()
+    await node.manager.synchronize()
 
     assert node.evicted() == ["many"]
     assert "low on resource: inodes. Threshold quantity: 50, available: 49." in node.pods.kills[0].message
 
 
-async def test_critical_and_finished_pods_stay(make_node: MakeNode) -> None:
+async def test_critical_and_finished_pods_are_not_evicted(make_node: MakeNode) -> None:
     node = make_node(eviction_hard=FEW)
     node.has("static", critical=True, memory=5 * GI)
     done = node.has("done", memory=5 * GI)
@@ -191,12 +189,12 @@ async def test_critical_and_finished_pods_stay(make_node: MakeNode) -> None:
     node.has("a", memory=MI)
     node.shows(0)
 
-    await node.manager.round()
+    await node.manager.synchronize()
 
     assert node.evicted() == ["a"]
 
 
-async def test_one_pod_goes_at_a_time_and_its_end_is_waited_for(make_node: MakeNode, clock: FakeClock) -> None:
+async def test_one_pod_is_evicted_per_pass_and_its_termination_awaited(make_node: MakeNode, clock: FakeClock) -> None:
     node = make_node(eviction_hard=FEW)
     for name, used in (("first", 3 * GI), ("second", 2 * GI), ("third", GI)):
         node.has(name, memory=used)
@@ -218,7 +216,7 @@ async def test_one_pod_goes_at_a_time_and_its_end_is_waited_for(make_node: MakeN
     await node.context.tasks.close()
 
 
-async def test_a_pod_that_was_given_time_holds_up_a_hard_threshold_no_longer_than_usual(
+async def test_pod_with_grace_delays_a_hard_threshold_no_longer_than_usual(
     make_node: MakeNode, clock: FakeClock
 ) -> None:
     node = make_node(
@@ -242,7 +240,7 @@ async def test_a_pod_that_was_given_time_holds_up_a_hard_threshold_no_longer_tha
     await node.context.tasks.close()
 
 
-async def test_a_round_comes_each_ten_seconds_or_when_woken(make_node: MakeNode, clock: FakeClock) -> None:
+async def test_pass_runs_every_ten_seconds_or_when_triggered(make_node: MakeNode, clock: FakeClock) -> None:
     node = make_node(eviction_hard=FEW)
     node.shows()
     node.context.tasks.start(node.manager.run(), "rounds")
@@ -257,7 +255,7 @@ async def test_a_round_comes_each_ten_seconds_or_when_woken(make_node: MakeNode,
     await node.context.tasks.close()
 
 
-async def test_nothing_is_measured_for_nothing(make_node: MakeNode, clock: FakeClock) -> None:
+async def test_nothing_is_measured_without_thresholds(make_node: MakeNode, clock: FakeClock) -> None:
     node = make_node()
     node.context.tasks.start(node.manager.run(), "rounds")
 
@@ -267,20 +265,20 @@ async def test_nothing_is_measured_for_nothing(make_node: MakeNode, clock: FakeC
     await node.context.tasks.close()
 
 
-async def test_pods_are_measured_only_where_it_decides_something(make_node: MakeNode) -> None:
+async def test_pods_are_measured_only_when_needed(make_node: MakeNode) -> None:
     node = make_node(eviction_hard=FEW | {"pid.available": "50"}, local_storage_capacity_isolation=True)
     node.has("plain", memory=MI)
     node.shows()
-    await node.manager.round()
+    await node.manager.synchronize()
     assert node.stats.asked == [("node", True)]
 
     node.has("limited", spec={"containers": [make_container(resources={"limits": {"ephemeral-storage": "1Gi"}})]})
     node.shows()
-    await node.manager.round()
+    await node.manager.synchronize()
     assert node.stats.asked[1:] == [("node", True), ("pods", True)]
 
 
-async def test_a_shortage_of_memory_is_decided_without_the_runtime(make_node: MakeNode, clock: FakeClock) -> None:
+async def test_memory_pressure_is_handled_without_the_runtime(make_node: MakeNode, clock: FakeClock) -> None:
     node = make_node(eviction_hard=FEW | {"pid.available": "500"})
     node.has("small", memory=10 * MI)
     node.has("big", memory=300 * MI)
@@ -294,7 +292,7 @@ async def test_a_shortage_of_memory_is_decided_without_the_runtime(make_node: Ma
         node.stats.fail("node", RuntimeFailure("slow"), times=None)
         node.stats.fail("pods", RuntimeFailure("slow"), times=None)
 
-        node.manager.memory_is_short()
+        node.manager.memory_threshold_crossed()
         await clock.advance(0)
 
         assert node.stats.asked == [("memory", True)]
@@ -303,19 +301,17 @@ async def test_a_shortage_of_memory_is_decided_without_the_runtime(make_node: Ma
         assert "available: 900Mi. Container main was using 300Mi" in node.pods.kills[0].message
         assert node.woken == 1
 
-        node.manager.memory_is_short()
+        node.manager.memory_threshold_crossed()
         await clock.advance(5)
         assert node.evicted() == ["big"], "its end is waited for"
         node.pods.ended.add("uid-big")
         await clock.advance(1)
-        node.manager.memory_is_short()
+        node.manager.memory_threshold_crossed()
         await clock.advance(0)
         assert node.evicted() == ["big", "small"]
 
 
-async def test_a_look_that_is_under_way_does_not_hold_up_a_shortage_of_memory(
-    make_node: MakeNode, clock: FakeClock
-) -> None:
+async def test_pass_in_progress_does_not_delay_memory_pressure(make_node: MakeNode, clock: FakeClock) -> None:
     node = make_node(eviction_hard=FEW)
     node.has("big", memory=300 * MI)
     node.has("other", memory=200 * MI)
@@ -328,7 +324,7 @@ async def test_a_look_that_is_under_way_does_not_hold_up_a_shortage_of_memory(
         node.manager.wake()
         await clock.advance(0)
 
-        node.manager.memory_is_short()
+        node.manager.memory_threshold_crossed()
         await clock.advance(0)
         assert node.evicted() == ["big"]
 
@@ -342,43 +338,43 @@ async def test_a_look_that_is_under_way_does_not_hold_up_a_shortage_of_memory(
         assert node.evicted() == ["big"]
 
 
-async def test_what_was_crossed_for_a_moment_ends_nothing(make_node: MakeNode, clock: FakeClock) -> None:
+async def test_resolved_memory_pressure_evicts_nothing(make_node: MakeNode, clock: FakeClock) -> None:
     node = make_node(eviction_hard=FEW)
     node.has("big", memory=300 * MI)
     node.shows()
-    await node.manager.round()
+    await node.manager.synchronize()
     node.manager.read_memory = lambda: {Signal.MEMORY: MemoryReading(16 * GI, 8 * GI, 0)}
 
-    assert await node.manager.memory_round() == []
+    assert await node.manager.synchronize_memory() == []
     assert node.evicted() == []
 
 
-async def test_disks_are_known_by_a_place_on_each(make_node: MakeNode, tmp_path: Path) -> None:
+async def test_disks_have_a_path_each(make_node: MakeNode, tmp_path: Path) -> None:
     alone, apart = make_node(eviction_hard=FEW), make_node(eviction_hard=FEW)
     apart.context.images = Elsewhere("/proc")  # type: ignore[assignment]
     for node in (alone, apart):
         assert node.manager.disks == {Signal.NODEFS: tmp_path}
         node.shows()
-        await node.manager.round()
+        await node.manager.synchronize()
 
     assert alone.manager.disks == {Signal.NODEFS: tmp_path, Signal.IMAGEFS: tmp_path}
     assert apart.manager.disks == {Signal.NODEFS: tmp_path, Signal.IMAGEFS: Path("/proc")}
 
 
 @pytest.mark.parametrize("what", ["node", "memory"])
-async def test_what_cannot_be_measured_ends_nothing(make_node: MakeNode, what: str) -> None:
+async def test_failed_measurement_evicts_nothing(make_node: MakeNode, what: str) -> None:
     node = make_node(eviction_hard=FEW)
     node.has("a")
     node.shows(0)
     node.stats.fail(what, RuntimeFailure("away"))
 
-    assert await node.manager.round() == []
+    assert await node.manager.synchronize() == []
     node.shows(0)
-    assert await node.manager.round() == ["uid-a"]
+    assert await node.manager.synchronize() == ["uid-a"]
 
 
 @pytest.mark.row("config.evictionHard")
-async def test_the_memory_of_all_pods_is_watched_where_it_is_limited(make_node: MakeNode) -> None:
+async def test_memory_of_all_pods_is_watched_where_it_is_limited(make_node: MakeNode) -> None:
     node = make_node(eviction_hard=FEW, enforce_node_allocatable=("pods",))
     node.has("a")
     node.shows(8 * GI, pods_memory=900 * MI)
@@ -386,8 +382,8 @@ async def test_the_memory_of_all_pods_is_watched_where_it_is_limited(make_node: 
     other.has("a")
     other.shows(8 * GI, pods_memory=900 * MI)
 
-    await node.manager.round()
-    await other.manager.round()
+    await node.manager.synchronize()
+    await other.manager.synchronize()
 
     assert (node.evicted(), other.evicted()) == (["a"], [])
 
@@ -397,7 +393,7 @@ async def test_the_memory_of_all_pods_is_watched_where_it_is_limited(make_node: 
 
 @pytest.mark.row("config.evictionSoft", "config.evictionSoftGracePeriod", "config.evictionMaxPodGracePeriod")
 @pytest.mark.parametrize(("longest", "grace"), [(0, None), (7, 7), (500, 500)])
-async def test_a_soft_threshold_gives_pods_time_after_its_grace(
+async def test_soft_threshold_grants_pods_a_grace_period(
     make_node: MakeNode, clock: FakeClock, longest: int, grace: int | None
 ) -> None:
     node = make_node(
@@ -408,17 +404,17 @@ async def test_a_soft_threshold_gives_pods_time_after_its_grace(
     node.has("a", memory=GI)
 
     node.shows(900 * MI)
-    await node.manager.round()
+    await node.manager.synchronize()
     assert node.evicted() == []
     assert node.manager.conditions == {Condition.MEMORY}
     clock.jump(30)
     node.shows(900 * MI)
-    await node.manager.round()
+    await node.manager.synchronize()
 
     assert [kill.grace_seconds for kill in node.pods.kills] == [grace]
 
 
-async def test_a_soft_threshold_waits_for_the_pod_that_it_gave_time_and_a_hard_one_does_not(
+async def test_only_soft_thresholds_wait_for_a_pod_within_its_grace_period(
     make_node: MakeNode, clock: FakeClock
 ) -> None:
     node = make_node(
@@ -430,50 +426,48 @@ async def test_a_soft_threshold_waits_for_the_pod_that_it_gave_time_and_a_hard_o
     node.has("a", memory=2 * GI)
     node.has("b", memory=GI)
     node.shows(900 * MI)
-    await node.manager.round()
+    await node.manager.synchronize()
     clock.jump(CLEANUP_SECONDS)
 
     node.shows(900 * MI)
-    await node.manager.round()
+    await node.manager.synchronize()
     assert node.evicted() == ["a"]
     node.shows(MI)
-    await node.manager.round()
+    await node.manager.synchronize()
     assert node.evicted() == ["a", "a"]
     assert [kill.grace_seconds for kill in node.pods.kills] == [60, 0]
     node.shows(MI)
-    await node.manager.round()
+    await node.manager.synchronize()
     assert node.evicted() == ["a", "a", "b"]
 
 
 @pytest.mark.row("config.evictionPressureTransitionPeriod")
-async def test_the_condition_outlasts_the_shortage_by_the_transition_period(
-    make_node: MakeNode, clock: FakeClock
-) -> None:
+async def test_condition_outlasts_the_pressure_by_the_transition_period(make_node: MakeNode, clock: FakeClock) -> None:
     node = make_node(eviction_hard=FEW, eviction_pressure_transition_period=Duration.of(seconds=42))
     node.shows(0)
-    await node.manager.round()
+    await node.manager.synchronize()
     clock.jump(41)
     node.shows()
-    await node.manager.round()
+    await node.manager.synchronize()
     assert node.manager.conditions == {Condition.MEMORY}
 
     clock.jump(1)
     node.shows()
-    await node.manager.round()
+    await node.manager.synchronize()
 
     assert node.manager.conditions == set()
     assert node.woken == 2
 
 
 @pytest.mark.row("config.evictionMinimumReclaim")
-async def test_eviction_goes_on_until_the_minimum_is_reclaimed(make_node: MakeNode) -> None:
+async def test_eviction_continues_until_the_minimum_reclaim_is_reached(make_node: MakeNode) -> None:
     node = make_node(eviction_hard=FEW, eviction_minimum_reclaim={"memory.available": "1Gi"})
     for name, used in (("first", 3 * GI), ("second", 2 * GI), ("third", GI)):
         node.has(name, memory=used)
 
     for left in (900 * MI, 2 * GI - 1, 2 * GI):
         node.shows(left)
-        await node.manager.round()
+        await node.manager.synchronize()
 
     assert node.evicted() == ["first", "second"]
 
@@ -482,12 +476,12 @@ async def test_eviction_goes_on_until_the_minimum_is_reclaimed(make_node: MakeNo
 
 
 async def test_hook_reclaim_disk(make_node: MakeNode) -> None:
-    asked: list[str] = []
+    requested: list[str] = []
     node = make_node(eviction_hard={"imagefs.available": "10%"})
     node.has("a")
 
     async def reclaims(signal: str) -> Reclaimed:
-        asked.append(signal)
+        requested.append(signal)
         node.shows(imagefs=50 * GI)
         return Reclaimed(45 * GI, ["busybox"])
 
@@ -502,15 +496,15 @@ async def test_hook_reclaim_disk(make_node: MakeNode) -> None:
     plugin(node, "other", nodeagent_reclaim_disk=has_none)
     node.shows(imagefs=5 * GI)
 
-    await node.manager.round()
+    await node.manager.synchronize()
 
-    assert asked == ["imagefs.available"]
+    assert requested == ["imagefs.available"]
     assert node.evicted() == []
     decisions = [(each.plugin, each.subject, each.verdict) for each in node.plugins.decisions]
     assert decisions == [("images", "imagefs.available", f"{45 * GI} bytes: busybox")]
 
 
-async def test_a_pod_goes_when_freeing_was_not_enough(make_node: MakeNode) -> None:
+async def test_pod_is_evicted_if_reclaiming_is_insufficient(make_node: MakeNode) -> None:
     node = make_node(eviction_hard={"nodefs.available": "10%"}, eviction_minimum_reclaim={"nodefs.available": "5Gi"})
     node.has("a", logs=GI)
 
@@ -521,13 +515,13 @@ async def test_a_pod_goes_when_freeing_was_not_enough(make_node: MakeNode) -> No
     plugin(node, "images", nodeagent_reclaim_disk=reclaims)
     node.shows(nodefs=5 * GI)
 
-    await node.manager.round()
+    await node.manager.synchronize()
 
     assert node.evicted() == ["a"]
     assert "available: 14Gi" in node.pods.kills[0].message
 
 
-async def test_nothing_is_freed_for_a_disk_that_holds_no_images(make_node: MakeNode, tmp_path: Path) -> None:
+async def test_nothing_is_reclaimed_on_a_disk_without_images(make_node: MakeNode, tmp_path: Path) -> None:
     node = make_node(eviction_hard={"nodefs.available": "10%"})
     node.has("a")
     node.context.images = Elsewhere("/proc")  # type: ignore[assignment]
@@ -538,24 +532,24 @@ async def test_nothing_is_freed_for_a_disk_that_holds_no_images(make_node: MakeN
     plugin(node, "images", nodeagent_reclaim_disk=reclaims)
     node.shows(nodefs=5 * GI)
 
-    await node.manager.round()
+    await node.manager.synchronize()
 
     assert node.evicted() == ["a"]
     assert not node.plugins.plugins()[0].stats
 
 
 class Elsewhere:
-    """An image service that has its images at a place."""
+    """Image service with its images at a path."""
 
-    def __init__(self, *places: str) -> None:
-        self._places = places
+    def __init__(self, *paths: str) -> None:
+        self._paths = paths
 
     async def filesystem_usage(self) -> Sequence[FilesystemUsage]:
-        return [FilesystemUsage(place, 0, 0) for place in self._places]
+        return [FilesystemUsage(path, 0, 0) for path in self._paths]
 
 
 @pytest.mark.parametrize(
-    ("places", "apart", "gates", "layout"),
+    ("paths", "apart", "gates", "layout"),
     [
         ([""], False, {}, Layout.SINGLE),
         (["/nowhere/at/all"], False, {}, Layout.SINGLE),
@@ -564,19 +558,21 @@ class Elsewhere:
         (["/proc"], True, {"NodeAgentSeparateDiskGC": True}, Layout.SPLIT),
     ],
 )
-async def test_the_layout_of_disks_is_found(
-    tmp_path: Path, places: list[str], apart: bool, gates: dict[str, bool], layout: Layout
+async def test_file_system_layout_is_detected(
+    tmp_path: Path, paths: list[str], apart: bool, gates: dict[str, bool], layout: Layout
 ) -> None:
     found: FeatureGates = build_gates(gates)
-    context = make_context(tmp_path, images=Elsewhere(*places), gates=found, puller=None)
+    context = make_context(tmp_path, images=Elsewhere(*paths), gates=found, puller=None)
     usage: NodeUsage = node_usage(containerfs=disk(GI) if apart else None)
 
     assert await detect_layout(context, usage) is layout
 
 
 @pytest.mark.row("config.localStorageCapacityIsolation")
-@pytest.mark.parametrize(("isolation", "gone"), [(True, ["log", "tmp"]), (False, [])])
-async def test_pods_over_their_own_limits_go_all_at_once(make_node: MakeNode, isolation: bool, gone: list[str]) -> None:
+@pytest.mark.parametrize(("isolation", "evicted"), [(True, ["log", "tmp"]), (False, [])])
+async def test_all_pods_over_their_limits_are_evicted_in_one_pass(
+    make_node: MakeNode, isolation: bool, evicted: list[str]
+) -> None:
     node = make_node(eviction_hard={}, local_storage_capacity_isolation=isolation)
     limits = {"resources": {"limits": {"ephemeral-storage": "1Gi"}}}
     node.has("log", logs=2 * GI, spec={"containers": [make_container(**limits)]})
@@ -587,14 +583,14 @@ async def test_pods_over_their_own_limits_go_all_at_once(make_node: MakeNode, is
     node.has("kept", critical=True, spec=spec, volumes={"v": 2 * MI})
     node.shows()
 
-    await node.manager.round()
+    await node.manager.synchronize()
 
-    assert sorted(node.evicted()) == gone
+    assert sorted(node.evicted()) == evicted
     assert {kill.grace_seconds for kill in node.pods.kills} <= {0}
     assert all(kill.status_reason == "Evicted" for kill in node.pods.kills)
 
 
-# --- what plugins say -----------------------------------------------------------------------------------------
+# --- plugins --------------------------------------------------------------------------------------------------
 
 
 async def test_hook_rank_pods_for_eviction(make_node: MakeNode) -> None:
@@ -615,7 +611,7 @@ async def test_hook_rank_pods_for_eviction(make_node: MakeNode) -> None:
     plugin(node, "turner", nodeagent_rank_pods_for_eviction=turns)
     node.shows(0)
 
-    await node.manager.round()
+    await node.manager.synchronize()
 
     assert seen == [("memory.available", ["big", "middle", "small"])]
     assert node.evicted() == ["small"]
@@ -626,7 +622,7 @@ async def test_hook_rank_pods_for_eviction(make_node: MakeNode) -> None:
     ]
 
 
-async def test_a_plugin_cannot_hide_a_pod_or_bring_in_another(make_node: MakeNode) -> None:
+async def test_plugin_cannot_hide_or_add_candidates(make_node: MakeNode) -> None:
     node = make_node(eviction_hard=FEW)
     node.has("a", memory=GI)
 
@@ -636,7 +632,7 @@ async def test_a_plugin_cannot_hide_a_pod_or_bring_in_another(make_node: MakeNod
     plugin(node, "swaps", nodeagent_rank_pods_for_eviction=swaps)
     node.shows(0)
 
-    await node.manager.round()
+    await node.manager.synchronize()
 
     assert node.evicted() == ["a"]
 
@@ -658,21 +654,21 @@ async def test_hook_permit_eviction(make_node: MakeNode) -> None:
     plugin(node, "keeper", nodeagent_permit_eviction=keeps)
     node.shows(0)
 
-    await node.manager.round()
+    await node.manager.synchronize()
 
     assert seen == [("big", "memory.available"), ("small", "memory.available")]
     assert node.evicted() == ["small"]
-    kept, gone = node.plugins.decisions
+    kept, evicted = node.plugins.decisions
     assert (kept.plugin, kept.subject) == ("keeper", "default/big")
     assert "it cannot be made again" in kept.verdict
-    assert (gone.plugin, gone.subject) == ("eviction", "default/small")
-    assert gone.verdict.startswith("memory.available: The node was low on resource: memory.")
+    assert (evicted.plugin, evicted.subject) == ("eviction", "default/small")
+    assert evicted.verdict.startswith("memory.available: The node was low on resource: memory.")
 
 
 # --- plans ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_plan_tells_what_would_go_and_ends_nothing(make_node: MakeNode) -> None:
+async def test_plan_lists_candidates_and_evicts_nothing(make_node: MakeNode) -> None:
     node = make_node(eviction_hard=FEW)
     node.has("big", memory=3 * GI)
     node.has("kept", memory=2 * GI)
@@ -700,7 +696,7 @@ async def test_a_plan_tells_what_would_go_and_ends_nothing(make_node: MakeNode) 
     assert node.evicted() == []
 
 
-async def test_a_plan_for_other_thresholds_leaves_those_in_force(make_node: MakeNode) -> None:
+async def test_plan_for_other_thresholds_does_not_change_the_configured_ones(make_node: MakeNode) -> None:
     node = make_node(eviction_hard=FEW)
     node.has("a", memory=3 * GI)
     node.shows(8 * GI)
@@ -713,10 +709,10 @@ async def test_a_plan_for_other_thresholds_leaves_those_in_force(make_node: Make
     assert (now.signal, now.pods[0].verdict) == ("", "next")
     assert (hard.signal, hard.pods[0].verdict) == ("memory.available", "evict")
     assert (later.signal, later.thresholds[0].due_in_seconds) == ("", 30)
-    assert await node.manager.round() == []
+    assert await node.manager.synchronize() == []
 
 
-async def test_a_plan_shows_pods_over_their_limits_first(make_node: MakeNode) -> None:
+async def test_plan_lists_pods_over_their_limits_first(make_node: MakeNode) -> None:
     node = make_node(eviction_hard=FEW, local_storage_capacity_isolation=True)
     limits = {"resources": {"limits": {"ephemeral-storage": "1Gi"}}}
     node.has("log", logs=2 * GI, spec={"containers": [make_container(**limits)]})

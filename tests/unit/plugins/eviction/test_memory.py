@@ -1,4 +1,4 @@
-"""Memory is read as the kernel counts it, often, and a crossed threshold is told at once."""
+"""Tests for the memory watcher."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ V2 = "30 1 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,memory_recursiveprot"
 
 
 class Machine:
-    """The files of a machine with 1000 MiB."""
+    """Files of a host with 1000 MiB."""
 
     def __init__(self, root: Path, mount: str) -> None:
         self.root = root
@@ -29,7 +29,7 @@ class Machine:
         self.set(available=900)
 
     def set(self, available: int, inactive: int = 50) -> None:
-        """Let *available* MiB be left, *inactive* of them in pages of files."""
+        """Set *available* MiB, *inactive* of them in file pages."""
         used = 1000 - available + inactive
         (self.root / "proc/meminfo").write_text(
             f"MemTotal: {1000 * 1024} kB\nMemFree: {(1000 - used) * 1024} kB\nInactive(file): {inactive * 1024} kB\n"
@@ -44,7 +44,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 @pytest.mark.parametrize(("mount", "version_1"), [(V1, True), (V2, False)])
-def test_pages_that_can_be_had_back_are_available(tmp_path: Path, mount: str, version_1: bool):
+def test_reclaimable_pages_are_available(tmp_path: Path, mount: str, version_1: bool):
     machine = Machine(tmp_path, mount)
     machine.set(available=300, inactive=120)
     files = NodeMemory(tmp_path)
@@ -56,49 +56,49 @@ def test_pages_that_can_be_had_back_are_available(tmp_path: Path, mount: str, ve
     assert reading.inactive_file == 120 * MI
 
 
-async def test_a_hard_threshold_is_told_within_a_second_and_again_while_it_lasts(machine: Machine, clock: FakeClock):
-    told: list[float] = []
+async def test_hard_threshold_is_reported_within_a_second_and_repeatedly(machine: Machine, clock: FakeClock):
+    reported: list[float] = []
     watch = MemoryWatch(
-        [HARD, SOFT], {Signal.MEMORY: NodeMemory(machine.root)}, clock, lambda: told.append(clock.now())
+        [HARD, SOFT], {Signal.MEMORY: NodeMemory(machine.root)}, clock, lambda: reported.append(clock.now())
     )
     async with TaskOwner("test") as tasks:
         tasks.start(watch.run(), "watch")
 
         machine.set(available=400)
         await clock.advance(5)
-        assert told == []
+        assert reported == []
         machine.set(available=99)
         await clock.advance(0.9)
-        assert len(told) == 1
+        assert len(reported) == 1
         await clock.advance(REPEAT_SECONDS)
-        assert len(told) == 2
+        assert len(reported) == 2
         machine.set(available=400)
         await clock.advance(5)
-        assert len(told) == 2
+        assert len(reported) == 2
 
 
-async def test_files_that_cannot_be_read_for_a_while_are_read_again(machine: Machine, clock: FakeClock):
-    told: list[int] = []
-    watch = MemoryWatch([HARD], {Signal.MEMORY: NodeMemory(machine.root)}, clock, lambda: told.append(1))
+async def test_unreadable_files_are_retried(machine: Machine, clock: FakeClock):
+    reported: list[int] = []
+    watch = MemoryWatch([HARD], {Signal.MEMORY: NodeMemory(machine.root)}, clock, lambda: reported.append(1))
     (machine.root / "proc/meminfo").write_text("nonsense\n")
     async with TaskOwner("test") as tasks:
         tasks.start(watch.run(), "watch")
         await clock.advance(2)
-        assert told == []
+        assert reported == []
 
         machine.set(available=0)
         await clock.advance(0.5)
-        assert told == [1]
+        assert reported == [1]
 
 
 @pytest.mark.parametrize("unified", [False, True])
-async def test_a_kernel_that_does_not_notify_is_polled(machine: Machine, clock: FakeClock, unified: bool):
-    told: list[int] = []
+async def test_kernel_without_notifications_is_polled(machine: Machine, clock: FakeClock, unified: bool):
+    reported: list[int] = []
     memory = NodeMemory(machine.root)
     if unified:
         memory.cgroup = None
     watch = MemoryWatch(
-        [HARD], {Signal.MEMORY: memory}, clock, lambda: told.append(1), kernel=True, stalls=machine.root / "none"
+        [HARD], {Signal.MEMORY: memory}, clock, lambda: reported.append(1), kernel=True, stalls=machine.root / "none"
     )
     async with TaskOwner("test") as tasks:
         tasks.start(watch.run(), "watch")
@@ -106,35 +106,35 @@ async def test_a_kernel_that_does_not_notify_is_polled(machine: Machine, clock: 
         machine.set(available=0)
         await clock.advance(0.5)
 
-        assert told
+        assert reported
 
 
-async def test_accounts_are_summed_up_only_near_a_threshold(
+async def test_statistics_are_summed_up_only_near_a_threshold(
     machine: Machine, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level("INFO")
     gib = 1024 * 1024
-    told: list[int] = []
+    reported: list[int] = []
     (machine.root / "mem/memory.stat").unlink()
     meminfo = machine.root / "proc/meminfo"
     meminfo.write_text(f"MemTotal: {64 * gib} kB\nMemFree: {32 * gib} kB\nInactive(file): 0 kB\n")
     async with TaskOwner("test") as tasks:
-        watch = MemoryWatch([HARD], {Signal.MEMORY: NodeMemory(machine.root)}, clock, lambda: told.append(1))
+        watch = MemoryWatch([HARD], {Signal.MEMORY: NodeMemory(machine.root)}, clock, lambda: reported.append(1))
         tasks.start(watch.run(), "watch")
         await clock.advance(5)
-        assert (told, caplog.messages) == ([], [])
+        assert (reported, caplog.messages) == ([], [])
 
         meminfo.write_text(f"MemTotal: {64 * gib} kB\nMemFree: 10 kB\nInactive(file): 0 kB\n")
         await clock.advance(1)
-        assert (told, caplog.messages) == ([], ["Memory cannot be watched now"])
+        assert (reported, caplog.messages) == ([], ["Failed to read memory"])
         (machine.root / "mem/memory.stat").write_text("cache 5\ntotal_inactive_file 0\n")
         (machine.root / "mem/memory.usage_in_bytes").write_text(str(64 * gib * 1024))
         await clock.advance(0.5)
-        assert told == [1]
+        assert reported == [1]
 
 
 @pytest.mark.parametrize(
-    ("thresholds", "kernel", "wanted"),
+    ("thresholds", "kernel", "needed"),
     [
         ([HARD], False, True),
         ([SOFT], False, False),
@@ -142,19 +142,19 @@ async def test_accounts_are_summed_up_only_near_a_threshold(
         ([Threshold(Signal.NODEFS, parse_amount("10%"))], True, False),
     ],
 )
-def test_only_what_can_be_crossed_is_watched(
-    machine: Machine, clock: FakeClock, thresholds: list[Threshold], kernel: bool, wanted: bool
+def test_only_reachable_thresholds_are_watched(
+    machine: Machine, clock: FakeClock, thresholds: list[Threshold], kernel: bool, needed: bool
 ):
     watch = MemoryWatch(thresholds, {Signal.MEMORY: NodeMemory(machine.root)}, clock, lambda: None, kernel=kernel)
 
-    assert watch.wanted is wanted
+    assert watch.needed is needed
 
 
 @pytest.mark.parametrize(("mount", "names"), [(V1, ("memory.limit_in_bytes", "memory.usage_in_bytes")), (V2, ())])
-async def test_the_memory_of_all_pods_is_watched_against_its_limit(
+async def test_memory_of_all_pods_is_compared_with_its_limit(
     tmp_path: Path, clock: FakeClock, mount: str, names: tuple[str, ...]
 ):
-    machine, told = Machine(tmp_path, mount), list[int]()
+    machine, reported = Machine(tmp_path, mount), list[int]()
     pods = tmp_path / ("mem" if names else "sys/fs/cgroup") / "kubepods"
     pods.mkdir(parents=True)
     limit, usage = names or ("memory.max", "memory.current")
@@ -165,17 +165,17 @@ async def test_the_memory_of_all_pods_is_watched_against_its_limit(
     threshold = Threshold(Signal.ALLOCATABLE_MEMORY, parse_amount("100Mi"))
     sources = {Signal.MEMORY: NodeMemory(machine.root), Signal.ALLOCATABLE_MEMORY: source}
     async with TaskOwner("test") as tasks:
-        tasks.start(MemoryWatch([HARD, threshold], sources, clock, lambda: told.append(1)).run(), "watch")
+        tasks.start(MemoryWatch([HARD, threshold], sources, clock, lambda: reported.append(1)).run(), "watch")
 
         await clock.advance(5)
-        assert (source.read().capacity, source.read().available, told) == (500 * MI, 150 * MI, [])
+        assert (source.read().capacity, source.read().available, reported) == (500 * MI, 150 * MI, [])
         (pods / usage).write_text(f"{451 * MI}\n")
         await clock.advance(0.9)
-        assert told == [1]
+        assert reported == [1]
 
 
 @pytest.mark.parametrize(
-    ("parent", "place"),
+    ("parent", "path"),
     [
         ("/kubepods/pod{uid}", "/kubepods"),
         ("/own/kubepods/pod{uid}", "/own/kubepods"),
@@ -184,8 +184,8 @@ async def test_the_memory_of_all_pods_is_watched_against_its_limit(
         ("", ""),
     ],
 )
-def test_the_cgroup_of_all_pods_is_found(parent: str, place: str):
+def test_cgroup_of_all_pods_is_derived(parent: str, path: str):
     cgroups = FakeCgroups()
     cgroups.parent = parent
 
-    assert pods_cgroup(cgroups) == place
+    assert pods_cgroup(cgroups) == path

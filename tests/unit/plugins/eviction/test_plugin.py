@@ -1,4 +1,4 @@
-"""The plugin's hooks: who is taken under pressure, what the node shows, which loops run."""
+"""Tests for the hooks of the eviction plugin."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ def tolerant(**toleration: str) -> Pod:
         (tolerant(key="node.kubernetes.io/disk-pressure", operator="Exists"), {DISK}, False),
     ],
 )
-def test_who_is_taken_under_pressure(pod: Pod, conditions: set[Condition], admitted: bool):
+def test_admission_under_pressure(pod: Pod, conditions: set[Condition], admitted: bool):
     assert (check_admission(pod, conditions) is None) is admitted
 
 
-def test_the_refusal_names_the_conditions():
-    refused = check_admission(BEST_EFFORT, {MEMORY, DISK})
+def test_rejection_names_the_conditions():
+    rejected = check_admission(BEST_EFFORT, {MEMORY, DISK})
 
-    assert refused is not None
-    assert (refused.reason, refused.message) == (
+    assert rejected is not None
+    assert (rejected.reason, rejected.message) == (
         "Evicted",
         "The node had condition: [DiskPressure MemoryPressure]. ",
     )
 
 
-async def test_pressure_is_reported_and_keeps_new_pods_out_but_not_those_that_run(tmp_path: Path, clock: FakeClock):
+async def test_pressure_is_reported_and_rejects_only_new_pods(tmp_path: Path, clock: FakeClock):
     stats, pods = FakeStats(node_usage(0)), FakePodDirectory()
     config = make_config(eviction_hard={"memory.available": "1Gi", "pid.available": "1k"})
     context = make_context(tmp_path, clock=clock, config=config, stats=stats, pods=pods)
@@ -77,8 +77,8 @@ async def test_pressure_is_reported_and_keeps_new_pods_out_but_not_those_that_ru
     task = context.tasks.start(rounds.run(), "rounds")
     await clock.settle()
 
-    (answer,) = await manager.gather("nodeagent_report_node")
-    assert [(each.type, each.status, each.reason, each.message) for each in answer.value.conditions] == [
+    (result,) = await manager.gather("nodeagent_report_node")
+    assert [(each.type, each.status, each.reason, each.message) for each in result.value.conditions] == [
         ("MemoryPressure", True, "KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
         ("PIDPressure", True, "KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
     ]
@@ -100,20 +100,20 @@ async def test_pressure_is_reported_and_keeps_new_pods_out_but_not_those_that_ru
         ({}, ["rounds"]),
     ],
 )
-def test_memory_and_disk_are_watched_where_a_threshold_needs_it(
+def test_memory_and_disk_are_watched_if_a_threshold_requires_it(
     tmp_path: Path, clock: FakeClock, hard: dict[str, str], names: Sequence[str]
 ):
     context = make_context(tmp_path, clock=clock, config=make_config(eviction_hard=hard))
     manager = load_plugin(eviction, name="eviction", context=context)
 
-    (answer,) = manager.provide_all("nodeagent_provide_background_loops", context=context)
+    (result,) = manager.provide_all("nodeagent_provide_background_loops", context=context)
 
-    assert [loop.name for loop in answer.value] == names
+    assert [loop.name for loop in result.value] == names
 
 
 @pytest.mark.row("config.kernelMemcgNotification")
 @pytest.mark.parametrize("kernel", [True, False])
-def test_the_kernel_is_asked_to_tell_where_the_configuration_says_so(
+def test_kernel_notifications_are_used_if_configured(
     tmp_path: Path, clock: FakeClock, kernel: bool, monkeypatch: pytest.MonkeyPatch
 ):
     made: list[tuple[set[Signal], bool]] = []

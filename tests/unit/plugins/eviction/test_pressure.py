@@ -1,4 +1,4 @@
-"""Thresholds are met, graced, resolved and remembered as conditions, from one round to the next."""
+"""Tests for thresholds and conditions over several passes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_every_signal_is_observed():
     }
 
 
-def test_what_is_not_known_meets_no_threshold():
+def test_unknown_signal_meets_no_threshold():
     assert not is_met(HARD, {})
 
 
@@ -53,11 +53,11 @@ def test_what_is_not_known_meets_no_threshold():
     ("limit", "available", "met"),
     [("1Gi", GI, False), ("1Gi", GI - 1, True), ("10%", int(1.5 * GI), True), ("10%", 2 * GI, False)],
 )
-def test_a_threshold_is_met_when_less_is_left(limit: str, available: int, met: bool):
+def test_threshold_is_met_below_its_limit(limit: str, available: int, met: bool):
     assert is_met(Threshold(Signal.MEMORY, parse_amount(limit)), seen(available)) is met
 
 
-def test_the_disk_of_layers_has_the_thresholds_of_the_node_where_it_is_apart():
+def test_separate_layer_disk_has_the_thresholds_of_the_node():
     threshold = Threshold(Signal.NODEFS, parse_amount("10%"))
 
     assert [each.signal for each in with_computed([threshold], Layout.SPLIT)] == [Signal.NODEFS, Signal.CONTAINERFS]
@@ -67,7 +67,7 @@ def test_the_disk_of_layers_has_the_thresholds_of_the_node_where_it_is_apart():
 # --- from round to round --------------------------------------------------------------------------------------
 
 
-def test_a_hard_threshold_is_acted_on_at_once():
+def test_hard_threshold_is_acted_on_immediately():
     pressure = Pressure([HARD], 300)
 
     assert pressure.update(seen(99 * MI), 0) == [HARD]
@@ -75,7 +75,7 @@ def test_a_hard_threshold_is_acted_on_at_once():
 
 
 @pytest.mark.row("config.evictionSoftGracePeriod")
-def test_a_soft_threshold_has_to_be_met_without_a_break_for_its_grace():
+def test_soft_threshold_must_be_met_throughout_its_grace_period():
     pressure = Pressure([SOFT], 300)
 
     assert pressure.update(seen(GI - 1, 1), 0) == []
@@ -87,7 +87,7 @@ def test_a_soft_threshold_has_to_be_met_without_a_break_for_its_grace():
 
 
 @pytest.mark.row("config.evictionMinimumReclaim")
-def test_a_threshold_acted_on_stays_met_until_its_minimum_is_reclaimed():
+def test_threshold_remains_met_until_its_minimum_is_reclaimed():
     threshold = Threshold(Signal.MEMORY, parse_amount("1Gi"), minimum_reclaim=parse_amount("500Mi"))
     pressure = Pressure([threshold], 300)
 
@@ -99,7 +99,7 @@ def test_a_threshold_acted_on_stays_met_until_its_minimum_is_reclaimed():
 
 
 @pytest.mark.row("config.evictionPressureTransitionPeriod")
-def test_a_condition_stays_for_the_transition_period_after_it_was_last_seen():
+def test_condition_is_reported_for_the_transition_period():
     pressure = Pressure([HARD], 300)
     pressure.update(seen(MI, 1), 0)
     pressure.update(seen(MI, 2), 10)
@@ -110,7 +110,7 @@ def test_a_condition_stays_for_the_transition_period_after_it_was_last_seen():
     assert pressure.conditions == set()
 
 
-def test_a_condition_shows_while_it_lasts_even_without_a_transition_period():
+def test_condition_is_reported_without_a_transition_period():
     pressure = Pressure([HARD], 0)
 
     pressure.update(seen(MI, 1), 0)
@@ -119,7 +119,7 @@ def test_a_condition_shows_while_it_lasts_even_without_a_transition_period():
     assert pressure.conditions == set()
 
 
-def test_a_signal_that_was_not_measured_again_is_not_acted_on_twice():
+def test_signal_without_new_measurement_is_not_acted_on_twice():
     pressure = Pressure([HARD], 300)
 
     assert pressure.update(seen(MI, 5), 0) == [HARD]
@@ -127,7 +127,7 @@ def test_a_signal_that_was_not_measured_again_is_not_acted_on_twice():
     assert pressure.update(seen(MI, 6), 2) == [HARD]
 
 
-def test_memory_is_more_urgent_than_disks_and_hard_than_soft():
+def test_memory_and_hard_thresholds_are_most_urgent():
     nodefs = Threshold(Signal.NODEFS, parse_amount("10%"))
     soft = Threshold(Signal.MEMORY, parse_amount("1Gi"), False, 0.0)
     pressure = Pressure([nodefs, soft, HARD], 300)
@@ -138,7 +138,7 @@ def test_memory_is_more_urgent_than_disks_and_hard_than_soft():
     assert pressure.conditions == {Condition.MEMORY, Condition.DISK}
 
 
-def test_the_memory_of_all_pods_is_a_threshold_of_its_own():
+def test_memory_of_all_pods_has_a_separate_threshold():
     thresholds = read_thresholds(
         hard={"memory.available": "1Gi"}, soft={}, soft_grace={}, minimum_reclaim={}, allocatable=True
     )

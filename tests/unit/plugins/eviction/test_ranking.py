@@ -1,4 +1,4 @@
-"""Pods go in the field's order, with its words."""
+"""Tests for ranking and messages."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_processes_rank_by_priority_then_number():
     assert found == ["unknown", "many", "few", "important"]
 
 
-def test_disks_rank_by_what_is_on_them():
+def test_disk_ranks_by_the_usage_on_it():
     logs = candidate("logs", logs=GI)
     layer = candidate("layer", layer=2 * GI)
     volume = candidate("volume", volumes={"cache": 3 * GI})
@@ -66,7 +66,7 @@ def test_disks_rank_by_what_is_on_them():
     assert order(Signal.CONTAINERFS, *all_of_them, layout=Layout.SPLIT) == ["volume", "layer", "logs"]
 
 
-def test_a_disk_request_is_taken_off():
+def test_disk_request_is_subtracted():
     found = order(
         Signal.NODEFS,
         candidate("asked", logs=2 * GI, requests={"ephemeral-storage": "3Gi"}),
@@ -76,7 +76,7 @@ def test_a_disk_request_is_taken_off():
     assert found == ["unasked", "asked"]
 
 
-def test_inodes_rank_by_number_alone():
+def test_inodes_rank_by_number_only():
     found = order(
         Signal.NODEFS_INODES,
         candidate("few", inodes=10, logs=GI),
@@ -101,17 +101,17 @@ def test_inodes_rank_by_number_alone():
         ),
         (Signal.PID, candidate("a", processes=9), "priority 0; 9 processes"),
         (Signal.NODEFS_INODES, candidate("a", inodes=9), "uses 9 inodes; priority 0"),
-        (Signal.MEMORY, candidate("a", measured=False), "no measure of its use; priority 0"),
+        (Signal.MEMORY, candidate("a", measured=False), "usage unknown; priority 0"),
     ],
 )
-def test_the_place_of_a_pod_is_explained(signal: Signal, each: EvictionCandidate, why: str):
+def test_rank_is_explained(signal: Signal, each: EvictionCandidate, why: str):
     assert explain(signal, each, Layout.SINGLE) == why
 
 
-# --- what is said ---------------------------------------------------------------------------------------------
+# --- messages -------------------------------------------------------------------------------------------------
 
 
-def test_the_message_names_threshold_and_offending_containers():
+def test_message_names_threshold_and_offending_containers():
     threshold = Threshold(Signal.MEMORY, parse_amount("100Mi"))
     each = candidate("a", memory=200 * MI, requests={"memory": "100Mi"})
 
@@ -128,7 +128,7 @@ def test_the_message_names_threshold_and_offending_containers():
     }
 
 
-def test_the_message_about_a_disk_counts_layer_and_logs_and_a_percentage_as_an_amount():
+def test_disk_message_sums_layer_and_logs_and_resolves_percentages():
     threshold = Threshold(Signal.NODEFS, parse_amount("10%"))
     each = candidate("a", logs=MI, layer=2 * MI)
 
@@ -140,7 +140,7 @@ def test_the_message_about_a_disk_counts_layer_and_logs_and_a_percentage_as_an_a
     )
 
 
-def test_what_is_not_counted_by_container_names_none():
+def test_unmeasured_containers_are_not_named():
     message, annotations = eviction_message(
         Threshold(Signal.PID, parse_amount("1k")), Observation(500, 32768), candidate("a")
     )

@@ -1,4 +1,4 @@
-"""Measures for tests, in short."""
+"""Helpers that build measurements."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def node_usage(
     pods_memory: int | None = None,
     time: int = 1,
 ) -> NodeUsage:
-    """Return a node of 16 GiB with *memory* available, 1000 process ids, and disks that are nearly empty."""
+    """Return a node of 16 GiB with *memory* available, 1000 process IDs, and almost empty disks."""
     systems = []
     if pods_memory is not None:
         left = MemoryStats(time, available_bytes=pods_memory, working_set_bytes=14 * GI - pods_memory)
@@ -63,7 +63,7 @@ def pod_usage(
     processes: int = 1,
     volumes: Mapping[str, int] | None = None,
 ) -> PodUsage:
-    """Return the use of a pod, all by its first container; *volumes* are local ephemeral ones with their bytes."""
+    """Return the usage of a pod by its first container; *volumes* are local ephemeral ones with their bytes."""
     name = pod.spec.containers[0].name
     volumes = volumes or {}
     total = logs + layer + sum(volumes.values())
